@@ -1,0 +1,76 @@
+# Needs only Python 3.11+ and git. The first target that needs it makes .venv from the hashed lock.
+# Another interpreter: make PYTHON=python3.13 install
+
+PYTHON ?= python3
+KILLS ?= 500
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+SOURCES := $(wildcard src tests bench demo scripts)
+FAST_TESTS := $(wildcard $(addprefix tests/,model pipeline machine shape store))
+FAST := not slow and not crash and not postgres
+LOCK = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
+	--no-header --no-emit-index-url --no-emit-find-links
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo check test crash bench docs format coverage lock clean lint
+
+help:  ## say what each target does
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
+
+install: $(INSTALLED)  ## make .venv with everything that development needs
+
+# Nothing un-hashed is fetched: the lock holds the build backend too, so the package itself
+# is built without isolation and without looking for dependencies.
+$(INSTALLED): pyproject.toml requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "$(PYTHON) is missing or older than Python 3.11; name a newer one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make virtual environments because it lacks ensurepip; install it (Debian, Ubuntu: apt install python3-venv) or name another interpreter: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --only-binary :all: --require-hashes --requirement requirements-dev.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(INSTALLED)  ## watch a pipeline being killed and carrying on
+	@$(BIN)/python demo/demo.py
+
+lint: $(INSTALLED)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy $(SOURCES)
+
+check: lint  ## format, lint, types, shape and fast tests: under 30 seconds
+	$(BIN)/pytest -q -m "$(FAST)" $(FAST_TESTS)
+
+test: lint  ## everything, with real crashes on a real PostgreSQL (fails if none can be started)
+	$(BIN)/pytest
+
+crash: $(INSTALLED)  ## kill real processes KILLS times (500) and check that nothing was lost or repeated
+	$(BIN)/python -m tests.crash.kill --kills $(KILLS)
+
+bench: $(INSTALLED)  ## measure
+	$(BIN)/python -m bench
+
+docs: $(INSTALLED)  ## write the generated pages anew
+	$(BIN)/python scripts/make_docs.py
+
+format: $(INSTALLED)  ## format the code and repair what the linter can
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+coverage: $(INSTALLED)  ## branches of the pure part that no fast test takes (must be none)
+	$(BIN)/coverage run -m pytest -q -m "$(FAST)" $(FAST_TESTS)
+	$(BIN)/coverage report --fail-under=100 \
+		--include='src/onward/model/*,src/onward/pipeline/*,src/onward/machine/*,src/onward/store/memory.py'
+
+lock:  ## write both requirements files anew from pyproject.toml (needs uv)
+	$(LOCK) --output-file requirements.txt
+	$(LOCK) --extra dev --output-file requirements-dev.txt
+
+clean:  ## remove everything these targets made
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,35 @@
+"""Onward: durable runs for AI agent pipelines.
+
+Finished work is never repeated and acknowledged work is never lost, through crashes, deploys, limits and
+closed laptops. Names are imported when they are first used, so that `import onward` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onward.app import Onward
+    from onward.engine.stop import StopSwitch
+    from onward.handlers.port import StepContext
+    from onward.model.event import StepStatus
+    from onward.model.result import Result
+    from onward.model.run import Run, RunStatus
+
+_WHERE = {
+    "Onward": "onward.app",
+    "Result": "onward.model.result",
+    "Run": "onward.model.run",
+    "RunStatus": "onward.model.run",
+    "StepContext": "onward.handlers.port",
+    "StepStatus": "onward.model.event",
+    "StopSwitch": "onward.engine.stop",
+}
+__all__ = ["Onward", "Result", "Run", "RunStatus", "StepContext", "StepStatus", "StopSwitch"]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the module exports
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'onward' has no attribute {name!r}")

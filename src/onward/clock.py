@@ -1,0 +1,96 @@
+"""The ports through which the outside world's accidents come in: time, identity and chance.
+
+Only this file knows the system clock and the system's randomness. Everything that decides is told
+the time and the dice, so a whole fleet can run in one thread from a seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from typing import Protocol
+
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = tuple(first + second for first in ALPHABET for second in ALPHABET)
+
+
+class Clock(Protocol):
+    """What time it is, for people and for deadlines."""
+
+    def now_us(self) -> int:
+        """Wall clock, microseconds since 1970, UTC."""
+        ...
+
+    def awake_s(self) -> float:
+        """A clock that never jumps and goes on while the machine sleeps; for deadlines of one process."""
+        ...
+
+    async def wait_s(self, seconds: float, woken: asyncio.Event) -> None:
+        """Return after `seconds`, or as soon as `woken` is set."""
+        ...
+
+
+class Ids(Protocol):
+    """New identities."""
+
+    def run_id(self, now_us: int) -> str:
+        """A new run id: 26 lower-case characters that sort by creation time."""
+        ...
+
+    def unique(self) -> str:
+        """A new identity for a request, a worker or an append."""
+        ...
+
+
+class Dice(Protocol):
+    """Chance."""
+
+    def roll(self) -> float:
+        """A number in [0, 1)."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def awake_s(self) -> float:
+        # CLOCK_BOOTTIME counts a laptop's sleep; CLOCK_MONOTONIC on Linux does not.
+        return time.clock_gettime(_AWAKE_CLOCK)
+
+    async def wait_s(self, seconds: float, woken: asyncio.Event) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await woken.wait()
+        except TimeoutError:
+            pass
+
+
+_AWAKE_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class SystemIds:
+    """Identities from the system's randomness."""
+
+    def run_id(self, now_us: int) -> str:
+        return sortable_id(now_us // 1000, secrets.randbits(80))
+
+    def unique(self) -> str:
+        return secrets.token_hex(10)
+
+
+class SystemDice:
+    """Ordinary pseudo-randomness; nothing secret depends on it."""
+
+    def roll(self) -> float:
+        return random.random()
+
+
+def sortable_id(now_ms: int, noise: int) -> str:
+    """26 characters: 48 bits of milliseconds, then 80 bits of noise, in an alphabet without look-alikes."""
+    number = ((now_ms & (1 << 48) - 1) << 80) | noise
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -10, -10)])

@@ -1,0 +1,181 @@
+"""Every exception Onward raises, and whose fault it is.
+
+- OnwardError
+    - InvalidPipeline         the definition: all diagnostics of a file at once
+    - ConditionError          the definition: a condition that does not parse (carries an offset)
+    - StylesheetError         the definition: a model stylesheet that does not parse (carries an offset)
+    - InvalidInput            the caller: a value, flag or setting that cannot be used
+        - UnstorableValue     a context value that would not come back exactly as it went in
+    - Refused                 the run: a request that its state does not allow (carries a code)
+    - RunNotFound             the caller: no run has this id
+    - AmbiguousRun            the caller: several runs have this id or prefix
+    - UnknownHandler          the definition or the app: nobody serves this node type
+    - SpawnFailed             the machine: a command could not be started, and did not run
+    - LeaseLost               the holder: somebody else owns the run now
+    - StaleHistory            the holder: the log grew since it was read
+    - HistoryCorrupt          the store: an event does not decode, fold or chain
+    - StoreError              the store
+        - StoreUnavailable    cannot be reached or opened, or stayed locked
+            - NoDatabase      there is none yet, and the request makes none
+        - StoreFull           no space left
+        - StoreReadOnly       cannot be written
+        - StoreIO             the disk or connection failed half-way
+        - StoreCorrupt        not a database, or a damaged one
+        - SchemaTooNew        written by a newer Onward
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onward.pipeline.diagnostic import Diagnostic
+
+
+class OnwardError(Exception):
+    """Something that Onward itself says went wrong; the message is one sentence for a person."""
+
+
+class InvalidPipeline(OnwardError):
+    """A pipeline definition has errors; all of them are in `diagnostics`."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("\n".join(str(diagnostic) for diagnostic in self.diagnostics))
+
+
+class ConditionError(OnwardError):
+    """A condition does not parse; `offset` is the character at fault, counted from 0."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        self.message, self.offset = message, offset
+        super().__init__(message)
+
+
+class StylesheetError(OnwardError):
+    """A model stylesheet does not parse; `offset` is the character at fault, counted from 0."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        self.message, self.offset = message, offset
+        super().__init__(message)
+
+
+class InvalidInput(OnwardError):
+    """A value, flag or setting that cannot be used as it stands."""
+
+
+class UnstorableValue(InvalidInput):
+    """A context value that would not come back from the store exactly as it went in."""
+
+
+class Refused(OnwardError):
+    """A request that the run's state does not allow; nothing was changed."""
+
+    def __init__(self, code: str, message: str, *, details: Mapping[str, Any] | None = None) -> None:
+        self.code, self.details = code, dict(details or {})
+        super().__init__(message)
+
+
+class RunNotFound(OnwardError):
+    """No run has this id, display id or prefix."""
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted = wanted
+        super().__init__(f"no run {wanted!r} in this database; `onward status` lists the runs.")
+
+
+class AmbiguousRun(OnwardError):
+    """Several runs answer to this id."""
+
+    def __init__(self, wanted: str, matches: Sequence[str]) -> None:
+        self.wanted, self.matches = wanted, tuple(matches)
+        super().__init__(f"{wanted!r} could be any of {', '.join(self.matches)}; give more of the id.")
+
+
+class UnknownHandler(OnwardError):
+    """A pipeline names a node kind that no handler serves."""
+
+    def __init__(self, node_id: str, kind: str, known: Sequence[str]) -> None:
+        self.node_id, self.kind, self.known = node_id, kind, tuple(known)
+        super().__init__(
+            f"node {node_id!r} wants handler {kind!r}, which is not registered; "
+            f"registered: {', '.join(sorted(known))}. Check the node's `type`, or name the app with --app."
+        )
+
+
+class SpawnFailed(OnwardError):
+    """The machine could not start a command; nothing of it ran."""
+
+
+class LeaseLost(OnwardError):
+    """The run belongs to somebody else now; whatever this holder knew is void."""
+
+    def __init__(self, run_id: str, token: int) -> None:
+        self.run_id, self.token = run_id, token
+        super().__init__(
+            f"the lease of run {run_id} with token {token} is lost; another process owns the run."
+        )
+
+
+class StaleHistory(OnwardError):
+    """The log grew since it was read; read the tail and plan again."""
+
+    def __init__(self, run_id: str, after: int) -> None:
+        self.run_id, self.after = run_id, after
+        super().__init__(f"run {run_id} has grown past event {after}; read the tail and plan again.")
+
+
+class HistoryCorrupt(OnwardError):
+    """A run's log does not decode, fold or chain; the event is named and nothing was repaired."""
+
+    def __init__(self, run_id: str, seq: int, why: str) -> None:
+        self.run_id, self.seq, self.why = run_id, seq, why
+        super().__init__(
+            f"event {seq} of run {run_id} is damaged: {why}. Nothing was changed; "
+            f"`onward verify {run_id}` shows how far the history is sound."
+        )
+
+
+class StoreError(OnwardError):
+    """The database failed; nothing that was acknowledged is lost."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be opened or reached, or stayed locked."""
+
+
+class NoDatabase(StoreUnavailable):
+    """There is no database yet, and looking at runs does not make one."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        super().__init__(
+            f"there is no database {place} yet; `onward run` makes it, or name another with --db."
+        )
+
+
+class StoreFull(StoreError):
+    """There is no space left for the database."""
+
+
+class StoreReadOnly(StoreError):
+    """The database cannot be written."""
+
+
+class StoreIO(StoreError):
+    """The disk or the connection failed half-way."""
+
+
+class StoreCorrupt(StoreError):
+    """The file is not a database, or it is damaged."""
+
+
+class SchemaTooNew(StoreError):
+    """The database was written by a newer Onward."""
+
+    def __init__(self, found: int, known: int) -> None:
+        self.found, self.known = found, known
+        super().__init__(
+            f"the database has schema {found}, and this Onward knows up to {known}; upgrade Onward to use it."
+        )
