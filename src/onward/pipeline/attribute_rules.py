@@ -1,0 +1,110 @@
+"""Rules about what stands in the attributes of one graph, node or edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from onward.errors import ConditionError, StylesheetError
+from onward.pipeline.graph import DEFAULT_KIND, Edge, Graph, Node
+from onward.pipeline.rule import Problem, Subject, about
+from onward.pipeline.stylesheet import parse_stylesheet
+from onward.pipeline.value import (
+    Value,
+    as_boolean,
+    as_count,
+    as_duration_s,
+    as_integer,
+    as_positive,
+    shown,
+)
+
+FIDELITIES = ("full", "truncate", "compact", "summary:low", "summary:medium", "summary:high")
+
+Reading = Callable[[Value], Any]
+GRAPH_TYPES: Mapping[str, Reading] = {"default_max_retries": as_count, "default_max_retry": as_count}
+NODE_TYPES: Mapping[str, Reading] = {
+    "max_retries": as_count,
+    "goal_gate": as_boolean,
+    "timeout": as_duration_s,
+    "auto_status": as_boolean,
+    "allow_partial": as_boolean,
+    "repeatable": as_boolean,
+    "max_parallel": as_positive,
+    "manager.poll_interval": as_duration_s,
+    "manager.max_cycles": as_positive,
+    "stack.child_autostart": as_boolean,
+}
+EDGE_TYPES: Mapping[str, Reading] = {"weight": as_integer, "loop_restart": as_boolean}
+
+
+def attribute_type(subject: Subject) -> Iterator[Problem]:
+    """Every typed attribute can be read as its type."""
+    graph = subject.graph
+    yield from _mistyped(graph, GRAPH_TYPES)
+    yield from chain.from_iterable(_mistyped(node, NODE_TYPES) for node in graph.nodes.values())
+    yield from chain.from_iterable(_mistyped(edge, EDGE_TYPES) for edge in graph.edges)
+
+
+def _mistyped(owner: Graph | Node | Edge, types: Mapping[str, Reading]) -> Iterator[Problem]:
+    for key, reading in types.items():
+        value = owner.attrs.get(key)
+        if value is None:
+            continue
+        try:
+            reading(value)
+        except ValueError as error:
+            yield about(owner, f"{key} of {owner.subject} is {shown(value)}", key=key, fix=f"write {error}")
+
+
+def condition_syntax(subject: Subject) -> Iterator[Problem]:
+    """V7: every condition parses."""
+    for edge in subject.graph.edges:
+        try:
+            _ = edge.guard
+        except ConditionError as error:
+            message = f"the condition of {edge.subject} does not parse: {error.message}"
+            yield about(edge, message, key="condition", offset=error.offset)
+
+
+def stylesheet_syntax(subject: Subject) -> Iterator[Problem]:
+    """V8: the model stylesheet parses."""
+    try:
+        parse_stylesheet(subject.graph.text("model_stylesheet"))
+    except StylesheetError as error:
+        message = f"the model stylesheet does not parse: {error.message}"
+        yield about(subject.graph, message, key="model_stylesheet", offset=error.offset)
+
+
+def type_known(subject: Subject) -> Iterator[Problem]:
+    """V9: a handler that is asked for by name is registered."""
+    for node in subject.graph.nodes.values():
+        if node.type and node.type not in subject.known_types:
+            known = ", ".join(sorted(subject.known_types))
+            message = f"node {node.id!r} wants handler {shown(node.type)}, which is not registered"
+            yield about(node, message, key="type", fix=f"registered: {known}")
+
+
+def fidelity_valid(subject: Subject) -> Iterator[Problem]:
+    """V10: a fidelity is one of the six modes."""
+    graph = subject.graph
+    yield from _unknown_fidelity(graph, "default_fidelity")
+    for owner in chain[Node | Edge](graph.nodes.values(), graph.edges):
+        yield from _unknown_fidelity(owner, "fidelity")
+
+
+def _unknown_fidelity(owner: Graph | Node | Edge, key: str) -> Iterator[Problem]:
+    fidelity = owner.text(key)
+    if fidelity and fidelity not in FIDELITIES:
+        message = f"{key} of {owner.subject} is {shown(fidelity)}"
+        yield about(owner, message, key=key, fix=f"write one of {', '.join(FIDELITIES)}")
+
+
+def prompt_on_llm_nodes(subject: Subject) -> Iterator[Problem]:
+    """V13: a node for a model says what it wants; a label that is only its id by default says nothing."""
+    graph = subject.graph
+    silent = {*graph.starts, *graph.exits}
+    for node in graph.nodes.values():
+        if node.kind == DEFAULT_KIND and node.id not in silent and not (node.prompt or node.text("label")):
+            yield about(node, f"node {node.id!r} has neither a prompt nor a label", fix='add prompt="..."')

@@ -1,0 +1,91 @@
+"""From source to a pipeline that may run: the one path that start, resume, fork and check share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import blake3
+
+from onward.errors import InvalidPipeline
+from onward.pipeline.check import RULES, Rule, check
+from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
+from onward.pipeline.dot import Reading, read
+from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
+from onward.pipeline.transforms import Transform, expand_goal
+from onward.pipeline.value import as_text
+
+__all__ = ["BUILT_IN_TYPES", "Pipeline", "Transform", "build", "changed_nodes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A definition without errors. Its identity is name and hash (BLAKE3 of the source's bytes)."""
+
+    name: str
+    source: str
+    hash: str
+    path: str | None
+    graph: Graph
+    warnings: tuple[Diagnostic, ...]
+
+
+def build(
+    source: str,
+    *,
+    file: str,
+    transforms: Sequence[Transform] = (),
+    known_types: Collection[str] = BUILT_IN_TYPES,
+    rules: Sequence[Rule] = RULES,
+) -> Pipeline:
+    """Read, transform and check a pipeline; InvalidPipeline carries all errors in the order of the file.
+
+    A `file` in angle brackets, such as `<request>`, is a name for messages and no path.
+    """
+    reading = read(source, file=file)
+    graph = _transformed(reading, transforms)
+    findings = check(graph, known_types=known_types, rules=_applicable(reading, rules))
+    errors = [*reading.errors, *(finding for finding in findings if finding.severity is Severity.ERROR)]
+    if errors:
+        raise InvalidPipeline(sorted(errors, key=by_position))
+    warnings = [*reading.warnings, *findings]
+    return Pipeline(
+        name=graph.name or PurePath(file.strip("<>")).stem,
+        source=source,
+        hash=blake3.blake3(source.encode()).hexdigest(),
+        path=None if file.startswith("<") else file,
+        graph=graph,
+        warnings=tuple(sorted(warnings, key=by_position)),
+    )
+
+
+def _transformed(reading: Reading, transforms: Sequence[Transform]) -> Graph:
+    graph = reading.graph
+    if reading.whole:
+        for transform in (expand_goal, *transforms):
+            graph = transform(graph)
+    return graph
+
+
+def _applicable(reading: Reading, rules: Sequence[Rule]) -> Sequence[Rule]:
+    # Where statements are missing, "unreachable" or "no such node" would only be an echo of the first error.
+    return rules if reading.whole else [rule for rule in rules if rule.local]
+
+
+def changed_nodes(old: Graph, new: Graph) -> tuple[str, ...]:
+    """The nodes that were added, removed or changed, in their attributes or in the edges that leave them."""
+    ids = dict.fromkeys((*new.nodes, *old.nodes))
+    return tuple(node_id for node_id in ids if _definition(old, node_id) != _definition(new, node_id))
+
+
+def _definition(graph: Graph, node_id: str) -> object:
+    """Everything about a node that can make it act differently; how it is written does not count."""
+    node = graph.nodes.get(node_id)
+    ways = [(edge.target, _texts(edge)) for edge in graph.outgoing(node_id)]
+    return node and (_texts(node), node.derived, ways)
+
+
+def _texts(owner: Node | Edge) -> dict[str, str]:
+    # As text, because Python takes 1 and true for equal.
+    return {key: as_text(value) for key, value in owner.attrs.items()}

@@ -1,0 +1,244 @@
+"""A pipeline as an immutable graph; the engine asks it questions on every step, so answers are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+
+from onward.pipeline.attributes import Attributes
+from onward.pipeline.condition import Condition, parse_condition
+from onward.pipeline.source import Written
+from onward.pipeline.value import Duration, Value
+
+__all__ = ["BUILT_IN_TYPES", "SHAPE_KINDS", "Duration", "Edge", "Graph", "Node", "Value"]
+
+SHAPE_KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "Mdiamond": "start",
+        "Msquare": "exit",
+        "box": "codergen",
+        "hexagon": "wait.human",
+        "diamond": "conditional",
+        "component": "parallel",
+        "tripleoctagon": "parallel.fan_in",
+        "parallelogram": "tool",
+        "house": "stack.manager_loop",
+    }
+)
+"""Which handler a shape stands for."""
+DEFAULT_KIND = "codergen"
+BUILT_IN_TYPES = frozenset(SHAPE_KINDS.values())
+
+_Attrs = Mapping[str, Value]
+_Places = Mapping[str, Written]
+
+
+@dataclass(frozen=True)
+class Node(Attributes):
+    """A node and what was written about it, scoped defaults included; two nodes that mean the same are equal.
+
+    `derived` are the classes of the labelled subgraphs around it, the innermost first.
+    """
+
+    id: str
+    attrs: _Attrs = field(default_factory=lambda: MappingProxyType({}))
+    derived: tuple[str, ...] = ()
+    written: _Places = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
+    line: int = field(default=1, compare=False)
+    column: int = field(default=1, compare=False)
+
+    @property
+    def subject(self) -> str:
+        return f"node {self.id!r}"
+
+    @cached_property
+    def shape(self) -> str:
+        return self.text("shape", "box")
+
+    @cached_property
+    def type(self) -> str:
+        """The handler that was asked for by name, or nothing."""
+        return self.text("type")
+
+    @cached_property
+    def kind(self) -> str:
+        """The handler type that serves this node: its `type`, or else what its shape stands for."""
+        return self.type or SHAPE_KINDS.get(self.shape, DEFAULT_KIND)
+
+    @cached_property
+    def label(self) -> str:
+        return self.text("label", self.id)
+
+    @cached_property
+    def prompt(self) -> str:
+        return self.text("prompt")
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """The classes written on the node, then the derived ones, each once."""
+        own = (name.strip() for name in self.text("class").split(","))
+        return tuple(dict.fromkeys(name for name in (*own, *self.derived) if name))
+
+    @cached_property
+    def max_retries(self) -> int | None:
+        """Additional attempts, or None if the node leaves it to the graph."""
+        return self.count("max_retries")
+
+    @cached_property
+    def goal_gate(self) -> bool:
+        return self.boolean("goal_gate")
+
+    @cached_property
+    def retry_target(self) -> str:
+        return self.text("retry_target")
+
+    @cached_property
+    def fallback_retry_target(self) -> str:
+        return self.text("fallback_retry_target")
+
+    @cached_property
+    def timeout_s(self) -> float | None:
+        return self.duration_s("timeout")
+
+    @cached_property
+    def repeatable(self) -> bool:
+        """Whether an attempt that was cut off may simply be made again."""
+        return self.boolean("repeatable", True)
+
+    @cached_property
+    def allow_partial(self) -> bool:
+        return self.boolean("allow_partial")
+
+    @cached_property
+    def auto_status(self) -> bool:
+        return self.boolean("auto_status")
+
+    def with_attrs(self, changes: Mapping[str, Value]) -> Node:
+        """The same node with some attributes set, for transforms; these then have no place in the file."""
+        written = {key: place for key, place in self.written.items() if key not in changes}
+        return replace(
+            self, attrs=MappingProxyType({**self.attrs, **changes}), written=MappingProxyType(written)
+        )
+
+
+@dataclass(frozen=True)
+class Edge(Attributes):
+    """A way from one node to another; `order` is its place among all edges of the file."""
+
+    source: str
+    target: str
+    attrs: _Attrs = field(default_factory=lambda: MappingProxyType({}))
+    order: int = 0
+    written: _Places = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
+    line: int = field(default=1, compare=False)
+    column: int = field(default=1, compare=False)
+
+    @property
+    def subject(self) -> str:
+        return f"edge {self.source} -> {self.target}"
+
+    @cached_property
+    def label(self) -> str:
+        return self.text("label")
+
+    @cached_property
+    def condition(self) -> str:
+        return self.text("condition")
+
+    @cached_property
+    def guard(self) -> Condition:
+        """The condition, read once; one without clauses is none. ConditionError if it does not parse."""
+        return parse_condition(self.condition)
+
+    @cached_property
+    def weight(self) -> int:
+        return self.integer("weight") or 0
+
+    @cached_property
+    def loop_restart(self) -> bool:
+        return self.boolean("loop_restart")
+
+
+@dataclass(frozen=True)
+class Graph(Attributes):
+    """A whole pipeline: nodes by id in declaration order, and edges in declaration order."""
+
+    name: str = ""
+    attrs: _Attrs = field(default_factory=lambda: MappingProxyType({}))
+    nodes: Mapping[str, Node] = field(default_factory=lambda: MappingProxyType({}))
+    edges: tuple[Edge, ...] = ()
+    file: str = field(default="<pipeline>", compare=False)
+    written: _Places = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
+    line: int = field(default=1, compare=False)
+    column: int = field(default=1, compare=False)
+
+    @property
+    def subject(self) -> str:
+        return "the graph"
+
+    def outgoing(self, node_id: str) -> tuple[Edge, ...]:
+        """The edges that leave a node, in declaration order."""
+        return self._outgoing.get(node_id, ())
+
+    def incoming(self, node_id: str) -> tuple[Edge, ...]:
+        """The edges that lead to a node, in declaration order."""
+        return self._incoming.get(node_id, ())
+
+    @cached_property
+    def _outgoing(self) -> Mapping[str, tuple[Edge, ...]]:
+        return _grouped((edge.source, edge) for edge in self.edges)
+
+    @cached_property
+    def _incoming(self) -> Mapping[str, tuple[Edge, ...]]:
+        return _grouped((edge.target, edge) for edge in self.edges)
+
+    @cached_property
+    def starts(self) -> tuple[str, ...]:
+        """The nodes that claim to be the start: by shape, or if none has it, by name."""
+        return self._claimants("Mdiamond", ("start", "Start"))
+
+    @cached_property
+    def exits(self) -> tuple[str, ...]:
+        """The nodes that claim to be the exit: by shape, or if none has it, by name."""
+        return self._claimants("Msquare", ("exit", "end"))
+
+    def _claimants(self, shape: str, names: tuple[str, ...]) -> tuple[str, ...]:
+        by_shape = tuple(node.id for node in self.nodes.values() if node.shape == shape)
+        return by_shape or tuple(node_id for node_id in self.nodes if node_id in names)
+
+    @cached_property
+    def start_id(self) -> str | None:
+        """Where a run begins, or None unless exactly one node claims it."""
+        return self.starts[0] if len(self.starts) == 1 else None
+
+    @cached_property
+    def exit_id(self) -> str | None:
+        """Where a run ends, or None unless exactly one node claims it."""
+        return self.exits[0] if len(self.exits) == 1 else None
+
+    @cached_property
+    def goal(self) -> str:
+        return self.text("goal")
+
+    @cached_property
+    def retry_target(self) -> str:
+        return self.text("retry_target")
+
+    @cached_property
+    def fallback_retry_target(self) -> str:
+        return self.text("fallback_retry_target")
+
+    @cached_property
+    def default_max_retries(self) -> int:
+        """Additional attempts for nodes that do not say; the older name `default_max_retry` still counts."""
+        key = "default_max_retries" if "default_max_retries" in self.attrs else "default_max_retry"
+        return self.count(key) or 0
+
+
+def _grouped(pairs: Iterable[tuple[str, Edge]]) -> Mapping[str, tuple[Edge, ...]]:
+    groups: dict[str, list[Edge]] = {}
+    for key, edge in pairs:
+        groups.setdefault(key, []).append(edge)
+    return {key: tuple(edges) for key, edges in groups.items()}

@@ -1,0 +1,70 @@
+"""What a rule of the checker is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from onward.pipeline.diagnostic import Diagnostic, Severity
+from onward.pipeline.graph import Edge, Graph, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What a rule found: a sentence, its place, and what to do."""
+
+    message: str
+    line: int
+    column: int
+    node_id: str | None = None
+    edge: tuple[str, str] | None = None
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a rule looks at."""
+
+    graph: Graph
+    known_types: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A named question about a graph. A `local` rule's findings do not depend on what else is in the file."""
+
+    name: str
+    severity: Severity
+    find: Callable[[Subject], Iterator[Problem]]
+    local: bool = False
+
+    def diagnostic(self, problem: Problem, file: str) -> Diagnostic:
+        """A problem as this rule's finding."""
+        return Diagnostic(
+            self.name,
+            self.severity,
+            problem.message,
+            file,
+            problem.line,
+            problem.column,
+            node_id=problem.node_id,
+            edge=problem.edge,
+            fix=problem.fix,
+        )
+
+
+def about(
+    owner: Graph | Node | Edge,
+    message: str,
+    *,
+    key: str | None = None,
+    offset: int | None = None,
+    fix: str | None = None,
+) -> Problem:
+    """A problem of a graph, node or edge; `key` points at that attribute's value, `offset` into the value."""
+    line, column = owner.line, owner.column
+    if key is not None and (written := owner.written.get(key)):
+        line, column = written.position if offset is None else written.at(offset)
+    node_id = owner.id if isinstance(owner, Node) else None
+    edge = (owner.source, owner.target) if isinstance(owner, Edge) else None
+    return Problem(message, line, column, node_id, edge, fix)

@@ -1,0 +1,144 @@
+"""The grammar of model stylesheets: `* { llm_model: gpt-5; } .careful { reasoning_effort: high }`.
+
+This file only reads; which nodes a rule touches is another question.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from onward.errors import StylesheetError
+from onward.pipeline.source import unescaped
+
+__all__ = ["PROPERTIES", "Property", "Selector", "StyleRule", "StylesheetError", "parse_stylesheet"]
+
+PROPERTIES = ("llm_model", "llm_provider", "reasoning_effort")
+"""What a stylesheet can set."""
+RULES_MAX = 1_000
+
+Kind = Literal["all", "shape", "class", "id"]
+_SPECIFICITY: dict[Kind, int] = {"all": 0, "shape": 1, "class": 2, "id": 3}
+
+_SPACE = re.compile(r"\s*+")
+_SELECTOR = re.compile(
+    r"(?P<all>\*)|\.(?P<class>[a-z0-9-]++)|#(?P<id>[A-Za-z_]\w*+)|(?P<shape>[A-Za-z_]\w*+)", re.ASCII
+)
+_NAME = re.compile(r"[A-Za-z_][\w-]*+", re.ASCII)
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
+_BARE = re.compile(r"[\w.:/+@-]++")
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Which nodes a rule is for; of two rules, the more specific one wins."""
+
+    kind: Kind
+    name: str
+    offset: int
+
+    @property
+    def specificity(self) -> int:
+        return _SPECIFICITY[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One setting of a rule."""
+
+    name: str
+    value: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StyleRule:
+    """A selector with its settings, in the order they were written."""
+
+    selector: Selector
+    properties: tuple[Property, ...]
+
+
+def parse_stylesheet(text: str) -> tuple[StyleRule, ...]:
+    """The rules of a stylesheet in order; StylesheetError says what is wrong and at which character."""
+    reader = _Reader(text)
+    rules: list[StyleRule] = []
+    while not reader.at_end():
+        if len(rules) == RULES_MAX:
+            raise StylesheetError(f"there are more than {RULES_MAX:,} rules", reader.place)
+        rules.append(reader.rule())
+    return tuple(rules)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.place = 0
+        self.skip()
+
+    def at_end(self) -> bool:
+        return self.place == len(self.text)
+
+    def rule(self) -> StyleRule:
+        selector = self.selector()
+        opened = self.place
+        self.expect("{")
+        properties: list[Property] = []
+        while not self.took("}"):
+            if self.at_end():
+                raise StylesheetError("this '{' is never closed", opened)
+            properties.append(self.setting())
+            if not self.took(";") and not self.at_end() and self.text[self.place] != "}":
+                raise self.unexpected("';' or '}'")
+        return StyleRule(selector, tuple(properties))
+
+    def selector(self) -> Selector:
+        match = _SELECTOR.match(self.text, self.place)
+        if match is None:
+            raise self.unexpected("a selector: *, a shape, .class (lower case) or #id")
+        kinds: tuple[Kind, ...] = ("all", "class", "id", "shape")
+        kind = next(kind for kind in kinds if match[kind])
+        self.place = match.end()
+        self.skip()
+        return Selector(kind, match[kind], match.start())
+
+    def setting(self) -> Property:
+        match = _NAME.match(self.text, self.place)
+        if match is None:
+            raise self.unexpected("a property")
+        if match[0] not in PROPERTIES:
+            known = ", ".join(PROPERTIES)
+            raise StylesheetError(f"unknown property {match[0]!r}; known are {known}", match.start())
+        self.place = match.end()
+        self.skip()
+        self.expect(":")
+        return Property(match[0], self.value(), match.start())
+
+    def value(self) -> str:
+        quoted = _QUOTED.match(self.text, self.place)
+        match = quoted or _BARE.match(self.text, self.place)
+        if match is None:
+            raise self.unexpected("a value")
+        self.place = match.end()
+        self.skip()
+        return unescaped(quoted[1]) if quoted else match[0]
+
+    def expect(self, mark: str) -> None:
+        if not self.took(mark):
+            raise self.unexpected(f"{mark!r}")
+
+    def took(self, mark: str) -> bool:
+        if not self.text.startswith(mark, self.place):
+            return False
+        self.place += 1
+        self.skip()
+        return True
+
+    def skip(self) -> None:
+        match = _SPACE.match(self.text, self.place)
+        self.place = match.end() if match else self.place
+
+    def unexpected(self, expected: str) -> StylesheetError:
+        found = "the end" if self.at_end() else repr(self.text[self.place])
+        return StylesheetError(f"expected {expected}, found {found}", self.place)

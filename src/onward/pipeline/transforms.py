@@ -1,0 +1,46 @@
+"""Built-in rewritings of a graph between reading and checking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
+
+from onward.errors import InvalidPipeline
+from onward.pipeline.diagnostic import Diagnostic, Severity
+from onward.pipeline.graph import Graph, Node
+
+Transform = Callable[[Graph], Graph]
+"""Takes a graph and gives another; it must not change the one it got."""
+
+VARIABLE = "$goal"
+EXPANDED_CHARACTERS_MAX = 8_388_608
+"""All prompts together after expansion: a long goal named often must not fill the memory."""
+
+
+def expand_goal(graph: Graph) -> Graph:
+    """Put the graph's goal in the place of `$goal` in every prompt; what the goal itself contains stays.
+
+    A label that stands in for a missing prompt is expanded into the prompt, so nobody has to expand later.
+    """
+    changed: dict[str, Node] = {}
+    expanded: dict[str, str] = {}
+    total = 0
+    for node in graph.nodes.values():
+        template = node.prompt or node.label
+        if VARIABLE not in template:
+            continue
+        if template not in expanded:
+            total += len(template) + template.count(VARIABLE) * (len(graph.goal) - len(VARIABLE))
+            if total > EXPANDED_CHARACTERS_MAX:
+                raise InvalidPipeline([_too_long(graph, node)])
+            expanded[template] = template.replace(VARIABLE, graph.goal)
+        changed[node.id] = node.with_attrs({"prompt": expanded[template]})
+    return replace(graph, nodes=MappingProxyType({**graph.nodes, **changed})) if changed else graph
+
+
+def _too_long(graph: Graph, node: Node) -> Diagnostic:
+    message = f"with {VARIABLE} expanded, the prompts exceed {EXPANDED_CHARACTERS_MAX:,} characters"
+    fix = "shorten the goal or name it less often"
+    place = graph.file, node.line, node.column
+    return Diagnostic("limit", Severity.ERROR, message, *place, node_id=node.id, fix=fix)

@@ -1,0 +1,114 @@
+"""What an attribute can hold, and how one type is read from another.
+
+The dialect writes the same thing with and without quotes (`timeout=900s`, `timeout="900s"`), so every typed
+reading also accepts the text form. A reading that is impossible raises ValueError, whose message says what
+was expected, as in "a whole number such as 3".
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+INTEGER_MAX = 2**63 - 1
+"""Larger numbers would not survive a database column."""
+DURATION_S_MAX = 100 * 365 * 86_400
+"""A century: longer waits overflow an instant in microseconds and mean nothing."""
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_DURATION = re.compile(r"([0-9]{1,18})(ms|s|m|h|d)")
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_FLOAT = re.compile(r"-?[0-9]{0,100}\.[0-9]{1,100}")
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A length of time, and the text it was written as."""
+
+    seconds: float
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Duration:
+        """Read `250ms`, `30s`, `15m`, `2h` or `1d`; ValueError says what was expected."""
+        match = _DURATION.fullmatch(text)
+        if match is None:
+            raise ValueError("a whole number with its unit, such as 250ms, 30s, 15m, 2h or 1d")
+        seconds = int(match[1]) * _SECONDS[match[2]]
+        if seconds > DURATION_S_MAX:
+            raise ValueError("a duration of at most a hundred years")
+        return cls(seconds, text)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Value = str | int | float | bool | Duration
+
+
+def number(text: str) -> int | float | Duration:
+    """Read an unquoted value that starts like a number; ValueError says what was expected."""
+    if _INTEGER.fullmatch(text):
+        return as_integer(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    try:
+        return Duration.parse(text)
+    except ValueError as error:
+        raise ValueError(f"an integer, a decimal number, or {error}") from None
+
+
+def as_text(value: Value) -> str:
+    """The value as it would be written, without quotes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def as_integer(value: Value) -> int:
+    """The value as an integer of 64 bits."""
+    if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("a whole number such as 3")
+    if abs(value) > INTEGER_MAX:
+        raise ValueError("a whole number of at most 64 bits")
+    return value
+
+
+def as_count(value: Value) -> int:
+    """The value as an integer that is not negative."""
+    count = as_integer(value)
+    if count < 0:
+        raise ValueError("a whole number that is not negative")
+    return count
+
+
+def as_positive(value: Value) -> int:
+    """The value as an integer of at least 1."""
+    count = as_integer(value)
+    if count < 1:
+        raise ValueError("a whole number of at least 1")
+    return count
+
+
+def as_boolean(value: Value) -> bool:
+    """The value as a truth value; only `true` and `false` are words for one."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip() in ("true", "false"):
+        return value.strip() == "true"
+    raise ValueError("true or false")
+
+
+def as_duration_s(value: Value) -> float:
+    """The value as seconds; a number without a unit is refused, because it could be any of them."""
+    if isinstance(value, Duration):
+        return value.seconds
+    return Duration.parse(as_text(value).strip()).seconds
+
+
+def shown(value: Value, *, characters_max: int = 60) -> str:
+    """The value quoted for a message: printable, on one line and not long."""
+    text = as_text(value)
+    return repr(text if len(text) <= characters_max else text[: characters_max - 1] + "…")
