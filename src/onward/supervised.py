@@ -1,0 +1,204 @@
+"""Our end of a supervised command: asking for it, hearing of it, collecting what it prints."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import subprocess
+import sys
+import weakref
+
+SUPERVISOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "supervisor.py")
+BUSY = {errno.EAGAIN, errno.ETOOMANYREFS}  # too many requests, or descriptors, are on their way
+CHUNK_BYTES = 1 << 16
+
+
+class Nursery:
+    """The process that forks supervisors. It ends with this object, and in any case with this process."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        requests, theirs = socket.socketpair()
+        requests.setblocking(False)
+        owner = _own_pidfd()
+        arguments = [sys.executable, "-I", "-S", SUPERVISOR, str(theirs.fileno()), str(owner)]
+        try:
+            # No environment: the commands run below it and must not find our secrets in it. A session
+            # of its own: Ctrl-C in the terminal is for us, and we may let the command finish.
+            process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={},
+                pass_fds=[fd for fd in (theirs.fileno(), owner) if fd >= 0],
+                start_new_session=True,
+            )
+        except BaseException:
+            requests.close()
+            raise
+        finally:
+            theirs.close()
+            if owner >= 0:
+                os.close(owner)
+        self._requests = requests
+        self.close = weakref.finalize(self, _end, self.pid, process, requests)
+
+    async def ask(self, *fds: int) -> None:
+        """Have a supervisor forked that owns these descriptors; OSError when nobody is there to do it."""
+        while True:
+            try:
+                socket.send_fds(self._requests, [b"?"], list(fds))
+                return
+            except OSError as error:
+                if error.errno not in BUSY:
+                    raise
+            await asyncio.sleep(0.01)
+
+
+class Child:
+    """One supervised command, from the request until nothing of it is left."""
+
+    def __init__(self, control: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = loop.create_future()  # the shell
+        self.gone: asyncio.Future[None] = loop.create_future()  # everything
+        self.is_begun = False
+        self.status: int | None = None
+        self.failure: tuple[int, str] | None = None
+        self._loop, self._control, self._heard, self._is_sent = loop, control, b"", False
+        control.setblocking(False)
+        loop.add_reader(control, self._hear)
+
+    async def send(self, request: bytes) -> None:
+        """Say what to run. A supervisor that is gone already is noticed elsewhere."""
+        with contextlib.suppress(ConnectionError):
+            await self._loop.sock_sendall(self._control, len(request).to_bytes(4, "big") + request)
+        self._is_sent = True
+
+    async def stop(self, grace_s: float) -> None:
+        """Terminate, then kill, and return when nothing is left. Cancelled meanwhile, it kills at once."""
+        try:
+            if self._is_sent and not self.gone.done():
+                with contextlib.suppress(OSError):
+                    self._control.send(b"T")
+                await within(self.gone, grace_s)
+        finally:
+            await self._kill()
+
+    async def _kill(self) -> None:
+        cancelled: asyncio.CancelledError | None = None
+        while not self.gone.done():
+            with contextlib.suppress(OSError):
+                # Closing the socket would do as well, but then nobody could tell us that all are gone.
+                self._control.shutdown(socket.SHUT_WR)
+            try:
+                await asyncio.wait([self.gone])
+            except asyncio.CancelledError as error:
+                cancelled = error  # put off: whoever cancels us relies on nothing being left
+        if cancelled is not None:
+            raise cancelled
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._control)
+        self._control.close()
+
+    def _hear(self) -> None:
+        try:
+            data = self._control.recv(CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        *lines, self._heard = (self._heard + data).split(b"\n")
+        for line in lines:
+            self._note(line.decode("ascii"))
+        if not data:
+            self._loop.remove_reader(self._control)
+            self._settle(self.ended, self.gone)
+
+    def _note(self, line: str) -> None:
+        match line[0], line[1:]:
+            case "+", _:
+                self.is_begun = True
+            case "!", failure:
+                number, what = failure.split()
+                self.failure = int(number), what
+                self._settle(self.ended)
+            case "=", status:
+                self.status = int(status)
+                self._settle(self.ended)
+            case ".", _:
+                self._settle(self.ended, self.gone)
+
+    def _settle(self, *futures: asyncio.Future[None]) -> None:
+        for future in futures:
+            if not future.done():
+                future.set_result(None)
+
+
+class Capture:
+    """The end of what a command prints to one stream, however much it prints."""
+
+    def __init__(self, fd: int, bytes_max: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self.is_cut = False
+        self._fd, self._bytes_max, self._kept = fd, bytes_max, bytearray()
+        os.set_blocking(fd, False)
+        self._loop.add_reader(fd, self._read)
+
+    def text(self) -> str:
+        """What was kept, as text that any store can hold: bytes that are no text, and NUL, are replaced."""
+        kept = self._kept
+        if self.is_cut:
+            start = next((at for at in range(min(4, len(kept))) if kept[at] & 0xC0 != 0x80), 0)
+            kept = kept[start:]  # the rest of a character that was cut in two
+        return kept.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._fd, CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            self._keep(data)
+            return
+        self._loop.remove_reader(self._fd)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def _keep(self, data: bytes) -> None:
+        self._kept += data
+        excess = len(self._kept) - self._bytes_max
+        if excess > 0:
+            self.is_cut = True
+            del self._kept[:excess]  # a bytearray forgets its beginning without moving the rest
+
+
+async def within(future: asyncio.Future[None], seconds: float | None) -> bool:
+    """Whether the future was done in this time; it is not cancelled if not."""
+    if not future.done():
+        await asyncio.wait([future], timeout=seconds)
+    return future.done()
+
+
+def _own_pidfd() -> int:
+    """A descriptor that becomes readable when this process dies; -1 where the system has none."""
+    try:
+        return os.pidfd_open(os.getpid())
+    except (AttributeError, OSError):
+        return -1  # the sockets tell it too, unless a fork of ours still has them open
+
+
+def _end(pid: int, process: subprocess.Popen[bytes], requests: socket.socket) -> None:
+    requests.close()
+    if os.getpid() == pid:  # a fork inherits this object, but the nursery is its parent's
+        process.kill()
+        process.wait()

@@ -1,0 +1,362 @@
+"""The program between Onward and the commands it runs; started by `process`, imported by nobody.
+
+It plays two parts. The *nursery* is one small process per Onward process. Asked for a command, it forks a
+*supervisor*, which starts the shell and lives exactly as long as anything the shell has started.
+
+- Both are subreapers: a process whose parent ends, whatever session it moved to, becomes a child of its
+  supervisor. So "no children" means that nothing is left, and no daemon slips away.
+- Both watch a pidfd of the Onward process. The moment it is dead, however it died, everything is killed.
+  At no instant does a command run unwatched: its supervisor is there before it.
+- The shell is told by the kernel to die with its supervisor. What else a killed supervisor leaves behind
+  falls to the nursery, which kills it.
+
+It keeps no time: Onward says when to terminate and when to kill. It imports little, to start quickly.
+
+To the nursery: one byte with four descriptors (control socket, stdin, stdout, stderr) asks for a supervisor.
+To a supervisor: a length, then directory, command and environment with NUL between them; later "T" to
+terminate everything; the end of input kills everything.
+From a supervisor, a line each: "+" about to start, "!errno what" could not start, "=status" the shell has
+ended, "." nothing is left. The control socket closes only when nothing is left.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Collection, Iterable
+from typing import NoReturn
+
+SHELL = "/bin/sh"
+RETRY_MS = 50  # between two rounds of killing, for what was just being forked during the first
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+# A service manager may signal every process of the service; these end only with their work.
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# What is ignored here would stay ignored in the command; Python itself ignores the last two.
+RESTORED = (*IGNORED, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
+
+
+class Watch:
+    """Waits for descriptors, for children and for the death of the Onward process."""
+
+    def __init__(self, owner: int) -> None:
+        self.is_orphaned = False
+        self._owner = owner
+        self._pipe = os.pipe()
+        for end in self._pipe:
+            os.set_blocking(end, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
+        self._poll = select.poll()
+        self.add(self._pipe[0])
+        if owner >= 0:
+            self.add(owner)
+
+    def add(self, fd: int) -> None:
+        self._poll.register(fd, select.POLLIN)
+
+    def drop(self, fd: int) -> None:
+        self._poll.unregister(fd)
+
+    def wait(self, timeout_ms: int | None = None) -> bool:
+        """Whether an added descriptor can be read; returns for a child or the owner's death as well."""
+        ready = {fd for fd, _ in self._poll.poll(timeout_ms)}
+        if self._pipe[0] in ready:
+            os.read(self._pipe[0], 4096)
+        if self._owner in ready:
+            self.is_orphaned = True
+            self.drop(self._owner)
+        return bool(ready - {self._pipe[0], self._owner})
+
+    def close(self) -> None:
+        signal.set_wakeup_fd(-1)
+        close(*self._pipe)
+
+
+class Nursery:
+    """Forks supervisors, and kills what a supervisor that was itself killed has left behind."""
+
+    def __init__(self, requests: socket.socket, owner: int) -> None:
+        self.requests, self.owner, self.watch = requests, owner, Watch(owner)
+        self.controls: dict[int, int] = {}  # by supervisor
+        self.strayed: list[int] = []  # controls of supervisors that died before their work was done
+
+    def run(self) -> None:
+        """Serve until the Onward process is gone and nothing of its commands is left."""
+        self.watch.add(self.requests.fileno())
+        is_open = True
+        while is_open or self.controls or self.strayed:
+            is_asked = self.watch.wait(RETRY_MS if self.strayed else None)
+            if is_open and (self.watch.is_orphaned or (is_asked and not self.serve())):
+                is_open = False
+                self.watch.drop(self.requests.fileno())
+            self.tidy()
+
+    def serve(self) -> bool:
+        """Fork one supervisor; False when nobody will ask again."""
+        fds = array.array("i")
+        flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+        asked, ancillary, _, _ = self.requests.recvmsg(1, socket.CMSG_SPACE(4 * fds.itemsize), flags)
+        for _, _, packed in ancillary:
+            fds.frombytes(packed[: len(packed) - len(packed) % fds.itemsize])
+        if len(fds) == 4:
+            self.fork(*fds)
+        else:  # no more descriptors may be open here; whoever asked sees the control socket close
+            close(*fds)
+        return bool(asked)
+
+    def fork(self, control: int, *stdio: int) -> None:
+        try:
+            pid = os.fork()
+        except OSError as error:
+            report(control, f"!{error.errno} supervisor")
+            close(control, *stdio)
+            return
+        if pid == 0:
+            self.watch.close()
+            close(self.requests.detach(), *self.controls.values(), *self.strayed)
+            Supervisor(control, stdio, self.owner).run()
+        close(*stdio)
+        self.controls[pid] = control
+
+    def tidy(self) -> None:
+        """Reap, and kill strays until none is left; only then are their control sockets closed."""
+        for pid, status in reap():
+            control = self.controls.pop(pid, None)
+            if control is not None and status == 0:
+                close(control)
+            elif control is not None:
+                self.strayed.append(control)
+        if not self.strayed:
+            return
+        strays = descendants(besides=self.controls)
+        send(signal.SIGKILL, strays)
+        if not strays:
+            close(*self.strayed)
+            self.strayed.clear()
+
+
+class Supervisor:
+    """Starts one shell and ends when nothing that it started is left."""
+
+    def __init__(self, control: int, stdio: tuple[int, ...], owner: int) -> None:
+        self.control, self.stdio, self.owner = control, stdio, owner
+
+    def run(self) -> NoReturn:
+        code = 1
+        try:
+            adopt_orphans()
+            self.watch = Watch(self.owner)
+            self.watch.add(self.control)
+            self.supervise()
+            code = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(code)
+
+    def supervise(self) -> None:
+        request = self.read_request()
+        if request is None:
+            return
+        directory, command, *variables = request
+        report(self.control, "+")
+        try:
+            os.chdir(directory)
+        except OSError as error:
+            report(self.control, f"!{error.errno} directory")
+            return
+        environment = dict(variable.split(b"=", 1) for variable in variables)
+        self.shell = self.start(command, environment)
+        close(*self.stdio)
+        self.tend()
+
+    def read_request(self) -> list[bytes] | None:
+        """Directory, command and variables; None when nobody wants them run any more."""
+        received, size = b"", 4
+        while len(received) < size:
+            is_readable = self.watch.wait()
+            # Not a byte more than the request: an order may already follow it.
+            chunk = read(self.control, size - len(received)) if is_readable else b""
+            if self.watch.is_orphaned or (is_readable and not chunk):
+                return None
+            received += chunk
+            if len(received) == size == 4:
+                size += int.from_bytes(received, "big")
+        return received[4:].split(b"\0")
+
+    def start(self, command: bytes, environment: dict[bytes, bytes]) -> int:
+        """Fork the shell and return once it runs; 0 when that was impossible, which is reported."""
+        reader, writer = os.pipe()
+        supervisor = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            report(self.control, f"!{error.errno} shell")
+            return 0
+        if pid == 0:
+            become_shell(supervisor, self.stdio, writer, command, environment)
+        close(writer)
+        failure = os.read(reader, 64)  # its end is closed by a successful exec
+        close(reader)
+        if failure:
+            report(self.control, f"!{failure.decode('ascii')} shell")
+            return 0
+        return pid
+
+    def tend(self) -> None:
+        """Pass on what happens until no child is left; terminate and kill when told to."""
+        is_killing = False
+        while True:
+            for pid, status in reap():
+                if pid == self.shell:
+                    self.shell = 0
+                    report(self.control, f"={status}")
+            if not has_children():
+                return report(self.control, ".")
+            if is_killing:
+                self.signal(signal.SIGKILL)
+            if self.watch.wait(RETRY_MS if is_killing else None) and not self.obey():
+                is_killing = True
+            is_killing = is_killing or self.watch.is_orphaned
+
+    def obey(self) -> bool:
+        """Do what Onward asks; False when it asks for the end."""
+        if not read(self.control, 64):
+            self.watch.drop(self.control)
+            return False
+        self.signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)  # a stopped process would never learn that it is to end
+        return True
+
+    def signal(self, number: int) -> None:
+        # The shell's own group first: that is at once, and all there is without /proc.
+        found = {self.shell: self.shell} if self.shell else {}
+        send(number, found)
+        send(number, {pid: group for pid, group in descendants().items() if group not in found})
+
+
+def become_shell(
+    supervisor: int, stdio: Iterable[int], failed: int, command: bytes, environment: dict[bytes, bytes]
+) -> NoReturn:
+    """Turn this fresh fork into the shell; an error number on `failed` says why it could not."""
+    try:
+        os.setsid()
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != supervisor:  # it died before the kernel was told
+            os._exit(1)
+        for target, fd in enumerate(stdio):
+            os.dup2(fd, target)
+        for number in RESTORED:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.execve(SHELL, [b"sh", b"-c", command], environment)
+    except OSError as error:
+        os.write(failed, str(error.errno).encode("ascii"))
+    finally:
+        os._exit(1)
+
+
+def descendants(besides: Collection[int] = ()) -> dict[int, int]:
+    """The process group of everything that descends from this process, except through `besides`."""
+    children: dict[int, list[tuple[int, int]]] = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if not name.isdigit():
+            continue
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+            children.setdefault(int(fields[1]), []).append((int(name), int(fields[2])))
+    found: dict[int, int] = {}
+    waiting = [os.getpid()]
+    while waiting:
+        for pid, group in children.get(waiting.pop(), ()):
+            if pid not in besides and pid not in found:
+                found[pid] = group
+                waiting.append(pid)
+    return found
+
+
+def send(number: int, processes: dict[int, int]) -> None:
+    """Signal the groups of these processes, at once per group, so that none is forking its way out.
+
+    A group never reaches beyond one session, and each of these sessions was begun below us.
+    """
+    ours = os.getpgrp()
+    for group in set(processes.values()) - {ours}:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+    for pid in [pid for pid, group in processes.items() if group == ours]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)  # forked just now, and not yet in a session of its own
+
+
+def reap() -> list[tuple[int, int]]:
+    """The children that have ended, each with its wait status."""
+    ended: list[tuple[int, int]] = []
+    with contextlib.suppress(ChildProcessError):
+        while (child := os.waitpid(-1, os.WNOHANG))[0]:
+            ended.append(child)
+    return ended
+
+
+def has_children() -> bool:
+    """Whether any child is left, running or not."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def read(control: int, size: int) -> bytes:
+    """What Onward sent; nothing at the end. It may have died without reading what it was told."""
+    try:
+        return os.read(control, size)
+    except ConnectionResetError:
+        return b""
+
+
+def report(control: int, line: str) -> None:
+    with contextlib.suppress(OSError):  # nobody listens any more
+        os.write(control, line.encode("ascii") + b"\n")
+
+
+def close(*fds: int) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def adopt_orphans() -> None:
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def prctl(option: int, value: int) -> None:
+    """Set a property of this process; without Linux there is none, and only groups are looked after."""
+    if sys.platform == "linux" and _libc.prctl(option, value, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main() -> None:
+    requests, owner = (int(argument) for argument in sys.argv[1:3])
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    for fd in (requests, owner):
+        if fd >= 0:
+            os.set_inheritable(fd, False)
+    os.chdir("/")
+    adopt_orphans()
+    Nursery(socket.socket(fileno=requests), owner).run()
+
+
+if __name__ == "__main__":
+    main()
