@@ -73,6 +73,11 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ),
         ("reachability", "A; B", []),
         (
+            "start_node",
+            "".join(f"n{number} [shape=Mdiamond]\n" for number in range(5)),
+            ["3:1 start_node the pipeline has 5 start nodes: n0, n1, n2, n3, n4"],
+        ),
+        (
             "edge_target_exists",
             "start; A\nstart -> B\n  C -> A",
             [
@@ -209,6 +214,17 @@ def test_diagnostics_carry_node_edge_severity_file_and_fix() -> None:
     assert lost.fix == "add an edge to it, or remove it"
     (back,) = findings("digraph { start; A; A -> start }", "start_no_incoming")
     assert (back.node_id, back.edge) == (None, ("A", "start"))
+
+
+def test_the_rules_that_can_judge_a_graph_with_holes_are_marked() -> None:
+    """D19: a finding about one attribute stays true whatever statement is missing."""
+    assert {rule.name for rule in RULES if rule.local} == {
+        "condition_syntax",
+        "stylesheet_syntax",
+        "type_known",
+        "fidelity_valid",
+        "attribute_type",
+    }
 
 
 def test_a_retry_target_does_not_make_a_node_reachable_but_changes_the_advice() -> None:

@@ -18,8 +18,8 @@ from onward.pipeline.source import SOURCE_BYTES_MAX
 from tests.pipeline.reading import FILE, errors, place
 
 MIB = SOURCE_BYTES_MAX
-# A reader that stalls fails here long before the suite's own time limit; ten times what a slow machine needs.
-pytestmark = pytest.mark.timeout(20)
+# A reader that stalls fails here; a slow machine needs a tenth of this.
+pytestmark = pytest.mark.timeout(30)
 
 
 def filled(start: str, unit: str, end: str = "") -> str:
@@ -28,6 +28,7 @@ def filled(start: str, unit: str, end: str = "") -> str:
     return start + unit * (room // len(unit.encode())) + end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
@@ -151,6 +152,15 @@ def test_attributes_of_the_graph_add_up() -> None:
     """S22: one by one they are limited too."""
     found = errors("digraph {\n" + "\n".join(f"k{number}=1" for number in range(ATTRIBUTES_MAX + 1)) + "}")
     assert found == [f"66:1 limit more than {ATTRIBUTES_MAX} attributes in one place"]
+
+
+def test_skipping_a_group_ends_at_the_same_depth() -> None:
+    """S22: what is not read is not followed for ever either."""
+    depth = SUBGRAPH_DEPTH_MAX + 1
+    assert errors("digraph { a -> " + "{" * depth + "}" * depth + "}") == [
+        "1:16 unsupported a subgraph cannot be the end of an edge",
+        "1:80 limit groups are nested more than 64 deep",
+    ]
 
 
 def test_defaults_count_towards_the_attributes_of_a_node() -> None:

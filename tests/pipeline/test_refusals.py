@@ -6,7 +6,7 @@ import pytest
 
 from onward.errors import InvalidPipeline
 from onward.pipeline.dot import decode, parse, read
-from tests.pipeline.reading import FILE, errors
+from tests.pipeline.reading import FILE, errors, place
 
 
 @pytest.mark.parametrize(
@@ -153,6 +153,8 @@ def test_an_error_that_loses_nothing_leaves_the_graph_whole(text: str) -> None:
         ("A -> { B", [(1, 11), (2, 6)], []),
         ("A [x=, y", [(1, 11), (2, 6)], []),
         ("]\n] ] \n D", [(2, 1), (3, 1)], ["D"]),
+        ("A [x=1]\nB -- C\nD; E", [(3, 3)], ["A", "D", "E"]),
+        ("A [x=1, y -> z]; D", [(2, 11)], ["D"]),
     ],
 )
 def test_reading_goes_on_at_the_next_statement(
@@ -163,6 +165,22 @@ def test_reading_goes_on_at_the_next_statement(
     reading = read(f"digraph G {{\n{statements}{closing}", file=FILE)
     assert [(error.line, error.column) for error in reading.errors] == errors_at
     assert list(reading.graph.nodes) == nodes
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('digraph G {\n A [x="\0"]', "2:8 encoding the text contains a NUL character"),
+        ('digraph G {\n A [x="\ud83d"]', "2:8 encoding the text contains half a surrogate pair (U+D83D)"),
+        ('digraph G { A [x="a] }', "1:18 syntax this string never ends"),
+        ("digraph G { } }", "1:15 syntax expected the end of the file, found '}'"),
+    ],
+)
+def test_what_ends_the_reading_leaves_a_graph_with_holes(text: str, expected: str) -> None:
+    """D19, S22: what follows is unknown, so no rule about structure may judge."""
+    reading = read(text, file=FILE)
+    assert [place(error) for error in reading.errors] == [expected]
+    assert not reading.whole
 
 
 def test_bytes_that_are_not_utf_8_are_refused_at_their_place() -> None:
