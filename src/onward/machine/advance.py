@@ -1,0 +1,51 @@
+"""Plan until something must be done: all that can be decided goes into one append."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onward.machine.apply import apply
+from onward.machine.definition import Definition
+from onward.machine.plan import Action, Perform, Record, Stop, plan
+from onward.model.event import Event
+from onward.model.run import Run, RunStatus
+
+NO_MORE = Stop(())
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What to write in one append, the run after it, and what to do then."""
+
+    events: list[Event]
+    run: Run
+    action: Action
+
+
+def advance(
+    definition: Definition, run: Run, first: Sequence[Event], *, now_us: int, stop_reason: str | None
+) -> Advance:
+    """Record `first`, then everything that follows from it without an effect."""
+    events: list[Event] = []
+    for event in first:
+        run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
+        events.append(event)
+    while run.status is RunStatus.RUNNING:
+        action = plan(definition, run, now_us=now_us, stop_reason=stop_reason)
+        for event in _written(action):
+            run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
+            events.append(event)
+        if not isinstance(action, Record):
+            return Advance(events, run, action)
+    return Advance(events, run, NO_MORE)
+
+
+def _written(action: Action) -> Sequence[Event]:
+    match action:
+        case Record(events) | Stop(events):
+            return events
+        case Perform(started):
+            return (started,)
+        case _:  # nothing has happened while there is nothing to do
+            return ()

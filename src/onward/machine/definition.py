@@ -1,0 +1,81 @@
+"""A graph as the planner uses it: what would otherwise be looked up on every step, looked up once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from onward.machine.retry import RetryPolicy, policy_of
+from onward.pipeline.graph import BUILT_IN_TYPES, Graph, Node
+
+MAX_VISITS = 1_000
+MAX_STEPS = 100_000
+MAX_REROUTES = 50
+
+START, EXIT, CONDITIONAL, GATE, AGENT = "start", "exit", "conditional", "wait.human", "codergen"
+CONTROL_KINDS = frozenset({START, EXIT, CONDITIONAL, GATE})
+UNSUPPORTED_KINDS = frozenset({"parallel", "parallel.fan_in", "stack.manager_loop"})
+
+
+@dataclass(frozen=True)
+class Definition:
+    """The graph with its ceilings, gates and retry policies."""
+
+    BUILT_IN: ClassVar[frozenset[str]] = BUILT_IN_TYPES
+    graph: Graph
+
+    @cached_property
+    def max_visits(self) -> int:
+        return self._ceiling("max_visits", MAX_VISITS)
+
+    @cached_property
+    def max_steps(self) -> int:
+        return self._ceiling("max_steps", MAX_STEPS)
+
+    @cached_property
+    def max_reroutes(self) -> int:
+        return self._ceiling("max_reroutes", MAX_REROUTES)
+
+    def _ceiling(self, name: str, default: int) -> int:
+        found = self.graph.count(name)
+        return default if found is None else found
+
+    @cached_property
+    def goal_gates(self) -> frozenset[str]:
+        return frozenset(node.id for node in self.graph.nodes.values() if node.goal_gate)
+
+    @cached_property
+    def _kinds(self) -> dict[str, str]:
+        kinds = {node.id: node.kind for node in self.graph.nodes.values()}
+        # A node may be the start or the exit by its name alone.
+        if self.graph.start_id is not None:
+            kinds[self.graph.start_id] = START
+        if self.graph.exit_id is not None:
+            kinds[self.graph.exit_id] = EXIT
+        return kinds
+
+    def kind(self, node_id: str) -> str:
+        """What serves the node: a rule of the planner, or the handler of this name."""
+        return self._kinds[node_id]
+
+    @cached_property
+    def effect_kinds(self) -> dict[str, str]:
+        """The nodes that need a handler, and which."""
+        return {node_id: kind for node_id, kind in self._kinds.items() if kind not in CONTROL_KINDS}
+
+    @cached_property
+    def _policies(self) -> dict[str, RetryPolicy]:
+        return {}
+
+    def retry_policy(self, node: Node) -> RetryPolicy:
+        """How often and how patiently the node is tried again."""
+        found = self._policies.get(node.id)
+        if found is None:
+            found = self._policies[node.id] = policy_of(self.graph, node)
+        return found
+
+    @cached_property
+    def retries_failures(self) -> bool:
+        """Whether FAIL is tried again like RETRY; the graph can say `retry_on_fail=false`."""
+        return self.graph.boolean("retry_on_fail", True)

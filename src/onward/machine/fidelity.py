@@ -1,0 +1,33 @@
+"""How much of the past an agent step is shown, and what a resume does to it.
+
+`full` means the same live session, and a session does not survive its process. So the first agent step
+after a resume that would be `full` is shown a detailed summary instead; what happened is recorded with
+the attempt, and the step after it is free again.
+"""
+
+from __future__ import annotations
+
+from onward.model.run import Run
+from onward.pipeline.graph import Graph, Node
+
+DEFAULT, FULL, DEGRADED = "compact", "full", "summary:high"
+
+
+def fidelity_of(graph: Graph, run: Run, node: Node) -> tuple[str, str]:
+    """The mode for the node's next attempt, and the mode it would have had without the resume."""
+    mode = (
+        _written_on_edge(graph, run, node)
+        or node.text("fidelity")
+        or graph.text("default_fidelity")
+        or DEFAULT
+    )
+    if mode == FULL and run.first_hop:
+        return DEGRADED, FULL
+    return mode, ""
+
+
+def _written_on_edge(graph: Graph, run: Run, node: Node) -> str:
+    # The place of an edge is from the definition of that time, which may have changed since.
+    edges = graph.outgoing(run.root.previous)
+    came_by = (edge for edge in edges if edge.order == run.root.edge and edge.target == node.id)
+    return next((edge.text("fidelity") for edge in came_by), "")

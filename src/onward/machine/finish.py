@@ -1,0 +1,95 @@
+"""What an attempt's result means for its step: an outcome, another attempt, or the end of the road."""
+
+from __future__ import annotations
+
+from onward.machine.apply import context_after
+from onward.machine.definition import Definition
+from onward.machine.retry import retry_at_us
+from onward.machine.route import way_on, way_out
+from onward.model.event import AttemptFailed, Event, Outcome, StepFinished, StepStatus, Transition
+from onward.model.ids import branch_of
+from onward.model.result import Result
+from onward.model.run import OpenStep, Run
+from onward.model.value import changes_between, copied
+from onward.pipeline.graph import Node
+
+DONE = (StepStatus.SUCCESS, StepStatus.PARTIAL_SUCCESS, StepStatus.SKIPPED)
+
+
+def finish(
+    definition: Definition, run: Run, step: str, result: Result, *, now_us: int, jitter: float
+) -> list[Event]:
+    """The events that record `result` for an open step. Its values must have been checked."""
+    opened = run.open_steps[step]
+    node = definition.graph.nodes[opened.node]
+    if result.status in DONE:
+        return [_finished(definition, run, opened, node, result, result.status, result.failure_reason)]
+    may_retry = result.retryable and (result.status is StepStatus.RETRY or definition.retries_failures)
+    if may_retry:
+        policy = definition.retry_policy(node)
+        again_us = retry_at_us(policy, retries_spent=opened.retries_spent, now_us=now_us, jitter=jitter)
+        if again_us is not None:
+            return [_failed_attempt(opened, result, result.failure_reason, retry_at_us=again_us)]
+    if result.status is StepStatus.RETRY and node.allow_partial:
+        status = StepStatus.PARTIAL_SUCCESS
+        return [_finished(definition, run, opened, node, result, status, result.failure_reason)]
+    return _give_up(definition, run, opened, node, result)
+
+
+def _give_up(definition: Definition, run: Run, opened: OpenStep, node: Node, result: Result) -> list[Event]:
+    """A failure leads somewhere, or it leaves the step open and failed: the plan stops the run there."""
+    reason = result.failure_reason or "the step failed without saying why"
+    if result.status is StepStatus.RETRY:
+        reason = f"max retries exceeded: {reason}"
+    finished = _finished(definition, run, opened, node, result, StepStatus.FAIL, reason)
+    if finished.next is not None:
+        return [finished]
+    return [_failed_attempt(opened, result, reason, retry_at_us=None)]
+
+
+def _failed_attempt(
+    opened: OpenStep, result: Result, reason: str, *, retry_at_us: int | None
+) -> AttemptFailed:
+    return AttemptFailed(
+        step=opened.step,
+        attempt=opened.attempt,
+        status=result.status,
+        reason=reason,
+        retry_at_us=retry_at_us,
+    )
+
+
+def _finished(
+    definition: Definition,
+    run: Run,
+    opened: OpenStep,
+    node: Node,
+    result: Result,
+    status: StepStatus,
+    reason: str,
+) -> StepFinished:
+    before = run.branches[branch_of(opened.step)].context
+    outcome = Outcome(
+        status=status,
+        preferred_label=result.preferred_label,
+        suggested_next_ids=tuple(result.suggested_next_ids),
+        notes=result.notes,
+        failure_reason=reason if status is StepStatus.FAIL else "",
+    )
+    updates = copied(result.context_updates) if result.context_updates else {}
+    fresh, grown = changes_between(before, updates) if updates else ({}, {})
+    after = context_after(before, outcome, fresh, grown)
+    onward: Transition | None
+    if status is StepStatus.FAIL:
+        onward = way_out(definition, node, outcome, after)
+    else:
+        onward = way_on(definition.graph, node.id, outcome, after)
+    return StepFinished(
+        step=opened.step,
+        node=opened.node,
+        attempt=opened.attempt,
+        outcome=outcome,
+        context=fresh,
+        grown=grown,
+        next=onward,
+    )

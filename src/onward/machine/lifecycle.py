@@ -1,0 +1,146 @@
+"""The life of a run, as data: which event may follow in which status, and where it leads.
+
+Everything that affects a run's status is in this file; nothing else assigns one. A pair that is absent
+is refused. `docs/state-machine.md` is drawn from these tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from onward.model.event import (
+    AttemptFailed,
+    AttemptInterrupted,
+    CancelRequested,
+    Event,
+    GateDecided,
+    GateOpened,
+    GateWithdrawn,
+    GoalRedirected,
+    PauseRequested,
+    PipelineChanged,
+    RunCancelled,
+    RunClaimed,
+    RunCompleted,
+    RunCreated,
+    RunFailed,
+    RunForked,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+    RunResumed,
+    RunWaiting,
+    StepFinished,
+    StepStarted,
+)
+from onward.model.run import RunStatus
+
+QUEUED, RUNNING, WAITING = RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING
+PAUSED, INTERRUPTED, FAILED = RunStatus.PAUSED, RunStatus.INTERRUPTED, RunStatus.FAILED
+COMPLETED, CANCELLED = RunStatus.COMPLETED, RunStatus.CANCELLED
+
+# The first event of a log, when there is no status yet.
+FIRST: Mapping[type[Event], RunStatus] = {RunCreated: QUEUED}
+
+
+def _stopped(status: RunStatus) -> Mapping[type[Event], RunStatus]:
+    """A stopped run keeps its status until somebody resumes or cancels it; its gates can be answered."""
+    return {
+        RunResumed: QUEUED,
+        RunCancelled: CANCELLED,
+        GateDecided: status,
+        GateWithdrawn: status,
+        AttemptInterrupted: status,
+    }
+
+
+RUN: Mapping[RunStatus, Mapping[type[Event], RunStatus]] = {
+    QUEUED: {
+        RunClaimed: RUNNING,
+        RunForked: QUEUED,
+        PipelineChanged: QUEUED,
+        RunResumed: QUEUED,
+        StepFinished: QUEUED,
+        GateDecided: QUEUED,
+        GateWithdrawn: QUEUED,
+        AttemptInterrupted: QUEUED,
+        RunPaused: PAUSED,
+        RunInterrupted: INTERRUPTED,
+        RunFailed: FAILED,
+        RunCancelled: CANCELLED,
+    },
+    RUNNING: {
+        RunClaimed: RUNNING,
+        RunForked: QUEUED,
+        StepStarted: RUNNING,
+        AttemptFailed: RUNNING,
+        AttemptInterrupted: RUNNING,
+        StepFinished: RUNNING,
+        GoalRedirected: RUNNING,
+        GateOpened: RUNNING,
+        GateDecided: RUNNING,
+        GateWithdrawn: RUNNING,
+        PauseRequested: RUNNING,
+        CancelRequested: RUNNING,
+        RunWaiting: WAITING,
+        RunQueued: QUEUED,
+        RunPaused: PAUSED,
+        RunInterrupted: INTERRUPTED,
+        RunFailed: FAILED,
+        RunCompleted: COMPLETED,
+        RunCancelled: CANCELLED,
+    },
+    WAITING: {
+        GateDecided: QUEUED,
+        GateWithdrawn: WAITING,
+        AttemptInterrupted: WAITING,
+        RunPaused: PAUSED,
+        RunFailed: FAILED,
+        RunCancelled: CANCELLED,
+    },
+    PAUSED: _stopped(PAUSED),
+    INTERRUPTED: {**_stopped(INTERRUPTED), RunQueued: QUEUED},
+    FAILED: _stopped(FAILED),
+    COMPLETED: {},
+    CANCELLED: {},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a run stopped, which status that is, and whether it can go on."""
+
+    status: RunStatus
+    recoverable: bool
+    says: str
+
+
+REASONS: Mapping[str, Reason] = {
+    "signal": Reason(PAUSED, True, "stopped by Ctrl-C or a termination signal"),
+    "operator": Reason(PAUSED, True, "somebody asked for a pause"),
+    "restart": Reason(INTERRUPTED, True, "the server restarted while the run was running"),
+    "crash": Reason(INTERRUPTED, True, "the process that held the run died"),
+    "limit": Reason(INTERRUPTED, True, "a limit does not allow another call"),
+    "in_doubt": Reason(INTERRUPTED, True, "a step that must not be repeated may or may not have happened"),
+    "rate_limit": Reason(INTERRUPTED, True, "the provider asks to come back later"),
+    "step_failed": Reason(FAILED, True, "a step failed and nothing leads on from there"),
+    "goal_unmet": Reason(FAILED, True, "the exit was reached with an unmet goal gate"),
+    "crash_loop": Reason(FAILED, True, "owners died again and again without a new checkpoint"),
+    "pipeline_error": Reason(FAILED, True, "the pipeline itself does not allow to go on"),
+    "rejected": Reason(FAILED, False, "a person said no and no edge leads on from there"),
+    "invalid": Reason(FAILED, False, "the run can never work as it was asked for"),
+    "user": Reason(CANCELLED, False, "somebody gave the run up"),
+    "superseded": Reason(CANCELLED, False, "a fresh start took its place"),
+}
+
+
+def next_status(status: RunStatus | None, event: Event) -> RunStatus | None:
+    """Where `event` leads from `status`, or None when it may not happen there."""
+    return (FIRST if status is None else RUN[status]).get(type(event))
+
+
+def is_recoverable(status: RunStatus, reason: str) -> bool:
+    """Whether a person may resume a run that stopped like this."""
+    found = REASONS.get(reason)
+    return found is not None and found.recoverable and found.status is status

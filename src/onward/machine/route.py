@@ -1,0 +1,140 @@
+"""Where a run goes after a step: the chosen edge, a failure's way out, a gate's answer, the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onward.machine.definition import CONDITIONAL, Definition
+from onward.model.event import Choice, Outcome, StepStatus, Transition
+from onward.model.run import Gate, Run
+from onward.pipeline.edges import Selection, accelerator, normalise_label, select_edge, true_condition_edge
+from onward.pipeline.graph import Edge, Graph, Node
+
+MET = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value)
+
+
+def way_on(graph: Graph, node_id: str, outcome: Outcome, context: Mapping[str, Any]) -> Transition | None:
+    """The edge that a step which did not fail leads on by."""
+    chosen = select_edge(
+        graph,
+        node_id,
+        outcome=_routing_status(outcome, context),
+        preferred_label=outcome.preferred_label,
+        suggested_ids=outcome.suggested_next_ids,
+        context=context,
+    )
+    return _by(chosen)
+
+
+def way_out(
+    definition: Definition, node: Node, outcome: Outcome, context: Mapping[str, Any]
+) -> Transition | None:
+    """The way on from a failure: a true condition, a retry target, or an edge meant for failures.
+
+    A plain edge is followed only to a conditional node, whose own edges look at the outcome, or where
+    `continue_on_fail=true` says so: otherwise a failure would pass for a success.
+    """
+    graph = definition.graph
+    chosen = true_condition_edge(
+        graph,
+        node.id,
+        outcome=outcome.status.value,
+        preferred_label=outcome.preferred_label,
+        context=context,
+    )
+    if chosen is not None:
+        return _by(chosen)
+    for target, reason in (
+        (node.retry_target, "retry_target"),
+        (node.fallback_retry_target, "fallback_retry_target"),
+    ):
+        if target in graph.nodes:
+            return Transition(to=target, reason=reason)
+    plain = _by(
+        select_edge(
+            graph,
+            node.id,
+            outcome=outcome.status.value,
+            preferred_label=outcome.preferred_label,
+            suggested_ids=outcome.suggested_next_ids,
+            context=context,
+        )
+    )
+    if plain is None:
+        return None
+    allowed = node.boolean("continue_on_fail", graph.boolean("continue_on_fail"))
+    return plain if allowed or definition.kind(plain.to) == CONDITIONAL else None
+
+
+def _by(chosen: Selection | None) -> Transition | None:
+    if chosen is None:
+        return None
+    return Transition(to=chosen.edge.target, reason=chosen.reason, edge=chosen.edge.order)
+
+
+def _routing_status(outcome: Outcome, context: Mapping[str, Any]) -> str:
+    """A skipped step has no outcome: conditions see the one before it."""
+    if outcome.status is StepStatus.SKIPPED:
+        return str(context.get("outcome", ""))
+    return outcome.status.value
+
+
+def unmet_gate(definition: Definition, run: Run) -> str | None:
+    """The first visited goal gate whose last outcome was neither success nor partial success."""
+    gates = definition.goal_gates
+    if not gates:
+        return None
+    return next((node for node, status in run.outcomes.items() if node in gates and status not in MET), None)
+
+
+def way_back(graph: Graph, gate: str) -> Transition | None:
+    """Where an unmet goal gate sends the run."""
+    node = graph.nodes[gate]
+    targets = (
+        node.retry_target,
+        node.fallback_retry_target,
+        graph.retry_target,
+        graph.fallback_retry_target,
+    )
+    found = next((target for target in targets if target in graph.nodes), None)
+    return None if found is None else Transition(to=found, reason="goal_gate")
+
+
+def choices_of(graph: Graph, node_id: str) -> tuple[Choice, ...]:
+    """What a human gate offers: one choice per edge, each with a key of its own."""
+    choices: list[Choice] = []
+    taken: set[str] = set()
+    for number, edge in enumerate(graph.outgoing(node_id), start=1):
+        label = edge.label or edge.target
+        key = accelerator(label).upper()
+        while not key or key in taken:
+            key, number = str(number), number + 1
+        taken.add(key)
+        choices.append(Choice(key=key, label=label, to=edge.target))
+    return tuple(choices)
+
+
+def match_choice(gate: Gate, answer: str) -> Choice | None:
+    """The choice that an answer means: by key, else by label, else by the node it leads to.
+
+    Two labels may be the same but for their accelerators; an answer that could mean either means none.
+    """
+    wanted = answer.strip()
+    for choice in gate.choices:
+        if choice.key.lower() == wanted.lower():
+            return choice
+    for choice in gate.choices:
+        if choice.label.strip() == wanted:
+            return choice
+    named = [choice for choice in gate.choices if normalise_label(choice.label) == normalise_label(wanted)]
+    if named:
+        return named[0] if len(named) == 1 else None
+    return next((choice for choice in gate.choices if choice.to == wanted), None)
+
+
+def edge_of(graph: Graph, node_id: str, choice: Choice) -> Edge | None:
+    """The edge that a choice stands for."""
+    edges = [edge for edge in graph.outgoing(node_id) if edge.target == choice.to]
+    exact = [edge for edge in edges if (edge.label or edge.target) == choice.label]
+    return next(iter(exact or edges), None)

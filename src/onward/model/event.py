@@ -1,0 +1,283 @@
+"""The events: one immutable line of a run's log each.
+
+An event's class name is its stored kind; kind and version select a closed schema. `CATALOGUE` is the one
+list of them: who may write each, and what it says. Status effects are in `machine/lifecycle.py`; both
+tables together make `docs/events.md`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A fact about a run. Subclasses add fields; a changed schema gets a new VERSION and a lift."""
+
+    VERSION: ClassVar[int] = 1
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__
+
+
+class StepStatus(StrEnum):
+    """What came of a step."""
+
+    SUCCESS = "success"
+    PARTIAL_SUCCESS = "partial_success"
+    RETRY = "retry"
+    FAIL = "fail"
+    SKIPPED = "skipped"
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A step's result, without its context changes."""
+
+    status: StepStatus
+    preferred_label: str = ""
+    suggested_next_ids: tuple[str, ...] = ()
+    notes: str = ""
+    failure_reason: str = ""
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where the run goes next and why; `edge` is the edge's place in the graph, None for a jump."""
+
+    to: str
+    reason: str
+    edge: int | None = None
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One answer that a gate offers: the key to press, what it says, the node it leads to."""
+
+    key: str
+    label: str
+    to: str
+
+
+class ContextEvent(Event, frozen=True, kw_only=True):
+    """An event that changes context. Large values travel beside it, by the hash of their content."""
+
+    context: dict[str, Any] = {}
+    blobs: dict[str, str] = {}
+
+
+class RunCreated(ContextEvent, frozen=True, kw_only=True):
+    """A run exists: which pipeline, from which node, with which context. It is the first checkpoint."""
+
+    pipeline: str
+    pipeline_hash: str
+    start_node: str
+    path: str | None = None
+    on_owner_loss: str = "interrupt"
+    exclusive_key: str | None = None
+    simulation: dict[str, Any] | None = None
+    version: str = ""
+
+
+class RunForked(ContextEvent, frozen=True, kw_only=True):
+    """This run goes on from another run's event; everything before is that run's log."""
+
+    parent: str
+    parent_seq: int
+    parent_hash: str
+    by: str
+    on_owner_loss: str = "interrupt"
+    exclusive_key: str | None = None
+
+
+class RunClaimed(Event, frozen=True, kw_only=True):
+    """Somebody owns the run now. `lost` says that the owner before did not let go of it."""
+
+    token: int
+    worker: str
+    lost: bool = False
+
+
+class PipelineChanged(Event, frozen=True, kw_only=True):
+    """A person accepted that the run goes on under a changed definition."""
+
+    pipeline_hash: str
+    before: str
+    by: str
+
+
+class StepStarted(Event, frozen=True, kw_only=True):
+    """An attempt of a step is about to begin its work."""
+
+    step: str
+    node: str
+    attempt: int
+    repeatable: bool = True
+    fidelity: str = ""
+    degraded_from: str = ""
+    parent: str | None = None
+    key: str | None = None
+    definition: str | None = None
+
+
+class AttemptFailed(Event, frozen=True, kw_only=True):
+    """An attempt ended without an outcome for its step; it will be tried again, or somebody must decide."""
+
+    step: str
+    attempt: int
+    status: StepStatus
+    reason: str
+    retry_at_us: int | None = None
+
+
+class AttemptInterrupted(Event, frozen=True, kw_only=True):
+    """An attempt was stopped before it ended; what it did outside is unknown."""
+
+    step: str
+    attempt: int
+    why: str
+
+
+class StepFinished(ContextEvent, frozen=True, kw_only=True):
+    """A step has its outcome, once and for ever: result, context changes and the way on. A checkpoint."""
+
+    step: str
+    node: str
+    attempt: int
+    outcome: Outcome
+    grown: dict[str, Any] = {}
+    next: Transition | None = None
+
+
+class GoalRedirected(Event, frozen=True, kw_only=True):
+    """The exit was reached with an unmet goal gate, and the run goes back."""
+
+    gate: str
+    next: Transition
+
+
+class GateOpened(Event, frozen=True, kw_only=True):
+    """A question for a human is stored; it stays open until decided or withdrawn."""
+
+    gate: str
+    node: str
+    text: str
+    choices: tuple[Choice, ...]
+
+
+class GateDecided(Event, frozen=True, kw_only=True):
+    """A human, or a rule, answered a gate. The first answer is the answer."""
+
+    gate: str
+    choice: Choice
+    by: str
+    text: str = ""
+
+
+class GateWithdrawn(Event, frozen=True, kw_only=True):
+    """Nobody needs the answer any more."""
+
+    gate: str
+
+
+class PauseRequested(Event, frozen=True, kw_only=True):
+    """Somebody asked the holder to stop after the step, after the call, or now."""
+
+    after: str
+    by: str
+
+
+class CancelRequested(Event, frozen=True, kw_only=True):
+    """Somebody asked the holder to give the run up."""
+
+    by: str
+
+
+class RunWaiting(Event, frozen=True, kw_only=True):
+    """Only gates are left to wait for; the lease is free."""
+
+
+class RunQueued(Event, frozen=True, kw_only=True):
+    """Handed back, to be claimed again when the wake time has come."""
+
+    why: str
+    wake_at_us: int
+
+
+class RunPaused(Event, frozen=True, kw_only=True):
+    """Stopped because somebody asked."""
+
+    reason: str
+    detail: str = ""
+
+
+class RunInterrupted(Event, frozen=True, kw_only=True):
+    """Stopped though nobody asked."""
+
+    reason: str
+    detail: str = ""
+    wake_at_us: int | None = None
+
+
+class RunFailed(Event, frozen=True, kw_only=True):
+    """Stopped because there is no way on."""
+
+    reason: str
+    detail: str = ""
+    step: str = ""
+
+
+class RunResumed(Event, frozen=True, kw_only=True):
+    """A person sends a stopped run on: where from, and what becomes of the step it stopped in."""
+
+    by: str
+    from_node: str | None = None
+    action: str | None = None
+    step: str | None = None
+
+
+class RunCompleted(Event, frozen=True, kw_only=True):
+    """The exit was reached, or no edge led on after success. Final."""
+
+
+class RunCancelled(Event, frozen=True, kw_only=True):
+    """Given up for good. Final."""
+
+    reason: str
+    by: str = ""
+
+
+class Writer(StrEnum):
+    """Who may append an event: the holder of the lease, or anyone in control."""
+
+    HOLDER = "holder"
+    CONTROL = "control"
+    EITHER = "either"
+
+
+CATALOGUE: dict[type[Event], Writer] = {
+    RunCreated: Writer.CONTROL,
+    RunForked: Writer.CONTROL,
+    RunClaimed: Writer.CONTROL,
+    PipelineChanged: Writer.CONTROL,
+    StepStarted: Writer.HOLDER,
+    AttemptFailed: Writer.HOLDER,
+    AttemptInterrupted: Writer.EITHER,
+    StepFinished: Writer.EITHER,
+    GoalRedirected: Writer.HOLDER,
+    GateOpened: Writer.HOLDER,
+    GateDecided: Writer.CONTROL,
+    GateWithdrawn: Writer.EITHER,
+    PauseRequested: Writer.CONTROL,
+    CancelRequested: Writer.CONTROL,
+    RunWaiting: Writer.HOLDER,
+    RunQueued: Writer.EITHER,
+    RunPaused: Writer.EITHER,
+    RunInterrupted: Writer.EITHER,
+    RunFailed: Writer.EITHER,
+    RunResumed: Writer.CONTROL,
+    RunCompleted: Writer.HOLDER,
+    RunCancelled: Writer.EITHER,
+}
+
+CHECKPOINTS: tuple[type[Event], ...] = (RunCreated, StepFinished)

@@ -1,0 +1,45 @@
+"""Identities: runs, steps, and the short names people type.
+
+Identity never depends on position in history: a step is its node, its branch and its visit, fixed when
+it is planned, and the idempotency key of its effects is the same on every attempt.
+"""
+
+from __future__ import annotations
+
+import re
+
+from blake3 import blake3
+
+from onward.errors import InvalidInput
+
+RUN_ID_OWN = re.compile(r"[a-z0-9-]{1,64}")
+DISPLAY_LENGTH = 6
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def check_run_id(run_id: str) -> str:
+    """The caller's own run id, if it can be one."""
+    if not RUN_ID_OWN.fullmatch(run_id):
+        raise InvalidInput(f"{run_id!r} cannot be a run id; use 1 to 64 of the characters a-z, 0-9 and '-'.")
+    return run_id
+
+
+def display_id(run_id: str) -> str:
+    """The six characters by which people call a run; a function of its id, so a fork has its own."""
+    number = int.from_bytes(blake3(run_id.encode()).digest(length=4), "big")
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(0, 5 * DISPLAY_LENGTH, 5))
+
+
+def step_id(node: str, visit: int, branch: str = "") -> str:
+    """`node#visit`, in a branch `branch/node#visit`."""
+    return f"{branch}/{node}#{visit}" if branch else f"{node}#{visit}"
+
+
+def branch_of(step: str) -> str:
+    """The branch path of a step; the empty string is the run's own line."""
+    return step.rpartition("/")[0]
+
+
+def idempotency_key(run_id: str, step: str) -> str:
+    """The same on every attempt of a step, for whoever performs its effect."""
+    return f"{run_id}/{step}"

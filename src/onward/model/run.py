@@ -1,0 +1,158 @@
+"""A run as its log folds to: everything that planning and showing need, and nothing that grows with age.
+
+What a run did is in its log; what is kept here is bounded by the size of its graph and its context, so
+a step costs the same after a hundred thousand events as after ten.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from onward.model.event import Choice
+from onward.model.frozenmap import FrozenMap
+
+FOLD_VERSION = 1
+
+
+class RunStatus(StrEnum):
+    """How a run stands. Paused: somebody asked. Interrupted: nobody did."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    PAUSED = "paused"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+class AttemptState(StrEnum):
+    """How an attempt without an outcome stands."""
+
+    OPEN = "open"
+    RETRYING = "retrying"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """A value; its successor is made with `msgspec.structs.replace`."""
+
+
+class OpenStep(Frozen, frozen=True, kw_only=True):
+    """A step that has begun and has no outcome yet."""
+
+    step: str
+    node: str
+    attempt: int
+    token: int
+    state: AttemptState
+    repeatable: bool = True
+    fidelity: str = ""
+    retries_spent: int = 0
+    retry_at_us: int | None = None
+    reason: str = ""
+
+
+class Gate(Frozen, frozen=True, kw_only=True):
+    """A stored question, open until `decided`."""
+
+    gate: str
+    node: str
+    text: str
+    choices: tuple[Choice, ...]
+    opened_at_us: int
+    decided: Choice | None = None
+    by: str = ""
+    answer: str = ""
+
+
+class Branch(Frozen, frozen=True, kw_only=True):
+    """A line of execution: its context, the node it stands before, and how it came there.
+
+    `edge` is the place of the edge it came by, None after a jump; `previous` is the node that finished
+    last, and `label` what that node's outcome preferred.
+    """
+
+    context: FrozenMap[Any]
+    next_node: str | None
+    edge: int | None = None
+    previous: str = ""
+    label: str = ""
+
+
+class Fork(Frozen, frozen=True, kw_only=True):
+    """Where a run came off another."""
+
+    run_id: str
+    seq: int
+    hash: str
+
+
+class Pending(Frozen, frozen=True, kw_only=True):
+    """What control has asked of the holder."""
+
+    cancel_by: str | None = None
+    pause_after: str | None = None
+    pause_by: str = ""
+
+
+NOTHING_PENDING = Pending()
+
+
+class Run(Frozen, frozen=True, kw_only=True):
+    """The fold of a log up to `head`."""
+
+    id: str
+    pipeline: str
+    pipeline_hash: str
+    path: str | None
+    start_node: str
+    status: RunStatus
+    on_owner_loss: str
+    exclusive_key: str | None
+    simulation: dict[str, Any] | None
+    created_at_us: int
+    updated_at_us: int
+    head: int
+    branches: dict[str, Branch]
+    reason: str = ""
+    detail: str = ""
+    stopped_step: str = ""
+    ended_at_us: int | None = None
+    wake_at_us: int | None = None
+    token: int = 0
+    worker: str | None = None
+    parent: Fork | None = None
+    visits: FrozenMap[int]
+    executions: FrozenMap[int]
+    outcomes: FrozenMap[str]
+    retries: FrozenMap[int]
+    open_steps: dict[str, OpenStep] = {}
+    gates: dict[str, Gate] = {}
+    pending: Pending = NOTHING_PENDING
+    reroutes: int = 0
+    steps_finished: int = 0
+    losses: int = 0
+    first_hop: bool = False
+    directives: dict[str, str] = {}
+
+    @property
+    def root(self) -> Branch:
+        return self.branches[""]
+
+    @property
+    def context(self) -> FrozenMap[Any]:
+        return self.branches[""].context
+
+    @property
+    def next_node(self) -> str | None:
+        return self.branches[""].next_node
+
+    @property
+    def is_final(self) -> bool:
+        return self.status in (RunStatus.COMPLETED, RunStatus.CANCELLED)

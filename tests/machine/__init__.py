@@ -1,0 +1,1 @@
+"""Tests of the pure core; a package, because they drive runs with the same tools."""

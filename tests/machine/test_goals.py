@@ -1,0 +1,180 @@
+"""Ceilings of loops, and goal gates."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.model.event import (
+    Event,
+    GoalRedirected,
+    StepStatus,
+)
+from onward.model.result import Result
+from onward.model.run import RunStatus
+from tests.machine.play import NO_ONE, Play
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [event.kind for event in events]
+
+
+def test_a_node_is_visited_no_more_often_than_the_graph_allows() -> None:
+    """C10, design §5: visits are part of the state, so a restart does not reset them."""
+    play = Play('a [type=tool]; max_visits=3; start -> a; a -> a; a -> exit [condition="outcome=fail"]')
+    play.succeed()
+    play.claim()
+    play.succeed()
+    assert play.started.step == "a#3"
+    play.succeed()
+    assert (play.run.status, play.run.reason) == (RunStatus.FAILED, "pipeline_error")
+    assert "visited 3 times (max_visits)" in play.run.detail
+    play.resume(NO_ONE)
+    assert play.run.reason == "pipeline_error"
+
+
+def test_a_ceiling_of_one_visit_allows_one() -> None:
+    play = Play("a [type=tool]; max_visits=1; start -> a -> exit")
+    play.succeed()
+    assert play.run.status is RunStatus.COMPLETED
+
+
+def test_a_run_finishes_no_more_steps_than_the_graph_allows() -> None:
+    """C10: a ceiling for the whole run."""
+    play = Play('a [type=tool]; max_steps=3; start -> a; a -> a; a -> exit [condition="outcome=fail"]')
+    play.succeed()
+    assert play.started.step == "a#2"
+    play.succeed()
+    assert (play.run.status, play.run.reason) == (RunStatus.FAILED, "pipeline_error")
+    assert "finished 3 steps (max_steps)" in play.run.detail
+
+
+def test_a_loop_of_conditionals_alone_comes_to_an_end() -> None:
+    play = Play(
+        "c [shape=diamond]; d [shape=diamond]; max_visits=5; start -> c -> d; d -> c; "
+        'd -> exit [condition="outcome=fail"]'
+    )
+    assert (play.run.status, play.run.reason) == (RunStatus.FAILED, "pipeline_error")
+    assert play.path == ["start", *["c", "d"] * 5]
+
+
+def test_a_revisited_node_has_a_step_of_its_own_and_the_newest_way_on() -> None:
+    """K10: a loop's second pass is decided by what the second pass found."""
+    play = Play(
+        'a [type=tool]; b [type=tool]; start -> a; a -> b [condition="context.n=1"]; '
+        'a -> exit [condition="context.n=2"]; b -> a'
+    )
+    play.succeed(n=1)
+    assert play.started.step == "b#1"
+    play.succeed()
+    assert play.started.step == "a#2"
+    play.claim()
+    play.succeed(n=2)
+    assert play.path == ["start", "a", "b", "a", "exit"]
+
+
+GOAL = (
+    "a [type=tool]; g [type=tool, goal_gate=true{}]; start -> a -> g -> exit; "
+    'g -> exit [condition="outcome=fail"]'
+)
+
+
+@pytest.mark.parametrize("status", [StepStatus.SUCCESS, StepStatus.PARTIAL_SUCCESS])
+def test_a_met_gate_lets_the_run_finish(status: StepStatus) -> None:
+    """P11, D28: success and partial success both meet a gate."""
+    play = Play(GOAL.format(""))
+    play.succeed()
+    play.result(Result(status=status))
+    assert play.run.status is RunStatus.COMPLETED
+
+
+def test_an_unmet_gate_without_a_target_fails_the_run_before_the_exit() -> None:
+    """P10, D30, D32: gates are judged before the exit counts as reached."""
+    play = Play(GOAL.format(""))
+    play.succeed()
+    play.fail()
+    assert (play.run.status, play.run.reason, play.run.stopped_step) == (RunStatus.FAILED, "goal_unmet", "g")
+    assert "goal gate g ended as fail" in play.run.detail
+    assert play.path == ["start", "a", "g"]
+
+
+def test_an_unmet_gate_sends_the_run_back_to_its_target() -> None:
+    """D31, O20: the redirect is written down at once, with its count."""
+    play = Play(GOAL.format(', retry_target="a"'))
+    play.succeed()
+    before = len(play.log)
+    play.fail()
+    assert kinds(play.events[before:]) == ["StepFinished", "GoalRedirected", "StepStarted"]
+    redirect = play.events[before + 1]
+    assert isinstance(redirect, GoalRedirected)
+    assert (redirect.gate, redirect.next.to, redirect.next.reason) == ("g", "a", "goal_gate")
+    assert (play.started.step, play.run.reroutes, play.run.root.edge) == ("a#2", 1, None)
+    play.succeed()
+    play.succeed()
+    assert play.run.status is RunStatus.COMPLETED
+
+
+def test_gates_are_judged_when_no_edge_leads_on() -> None:
+    play = Play(
+        'g [type=tool, goal_gate=true]; a [type=tool]; start -> g; g -> a [condition="outcome=fail"]; '
+        'g -> exit [condition="outcome=success"]; a -> exit [condition="context.never=1"]'
+    )
+    play.fail()
+    play.succeed()
+    assert (play.run.status, play.run.reason) == (RunStatus.FAILED, "goal_unmet")
+
+
+def test_the_number_of_redirects_survives_crashes_and_has_a_ceiling() -> None:
+    """K11, C10: the budget is in the state, and resuming does not refill it."""
+    play = Play("max_reroutes=2; " + GOAL.format(', retry_target="a"'))
+    for _ in range(2):
+        play.succeed()
+        play.fail()
+        play.claim()
+    assert play.run.reroutes == 2
+    play.succeed()
+    play.fail()
+    assert (play.run.status, play.run.reason) == (RunStatus.FAILED, "goal_unmet")
+    assert "after 2 redirects (max_reroutes)" in play.run.detail
+    play.resume(NO_ONE)
+    assert (play.started.node, play.run.reroutes) == ("g", 2)
+
+
+def test_a_gate_that_is_never_run_again_stays_unmet() -> None:
+    """A redirect that goes round the gate does not meet it."""
+    play = Play(
+        "max_reroutes=1; a [type=tool]; start -> g; g [type=tool, goal_gate=true, retry_target=a]; "
+        'g -> a [condition="outcome=fail"]; g -> exit; a -> exit'
+    )
+    play.fail()
+    play.succeed()
+    assert play.started.step == "a#2"
+    play.succeed()
+    assert (play.run.status, play.run.reason) == (RunStatus.FAILED, "goal_unmet")
+
+
+def test_a_gate_that_was_met_before_a_crash_stays_met() -> None:
+    """K9, D29: outcomes of all visited nodes are in the state."""
+    play = Play("g [type=tool, goal_gate=true]; a [type=tool]; start -> g -> a -> exit")
+    play.succeed()
+    play.claim()
+    play.succeed()
+    assert play.run.status is RunStatus.COMPLETED
+
+
+def test_a_gate_that_was_never_visited_does_not_block() -> None:
+    play = Play(
+        "a [type=tool]; g [type=tool, goal_gate=true]; start -> a -> exit; "
+        'a -> g [condition="outcome=fail"]; g -> exit'
+    )
+    play.succeed()
+    assert play.run.status is RunStatus.COMPLETED
+
+
+def test_resuming_an_unmet_goal_goes_back_to_the_gate() -> None:
+    play = Play(GOAL.format(""))
+    play.succeed()
+    play.fail()
+    play.resume(NO_ONE)
+    assert play.started.step == "g#2"
+    play.succeed()
+    assert play.run.status is RunStatus.COMPLETED

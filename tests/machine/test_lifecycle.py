@@ -1,0 +1,222 @@
+"""Every status with every event: it is in the table, or it is refused."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from msgspec.structs import replace
+
+from onward.machine.apply import IllegalEvent, apply
+from onward.machine.lifecycle import FIRST, REASONS, RUN, is_recoverable, next_status
+from onward.model.event import (
+    CATALOGUE,
+    AttemptFailed,
+    AttemptInterrupted,
+    CancelRequested,
+    Choice,
+    Event,
+    GateDecided,
+    GateOpened,
+    GateWithdrawn,
+    GoalRedirected,
+    Outcome,
+    PauseRequested,
+    PipelineChanged,
+    RunCancelled,
+    RunClaimed,
+    RunCompleted,
+    RunCreated,
+    RunFailed,
+    RunForked,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+    RunResumed,
+    RunWaiting,
+    StepFinished,
+    StepStarted,
+    StepStatus,
+    Transition,
+)
+from onward.model.run import AttemptState, Gate, OpenStep, Run, RunStatus
+from tests.machine.play import created
+
+Q, R, W = RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING
+P, I, F = RunStatus.PAUSED, RunStatus.INTERRUPTED, RunStatus.FAILED  # noqa: E741
+D, C = RunStatus.COMPLETED, RunStatus.CANCELLED
+FINAL = (D, C)
+YES = Choice(key="Y", label="Yes", to="b")
+
+# The design's table of statuses: from where, by which event, to where.
+DESIGNED: list[tuple[tuple[RunStatus, ...], type[Event], RunStatus]] = [
+    ((Q,), RunClaimed, R),  # claimed
+    ((R,), RunWaiting, W),  # only gates are left
+    ((R,), RunQueued, Q),  # a long wait, a drained worker, a dead owner whose run is requeued
+    ((R,), RunForked, Q),  # a new run, made from a running one's checkpoint: created means queued
+    ((W,), GateDecided, Q),  # a gate decided
+    ((Q, R, W), RunPaused, P),  # somebody asked
+    ((R, Q), RunInterrupted, I),  # nobody asked
+    ((I,), RunQueued, Q),  # the provider's time has come
+    ((R, W), RunFailed, F),  # no way on
+    ((Q, R), RunFailed, F),  # crash loop
+    ((R,), RunCompleted, D),
+    ((P, I, F), RunResumed, Q),  # resume, retry, skip
+    ((Q, R, W, P, I, F), RunCancelled, C),  # any but the final ones
+]
+
+SAMPLES: dict[type[Event], Event] = {
+    type(event): event
+    for event in (
+        RunCreated(pipeline="g", pipeline_hash="h", start_node="start"),
+        RunForked(parent="p", parent_seq=1, parent_hash="00", by="pat"),
+        RunClaimed(token=8, worker="w"),
+        PipelineChanged(pipeline_hash="i", before="h", by="pat"),
+        StepStarted(step="b#1", node="b", attempt=1),
+        AttemptFailed(step="a#1", attempt=1, status=StepStatus.FAIL, reason="x"),
+        AttemptInterrupted(step="a#1", attempt=1, why="x"),
+        StepFinished(step="a#1", node="a", attempt=1, outcome=Outcome(status=StepStatus.SUCCESS)),
+        GoalRedirected(gate="a", next=Transition(to="a", reason="goal_gate")),
+        GateOpened(gate="g#2", node="g", text="?", choices=(YES,)),
+        GateDecided(gate="g#1", choice=YES, by="pat"),
+        GateWithdrawn(gate="g#1"),
+        PauseRequested(after="step", by="pat"),
+        CancelRequested(by="pat"),
+        RunWaiting(),
+        RunQueued(why="later", wake_at_us=9),
+        RunPaused(reason="operator"),
+        RunInterrupted(reason="crash"),
+        RunFailed(reason="step_failed"),
+        RunResumed(by="pat"),
+        RunCompleted(),
+        RunCancelled(reason="user"),
+    )
+}
+PAIRS = list(itertools.product(RunStatus, CATALOGUE))
+
+
+def standing(status: RunStatus, kind: type[Event]) -> Run:
+    """A run in which only the status can be a reason to refuse an event of this kind."""
+    run = replace(created(), status=status, token=7)
+    if kind in (RunCompleted, RunCancelled):
+        return run
+    opened = OpenStep(step="a#1", node="a", attempt=1, token=7, state=AttemptState.OPEN)
+    gate = Gate(gate="g#1", node="g", text="?", choices=(YES,), opened_at_us=0)
+    return replace(run, open_steps={"a#1": opened}, gates={"g#1": gate})
+
+
+def applied(run: Run, event: Event) -> Run:
+    token = event.token if isinstance(event, RunClaimed) else run.token
+    return apply(run, event, run_id="r", at_us=5, token=token)
+
+
+def test_the_table_is_the_designed_one() -> None:
+    designed = {(start, kind, end) for starts, kind, end in DESIGNED for start in starts}
+    moving = {
+        (start, kind, end) for start, row in RUN.items() for kind, end in row.items() if start is not end
+    }
+    assert moving == designed
+    assert {RunCreated: Q} == FIRST
+
+
+def test_a_run_that_is_taken_over_stays_running() -> None:
+    assert RUN[R][RunClaimed] is R
+
+
+def test_every_kind_of_event_is_catalogued_and_can_happen_somewhere() -> None:
+    possible = set(FIRST).union(*RUN.values())
+    assert possible == set(CATALOGUE) == set(SAMPLES)
+    assert set(RUN) == set(RunStatus)
+
+
+@pytest.mark.parametrize(("status", "kind"), PAIRS, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_an_event_leads_where_the_table_says_or_is_refused(status: RunStatus, kind: type[Event]) -> None:
+    run, event = standing(status, kind), SAMPLES[kind]
+    expected = RUN[status].get(kind)
+    assert next_status(status, event) is expected
+    if expected is None:
+        with pytest.raises(IllegalEvent, match=f"{kind.__name__} may not follow when the run is {status}"):
+            applied(run, event)
+    else:
+        assert applied(run, event).status is expected
+
+
+@pytest.mark.parametrize("kind", CATALOGUE, ids=lambda kind: kind.__name__)
+def test_a_log_begins_with_the_runs_creation(kind: type[Event]) -> None:
+    if kind is RunCreated:
+        assert apply(None, SAMPLES[kind], run_id="r", at_us=5, token=0).status is Q
+        return
+    with pytest.raises(IllegalEvent, match=f"{kind.__name__} may not follow when the run is not created"):
+        apply(None, SAMPLES[kind], run_id="r", at_us=5, token=0)
+
+
+@pytest.mark.parametrize("status", FINAL)
+def test_a_final_status_is_never_left(status: RunStatus) -> None:
+    """I6: terminal states are not left, by any event."""
+    assert RUN[status] == {}
+    assert replace(created(), status=status).is_final
+
+
+def test_only_a_claim_makes_a_run_running() -> None:
+    """Design §3: creation, an answer, a time that has come and a resume only queue the run."""
+    into = {kind for start, row in RUN.items() for kind, end in row.items() if end is R and start is not R}
+    assert into == {RunClaimed}
+
+
+def test_an_open_gate_can_be_answered_in_every_status_that_can_have_one() -> None:
+    """K13: whatever became of the run's owner, an answer to its open question is taken."""
+    assert {status for status, row in RUN.items() if GateDecided in row} == set(RunStatus) - set(FINAL)
+
+
+def test_every_status_but_the_final_ones_can_be_cancelled() -> None:
+    assert {status for status, row in RUN.items() if row.get(RunCancelled) is C} == set(RunStatus) - set(
+        FINAL
+    )
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_a_reason_belongs_to_a_status_that_its_stop_leads_to(name: str) -> None:
+    reason = REASONS[name]
+    stops: dict[RunStatus, type[Event]] = {
+        P: RunPaused,
+        I: RunInterrupted,
+        F: RunFailed,
+        C: RunCancelled,
+    }
+    assert any(row.get(stops[reason.status]) is reason.status for row in RUN.values())
+    assert reason.says
+
+
+def test_the_reasons_are_the_designed_ones() -> None:
+    designed = {
+        P: ({"signal", "operator"}, set()),
+        I: ({"restart", "crash", "limit", "in_doubt", "rate_limit"}, set()),
+        F: ({"step_failed", "goal_unmet", "crash_loop", "pipeline_error"}, {"rejected", "invalid"}),
+        C: (set(), {"user", "superseded"}),
+    }
+    for status, (recoverable, lost) in designed.items():
+        found = {name: reason for name, reason in REASONS.items() if reason.status is status}
+        assert {name for name, reason in found.items() if reason.recoverable} == recoverable
+        assert {name for name, reason in found.items() if not reason.recoverable} == lost
+    assert {reason.status for reason in REASONS.values()} == set(designed)
+
+
+def test_a_recoverable_reason_has_a_way_back() -> None:
+    for reason in REASONS.values():
+        assert (RUN[reason.status].get(RunResumed) is Q) or not reason.recoverable
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        (P, "signal", True),
+        (F, "step_failed", True),
+        (F, "rejected", False),
+        (P, "step_failed", False),  # a reason of another status says nothing
+        (R, "", False),
+        (D, "", False),
+        (I, "no such reason", False),
+    ],
+)
+def test_recoverable_is_what_the_tables_say(status: RunStatus, reason: str, expected: bool) -> None:
+    assert is_recoverable(status, reason) is expected
