@@ -1,0 +1,112 @@
+"""Events to records and back: closed JSON schemas, the hash chain, and large values by content.
+
+Each hash covers the run, number, kind, version, time, token and body hash of its event and the hash before it.
+So a lost, edited, moved or foreign line is found, and an append can be recognised by its last hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from blake3 import blake3
+from msgspec.structs import replace
+
+from onward.errors import HistoryCorrupt
+from onward.model.event import CATALOGUE, ContextEvent, Event
+from onward.store.port import Position, Record
+
+VALUE_BYTES_MAX = 4096
+_KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in CATALOGUE}
+_DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
+_encode = msgspec.json.Encoder().encode
+_decode_value = msgspec.json.Decoder().decode
+
+
+def content_hash(content: bytes) -> str:
+    """The name of a blob."""
+    return blake3(content).hexdigest()
+
+
+def chain_hash(record: Record, before: bytes) -> bytes:
+    """The hash of a record that stands behind `before`."""
+    head = f"{record.run_id}|{record.seq}|{record.kind}|{record.v}|{record.at_us}|{record.token}|"
+    return blake3(head.encode() + blake3(record.body.encode()).digest() + before).digest()
+
+
+def seal(
+    run_id: str, after: Position, events: Sequence[tuple[Event, int]], at_us: int
+) -> tuple[tuple[Record, ...], dict[str, bytes]]:
+    """Records for `(event, token)`s behind `after`, chained, and the large values to store beside them."""
+    records: list[Record] = []
+    blobs: dict[str, bytes] = {}
+    seq, before = after
+    for event, token in events:
+        seq += 1
+        refs: tuple[str, ...] = ()
+        if isinstance(event, ContextEvent) and event.context:
+            event, values = _split(event)
+            if values:
+                blobs.update(values)
+                refs = tuple(values)
+        kind, body = type(event).__name__, _encode(event)
+        head = f"{run_id}|{seq}|{kind}|{event.VERSION}|{at_us}|{token}|"
+        before = blake3(head.encode() + blake3(body).digest() + before).digest()
+        records.append(Record(run_id, seq, kind, event.VERSION, at_us, token, body.decode(), before, refs))
+    return tuple(records), blobs
+
+
+def _split(event: ContextEvent) -> tuple[ContextEvent, dict[str, bytes]]:
+    """Move values of more than a few KB out of the event, leaving their hash."""
+    large: dict[str, bytes] = {}
+    names: dict[str, str] = {}
+    for key, value in event.context.items():
+        if isinstance(value, str | list | dict) and len(content := _encode(value)) > VALUE_BYTES_MAX:
+            names[key] = content_hash(content)
+            large[names[key]] = content
+    if not names:
+        return event, large
+    small = {key: value for key, value in event.context.items() if key not in names}
+    return replace(event, context=small, blobs=names), large
+
+
+def unseal(record: Record) -> Event:
+    """The event of a record, with its large values back in place."""
+    run_id = record.run_id
+    decoder = _DECODERS.get(record.kind)
+    if decoder is None:
+        raise HistoryCorrupt(run_id, record.seq, f"unknown kind {record.kind!r} (written by a newer Onward?)")
+    if record.v > _KINDS[record.kind].VERSION:
+        raise HistoryCorrupt(run_id, record.seq, f"{record.kind} has version {record.v}; upgrade Onward")
+    try:
+        event: Event = decoder.decode(record.body)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise HistoryCorrupt(run_id, record.seq, f"{record.kind} does not decode ({error})") from None
+    if isinstance(event, ContextEvent) and event.blobs:
+        return replace(event, context={**event.context, **_values(record, event.blobs)}, blobs={})
+    return event
+
+
+def _values(record: Record, names: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, name in names.items():
+        content = record.values.get(name)
+        if content is None or content_hash(content) != name:
+            raise HistoryCorrupt(
+                record.run_id, record.seq, f"the value of {key!r} (blob {name}) is missing or damaged"
+            )
+        found[key] = _decode_value(content)
+    return found
+
+
+def check_chain(after: Position, records: Sequence[Record]) -> Position:
+    """The position behind `records` if each stands where its hash says; else HistoryCorrupt."""
+    for record in records:
+        if record.seq != after.seq + 1:
+            raise HistoryCorrupt(record.run_id, after.seq + 1, "the event is missing")
+        if chain_hash(record, after.hash) != record.hash:
+            why = "its hash does not fit its content and the event before it"
+            raise HistoryCorrupt(record.run_id, record.seq, why)
+        after = Position(record.seq, record.hash)
+    return after

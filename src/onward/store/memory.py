@@ -1,0 +1,262 @@
+"""Memory: the reference. What it does is what the databases must do, in as few words as possible.
+
+`MemoryDatabase` is the shared thing; each `MemoryStore` stands for one process that uses it. A process
+that is `killed` stays in the table as an owner that is certainly dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from onward.errors import LeaseLost, RunNotFound, StaleHistory
+from onward.model.row import RunRow
+from onward.model.run import RunStatus
+from onward.store.port import (
+    Controlled,
+    Decide,
+    Held,
+    Holder,
+    Lease,
+    Listed,
+    Loaded,
+    Position,
+    Record,
+    RunQuery,
+    Snapshot,
+    Write,
+)
+from onward.store.refusals import key_occupied, run_exists
+
+
+@dataclass
+class StoredRun:
+    """One run's row, log and side tables."""
+
+    row: RunRow
+    records: list[Record]
+    appends: set[str] = field(default_factory=set)
+    snapshot: Snapshot | None = None
+    lease_until_us: int = 0
+
+    @property
+    def position(self) -> Position:
+        return Position(self.records[-1].seq, self.records[-1].hash)
+
+    def has(self, position: Position) -> bool:
+        """Whether this very event is in the log."""
+        index = position.seq - self.records[0].seq
+        return 0 <= index < len(self.records) and self.records[index].hash == position.hash
+
+
+class MemoryDatabase:
+    """What several stores share."""
+
+    def __init__(self, now_us: Callable[[], int] = lambda: 0) -> None:
+        self.now_us = now_us
+        self.runs: dict[str, StoredRun] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.alive: set[str] = set()
+        self._processes = 0
+
+    def connect(self, lease_s: float | None = None) -> MemoryStore:
+        """A new process at this database."""
+        self._processes += 1
+        return MemoryStore(self, f"{self._processes}@memory/{self._processes}", lease_s)
+
+
+class MemoryStore:
+    """Runs in this process's memory. With `lease_s` an owner is alive until its time is over."""
+
+    def __init__(self, database: MemoryDatabase, me: str, lease_s: float | None = None) -> None:
+        self.database, self._me, self._lease_s = database, me, lease_s
+        database.alive.add(me)
+
+    @property
+    def me(self) -> str:
+        return self._me
+
+    @property
+    def lease_s(self) -> float | None:
+        return self._lease_s
+
+    @property
+    def heartbeat_s(self) -> float:
+        return 0.05
+
+    def kill(self) -> None:
+        """From now on this process is dead to everybody."""
+        self.database.alive.discard(self._me)
+
+    async def create(self, write: Write, append_id: str) -> None:
+        assert write.row is not None
+        there = self.database.runs.get(write.run_id)
+        if there is not None:
+            if append_id in there.appends:
+                return
+            raise run_exists(write.run_id)
+        self._check_key(write)
+        self._check_parent(write)
+        made = StoredRun(write.row, [])
+        self.database.runs[write.run_id] = made
+        self._write(made, write)
+        made.appends.add(append_id)
+
+    async def append(self, write: Write, lease: Lease) -> None:
+        stored = self.database.runs.get(write.run_id)
+        if stored is None:
+            raise RunNotFound(write.run_id)
+        if stored.has(write.head):
+            return  # this very write: its reply was lost
+        if (stored.row.owner, stored.row.token) != (lease.owner, lease.token):
+            raise LeaseLost(write.run_id, lease.token)
+        if stored.position != write.after:
+            raise StaleHistory(write.run_id, write.after.seq)
+        self._write(stored, write)
+
+    async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
+        stored = self.database.runs.get(run_id)
+        if stored is None:
+            raise RunNotFound(run_id)
+        if append_id in stored.appends:
+            return Controlled(stored.position, is_repeat=True)
+        held = Held(stored.position, stored.row.status, self._holder(stored), self._me)
+        write = decide(held, self._records(run_id, since))
+        if write is None:
+            return Controlled(stored.position)
+        self._check_key(write)
+        if stored.position != write.after:
+            raise StaleHistory(run_id, write.after.seq)
+        self._write(stored, write)
+        stored.appends.add(append_id)
+        return Controlled(write.head)
+
+    def _check_key(self, write: Write) -> None:
+        row = write.row
+        if row is None or row.owner is None or row.exclusive_key is None:
+            return
+        for other in self.database.runs.values():
+            held = other.row
+            if held.id != row.id and held.exclusive_key == row.exclusive_key and held.owner is not None:
+                raise key_occupied(row.exclusive_key, held.id, held.owner)
+
+    def _check_parent(self, write: Write) -> None:
+        parent = None if write.row is None else write.row.parent
+        if parent is None:
+            return
+        below = self._records(parent, write.after.seq - 1) if parent in self.database.runs else []
+        if not below or (below[0].seq, below[0].hash) != write.after:
+            raise RunNotFound(parent)
+
+    def _write(self, stored: StoredRun, write: Write) -> None:
+        stored.records.extend(write.records)
+        if write.row is not None:
+            if write.row.token != stored.row.token or not stored.lease_until_us:
+                stored.lease_until_us = self._lease_end()
+            stored.row = write.row
+        else:
+            stored.row = _advanced(stored.row, write)
+        self.database.blobs.update(write.blobs)
+        stored.snapshot = write.snapshot or stored.snapshot
+
+    def _lease_end(self) -> int:
+        return self.database.now_us() + int((self._lease_s or 0) * 1_000_000)
+
+    def _holder(self, stored: StoredRun) -> Holder | None:
+        owner = stored.row.owner
+        if owner is None:
+            return None
+        in_time = self._lease_s is None or stored.lease_until_us > self.database.now_us()
+        return Holder(owner, stored.row.token, owner in self.database.alive and in_time)
+
+    async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
+        heads: dict[str, int] = {}
+        for run_id, owner, token in leases:
+            stored = self.database.runs.get(run_id)
+            if stored is not None and (stored.row.owner, stored.row.token) == (owner, token):
+                stored.lease_until_us = self._lease_end()
+                heads[run_id] = stored.position.seq
+        return heads
+
+    async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
+        stored = self.database.runs.get(run_id)
+        if stored is None:
+            return None
+        snapshot = self._snapshot(run_id, stored.position.seq, fold_version)
+        tail = self._records(run_id, snapshot.seq if snapshot else 0)
+        return Loaded(stored.row, stored.position, self._holder(stored), snapshot, tail)
+
+    def _snapshot(self, run_id: str, seq_max: int, fold_version: int) -> Snapshot | None:
+        stored = self.database.runs[run_id]
+        found = stored.snapshot
+        if found is not None and found.seq <= seq_max and found.fold_version == fold_version:
+            return found
+        row = stored.row
+        if row.parent is None or row.parent_seq is None:
+            return None
+        return self._snapshot(row.parent, min(seq_max, row.parent_seq), fold_version)
+
+    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+        if run_id not in self.database.runs:
+            return []
+        return self._records(run_id, after)[:limit]
+
+    def _records(self, run_id: str, after: int) -> list[Record]:
+        stored = self.database.runs[run_id]
+        own = [self._filled(record) for record in stored.records if record.seq > after]
+        row = stored.row
+        if row.parent is None or row.parent_seq is None or after >= row.parent_seq:
+            return own
+        shared = self._records(row.parent, after)
+        return [record for record in shared if record.seq <= row.parent_seq] + own
+
+    def _filled(self, record: Record) -> Record:
+        return record._replace(values=self._values(record.refs)) if record.refs else record
+
+    def _values(self, names: Sequence[str]) -> dict[str, bytes]:
+        return {name: self.database.blobs[name] for name in names if name in self.database.blobs}
+
+    async def blob(self, hash: str) -> bytes | None:
+        return self.database.blobs.get(hash)
+
+    async def find(self, wanted: str) -> Sequence[Listed]:
+        runs = sorted(self.database.runs.values(), key=lambda stored: stored.row.id)
+        found = [stored for stored in runs if stored.row.display_id == wanted]
+        found = found or [stored for stored in runs if stored.row.id == wanted]
+        if not found and wanted:
+            found = [s for s in runs if s.row.id.startswith(wanted) or s.row.display_id.startswith(wanted)]
+        return [Listed(stored.row, self._holder(stored)) for stored in found[:20]]
+
+    async def list(self, query: RunQuery) -> Sequence[Listed]:
+        found = [
+            stored
+            for stored in self.database.runs.values()
+            if (not query.statuses or stored.row.status in query.statuses)
+            and (query.pipeline is None or stored.row.pipeline == query.pipeline)
+        ]
+        found.sort(key=lambda stored: (stored.row.created_at_us, stored.row.id), reverse=True)
+        return [Listed(stored.row, self._holder(stored)) for stored in found[: query.limit]]
+
+    async def count(self) -> Mapping[RunStatus, int]:
+        counts: dict[RunStatus, int] = {}
+        for stored in self.database.runs.values():
+            counts[stored.row.status] = counts.get(stored.row.status, 0) + 1
+        return counts
+
+    async def check(self) -> Sequence[tuple[str, bool, str]]:
+        return (("durability", False, "memory keeps nothing; use SQLite or PostgreSQL to keep runs"),)
+
+    async def close(self) -> None:
+        self.kill()
+
+
+def _advanced(row: RunRow, write: Write) -> RunRow:
+    return replace(
+        row,
+        head=write.head.seq,
+        next_node=write.next_node,
+        steps_finished=write.steps_finished,
+        updated_at_us=write.at_us,
+    )

@@ -1,0 +1,22 @@
+"""How a process is named where it owns a run: for people before the slash, for a liveness check behind it."""
+
+from __future__ import annotations
+
+from onward.host import host_identity
+
+
+def owner_name(proof: str) -> str:
+    """The owner string of this process; `proof` is what tells later whether it is alive."""
+    identity = host_identity()
+    return f"{identity.pid}@{identity.host}/{proof}"
+
+
+def owner_proof(owner: str) -> str:
+    """The part that tells whether the owner is alive."""
+    return owner.partition("/")[2]
+
+
+def owner_label(owner: str) -> str:
+    """The part for people."""
+    pid, _, host = owner.partition("/")[0].partition("@")
+    return f"process {pid} on {host}" if host else owner

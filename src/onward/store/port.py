@@ -1,0 +1,220 @@
+"""What the engine asks of a database, in four small protocols.
+
+The one door to durability is `create`, `append` and `control`: each is one transaction that checks what
+it needs, writes events, and updates the row, the ownership and the wake time with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from onward.model.row import RunRow
+from onward.model.run import RunStatus
+
+
+class Position(NamedTuple):
+    """A place in a log: the number of an event and the hash that covers all up to it."""
+
+    seq: int
+    hash: bytes
+
+
+ORIGIN = Position(0, b"")
+
+
+class Record(NamedTuple):
+    """An event as it is stored, in the log of `run_id`. `values` are the large values it names, by hash."""
+
+    run_id: str
+    seq: int
+    kind: str
+    v: int
+    at_us: int
+    token: int
+    body: str
+    hash: bytes
+    refs: tuple[str, ...] = ()
+    values: Mapping[str, bytes] = {}
+
+
+class Snapshot(NamedTuple):
+    """A cached fold: good for the log whose event `seq` has `hash`, read by the same fold version."""
+
+    seq: int
+    hash: bytes
+    fold_version: int
+    body: bytes
+
+
+class Lease(NamedTuple):
+    """The right to do a run's work. The token only grows, so an old lease is never mistaken for a new one."""
+
+    run_id: str
+    owner: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Events for one run, sealed behind `after`, and what its row becomes.
+
+    `row` is None when only the position and the progress changed: the write of a step in passing.
+    """
+
+    run_id: str
+    after: Position
+    records: tuple[Record, ...]
+    at_us: int
+    next_node: str | None
+    steps_finished: int
+    row: RunRow | None
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
+
+    @property
+    def head(self) -> Position:
+        last = self.records[-1]
+        return Position(last.seq, last.hash)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a run, and whether that process can still be doing so."""
+
+    owner: str
+    token: int
+    is_alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A run under its lock: where its log ends, who holds it, and who asks."""
+
+    position: Position
+    status: RunStatus
+    holder: Holder | None
+    me: str
+
+
+Decide = Callable[[Held, Sequence[Record]], Write | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Controlled:
+    """What came of a control request: the log's end, and whether this answer was given before."""
+
+    head: Position
+    is_repeat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A run as one consistent read: its row, who holds it, the newest usable snapshot and the log behind it."""
+
+    row: RunRow
+    position: Position
+    holder: Holder | None
+    snapshot: Snapshot | None
+    tail: Sequence[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A row in a list, and who holds the run."""
+
+    row: RunRow
+    holder: Holder | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunQuery:
+    """Which runs to list, newest first."""
+
+    statuses: tuple[RunStatus, ...] = ()
+    pipeline: str | None = None
+    limit: int = 50
+
+
+class RunLog(Protocol):
+    """The one door."""
+
+    async def create(self, write: Write, append_id: str) -> None:
+        """Make a run with its first events. The same id and append id again is a success, others' is refused."""
+        ...
+
+    async def append(self, write: Write, lease: Lease) -> None:
+        """Write for the holder: all of it, or LeaseLost, or StaleHistory. The same write again succeeds."""
+        ...
+
+    async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
+        """Lock the run, show `decide` the records after `since`, and write what it returns."""
+        ...
+
+    async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
+        """A run's state as one consistent read, or None if there is no such run."""
+        ...
+
+    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+        """Events behind `after`, in order, from the run's own log and the logs it was forked from."""
+        ...
+
+
+class Leases(Protocol):
+    """Holding on."""
+
+    @property
+    def me(self) -> str:
+        """How this process is named as an owner."""
+        ...
+
+    @property
+    def lease_s(self) -> float | None:
+        """How long a claim or renewal is good for; None when only the process's death ends it."""
+        ...
+
+    @property
+    def heartbeat_s(self) -> float:
+        """How often to call `renew`: often enough to keep the lease and to learn of requests."""
+        ...
+
+    async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
+        """Hold on to these; answers the head of each run that is still held by that lease."""
+        ...
+
+
+class Runs(Protocol):
+    """Finding runs."""
+
+    async def find(self, wanted: str) -> Sequence[Listed]:
+        """Runs by display id; if there is none, by full id; if there is none, by prefix of either."""
+        ...
+
+    async def list(self, query: RunQuery) -> Sequence[Listed]:
+        """Runs, newest first."""
+        ...
+
+    async def count(self) -> Mapping[RunStatus, int]:
+        """How many runs there are in each status."""
+        ...
+
+
+class Blobs(Protocol):
+    """Content by its hash."""
+
+    async def blob(self, hash: str) -> bytes | None:
+        """The content with this BLAKE3, or None."""
+        ...
+
+
+class Store(RunLog, Leases, Runs, Blobs, Protocol):
+    """Everything together."""
+
+    async def close(self) -> None:
+        """Let go of files and connections. Runs still held are left for others to take over."""
+        ...
+
+    async def check(self) -> Sequence[tuple[str, bool, str]]:
+        """What `onward doctor` says about this database: subject, whether it is well, and a sentence."""
+        ...

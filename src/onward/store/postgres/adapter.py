@@ -1,0 +1,221 @@
+"""PostgreSQL: one statement per step, one connection for the writes of a process, a few for all else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Self
+
+from onward.clock import Clock, SystemClock, SystemIds
+from onward.errors import InvalidInput, LeaseLost, RunNotFound, SchemaTooNew, StoreError
+from onward.host import HostIdentity, host_identity, is_process_gone
+from onward.model.run import RunStatus
+from onward.store import rows
+from onward.store.group import GroupCommit
+from onward.store.owner import owner_name, owner_proof
+from onward.store.port import Controlled, Decide, Held, Lease, Listed, Loaded, Record, RunQuery, Write
+from onward.store.postgres.binary import numbers, texts
+from onward.store.postgres.checks import check_database
+from onward.store.postgres.connection import RENEWING, SESSION, Address
+from onward.store.postgres.migrate import NEWEST, migrate, schema_number
+from onward.store.postgres.pool import Pool
+from onward.store.postgres.reading import (
+    Reader,
+    count_runs,
+    events_call,
+    read_blobs,
+    read_records,
+    with_values,
+)
+from onward.store.postgres.statements import BEGIN, COMMIT, call
+from onward.store.postgres.wire import Wire
+from onward.store.postgres.writing import Member, Writer
+
+LEASE_S = 10.0
+PATIENCE_S = 10.0
+CONNECTIONS_MAX = 4
+CLOSE_S_MAX = 2.0
+
+
+class PostgresStore:
+    """Runs in one PostgreSQL database; made by `open`.
+
+    `lease_s` is how long a claim or renewal is good for, `now_us` replaces the database's clock where leases
+    are judged, and `patience_s` is how long to wait for a server that went away.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        lease_s: float,
+        now_us: Callable[[], int | None],
+        clock: Clock,
+        patience_s: float,
+    ) -> None:
+        self._lease_s, self._clock = lease_s, clock
+        # The nonce tells the stores of one process apart.
+        self._me = owner_name(f"{SystemIds().unique()}/{host_identity().text()}")
+        self._held: dict[str, int] = {}
+        self._now_us, self._lease_us = now_us, int(lease_s * 1_000_000)
+        self._reader = Reader(now_us, self._is_alive)
+        self._writer = Writer(now_us, self._lease_us)
+        self._writing = Pool(address, SESSION, 1, patience_s=patience_s)
+        self._renewing = Pool(address, RENEWING, 1, patience_s=patience_s)
+        self._reading = Pool(address, SESSION, CONNECTIONS_MAX, patience_s=patience_s)
+        self._group: GroupCommit[Member] = GroupCommit(self._commit)
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        lease_s: float = LEASE_S,
+        now_us: Callable[[], int | None] = lambda: None,
+        clock: Clock | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> Self:
+        """A store at the database that `url` names, its schema up to date."""
+        address, clock = Address.parse(url), clock or SystemClock()
+        store = cls(address, lease_s=lease_s, now_us=now_us, clock=clock, patience_s=patience_s)
+        try:
+            await store._reading.open()
+            found = await store._reading.use(schema_number)
+            if found > NEWEST:
+                raise SchemaTooNew(found, NEWEST)
+            if found < NEWEST:
+                await migrate(address)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    @property
+    def me(self) -> str:
+        return self._me
+
+    @property
+    def lease_s(self) -> float | None:
+        return self._lease_s
+
+    @property
+    def heartbeat_s(self) -> float:
+        return self._lease_s / 3
+
+    def _is_alive(self, owner: str, is_expired: bool) -> bool:
+        if is_expired or owner == self._me:
+            return not is_expired
+        try:
+            identity = HostIdentity.parse(owner_proof(owner).partition("/")[2])
+        except InvalidInput:
+            return True  # nothing can be seen of it, so its time must run out
+        return is_process_gone(identity) is not True
+
+    async def create(self, write: Write, append_id: str) -> None:
+        await self._group.add(Member(write, None, append_id))
+        self._note_holding(write)
+
+    async def append(self, write: Write, lease: Lease) -> None:
+        try:
+            await self._group.add(Member(write, (lease.owner, lease.token)))
+        except LeaseLost:
+            self._held.pop(write.run_id, None)
+            raise
+        if write.row is not None:
+            self._note_holding(write)
+
+    async def _commit(self, group: Sequence[Member]) -> Sequence[Exception | None]:
+        return await self._writing.use(lambda wire: self._writer.commit(wire, group))
+
+    async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
+        answer, write = await self._reading.use(
+            lambda wire: self._control(wire, run_id, since, append_id, decide)
+        )
+        if write is not None:
+            self._note_holding(write)
+        return answer
+
+    async def _control(
+        self, wire: Wire, run_id: str, since: int, append_id: str, decide: Decide
+    ) -> tuple[Controlled, Write | None]:
+        _, found, noted, own = await wire.run(
+            BEGIN,
+            call("run_position", id=run_id, now_us=self._now_us()),
+            call("append_find", run_id=run_id, append_id=append_id),
+            events_call(run_id, since),
+        )
+        if not found:
+            raise RunNotFound(run_id)
+        head, hash_, status, owner, token, is_expired = found[0]
+        position = rows.position_of(run_id, head, hash_)
+        if noted:
+            if owner == self._me:
+                self._held[run_id] = token  # a claim of ours whose reply was lost
+            return Controlled(position, is_repeat=True), None
+        holder = rows.holder_of(owner, token, is_expired, self._is_alive)
+        held = Held(position, rows.status_of(status, f"run {run_id!r}"), holder, self._me)
+        is_whole = head <= since or (own and own[0][1] == since + 1)  # else the rest is in a parent's log
+        write = decide(
+            held, await (with_values(wire, own) if is_whole else read_records(wire, run_id, since))
+        )
+        if write is None:
+            return Controlled(position), None
+        (refusal,) = await self._writer.write(wire, [Member(write, (owner, token), append_id)], COMMIT)
+        if refusal is not None:
+            raise refusal
+        return Controlled(write.head), write
+
+    def _note_holding(self, write: Write) -> None:
+        if write.row is not None and write.row.owner == self._me:
+            self._held[write.run_id] = write.row.token
+        else:
+            self._held.pop(write.run_id, None)
+
+    async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
+        return await self._renew(leases, self._now_us(), self._lease_us)
+
+    async def _renew(self, leases: Sequence[Lease], now_us: int | None, lease_us: int) -> Mapping[str, int]:
+        if not leases:
+            return {}
+        renewal = call(
+            "lease_renew",
+            id=texts(lease.run_id for lease in leases),
+            owner=texts(lease.owner for lease in leases),
+            token=numbers(lease.token for lease in leases),
+            now_us=now_us,
+            lease_us=lease_us,
+        )
+        (heads,) = await self._renewing.use(lambda wire: wire.run(renewal))
+        return dict(heads)
+
+    async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
+        return await self._reading.use(lambda wire: self._reader.load(wire, run_id, fold_version))
+
+    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+        return await self._reading.use(lambda wire: read_records(wire, run_id, after, limit=limit))
+
+    async def blob(self, hash: str) -> bytes | None:
+        found = await self._reading.use(lambda wire: read_blobs(wire, (hash,)))
+        return found.get(hash)
+
+    async def find(self, wanted: str) -> Sequence[Listed]:
+        return await self._reading.use(lambda wire: self._reader.find(wire, wanted))
+
+    async def list(self, query: RunQuery) -> Sequence[Listed]:
+        return await self._reading.use(lambda wire: self._reader.list(wire, query))
+
+    async def count(self) -> Mapping[RunStatus, int]:
+        return await self._reading.use(count_runs)
+
+    async def check(self) -> Sequence[tuple[str, bool, str]]:
+        return await self._reading.use(lambda wire: check_database(wire, self._clock))
+
+    async def close(self) -> None:
+        leases = [Lease(run_id, self._me, token) for run_id, token in self._held.items()]
+        # Nobody needs to wait for our leases to run out; if we cannot say so any more, they do run out.
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(CLOSE_S_MAX):
+                await self._renew(leases, 0, 0)
+        for pool in (self._writing, self._renewing, self._reading):
+            pool.close()

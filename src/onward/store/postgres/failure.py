@@ -1,0 +1,67 @@
+"""How PostgreSQL fails, and what we say then: one of our errors for each SQLSTATE."""
+
+from __future__ import annotations
+
+from psycopg.pq import DiagnosticField
+from psycopg.pq.abc import PGresult
+
+from onward.errors import StoreCorrupt, StoreError, StoreFull, StoreIO, StoreReadOnly, StoreUnavailable
+
+# Another transaction was chosen to go on; ours did nothing and can simply be made again.
+AGAIN = "40001"
+YIELDED = frozenset({AGAIN, "40P01"})
+KEY_IN_USE = "run_exclusive"
+
+
+class ConnectionLost(Exception):
+    """The connection broke. What was sent last may or may not have happened."""
+
+
+class ServerError(Exception):
+    """The server refused a statement, and with it all that was sent together."""
+
+    def __init__(self, sqlstate: str, message: str, constraint: str = "") -> None:
+        self.sqlstate, self.constraint = sqlstate, constraint
+        super().__init__(message)
+
+
+def failure_of(result: PGresult) -> Exception:
+    """The error that the server sent; one that ends the session is a lost connection."""
+    message = _field(result, DiagnosticField.MESSAGE_PRIMARY) or result.get_error_message()
+    if _field(result, DiagnosticField.SEVERITY_NONLOCALIZED) in ("FATAL", "PANIC"):
+        return ConnectionLost(message)
+    sqlstate = _field(result, DiagnosticField.SQLSTATE)
+    return ServerError(sqlstate, message, _field(result, DiagnosticField.CONSTRAINT_NAME))
+
+
+def _field(result: PGresult, field: DiagnosticField) -> str:
+    return (result.error_field(field) or b"").decode(errors="replace")
+
+
+_KINDS: dict[str, tuple[type[StoreError], str]] = {
+    "53100": (
+        StoreFull,
+        "there is no space left for {place}; nothing acknowledged is lost, free some space and resume",
+    ),
+    "53": (StoreUnavailable, "{place} has too little memory or too few connections left; try again later"),
+    "25006": (StoreReadOnly, "{place} cannot be written; connect to the primary server, as a role that may"),
+    "42501": (StoreReadOnly, "the role may not do this in {place}; grant it the rights that it needs"),
+    "55P03": (StoreUnavailable, "{place} stayed locked by another process; try again"),
+    "40": (StoreUnavailable, "{place} stayed locked by other processes; try again"),
+    "57014": (StoreUnavailable, "{place} took too long to answer, or the statement was cancelled; try again"),
+    "57": (StoreUnavailable, "{place} is shutting down or starting; try again"),
+    "08": (StoreUnavailable, "the connection to {place} failed; try again"),
+    "42P01": (StoreCorrupt, "{place} lacks a table that its schema number promises; restore a copy"),
+    "42703": (StoreCorrupt, "{place} lacks a column that its schema number promises; restore a copy"),
+    "XX001": (StoreCorrupt, "{place} is damaged; keep it, and restore a copy"),
+    "XX002": (StoreCorrupt, "an index of {place} is damaged; rebuild it with REINDEX"),
+}
+
+
+def translate(place: str, sqlstate: str, message: str) -> StoreError:
+    """Our error for one of PostgreSQL's: by its code, else by the class of its code."""
+    for code in (sqlstate, sqlstate[:2]):
+        if code in _KINDS:
+            kind, sentence = _KINDS[code]
+            return kind(f"{sentence.format(place=place)} ({message}).")
+    return StoreIO(f"PostgreSQL failed on {place}: {message} (SQLSTATE {sqlstate or 'none'}).")

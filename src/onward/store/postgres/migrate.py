@@ -1,0 +1,65 @@
+"""Bringing a database's schema up to date: all or nothing, and once, however many start at the same time."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg.errors import DuplicateTable, UndefinedColumn
+
+from onward.errors import SchemaTooNew, StoreUnavailable
+from onward.store.postgres.connection import MIGRATING, Address, connect
+from onward.store.postgres.failure import translate
+from onward.store.postgres.statements import MIGRATIONS, QUERIES, Call, call, parse
+from onward.store.postgres.wire import Wire
+
+NEWEST = MIGRATIONS[-1][0]
+LOCK = int.from_bytes(b"onward")  # any number that no other program on the server takes
+LOST = "08006"
+_IS_THERE = Call(
+    parse(
+        "migration_is_there",
+        """
+        SELECT EXISTS (
+            SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('migration') AND attname = 'number'
+        )
+        """,
+    ),
+    (),
+)
+
+
+async def schema_number(wire: Wire) -> int:
+    """The number of the newest migration that this database has; 0 when it is new."""
+    (((is_there,),),) = await wire.run(_IS_THERE)
+    if not is_there:
+        return 0
+    (((number,),),) = await wire.run(call("migration_newest"))
+    return int(number)
+
+
+async def migrate(address: Address) -> None:
+    """Apply the migrations that are missing, in one transaction; refuse a newer schema."""
+    async with await connect(address, MIGRATING) as connection:
+        try:
+            await _apply(connection)
+        except (DuplicateTable, UndefinedColumn) as error:
+            raise StoreUnavailable(
+                f"{address.place} holds another program's tables ({error.diag.message_primary}); "
+                "create a database for Onward alone."
+            ) from error
+        except psycopg.Error as error:
+            raise translate(address.place, error.sqlstate or LOST, str(error)) from error
+
+
+async def _apply(connection: psycopg.AsyncConnection[tuple[int, ...]]) -> None:
+    async with connection.transaction(), psycopg.AsyncRawCursor(connection) as cursor:
+        # Whoever comes second waits here, and then finds nothing left to do.
+        await cursor.execute("SELECT pg_advisory_xact_lock($1)", (LOCK,))
+        await cursor.execute(QUERIES["migrations_table"].sql)
+        await cursor.execute(QUERIES["migration_newest"].sql)
+        (found,) = await cursor.fetchone() or (0,)
+        if found > NEWEST:
+            raise SchemaTooNew(found, NEWEST)
+        for number, name, script in MIGRATIONS:
+            if number > found:
+                await cursor.execute(script.encode())
+                await cursor.execute(QUERIES["migration_insert"].sql, (number, name))

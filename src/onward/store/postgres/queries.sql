@@ -1,0 +1,280 @@
+-- migrations_table --
+CREATE TABLE IF NOT EXISTS migration (
+    number BIGINT PRIMARY KEY NOT NULL,
+    name TEXT NOT NULL,
+    applied_at_us BIGINT NOT NULL
+);
+
+-- migration_newest --
+SELECT coalesce(max(number), 0)
+FROM migration;
+
+-- migration_insert --
+INSERT INTO migration (number, name, applied_at_us)
+VALUES (:number, :name, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
+
+-- run_insert --
+-- Differs because one statement makes all runs of a group, each with its first events and its append id.
+WITH step AS (
+    SELECT *
+    FROM unnest(
+        :id::text[], :display_id::text[], :pipeline::text[], :pipeline_hash::text[], :path::text[],
+        :status::text[], :reason::text[], :detail::text[], :recoverable::bigint[], :next_node::text[],
+        :steps_finished::bigint[], :token::bigint[], :owner::text[], :wake_at_us::bigint[],
+        :exclusive_key::text[], :on_owner_loss::text[], :parent::text[], :parent_seq::bigint[],
+        :created_at_us::bigint[], :updated_at_us::bigint[], :ended_at_us::bigint[], :head::bigint[],
+        :hash::bytea[], :parent_hash::bytea[], :append_id::text[]
+    ) AS step (
+        id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
+        steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+        created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, append_id
+    )
+),
+moved AS (
+    INSERT INTO run (
+        id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
+        steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+        created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us
+    )
+    SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
+        steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+        created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash,
+        CASE
+            WHEN owner IS NOT NULL
+            THEN coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + :lease_us
+        END
+    FROM step
+    ORDER BY id
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id
+),
+event_written AS (
+    {event_insert}
+),
+append_noted AS (
+    {append_insert}
+)
+SELECT id
+FROM moved;
+
+-- run_advance --
+-- Differs because one statement moves all runs of a group, locked in the order of their ids, and writes the
+-- events of those that moved. Ids and owners are compared such that every plan, even one made while the table
+-- was empty, looks each run up by its primary key.
+WITH locked AS (
+    SELECT step.*
+    FROM run
+    JOIN unnest(
+        :id::text[], :after::bigint[], :after_hash::bytea[], :held_token::bigint[], :held_owner::text[],
+        :head::bigint[], :hash::bytea[], :next_node::text[], :steps_finished::bigint[], :updated_at_us::bigint[]
+    ) AS step (
+        id, after, after_hash, held_token, held_owner, head, hash, next_node, steps_finished, updated_at_us
+    ) ON run.id = ANY (ARRAY[step.id])
+    ORDER BY step.id COLLATE "C"
+    FOR NO KEY UPDATE OF run
+),
+moved AS (
+    UPDATE run
+    SET head = step.head, hash = step.hash, next_node = step.next_node, steps_finished = step.steps_finished,
+        updated_at_us = step.updated_at_us
+    FROM locked AS step
+    WHERE run.id = ANY (ARRAY[step.id]) AND run.head = step.after AND run.hash = step.after_hash
+        AND run.token = step.held_token AND run.owner IS NOT DISTINCT FROM step.held_owner
+    RETURNING run.id
+),
+event_written AS (
+    {event_insert}
+)
+SELECT id
+FROM moved;
+
+-- run_update --
+-- Differs because one statement changes all runs of a group, as run_advance does. It also locks the runs that
+-- only advance, so that all locks of one transaction are taken in the order of the ids.
+WITH step AS (
+    SELECT *
+    FROM unnest(
+        :id::text[], :after::bigint[], :after_hash::bytea[], :held_token::bigint[], :held_owner::text[],
+        :pipeline_hash::text[], :status::text[], :reason::text[], :detail::text[], :recoverable::bigint[],
+        :next_node::text[], :steps_finished::bigint[], :token::bigint[], :owner::text[], :wake_at_us::bigint[],
+        :updated_at_us::bigint[], :ended_at_us::bigint[], :head::bigint[], :hash::bytea[], :append_id::text[]
+    ) AS step (
+        id, after, after_hash, held_token, held_owner, pipeline_hash, status, reason, detail, recoverable,
+        next_node, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, head, hash, append_id
+    )
+),
+locked AS (
+    SELECT run.id
+    FROM run
+    JOIN unnest(:locked::text[]) AS wanted (id) ON run.id = ANY (ARRAY[wanted.id])
+    ORDER BY wanted.id COLLATE "C"
+    FOR NO KEY UPDATE OF run
+),
+moved AS (
+    UPDATE run
+    SET pipeline_hash = step.pipeline_hash, status = step.status, reason = step.reason, detail = step.detail,
+        recoverable = step.recoverable, next_node = step.next_node, steps_finished = step.steps_finished,
+        token = step.token, owner = step.owner, wake_at_us = step.wake_at_us,
+        updated_at_us = step.updated_at_us, ended_at_us = step.ended_at_us, head = step.head, hash = step.hash,
+        lease_until_us = CASE
+            WHEN step.owner IS NULL THEN NULL
+            WHEN step.token = run.token THEN run.lease_until_us
+            ELSE coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + :lease_us
+        END
+    FROM step
+    JOIN locked ON locked.id = step.id
+    WHERE run.id = ANY (ARRAY[step.id]) AND run.head = step.after AND run.hash = step.after_hash
+        AND run.token = step.held_token AND run.owner IS NOT DISTINCT FROM step.held_owner
+    RETURNING run.id
+),
+event_written AS (
+    {event_insert}
+),
+append_noted AS (
+    {append_insert}
+)
+SELECT id
+FROM moved;
+
+-- run_position --
+-- Differs because here the row is locked, which in SQLite the whole database is.
+SELECT head, hash, status, owner, token,
+    coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+FROM run
+WHERE id = :id
+FOR NO KEY UPDATE;
+
+-- run_holding_key --
+SELECT id, owner, token
+FROM run
+WHERE exclusive_key = :key AND owner IS NOT NULL AND id <> :id;
+
+-- lease_renew --
+-- Differs because one statement renews all leases of a process.
+WITH held AS (
+    {lease_head}
+)
+UPDATE run
+SET lease_until_us = coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + :lease_us
+FROM held
+WHERE run.id = ANY (ARRAY[held.id])
+RETURNING run.id, run.head;
+
+-- lease_head --
+-- Differs because it is the part of lease_renew that finds the runs still held, and locks them in order.
+SELECT run.id, run.head
+    FROM run
+    JOIN unnest(:id::text[], :owner::text[], :token::bigint[]) AS lease (id, owner, token)
+        ON run.id = ANY (ARRAY[lease.id]) AND run.token = lease.token AND run.owner IS NOT DISTINCT FROM lease.owner
+    ORDER BY lease.id COLLATE "C"
+    FOR NO KEY UPDATE OF run;
+
+-- run_fork --
+SELECT parent, parent_seq
+FROM run
+WHERE id = :id;
+
+-- event_insert --
+-- Differs because it is a part of the statements that move a run: only the events of a run that moved.
+INSERT INTO event (run_id, seq, kind, v, at_us, token, body, hash, refs)
+    SELECT event.*
+    FROM unnest(
+        :event_run_id::text[], :event_seq::bigint[], :event_kind::text[], :event_v::bigint[],
+        :event_at_us::bigint[], :event_token::bigint[], :event_body::text[], :event_hash::bytea[],
+        :event_refs::text[]
+    ) AS event (run_id, seq, kind, v, at_us, token, body, hash, refs)
+    JOIN moved ON moved.id = event.run_id;
+
+-- event_hash --
+SELECT hash
+FROM event
+WHERE run_id = :run_id AND seq = :seq;
+
+-- event_read --
+SELECT run_id, seq, kind, v, at_us, token, body, hash, refs
+FROM event
+WHERE run_id = :run_id AND seq > :after AND seq <= :upto
+ORDER BY seq
+LIMIT :limit;
+
+-- append_find --
+SELECT last_seq
+FROM append
+WHERE run_id = :run_id AND append_id = :append_id;
+
+-- append_insert --
+-- Differs because it is a part of the statements that move a run: only for a run that moved. A holder's write
+-- has no append id; its last hash is its name.
+INSERT INTO append (run_id, append_id, last_seq)
+    SELECT step.id, step.append_id, step.head
+    FROM step
+    JOIN moved ON moved.id = step.id
+    WHERE step.append_id IS NOT NULL;
+
+-- snapshot_put --
+-- Differs because whether the write it came with was refused is known only here.
+INSERT INTO snapshot (run_id, seq, hash, fold_version, body)
+SELECT run_id, seq, hash, :fold_version, :body
+FROM event
+WHERE run_id = :run_id AND seq = :seq AND hash = :hash
+ON CONFLICT (run_id) DO UPDATE
+SET seq = excluded.seq, hash = excluded.hash, fold_version = excluded.fold_version, body = excluded.body;
+
+-- snapshot_find --
+SELECT seq, hash, fold_version, body
+FROM snapshot
+WHERE run_id = :run_id AND seq <= :seq_max AND fold_version = :fold_version;
+
+-- blob_put --
+INSERT INTO blob (hash, encoding, content, touched_at_us)
+VALUES (:hash, :encoding, :content, :touched_at_us)
+ON CONFLICT (hash) DO UPDATE
+SET touched_at_us = excluded.touched_at_us;
+
+-- blob_get --
+SELECT encoding, content
+FROM blob
+WHERE hash = :hash;
+
+-- run_get --
+SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
+    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+    created_at_us, updated_at_us, ended_at_us, head, hash,
+    coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+FROM run
+WHERE id = :id;
+
+-- run_by_display_id --
+SELECT id
+FROM run
+WHERE display_id = :wanted
+ORDER BY id
+LIMIT 20;
+
+-- run_by_prefix --
+SELECT id
+FROM run
+WHERE id >= :wanted AND id < :above
+UNION
+SELECT id
+FROM run
+WHERE display_id >= :wanted AND display_id < :above
+ORDER BY id
+LIMIT 20;
+
+-- run_list --
+-- Differs because the statuses come as an array.
+SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
+    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+    created_at_us, updated_at_us, ended_at_us, head, hash,
+    coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+FROM run
+WHERE (:statuses::text[] IS NULL OR status = ANY (:statuses::text[]))
+    AND (:pipeline::text IS NULL OR pipeline = :pipeline::text)
+ORDER BY created_at_us DESC, id DESC
+LIMIT :limit;
+
+-- run_count --
+SELECT status, count(*)
+FROM run
+GROUP BY status;

@@ -1,0 +1,57 @@
+"""The queries as prepared statements: `:name` becomes `$1`, and `{name}` another query of the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from onward.store.postgres.binary import Value, dump
+from onward.store.queries import load_migrations, load_queries
+
+PACKAGE = "onward.store.postgres"
+MIGRATIONS = load_migrations(PACKAGE)
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z][a-z_]*)")  # but not the `::` of a cast
+_PART = re.compile(r"\{([a-z_]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A query, and the names of its parameters in their order."""
+
+    name: bytes
+    sql: bytes
+    parameters: tuple[str, ...]
+
+
+class Call(NamedTuple):
+    """A statement with its values, ready to be sent."""
+
+    statement: Statement
+    values: Sequence[bytes | None]
+
+
+def parse(name: str, text: str) -> Statement:
+    """A statement from a query's text. A parameter may stand in it any number of times."""
+    parameters = tuple(dict.fromkeys(_PARAMETER.findall(text)))
+    sql = _PARAMETER.sub(lambda found: f"${parameters.index(found[1]) + 1}", text)
+    return Statement(name.encode(), sql.encode(), parameters)
+
+
+def _load() -> Mapping[str, Statement]:
+    queries = load_queries(PACKAGE)
+    whole = {name: _PART.sub(lambda found: queries[found[1]], text) for name, text in queries.items()}
+    return {name: parse(name, text) for name, text in whole.items()}
+
+
+QUERIES = _load()
+BEGIN = Call(parse("begin", "BEGIN"), ())
+COMMIT = Call(parse("commit", "COMMIT"), ())
+ROLLBACK = Call(parse("rollback", "ROLLBACK"), ())
+
+
+def call(name: str, **values: Value) -> Call:
+    """A call of a query by its name."""
+    statement = QUERIES[name]
+    return Call(statement, [dump(values[parameter]) for parameter in statement.parameters])

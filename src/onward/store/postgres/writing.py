@@ -1,0 +1,228 @@
+"""Writing runs: a group of writes is one to three statements in one transaction, and a refusal a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from onward.errors import LeaseLost, RunNotFound, StaleHistory
+from onward.store import rows
+from onward.store.port import Write
+from onward.store.postgres.binary import byteas, numbers, texts
+from onward.store.postgres.failure import AGAIN, KEY_IN_USE, ServerError
+from onward.store.postgres.reading import read_records
+from onward.store.postgres.statements import QUERIES, ROLLBACK, Call, call
+from onward.store.postgres.wire import Wire
+from onward.store.refusals import key_occupied, run_exists
+
+TOUCH_EVERY_US = 600 * 1_000_000
+TOUCHED_MAX = 10_000
+_NUMBERS = (
+    *("recoverable", "steps_finished", "token", "wake_at_us", "parent_seq", "created_at_us"),
+    *("updated_at_us", "ended_at_us", "head", "after", "held_token"),
+)
+_ARRAYS: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
+    **dict.fromkeys(_NUMBERS, numbers),
+    **dict.fromkeys(("hash", "parent_hash", "after_hash"), byteas),
+}
+
+
+class Member(NamedTuple):
+    """A write in a group. `held` is the owner and token it is made under; None makes a new run."""
+
+    write: Write
+    held: tuple[str | None, int] | None
+    append_id: str | None = None
+
+
+@dataclass(slots=True)
+class Writer:
+    """Writes runs. `touched` are blobs known to be stored, and when that was last said to the database."""
+
+    now_us: Callable[[], int | None]
+    lease_us: int
+    touched: dict[str, int] = field(default_factory=dict)
+
+    async def commit(self, wire: Wire, group: Sequence[Member]) -> Sequence[Exception | None]:
+        """Write whatever is not refused; answers None or the refusal for each."""
+        answers: list[Exception | None] = []
+        for wave in _waves(group):
+            answers += await self.write(wire, wave)
+        return answers
+
+    async def write(self, wire: Wire, members: Sequence[Member], *then: Call) -> Sequence[Exception | None]:
+        """Write members of different runs, and `then` do something more, in one trip."""
+        orphans = {member.write.run_id for member in members if await _is_orphan(wire, member)}
+        sent = [member for member in members if member.write.run_id not in orphans] if orphans else members
+        statements, blobs = self._statements(sent), self._blobs(sent)
+        snapshots = [member.write for member in sent if member.write.snapshot is not None]
+        try:
+            answers = await wire.run(
+                *statements, *map(_blob_call, blobs.items()), *map(_snapshot_call, snapshots), *then
+            )
+        except ServerError as error:
+            if error.constraint != KEY_IN_USE or len(members) > 1:
+                raise
+            return [await _occupied(wire, members[0].write)]
+        self._note(blobs)
+        moved = {columns[0] for found in answers[: len(statements)] for columns in found}
+        return [
+            None if member.write.run_id in moved else await _why_refused(wire, member, orphans)
+            for member in members
+        ]
+
+    def _statements(self, members: Sequence[Member]) -> Sequence[Call]:
+        made = [member for member in members if member.held is None]
+        changed = [member for member in members if member.held is not None and member.write.row is not None]
+        advanced = [member for member in members if member.write.row is None]
+        # First the one that locks for the others, too.
+        calls = [self._update(changed, advanced)] if changed else []
+        if advanced:
+            calls.append(_advance(advanced))
+        if made:
+            calls.append(self._insert(made))
+        return calls
+
+    def _insert(self, members: Sequence[Member]) -> Call:
+        return self._change("run_insert", members)
+
+    def _update(self, members: Sequence[Member], others: Sequence[Member]) -> Call:
+        locked = texts(member.write.run_id for member in (*members, *others))
+        return self._change("run_update", members, locked=locked)
+
+    def _change(self, name: str, members: Sequence[Member], **more: bytes) -> Call:
+        table = [_columns(member) for member in members]
+        wanted = [parameter for parameter in QUERIES[name].parameters if parameter in table[0]]
+        arrays = {column: _ARRAYS.get(column, texts)([row[column] for row in table]) for column in wanted}
+        return call(name, **arrays, **more, **_events(members), now_us=self.now_us(), lease_us=self.lease_us)
+
+    def _blobs(self, members: Sequence[Member]) -> Mapping[str, tuple[bytes, int]]:
+        """What to store by its content, and when; in the order of the names, like every writer."""
+        found = {
+            name: (content, member.write.at_us)
+            for member in members
+            for name, content in member.write.blobs.items()
+            if member.write.at_us - self.touched.get(name, 0) > TOUCH_EVERY_US
+        }
+        return dict(sorted(found.items())) if found else found
+
+    def _note(self, blobs: Mapping[str, tuple[bytes, int]]) -> None:
+        if len(self.touched) >= TOUCHED_MAX:
+            self.touched.clear()
+        self.touched.update((name, at_us) for name, (_, at_us) in blobs.items())
+
+
+def _waves(group: Sequence[Member]) -> Iterator[Sequence[Member]]:
+    """Consecutive parts in which no run comes twice: a statement sees each run as it was before it."""
+    wave: dict[str, Member] = {}
+    for member in group:
+        if member.write.run_id in wave:
+            yield list(wave.values())
+            wave = {}
+        wave[member.write.run_id] = member
+    yield list(wave.values())
+
+
+def _advance(members: Sequence[Member]) -> Call:
+    writes = [member.write for member in members]
+    lasts = [write.records[-1] for write in writes]
+    return call(
+        "run_advance",
+        id=texts([write.run_id for write in writes]),
+        after=numbers([write.after.seq for write in writes]),
+        after_hash=byteas([write.after.hash for write in writes]),
+        held_token=numbers([member.held[1] for member in members if member.held]),
+        held_owner=texts([member.held[0] for member in members if member.held]),
+        head=numbers([last.seq for last in lasts]),
+        hash=byteas([last.hash for last in lasts]),
+        next_node=texts([write.next_node for write in writes]),
+        steps_finished=numbers([write.steps_finished for write in writes]),
+        updated_at_us=numbers([write.at_us for write in writes]),
+        **_events(members),
+    )
+
+
+def _columns(member: Member) -> dict[str, Any]:
+    owner, token = member.held or (None, 0)
+    after = member.write.after
+    return {
+        **rows.row_parameters(member.write),
+        "after": after.seq,
+        "after_hash": after.hash,
+        "held_owner": owner,
+        "held_token": token,
+        "append_id": member.append_id,
+    }
+
+
+def _events(members: Sequence[Member]) -> dict[str, bytes]:
+    records = [record for member in members for record in member.write.records]
+    run_ids, seqs, kinds, versions, times, tokens, bodies, hashes, refs, _ = zip(*records, strict=True)
+    return {
+        "event_run_id": texts(run_ids),
+        "event_seq": numbers(seqs),
+        "event_kind": texts(kinds),
+        "event_v": numbers(versions),
+        "event_at_us": numbers(times),
+        "event_token": numbers(tokens),
+        "event_body": texts(bodies),
+        "event_hash": byteas(hashes),
+        "event_refs": texts([" ".join(names) if names else None for names in refs]),
+    }
+
+
+def _blob_call(blob: tuple[str, tuple[bytes, int]]) -> Call:
+    name, (content, at_us) = blob
+    encoding, packed = rows.pack(content)
+    return call("blob_put", hash=name, encoding=encoding, content=packed, touched_at_us=at_us)
+
+
+def _snapshot_call(write: Write) -> Call:
+    assert write.snapshot is not None
+    return call("snapshot_put", run_id=write.run_id, **write.snapshot._asdict())
+
+
+async def _is_orphan(wire: Wire, member: Member) -> bool:
+    """A fork stands on an event that its parent really has; once there, it is there for ever."""
+    row = member.write.row
+    if member.held is not None or row is None or row.parent is None or row.parent_seq is None:
+        return False
+    below = await read_records(wire, row.parent, row.parent_seq - 1, limit=1)
+    return not below or (below[0].seq, below[0].hash) != member.write.after
+
+
+async def _occupied(wire: Wire, write: Write) -> Exception:
+    """An exclusive key belongs to one held run; naming the holder beats a broken index."""
+    assert write.row is not None
+    assert write.row.exclusive_key is not None
+    if wire.is_in_transaction:
+        await wire.run(ROLLBACK)
+    (found,) = await wire.run(call("run_holding_key", key=write.row.exclusive_key, id=write.run_id))
+    if not found:
+        raise ServerError(AGAIN, "the key was in use a moment ago")
+    return key_occupied(write.row.exclusive_key, *found[0][:2])
+
+
+async def _why_refused(wire: Wire, member: Member, orphans: set[str]) -> Exception | None:
+    """None when this very write is already there: its reply was lost, not the write."""
+    write = member.write
+    if member.held is None:
+        (noted,) = await wire.run(call("append_find", run_id=write.run_id, append_id=member.append_id))
+        if noted:
+            return None
+        if write.run_id in orphans and write.row is not None:
+            return RunNotFound(write.row.parent or "")
+        return run_exists(write.run_id)
+    written, found = await wire.run(
+        call("event_hash", run_id=write.run_id, seq=write.head.seq),
+        call("run_get", id=write.run_id, now_us=None),
+    )
+    if written and written[0][0] == write.head.hash:
+        return None
+    if not found:
+        return RunNotFound(write.run_id)
+    row = rows.run_row(found[0])
+    if (row.owner, row.token) != member.held:
+        return LeaseLost(write.run_id, member.held[1])
+    return StaleHistory(write.run_id, write.after.seq)

@@ -1,0 +1,26 @@
+"""Named queries: `-- name --` headers in a `.sql` file, the same names for every database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+
+_HEADER = re.compile(r"^-- (?P<name>[a-z_]+) --$", re.MULTILINE)
+
+
+def load_queries(package: str) -> Mapping[str, str]:
+    """The queries of `package/queries.sql` by name."""
+    text = files(package).joinpath("queries.sql").read_text(encoding="utf-8")
+    parts = _HEADER.split(text)
+    return {name: body.strip().rstrip(";") for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def load_migrations(package: str) -> tuple[tuple[int, str, str], ...]:
+    """The numbered migrations of a database, in order: number, name, SQL."""
+    found = []
+    for entry in files(package).joinpath("migrations").iterdir():
+        number, _, rest = entry.name.partition("_")
+        if entry.name.endswith(".sql"):
+            found.append((int(number), rest.removesuffix(".sql"), entry.read_text(encoding="utf-8")))
+    return tuple(sorted(found))

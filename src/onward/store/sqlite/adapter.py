@@ -1,0 +1,205 @@
+"""SQLite: one file, one writer connection per process, a commit in the calling thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import apsw
+
+from onward.clock import Clock, SystemClock
+from onward.errors import LeaseLost, RunNotFound
+from onward.model.run import RunStatus
+from onward.store import rows
+from onward.store.group import GroupCommit
+from onward.store.owner import owner_name, owner_proof
+from onward.store.port import Controlled, Decide, Held, Lease, Listed, Loaded, Record, RunQuery, Write
+from onward.store.sqlite.checks import check_database
+from onward.store.sqlite.connection import Connect
+from onward.store.sqlite.presence import Alive, Presence, probe
+from onward.store.sqlite.reading import Reader, count_runs, one, read_blobs, read_records
+from onward.store.sqlite.transaction import Transactions
+from onward.store.sqlite.writing import Writer, has_append, note_append
+
+T = TypeVar("T")
+BUSY_S_MAX = 30.0
+LEASE_S = 60.0
+HEARTBEAT_S = 0.25
+
+Member = tuple[Write, Lease | None, str]
+
+
+class SqliteStore:
+    """Runs in one SQLite file.
+
+    `busy_s` is how long to wait for another process's lock, `now_us` replaces the database's clock where
+    leases are judged, and `connect` opens the file.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Clock | None = None,
+        now_us: Callable[[], int | None] = lambda: None,
+        lease_s: float = LEASE_S,
+        busy_s: float = BUSY_S_MAX,
+        connect: Connect = apsw.Connection,
+    ) -> None:
+        self.path = path
+        self._clock = clock or SystemClock()
+        self._now_us, self._lease_us = now_us, int(lease_s * 1_000_000)
+        self._presence_directory = f"{path}-workers"
+        self._presence: Presence | None = None
+        self._me = ""
+        self._held: set[str] = set()
+        self._renewed_s = self._clock.awake_s()
+        self._reader = Reader(now_us, self._is_alive)
+        self._writer = Writer(now_us, self._lease_us)
+        self._database = Transactions(path, clock=self._clock, busy_s=busy_s, connect=connect)
+        self._group: GroupCommit[Member] = GroupCommit(self._commit)
+
+    @property
+    def me(self) -> str:
+        if self._presence is None:
+            self._presence = Presence.announce(self._presence_directory)
+            self._me = owner_name(self._presence.worker)
+        return self._me
+
+    @property
+    def lease_s(self) -> float | None:
+        return None  # the kernel tells who is alive; the time limit is only for strangers
+
+    @property
+    def heartbeat_s(self) -> float:
+        return HEARTBEAT_S
+
+    def _is_alive(self, owner: str, is_expired: bool) -> bool:
+        if owner == self._me:
+            return True
+        match probe(self._presence_directory, owner_proof(owner)):
+            case Alive.alive:
+                return True
+            case Alive.dead:
+                return False
+            case Alive.unknown:
+                return not is_expired
+
+    async def create(self, write: Write, append_id: str) -> None:
+        await self._group.add((write, None, append_id))
+        self._note_holding(write)
+
+    async def append(self, write: Write, lease: Lease) -> None:
+        try:
+            await self._group.add((write, lease, ""))
+        except LeaseLost:
+            self._held.discard(write.run_id)
+            raise
+        if write.row is not None:
+            self._note_holding(write)
+
+    async def _commit(self, group: Sequence[Member]) -> Sequence[Exception | None]:
+        return await self._transact(lambda db: [self._member(db, *member) for member in group])
+
+    def _member(
+        self, db: apsw.Connection, write: Write, lease: Lease | None, append_id: str
+    ) -> Exception | None:
+        if lease is None:
+            return self._writer.create(db, write, append_id)
+        return self._writer.update(db, write, lease.owner, lease.token)
+
+    async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
+        me = self.me
+
+        def control(db: apsw.Connection) -> tuple[Controlled, Write | None]:
+            return self._control(db, run_id, since, append_id, decide, me)
+
+        answer, write = await self._transact(control)
+        if write is not None:
+            self._note_holding(write)
+        return answer
+
+    def _control(
+        self, db: apsw.Connection, run_id: str, since: int, append_id: str, decide: Decide, me: str
+    ) -> tuple[Controlled, Write | None]:
+        found = one(db, "run_position", id=run_id, now_us=self._now_us())
+        if found is None:
+            raise RunNotFound(run_id)
+        head, hash_, status, owner, token, is_expired = found
+        position = rows.position_of(run_id, head, hash_)
+        if has_append(db, run_id, append_id):
+            if owner == me:
+                self._held.add(run_id)  # a claim of ours whose reply was lost
+            return Controlled(position, is_repeat=True), None
+        holder = rows.holder_of(owner, token, bool(is_expired), self._is_alive)
+        held = Held(position, rows.status_of(status, f"run {run_id!r}"), holder, me)
+        write = decide(held, read_records(db, run_id, since))
+        if write is None:
+            return Controlled(position), None
+        refusal = self._writer.occupied(db, write) or self._writer.update(db, write, owner, token)
+        if refusal is not None:
+            raise refusal
+        note_append(db, write, append_id)
+        return Controlled(write.head), write
+
+    def _note_holding(self, write: Write) -> None:
+        if write.row is not None and write.row.owner == self._me:
+            self._held.add(write.run_id)
+        else:
+            self._held.discard(write.run_id)
+
+    async def _transact(self, work: Callable[[apsw.Connection], T]) -> T:
+        try:
+            return await self._database.transact(work)
+        except BaseException:
+            self._writer.touched.clear()  # what was noted as stored may have been undone
+            raise
+
+    async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
+        # Looking is cheap, writing is not, and the time limit only matters to a machine that cannot see
+        # this process's lock.
+        now_s = self._clock.awake_s()
+        if (now_s - self._renewed_s) * 1_000_000 < self._lease_us / 3:
+            return await self._database.look(lambda db: _heads(db, "lease_head", leases))
+        values = {"now_us": self._now_us(), "lease_us": self._lease_us}
+        heads = await self._transact(lambda db: _heads(db, "lease_renew", leases, **values))
+        self._renewed_s = now_s
+        return heads
+
+    async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
+        return await self._database.look(lambda db: self._reader.load(db, run_id, fold_version))
+
+    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+        return await self._database.look(lambda db: read_records(db, run_id, after, limit=limit))
+
+    async def blob(self, hash: str) -> bytes | None:
+        return await self._database.look(lambda db: read_blobs(db, (hash,)).get(hash))
+
+    async def find(self, wanted: str) -> Sequence[Listed]:
+        return await self._database.look(lambda db: self._reader.find(db, wanted))
+
+    async def list(self, query: RunQuery) -> Sequence[Listed]:
+        return await self._database.look(lambda db: self._reader.list(db, query))
+
+    async def count(self) -> Mapping[RunStatus, int]:
+        return await self._database.look(count_runs)
+
+    async def check(self) -> Sequence[tuple[str, bool, str]]:
+        return await self._database.look(lambda db: check_database(db, self.path))
+
+    async def close(self) -> None:
+        self._database.close()
+        presence, self._presence = self._presence, None
+        if presence is not None:
+            presence.abandon() if self._held else presence.close()
+
+
+def _heads(
+    db: apsw.Connection, query: str, leases: Sequence[Lease], **values: int | None
+) -> Mapping[str, int]:
+    heads: dict[str, int] = {}
+    for run_id, owner, token in leases:
+        found = one(db, query, id=run_id, owner=owner, token=token, **values)
+        if found is not None:
+            heads[run_id] = found[0]
+    return heads

@@ -1,0 +1,34 @@
+"""What `onward doctor` looks at in a SQLite database."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+
+import apsw
+
+from onward.store.sqlite.connection import LIBRARY_MIN, schema_number
+from onward.store.sqlite.filesystem import NETWORK, filesystem_of
+
+SPACE_MIN = 64 * 1024 * 1024
+
+
+def check_database(db: apsw.Connection, path: str) -> Sequence[tuple[str, bool, str]]:
+    """Subject, whether it is well, and a sentence for each."""
+    directory = os.path.dirname(os.path.abspath(path))
+    version = apsw.sqlite_lib_version()
+    journal, sync = db.execute("PRAGMA journal_mode").get, db.execute("PRAGMA synchronous").get
+    kind, mode = filesystem_of(directory), stat.S_IMODE(os.stat(path).st_mode)
+    space = os.statvfs(directory)
+    free = space.f_bavail * space.f_frsize
+    sound = db.execute("PRAGMA quick_check(1)").get
+    return (
+        ("library", tuple(map(int, version.split("."))) >= LIBRARY_MIN, f"SQLite {version}"),
+        ("schema", True, f"schema {schema_number(db)}"),
+        ("durability", journal == "wal" and sync >= 2, f"journal_mode={journal}, synchronous={sync}"),
+        ("file system", kind not in NETWORK, f"{path} is on {kind or 'an unknown file system'}"),
+        ("permissions", not mode & 0o022, f"mode {mode:04o}"),
+        ("space", free >= SPACE_MIN, f"{free // 2**20} MiB free"),
+        ("integrity", sound == "ok", str(sound)),
+    )

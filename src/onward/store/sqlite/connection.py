@@ -1,0 +1,192 @@
+"""Opening a SQLite file safely, and telling its errors apart."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+
+import apsw
+
+from onward.errors import (
+    SchemaTooNew,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreIO,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from onward.store.queries import load_migrations, load_queries
+from onward.store.sqlite.presence import CAUSES
+
+PACKAGE = "onward.store.sqlite"
+LIBRARY_MIN = (3, 51, 3)
+TRIES_MAX = 20
+QUERIES = load_queries(PACKAGE)
+MIGRATIONS = load_migrations(PACKAGE)
+Connect = Callable[[str], apsw.Connection]
+
+
+def open_database(path: str, *, busy_s: float, connect: Connect = apsw.Connection) -> apsw.Connection:
+    """A connection that makes every commit survive power loss. Creates the file if there is none.
+
+    Waits for others' locks up to `busy_s` while opening; afterwards not at all.
+    """
+    _check_library()
+    _check_file(path)
+    with translated(path):
+        db = connect(path)
+        try:
+            db.set_busy_timeout(int(busy_s * 1000))
+            _prepare(db, path)
+            db.set_busy_timeout(0)
+        except BaseException:
+            db.close(True)
+            raise
+        return db
+
+
+def _prepare(db: apsw.Connection, path: str) -> None:
+    for tries_left in reversed(range(TRIES_MAX)):
+        try:
+            _check_schema(db, path)
+            _configure(db)
+            _migrate(db)
+            return
+        except apsw.BusyError:
+            # Of two that change the file to WAL at once, SQLite refuses one without letting it wait.
+            # Where one can wait is the write lock, and behind it the other one is done.
+            if not tries_left:
+                raise
+            db.execute("BEGIN IMMEDIATE")
+            db.execute("ROLLBACK")
+
+
+def _configure(db: apsw.Connection) -> None:
+    # EXTRA while the file changes to WAL: otherwise a power cut can bring it back without its schema.
+    db.execute("PRAGMA synchronous = EXTRA")
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA fullfsync = ON")
+    db.execute("PRAGMA foreign_keys = ON")
+    db.execute("PRAGMA trusted_schema = OFF")
+    db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+
+
+def _check_library() -> None:
+    found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if found < LIBRARY_MIN:
+        wanted = ".".join(map(str, LIBRARY_MIN))
+        raise StoreUnavailable(
+            f"SQLite {apsw.sqlite_lib_version()} can corrupt a WAL database; install apsw >= {wanted}."
+        )
+
+
+def _check_file(path: str) -> None:
+    """The database must be a plain file of ours that nobody else can write."""
+    try:
+        _make_directory(os.path.dirname(os.path.abspath(path)))
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        found = os.lstat(path)
+    except OSError as error:
+        cause = CAUSES.get(error.errno, StoreUnavailable)
+        raise cause(f"cannot create {path}: {error.strerror}; choose another --db.") from None
+    if stat.S_ISLNK(found.st_mode):
+        raise StoreUnavailable(f"{path} is a symbolic link; name the database file itself with --db.")
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreUnavailable(f"{path} is not a file; name a database file with --db.")
+    if found.st_uid != os.getuid():
+        raise StoreUnavailable(f"{path} belongs to another user; choose a database of your own with --db.")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise StoreUnavailable(f"{path} can be written by others; run `chmod 600 {path}` first.")
+
+
+def _make_directory(directory: str) -> None:
+    """Make `directory` and what is missing above it, such that a power cut cannot take it away again."""
+    if os.path.isdir(directory):
+        return
+    above = os.path.dirname(directory)
+    _make_directory(above)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    descriptor = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check_schema(db: apsw.Connection, path: str) -> None:
+    """Refuse what is not ours, or not ours yet, before anything is changed."""
+    known = "SELECT count(*), count(*) FILTER (WHERE name = 'migration') FROM sqlite_schema"
+    objects, ours = db.execute(known).get
+    foreign = StoreUnavailable(f"{path} is another program's database; name another file with --db.")
+    if objects and not ours:
+        raise foreign
+    try:
+        found = schema_number(db)
+    except apsw.SQLError:  # a table of that name, with other columns
+        raise foreign from None
+    if found > MIGRATIONS[-1][0]:
+        raise SchemaTooNew(found, MIGRATIONS[-1][0])
+
+
+def _migrate(db: apsw.Connection) -> None:
+    """Bring the schema up to date, all or nothing."""
+    if schema_number(db) == MIGRATIONS[-1][0]:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    db.execute(QUERIES["migrations_table"])
+    found = schema_number(db)  # somebody else may have been faster
+    for number, name, script in MIGRATIONS:
+        if number > found:
+            db.execute(script)
+            db.execute(QUERIES["migration_insert"], {"number": number, "name": name})
+    db.execute("COMMIT")
+
+
+def schema_number(db: apsw.Connection) -> int:
+    """The number of the newest migration that this database has; 0 when it is new."""
+    known = db.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'").get
+    return int(db.execute(QUERIES["migration_newest"]).get) if known else 0
+
+
+_KINDS: tuple[tuple[type[apsw.Error], type[StoreError], str], ...] = (
+    (
+        apsw.FullError,
+        StoreFull,
+        "there is no space left for {path}; nothing acknowledged is lost, free some space and resume",
+    ),
+    (
+        apsw.ReadOnlyError,
+        StoreReadOnly,
+        "{path} cannot be written; check the file's and directory's permissions",
+    ),
+    (apsw.CantOpenError, StoreUnavailable, "{path} cannot be opened; check the path and its permissions"),
+    (apsw.NotADBError, StoreCorrupt, "{path} is not a SQLite database; name another file with --db"),
+    (apsw.CorruptError, StoreCorrupt, "{path} is damaged; keep it, and restore a copy"),
+    (apsw.BusyError, StoreUnavailable, "{path} stayed locked by another process; try again"),
+    (apsw.LockedError, StoreUnavailable, "{path} stayed locked by another process; try again"),
+    (apsw.IOError, StoreIO, "the disk failed while {path} was used; nothing acknowledged is lost"),
+)
+
+
+def translate(path: str, error: apsw.Error | UnicodeDecodeError) -> StoreError:
+    """Our error for one of SQLite's, by its code; text that is none was damaged on the disk."""
+    if isinstance(error, UnicodeDecodeError):
+        error = apsw.CorruptError(str(error))
+    for kind, ours, sentence in _KINDS:
+        if isinstance(error, kind):
+            return ours(f"{sentence.format(path=path)} ({error}).")
+    return StoreIO(f"SQLite failed on {path}: {error}.")
+
+
+@contextlib.contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turn SQLite's errors into ours."""
+    try:
+        yield
+    except (apsw.Error, UnicodeDecodeError) as error:
+        raise translate(path, error) from error

@@ -1,0 +1,162 @@
+-- migrations_table --
+CREATE TABLE IF NOT EXISTS migration (
+    number INTEGER PRIMARY KEY NOT NULL,
+    name TEXT NOT NULL,
+    applied_at_us INTEGER NOT NULL
+) STRICT;
+
+-- migration_newest --
+SELECT coalesce(max(number), 0)
+FROM migration;
+
+-- migration_insert --
+INSERT INTO migration (number, name, applied_at_us)
+VALUES (:number, :name, CAST(unixepoch('subsec') * 1000000 AS INTEGER));
+
+-- run_insert --
+INSERT INTO run (
+    id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
+    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+    created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us
+)
+VALUES (
+    :id, :display_id, :pipeline, :pipeline_hash, :path, :status, :reason, :detail, :recoverable, :next_node,
+    :steps_finished, :token, :owner, :wake_at_us, :exclusive_key, :on_owner_loss, :parent, :parent_seq,
+    :created_at_us, :updated_at_us, :ended_at_us, :head, :hash, :parent_hash,
+    CASE WHEN :owner IS NOT NULL THEN coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us END
+)
+ON CONFLICT (id) DO NOTHING;
+
+-- run_advance --
+UPDATE run
+SET head = ?, hash = ?, next_node = ?, steps_finished = ?, updated_at_us = ?
+WHERE id = ? AND head = ? AND hash = ? AND token = ? AND owner IS ?;
+
+-- run_update --
+UPDATE run
+SET pipeline_hash = :pipeline_hash, status = :status, reason = :reason, detail = :detail,
+    recoverable = :recoverable, next_node = :next_node, steps_finished = :steps_finished, token = :token,
+    owner = :owner, wake_at_us = :wake_at_us, updated_at_us = :updated_at_us, ended_at_us = :ended_at_us,
+    head = :head, hash = :hash,
+    lease_until_us = CASE
+        WHEN :owner IS NULL THEN NULL
+        WHEN :token = token THEN lease_until_us
+        ELSE coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us
+    END
+WHERE id = :id AND head = :after AND hash = :after_hash AND token = :held_token AND owner IS :held_owner;
+
+-- run_position --
+SELECT head, hash, status, owner, token,
+    coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+FROM run
+WHERE id = :id;
+
+-- run_holding_key --
+SELECT id, owner, token
+FROM run
+WHERE exclusive_key = :key AND owner IS NOT NULL AND id <> :id;
+
+-- lease_renew --
+UPDATE run
+SET lease_until_us = coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us
+WHERE id = :id AND owner = :owner AND token = :token
+RETURNING head;
+
+-- lease_head --
+SELECT head
+FROM run
+WHERE id = :id AND owner = :owner AND token = :token;
+
+-- run_fork --
+SELECT parent, parent_seq
+FROM run
+WHERE id = ?;
+
+-- event_insert --
+INSERT INTO event (run_id, seq, kind, v, at_us, token, body, hash, refs)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- event_hash --
+SELECT hash
+FROM event
+WHERE run_id = ? AND seq = ?;
+
+-- event_read --
+SELECT run_id, seq, kind, v, at_us, token, body, hash, refs
+FROM event
+WHERE run_id = ? AND seq > ? AND seq <= ?
+ORDER BY seq
+LIMIT ?;
+
+-- append_find --
+SELECT last_seq
+FROM append
+WHERE run_id = ? AND append_id = ?;
+
+-- append_insert --
+INSERT INTO append (run_id, append_id, last_seq)
+VALUES (?, ?, ?);
+
+-- snapshot_put --
+INSERT INTO snapshot (run_id, seq, hash, fold_version, body)
+VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (run_id) DO UPDATE
+SET seq = excluded.seq, hash = excluded.hash, fold_version = excluded.fold_version, body = excluded.body;
+
+-- snapshot_find --
+SELECT seq, hash, fold_version, body
+FROM snapshot
+WHERE run_id = ? AND seq <= ? AND fold_version = ?;
+
+-- blob_put --
+INSERT INTO blob (hash, encoding, content, touched_at_us)
+VALUES (?, ?, ?, ?)
+ON CONFLICT (hash) DO UPDATE
+SET touched_at_us = excluded.touched_at_us;
+
+-- blob_get --
+SELECT encoding, content
+FROM blob
+WHERE hash = ?;
+
+-- run_get --
+SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
+    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+    created_at_us, updated_at_us, ended_at_us, head, hash,
+    coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+FROM run
+WHERE id = :id;
+
+-- run_by_display_id --
+SELECT id
+FROM run
+WHERE display_id = :wanted
+ORDER BY id
+LIMIT 20;
+
+-- run_by_prefix --
+SELECT id
+FROM run
+WHERE id >= :wanted AND id < :above
+UNION
+SELECT id
+FROM run
+WHERE display_id >= :wanted AND display_id < :above
+ORDER BY id
+LIMIT 20;
+
+-- run_list --
+SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
+    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+    created_at_us, updated_at_us, ended_at_us, head, hash,
+    coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+FROM run
+WHERE (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+    AND (:pipeline IS NULL OR pipeline = :pipeline)
+ORDER BY created_at_us DESC, id DESC
+LIMIT :limit;
+
+-- run_count --
+SELECT status, count(*)
+FROM run
+GROUP BY status;

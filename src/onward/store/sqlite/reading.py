@@ -1,0 +1,121 @@
+"""Reading runs: rows, logs across forks, snapshots and blobs, all inside the caller's transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+
+from onward.errors import HistoryCorrupt
+from onward.model.run import RunStatus
+from onward.store import rows
+from onward.store.port import Listed, Loaded, Record, RunQuery, Snapshot
+from onward.store.sqlite.connection import QUERIES
+
+UNLIMITED = 2**62
+Columns = tuple[Any, ...]
+
+
+def one(db: apsw.Connection, name: str, **values: Any) -> Columns | None:
+    """The first row of a query, if there is one."""
+    found: Columns | None = db.execute(QUERIES[name], values).fetchone()
+    return found
+
+
+def read_records(
+    db: apsw.Connection, run_id: str, after: int, *, upto: int = UNLIMITED, limit: int = UNLIMITED
+) -> list[Record]:
+    """A run's log; below its fork point that is its parent's."""
+    parent, parent_seq = _fork_of(db, run_id)
+    shared: list[Record] = []
+    if parent and after < parent_seq:
+        shared = read_records(db, parent, after, upto=min(upto, parent_seq), limit=limit)
+        after = parent_seq
+    if after >= upto or len(shared) >= limit:
+        return shared
+    own = _own_events(db, run_id, after, upto, limit - len(shared))
+    found = read_blobs(db, {name for columns in own for name in rows.split_refs(columns[8])})
+    return shared + [rows.record_of(columns, found) for columns in own]
+
+
+def _own_events(db: apsw.Connection, run_id: str, after: int, upto: int, limit: int) -> list[Columns]:
+    found: list[Columns] = []
+    try:
+        for columns in db.execute(QUERIES["event_read"], (run_id, after, upto, limit)):
+            found.append(columns)  # one by one, to know behind which event reading failed
+    except (apsw.CorruptError, UnicodeDecodeError) as error:
+        seq = found[-1][1] if found else after
+        raise HistoryCorrupt(run_id, seq + 1, f"the database cannot read it ({error})") from error
+    return found
+
+
+def _fork_of(db: apsw.Connection, run_id: str) -> tuple[str | None, int]:
+    found = db.execute(QUERIES["run_fork"], (run_id,)).fetchone()
+    return (None, 0) if found is None else (found[0], found[1] or 0)
+
+
+def read_blobs(db: apsw.Connection, names: Iterable[str]) -> dict[str, bytes]:
+    """The contents that are there and are what their names say."""
+    found: dict[str, bytes] = {}
+    for name in names:
+        columns = db.execute(QUERIES["blob_get"], (name,)).fetchone()
+        content = rows.unpack(name, *columns) if columns else None
+        if content is not None:
+            found[name] = content
+    return found
+
+
+def find_snapshot(db: apsw.Connection, run_id: str, seq_max: int, fold_version: int) -> Snapshot | None:
+    """The newest fold of this run, or of the run it was forked from, that is not past `seq_max`."""
+    columns = db.execute(QUERIES["snapshot_find"], (run_id, seq_max, fold_version)).fetchone()
+    if columns is not None:
+        return rows.snapshot_of(columns)
+    parent, parent_seq = _fork_of(db, run_id)
+    return find_snapshot(db, parent, min(seq_max, parent_seq), fold_version) if parent else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads runs with their holders: `now_us` is the time to judge leases by, `is_alive` how to judge."""
+
+    now_us: Callable[[], int | None]
+    is_alive: Callable[[str, bool], bool]
+
+    def load(self, db: apsw.Connection, run_id: str, fold_version: int) -> Loaded | None:
+        """A run's row, its holder, the newest usable snapshot and the log behind it."""
+        columns = one(db, "run_get", id=run_id, now_us=self.now_us())
+        if columns is None:
+            return None
+        listed, position = self._listed(columns), rows.row_position(columns)
+        snapshot = find_snapshot(db, run_id, position.seq, fold_version)
+        tail = read_records(db, run_id, snapshot.seq if snapshot else 0)
+        return Loaded(listed.row, position, listed.holder, snapshot, tail)
+
+    def find(self, db: apsw.Connection, wanted: str) -> list[Listed]:
+        """By display id; else by id; else by prefix of either."""
+        ids = [row[0] for row in db.execute(QUERIES["run_by_display_id"], {"wanted": wanted})]
+        if not ids and wanted and one(db, "run_get", id=wanted, now_us=None) is None:
+            values = {"wanted": wanted, "above": wanted + "\U0010ffff"}
+            ids = [row[0] for row in db.execute(QUERIES["run_by_prefix"], values)]
+        found = (one(db, "run_get", id=run_id, now_us=self.now_us()) for run_id in ids or [wanted])
+        return [self._listed(columns) for columns in found if columns is not None]
+
+    def list(self, db: apsw.Connection, query: RunQuery) -> list[Listed]:
+        """Newest first."""
+        statuses = json.dumps([status.value for status in query.statuses]) if query.statuses else None
+        values = {"statuses": statuses, "pipeline": query.pipeline, "limit": query.limit}
+        found = db.execute(QUERIES["run_list"], {**values, "now_us": self.now_us()})
+        return [self._listed(columns) for columns in found]
+
+    def _listed(self, columns: Sequence[Any]) -> Listed:
+        row = rows.run_row(columns)
+        return Listed(row, rows.holder_of(row.owner, row.token, bool(columns[-1]), self.is_alive))
+
+
+def count_runs(db: apsw.Connection) -> dict[RunStatus, int]:
+    """How many runs there are in each status."""
+    found: Iterable[tuple[Any, Any]] = db.execute(QUERIES["run_count"])
+    return {rows.status_of(status, "a run"): number for status, number in found}

@@ -1,0 +1,101 @@
+"""Transactions on one connection: begun by polling, ended before the event loop goes on.
+
+From BEGIN to COMMIT nothing is awaited, so nothing comes between. Only waiting for another process's lock
+gives the loop away: a busy holder elsewhere can neither starve a request nor stop this process's clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TypeVar
+
+import apsw
+
+from onward.clock import Clock
+from onward.errors import StoreUnavailable
+from onward.store.sqlite.connection import Connect, open_database, translate
+
+T = TypeVar("T")
+BUSY_POLL_S = 0.0005
+
+
+class Transactions:
+    """The connection of one process, and the only ways to use it."""
+
+    def __init__(self, path: str, *, clock: Clock, busy_s: float, connect: Connect) -> None:
+        self.path, self._clock, self._busy_s, self._connect = path, clock, busy_s, connect
+        self._is_closed = False
+        self._db = self._open()
+
+    def _open(self) -> apsw.Connection:
+        return open_database(self.path, busy_s=self._busy_s, connect=self._connect)
+
+    async def look(self, read: Callable[[apsw.Connection], T]) -> T:
+        """Several reads of one instant."""
+
+        def reading() -> T:
+            self._db.execute("BEGIN")
+            try:
+                return read(self._db)
+            finally:
+                self._rollback()
+
+        return await self._patiently(reading)
+
+    async def transact(self, work: Callable[[apsw.Connection], T]) -> T:
+        """All of `work` or nothing, durable when this returns."""
+        await self._patiently(self._begin)
+        try:
+            result = work(self._db)
+            self._db.execute("COMMIT")
+        except (apsw.Error, UnicodeDecodeError) as error:
+            self._abandon(error)
+            raise translate(self.path, error) from error
+        except BaseException:
+            self._rollback()
+            raise
+        return result
+
+    def _begin(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    async def _patiently(self, attempt: Callable[[], T]) -> T:
+        """Try again while somebody else has the lock, as long as that is worth it."""
+        deadline_s: float | None = None
+        while True:
+            try:
+                return attempt()
+            except apsw.BusyError as error:
+                now_s = self._clock.awake_s()
+                deadline_s = now_s + self._busy_s if deadline_s is None else deadline_s
+                if now_s >= deadline_s:
+                    raise translate(self.path, error) from error
+                await asyncio.sleep(BUSY_POLL_S)
+            except apsw.ConnectionClosedError:
+                self._reopen()
+            except (apsw.Error, UnicodeDecodeError) as error:
+                raise translate(self.path, error) from error
+
+    def _rollback(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def _abandon(self, error: Exception) -> None:
+        """After a failed write or sync the connection's idea of the file cannot be trusted; drop it."""
+        if isinstance(error, apsw.IOError):
+            with contextlib.suppress(apsw.Error):  # the same trouble again; the first is the one to tell
+                self._db.close(True)
+        else:
+            self._rollback()
+
+    def _reopen(self) -> None:
+        if self._is_closed:
+            raise StoreUnavailable(f"the store on {self.path} was closed; open it again.")
+        self._db = self._open()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._is_closed = True
+        self._db.close(True)

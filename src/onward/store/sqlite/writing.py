@@ -1,0 +1,120 @@
+"""Writing runs, inside the caller's transaction: a refusal is a result, not an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import apsw
+
+from onward.errors import LeaseLost, Refused, RunNotFound, StaleHistory
+from onward.store import rows
+from onward.store.port import Write
+from onward.store.refusals import key_occupied, run_exists
+from onward.store.sqlite.connection import QUERIES
+from onward.store.sqlite.reading import one, read_records
+
+TOUCH_EVERY_US = 600 * 1_000_000
+TOUCHED_MAX = 10_000
+
+_ADVANCE = QUERIES["run_advance"]
+_EVENT_INSERT = QUERIES["event_insert"]
+
+
+@dataclass(slots=True)
+class Writer:
+    """Writes runs. `touched` are blobs known to be stored, and when that was last said to the database."""
+
+    now_us: Callable[[], int | None]
+    lease_us: int
+    touched: dict[str, int] = field(default_factory=dict)
+
+    def create(self, db: apsw.Connection, write: Write, append_id: str) -> Exception | None:
+        """Make a run, unless its id is taken or its key in use; None when it is there."""
+        refusal = self.occupied(db, write) or _without_parent(db, write)
+        if refusal is None:
+            parameters = rows.row_parameters(write)
+            parameters.update(now_us=self.now_us(), lease_us=self.lease_us)
+            db.execute(QUERIES["run_insert"], parameters)
+            if db.changes():
+                self._insert(db, write)
+                note_append(db, write, append_id)
+                return None
+            refusal = run_exists(write.run_id)
+        return None if has_append(db, write.run_id, append_id) else refusal
+
+    def occupied(self, db: apsw.Connection, write: Write) -> Refused | None:
+        """An exclusive key belongs to one held run; naming the holder beats a broken index."""
+        row = write.row
+        if row is None or row.owner is None or row.exclusive_key is None:
+            return None
+        found = one(db, "run_holding_key", key=row.exclusive_key, id=row.id)
+        return None if found is None else key_occupied(row.exclusive_key, found[0], found[1])
+
+    def update(self, db: apsw.Connection, write: Write, owner: str | None, token: int) -> Exception | None:
+        """Append for this owner and token behind `write.after`, or say why not."""
+        if write.row is None:
+            head = write.head
+            values = (
+                head.seq, head.hash, write.next_node, write.steps_finished, write.at_us,
+                write.run_id, *write.after, token, owner,
+            )  # fmt: skip
+            db.execute(_ADVANCE, values)
+        else:
+            parameters = rows.row_parameters(write)
+            parameters.update(now_us=self.now_us(), lease_us=self.lease_us)
+            parameters.update(after=write.after.seq, after_hash=write.after.hash)
+            parameters.update(held_owner=owner, held_token=token)
+            db.execute(QUERIES["run_update"], parameters)
+        if db.changes() == 0:
+            return _why_refused(db, write, owner, token)
+        self._insert(db, write)
+        return None
+
+    def _insert(self, db: apsw.Connection, write: Write) -> None:
+        for record in write.records:
+            refs = " ".join(record.refs) if record.refs else None
+            db.execute(_EVENT_INSERT, (*record[:8], refs))
+        for name, content in write.blobs.items():
+            self._put_blob(db, name, content, write.at_us)
+        if write.snapshot is not None:
+            db.execute(QUERIES["snapshot_put"], (write.run_id, *write.snapshot))
+
+    def _put_blob(self, db: apsw.Connection, name: str, content: bytes, at_us: int) -> None:
+        if at_us - self.touched.get(name, 0) > TOUCH_EVERY_US:
+            db.execute(QUERIES["blob_put"], (name, *rows.pack(content), at_us))
+            if len(self.touched) >= TOUCHED_MAX:
+                self.touched.clear()
+            self.touched[name] = at_us
+
+
+def _without_parent(db: apsw.Connection, write: Write) -> Exception | None:
+    """A fork stands on an event that its parent really has."""
+    row = write.row
+    if row is None or row.parent is None or row.parent_seq is None:
+        return None
+    below = read_records(db, row.parent, row.parent_seq - 1, limit=1)
+    is_there = bool(below) and (below[0].seq, below[0].hash) == write.after
+    return None if is_there else RunNotFound(row.parent)
+
+
+def _why_refused(db: apsw.Connection, write: Write, owner: str | None, token: int) -> Exception | None:
+    """None when this very write is already there: its reply was lost, not the write."""
+    if db.execute(QUERIES["event_hash"], (write.run_id, write.head.seq)).get == write.head.hash:
+        return None
+    found = one(db, "run_position", id=write.run_id, now_us=None)
+    if found is None:
+        return RunNotFound(write.run_id)
+    if (found[3], found[4]) != (owner, token):
+        return LeaseLost(write.run_id, token)
+    return StaleHistory(write.run_id, write.after.seq)
+
+
+def has_append(db: apsw.Connection, run_id: str, append_id: str) -> bool:
+    """Whether a write with this id is in the run's log."""
+    return db.execute(QUERIES["append_find"], (run_id, append_id)).get is not None
+
+
+def note_append(db: apsw.Connection, write: Write, append_id: str) -> None:
+    """Remember the writer's own name for what was just written."""
+    db.execute(QUERIES["append_insert"], (write.run_id, append_id, write.head.seq))

@@ -1,0 +1,110 @@
+"""Time, identity and chance for tests: a clock that moves when told, and randomness from a seed.
+
+    clock = ManualClock()
+    engine = Engine(store, clock=clock, ids=SeededIds(1), dice=SeededDice(1), handlers=…)
+
+By itself the clock jumps to the next deadline as soon as somebody waits for it, so a back-off of a minute
+costs nothing. With `autojump=False` it stands still until `advance`, which is how leases are tested.
+Two processes of one test must not share a seed: their append ids would be taken for each other's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from onward.clock import sortable_id
+
+NOVEMBER_2023_US = 1_700_000_000_000_000
+TURNS = 8
+
+
+class ManualClock:
+    """A wall clock and an awake clock that move together, by `advance` or by themselves."""
+
+    def __init__(self, now_us: int = NOVEMBER_2023_US, *, autojump: bool = True) -> None:
+        self.autojump = autojump
+        self._wall_us, self._awake_us = now_us, 0
+        self._waits: list[int] = []
+        self._moved = asyncio.Event()
+
+    def now_us(self) -> int:
+        return self._wall_us + self._awake_us
+
+    def awake_s(self) -> float:
+        return self._awake_us / 1_000_000
+
+    @property
+    def waiting(self) -> int:
+        """How many waits are under way; one whose time has come is not, though its waiter may not know yet."""
+        return sum(until_us > self._awake_us for until_us in self._waits)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._move_to(self._awake_us + round(seconds * 1_000_000))
+
+    def set_wall_clock(self, seconds: float) -> None:
+        """Somebody sets the wall clock forward, or back if negative; the awake clock goes on as before."""
+        self._wall_us += round(seconds * 1_000_000)
+
+    async def wait_s(self, seconds: float, woken: asyncio.Event) -> None:
+        until_us = self._awake_us + round(seconds * 1_000_000)
+        self._waits.append(until_us)
+        try:
+            while self._awake_us < until_us and not woken.is_set():
+                if self.autojump:
+                    await self._jump(until_us, woken)
+                else:
+                    await self._moved_or(woken)
+        finally:
+            self._waits.remove(until_us)
+
+    async def until_waiting(self, number: int = 1) -> None:
+        """Until so many waits are under way: a test's way to see that everybody has come to rest."""
+        while self.waiting < number:  # noqa: ASYNC110 - whoever is to wait does not tell when it begins
+            await asyncio.sleep(0)
+
+    async def _jump(self, until_us: int, woken: asyncio.Event) -> None:
+        """Give everybody who can still do something a few turns; then the next deadline is now."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+            if woken.is_set():
+                return
+        if until_us == min(self._waits):
+            self._move_to(until_us)
+
+    async def _moved_or(self, woken: asyncio.Event) -> None:
+        either = [asyncio.ensure_future(event.wait()) for event in (self._moved, woken)]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for waiting in either:
+                waiting.cancel()
+
+    def _move_to(self, awake_us: int) -> None:
+        self._awake_us = max(self._awake_us, awake_us)
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+
+class SeededIds:
+    """Identities that are the same in every run of a test."""
+
+    def __init__(self, seed: int | str) -> None:
+        self._random = random.Random(f"ids {seed}")
+
+    def run_id(self, now_us: int) -> str:
+        return sortable_id(now_us // 1000, self._random.getrandbits(80))
+
+    def unique(self) -> str:
+        return f"{self._random.getrandbits(80):020x}"
+
+
+class SeededDice:
+    """Chance that is the same in every run of a test."""
+
+    def __init__(self, seed: int | str) -> None:
+        self._random = random.Random(f"dice {seed}")
+
+    def roll(self) -> float:
+        return self._random.random()

@@ -1,0 +1,85 @@
+"""A run exists from the moment `create` returns, once, and for everybody."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onward.errors import Refused, RunNotFound
+from onward.machine.project import project
+from onward.model.run import FOLD_VERSION
+from onward.store.port import Store
+from onward.testing.drafts import created, creation, everything_of, held, log_of, step, stepped
+
+
+async def test_a_created_run_is_there_for_every_process(store: Store, other: Store) -> None:
+    write, run = creation(context={"goal": "ship"}, path="story.dot", exclusive_key="chat-1")
+    await store.create(write, "creation")
+    for process in (store, other):
+        loaded = await process.load(run.id, fold_version=FOLD_VERSION)
+        assert loaded is not None
+        assert loaded.row == project(run.run)
+        assert loaded.position == run.position
+        assert (loaded.holder, loaded.snapshot) == (None, None)
+        assert tuple(loaded.tail) == write.records
+
+
+async def test_a_run_can_be_created_and_claimed_in_one_write(store: Store, other: Store) -> None:
+    run = await held(store)
+    loaded = await other.load(run.id, fold_version=FOLD_VERSION)
+    assert loaded is not None
+    assert loaded.holder is not None
+    assert (loaded.holder.owner, loaded.holder.token) == (store.me, 1)
+    await stepped(store, run)
+
+
+async def test_a_run_id_is_given_once(store: Store, other: Store) -> None:
+    run = await created(store, "taken")
+    before = await everything_of(store, run.id)
+    second, _ = creation("taken", pipeline="another")
+    with pytest.raises(Refused) as refusal:
+        await other.create(second, "another creation")
+    assert refusal.value.code == "run_exists"
+    assert await everything_of(store, run.id) == before
+
+
+async def test_the_same_creation_again_is_a_success(store: Store, other: Store) -> None:
+    write, run = creation()
+    await store.create(write, "creation")
+    before = await everything_of(store, run.id)
+    await store.create(write, "creation")
+    await other.create(write, "creation")
+    assert await everything_of(store, run.id) == before
+
+
+async def test_the_same_creation_again_does_not_undo_what_came_after(store: Store) -> None:
+    write, run = creation(owner=store.me, exclusive_key="chat-1")
+    await store.create(write, "creation")
+    await stepped(store, run, times=2)
+    before = await everything_of(store, run.id)
+    await store.create(write, "creation")
+    assert await everything_of(store, run.id) == before
+
+
+async def test_of_rivals_for_one_id_exactly_one_creates_it(store: Store, other: Store) -> None:
+    writes = [creation("wanted", pipeline=f"pipeline-{number}")[0] for number in range(10)]
+    answers = await asyncio.gather(
+        *((store, other)[n % 2].create(write, f"creation-{n}") for n, write in enumerate(writes)),
+        return_exceptions=True,
+    )
+    assert sum(answer is None for answer in answers) == 1
+    assert all(answer is None or isinstance(answer, Refused) for answer in answers)
+    assert tuple(await log_of(store, "wanted")) == writes[answers.index(None)].records
+
+
+async def test_a_run_that_does_not_exist_is_nothing_to_read_and_an_error_to_write(store: Store) -> None:
+    _, never = creation("never", owner=store.me)
+    write, _ = never.then(*step(never))
+    assert await store.load("never", fold_version=FOLD_VERSION) is None
+    assert await log_of(store, "never") == []
+    with pytest.raises(RunNotFound):
+        await store.append(write, never.lease)
+    with pytest.raises(RunNotFound):
+        await store.control("never", since=0, append_id="request", decide=lambda *_: write)
+    assert await store.load("never", fold_version=FOLD_VERSION) is None

@@ -1,0 +1,145 @@
+"""What was stored comes back: large values by their content, every value with its type, events for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from onward.clock import SystemClock
+from onward.engine.journal import Journal
+from onward.errors import Refused
+from onward.model.event import ContextEvent
+from onward.model.value import INT_MAX, INT_MIN, check_value, same
+from onward.store.codec import VALUE_BYTES_MAX, content_hash, unseal
+from onward.store.port import Store
+from onward.testing.drafts import creation, held, log_of, step, stepped
+
+LARGE = VALUE_BYTES_MAX * 3
+TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(INT_MIN, INT_MAX)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+CONTEXTS = st.dictionaries(TEXT.filter(bool), VALUES, max_size=5)
+# The fixtures are databases that hold any number of runs, so examples may share them.
+SHARED = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@given(first=CONTEXTS, second=CONTEXTS)
+@SHARED
+async def test_every_value_comes_back_with_its_type(
+    store: Store, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    check_value([first, second], "what the test itself made up")
+    run = await held(store, context=first)
+    write, _ = run.then(*step(run, **second), with_row=False)
+    await store.append(write, run.lease)
+    created, *_, finished = [unseal(record) for record in await log_of(store, run.id)]
+    assert isinstance(created, ContextEvent)
+    assert isinstance(finished, ContextEvent)
+    assert same(created.context, first)
+    assert same(finished.context, second)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        1,
+        1.0,
+        True,
+        -0.0,
+        5e-324,
+        1.7976931348623157e308,
+        INT_MAX,
+        INT_MIN,
+        "",
+        "\0",
+        "\\u0000",
+        "\u2028\ud7ff\ue000\U0010ffff",
+        [],
+        {},
+        {"": {"": []}},
+        [1, 1.0, True, None, "1"],
+        "é",
+        "e\u0301",
+    ],
+    ids=repr,
+)
+async def test_values_that_resemble_each_other_are_told_apart(store: Store, value: Any) -> None:
+    run = await held(store, context={"value": value})
+    folded = await Journal(store, SystemClock()).load(run.id)
+    assert same(folded.run.context["value"], value)
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * LARGE, "\0é\U0001f600" * LARGE, [1.5] * LARGE, {"deep": [{"er": "y" * LARGE}]}]
+)
+async def test_a_large_value_comes_back_whole(store: Store, other: Store, value: Any) -> None:
+    run = await stepped(store, await held(store), large=value, small=1)
+    record = (await log_of(other, run.id))[-1]
+    assert len(record.body) < VALUE_BYTES_MAX
+    assert list(record.values) == list(record.refs)
+    event = unseal(record)
+    assert isinstance(event, ContextEvent)
+    assert same(event.context, {"small": 1, "large": value})
+    assert same((await Journal(other, SystemClock()).load(run.id)).run.context["large"], value)
+
+
+async def test_a_large_value_has_one_name_in_all_runs_and_keys(store: Store, other: Store) -> None:
+    text = "x" * LARGE
+    one = await stepped(store, await held(store), first=text, second=text)
+    two = await stepped(other, await held(other), third=text)
+    names = {name for run in (one, two) for name in (await log_of(store, run.id))[-1].refs}
+    assert len(names) == 1
+    assert (await Journal(store, SystemClock()).load(one.id)).run.context["second"] == text
+    assert (await Journal(store, SystemClock()).load(two.id)).run.context["third"] == text
+
+
+@pytest.mark.parametrize("content", [b"", b"digraph {}", bytes(range(256)) * 100])
+async def test_content_beside_the_events_is_found_by_its_hash(
+    store: Store, other: Store, content: bytes
+) -> None:
+    name = content_hash(content)
+    assert await store.blob(name) is None
+    write, _ = creation(blobs={name: content})
+    await store.create(write, "creation")
+    assert await other.blob(name) == content
+
+
+async def test_content_of_a_refused_write_is_stored_by_the_next_one_that_succeeds(
+    store: Store, other: Store
+) -> None:
+    content = b"digraph { a -> b }"
+    name = content_hash(content)
+    taken, _ = creation("taken")
+    await other.create(taken, "creation")
+    refused, _ = creation("taken", blobs={name: content})
+    with pytest.raises(Refused):
+        await store.create(refused, "another creation")
+    write, _ = creation(blobs={name: content})
+    await store.create(write, "creation")
+    assert await other.blob(name) == content
+
+
+async def test_what_is_not_there_is_not_found(store: Store) -> None:
+    assert await store.blob(content_hash(b"never stored")) is None
+    assert await store.blob("") is None
+
+
+async def test_an_event_once_written_reads_the_same_for_ever(store: Store, other: Store) -> None:
+    run = await stepped(store, await held(store), times=2, text="x" * LARGE)
+    before = list(await log_of(store, run.id))
+    await stepped(store, run, times=3)
+    for process in (store, other):
+        assert list(await log_of(process, run.id))[: len(before)] == before

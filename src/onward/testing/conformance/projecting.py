@@ -1,0 +1,117 @@
+"""What is kept beside a log is a function of it: after every event the row is the projection of the fold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from onward.clock import SystemClock
+from onward.engine.journal import Folded, Journal
+from onward.machine.apply import IllegalEvent, apply
+from onward.machine.project import project
+from onward.model import event as e
+from onward.model.run import FOLD_VERSION, Run, RunStatus
+from onward.store.port import RunQuery, Store
+from onward.testing.drafts import ALL, created
+
+LATER_US = 1_800_000_000_000_000
+YES = e.Choice(key="y", label="Yes", to="after")
+SUCCESS = e.Outcome(status=e.StepStatus.SUCCESS)
+
+
+def work(run: Run) -> Iterator[e.Event]:
+    """What a holder might write next, legal or not."""
+    visit = run.visits.get("work", 0) + 1
+    yield e.StepStarted(step=f"work#{visit}", node="work", attempt=1)
+    yield e.GateOpened(gate=f"ask#{visit}", node="work", text="Go on?", choices=(YES,))
+    for open_ in run.open_steps.values():
+        onward = e.Transition(to=f"node-{visit}", reason="only edge", edge=visit)
+        yield e.StepFinished(
+            step=open_.step,
+            node="work",
+            attempt=open_.attempt,
+            outcome=SUCCESS,
+            next=onward,
+            context={"n": visit},
+        )
+        yield e.AttemptFailed(
+            step=open_.step,
+            attempt=open_.attempt,
+            status=e.StepStatus.RETRY,
+            reason="no answer",
+            retry_at_us=LATER_US,
+        )
+        yield e.AttemptInterrupted(step=open_.step, attempt=open_.attempt, why="stopped")
+    yield e.RunWaiting()
+    yield e.RunQueued(why="drained", wake_at_us=LATER_US)
+    yield e.RunPaused(reason="signal", detail="Ctrl-C")
+    yield e.RunInterrupted(reason="rate_limit", wake_at_us=LATER_US)
+    yield e.RunFailed(reason="step_failed", detail="no way on", step="work#1")
+    yield e.RunCompleted()
+
+
+def requests(run: Run, me: str) -> Iterator[e.Event]:
+    """What somebody in control might write next, legal or not."""
+    yield e.RunClaimed(token=run.token + 1, worker=me, lost=run.worker is not None)
+    yield e.PipelineChanged(pipeline_hash=f"{run.head:064d}", before=run.pipeline_hash, by="tests")
+    for gate in run.gates:
+        yield e.GateDecided(gate=gate, choice=YES, by="tests")
+        yield e.GateWithdrawn(gate=gate)
+    yield e.PauseRequested(after="step", by="tests")
+    yield e.CancelRequested(by="tests")
+    yield e.RunPaused(reason="operator", detail="asked by tests")
+    yield e.RunResumed(by="tests")
+    yield e.RunCancelled(reason="user", by="tests")
+
+
+def is_legal(run: Run, event: e.Event) -> bool:
+    """Whether the event may come next; a claim at least moves the run on."""
+    try:
+        apply(run, event, run_id=run.id, at_us=LATER_US, token=run.token)
+    except IllegalEvent:
+        return False
+    return True
+
+
+async def went_on(journal: Journal, folded: Folded, me: str, die: int) -> Folded:
+    """The run after one more event, chosen by `die` among all that are legal."""
+    run, clock = folded.run, SystemClock()
+    is_held = run.status is RunStatus.RUNNING
+    by_holder = [event for event in work(run) if is_held and is_legal(run, event)]
+    asked = [event for event in requests(run, me) if is_legal(run, event)]
+    if not by_holder + asked:
+        return folded
+    event = (by_holder + asked)[die % len(by_holder + asked)]
+    if event not in by_holder:
+        return await journal.control(run.id, lambda *_: (event,), append_id=f"event-{folded.position.seq}")
+    at_us = clock.now_us()
+    after = apply(run, event, run_id=run.id, at_us=at_us, token=run.token)
+    return await journal.record(folded, (event,), after, at_us)
+
+
+async def check(store: Store, folded: Folded) -> None:
+    """The row, in every place where it is shown, is what the whole log says."""
+    run_id = folded.run.id
+    loaded = await store.load(run_id, fold_version=FOLD_VERSION)
+    again = await Journal(store, SystemClock()).load_at(run_id, folded.position.seq)
+    assert loaded is not None
+    assert (again.run, again.position) == (folded.run, loaded.position)
+    assert loaded.row == project(again.run)
+    assert [listed.row for listed in await store.find(run_id)] == [loaded.row]
+    assert loaded.row in [listed.row for listed in await store.list(RunQuery(limit=ALL))]
+
+
+@given(dice=st.lists(st.integers(0, 1_000), min_size=4, max_size=16))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_the_row_is_the_projection_of_the_log_after_every_event(
+    store: Store, dice: Sequence[int]
+) -> None:
+    journal = Journal(store, SystemClock())
+    run = await created(store, start_node="work", path="story.dot")
+    folded = await journal.load(run.id)
+    await check(store, folded)
+    for die in dice:
+        folded = await went_on(journal, folded, store.me, die)
+        await check(store, folded)

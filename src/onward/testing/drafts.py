@@ -1,0 +1,190 @@
+"""Writes as the engine would make them, for sentences that are about what a store does with them.
+
+A `Draft` is a run as its writer knows it. `then` folds events onto it and seals them with the real codec,
+and gives the write beside the draft that is true once the write is stored.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from onward.engine.snapshot import encode_run
+from onward.machine.apply import apply
+from onward.machine.project import project
+from onward.model.event import (
+    Event,
+    Outcome,
+    RunClaimed,
+    RunCreated,
+    RunForked,
+    StepFinished,
+    StepStarted,
+    StepStatus,
+    Transition,
+)
+from onward.model.run import FOLD_VERSION, Run
+from onward.store.codec import seal, unseal
+from onward.store.port import ORIGIN, Lease, Position, Record, Snapshot, Store, Write
+
+START_US = 1_700_000_000_000_000
+TICK_US = 1_000
+ALL = 2**31
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A run, and the place in its log that it is the fold of."""
+
+    run: Run
+    position: Position
+
+    @property
+    def id(self) -> str:
+        return self.run.id
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of whoever claimed the run in this draft."""
+        assert self.run.worker is not None, "nobody holds the run in this draft"
+        return Lease(self.run.id, self.run.worker, self.run.token)
+
+    def then(
+        self,
+        *events: Event,
+        with_row: bool = True,
+        snapshot_version: int | None = None,
+        blobs: Mapping[str, bytes] | None = None,
+    ) -> tuple[Write, Draft]:
+        """The write that appends `events`, and the run after it."""
+        at_us = self.run.updated_at_us + TICK_US
+        write, draft = _composed(self.id, self.run, self.position, events, at_us, blobs or {})
+        if snapshot_version is not None:
+            snapshot = Snapshot(*draft.position, snapshot_version, encode_run(draft.run))
+            write = replace(write, snapshot=snapshot)
+        return write if with_row else replace(write, row=None), draft
+
+    def behind(self, tail: Sequence[Record]) -> Draft:
+        """The run after what others wrote."""
+        run, position = self.run, self.position
+        for record in tail:
+            run = apply(run, unseal(record), run_id=run.id, at_us=record.at_us, token=record.token)
+            position = Position(record.seq, record.hash)
+        return Draft(run, position)
+
+
+def creation(
+    run_id: str | None = None,
+    *,
+    at_us: int = START_US,
+    owner: str | None = None,
+    blobs: Mapping[str, bytes] | None = None,
+    **fields: Any,
+) -> tuple[Write, Draft]:
+    """The write that makes a run, claimed by `owner` if there is one; `fields` are RunCreated's."""
+    given = {"pipeline": "story", "pipeline_hash": "0" * 64, "start_node": "start", **fields}
+    events: list[Event] = [RunCreated(**given)]
+    if owner is not None:
+        events.append(RunClaimed(token=1, worker=owner))
+    return _composed(run_id or f"run-{next(_numbers)}", None, ORIGIN, events, at_us, blobs or {})
+
+
+def fork(parent: Draft, run_id: str | None = None, /, **context: Any) -> tuple[Write, Draft]:
+    """The write that makes a run which goes on from where `parent` is in this draft."""
+    point = parent.position
+    event = RunForked(
+        parent=parent.id, parent_seq=point.seq, parent_hash=point.hash.hex(), by="tests", context=context
+    )
+    at_us = parent.run.updated_at_us + TICK_US
+    return _composed(run_id or f"fork-{next(_numbers)}", parent.run, point, [event], at_us, {})
+
+
+def _composed(
+    run_id: str,
+    run: Run | None,
+    after: Position,
+    events: Sequence[Event],
+    at_us: int,
+    blobs: Mapping[str, bytes],
+) -> tuple[Write, Draft]:
+    stamped: list[tuple[Event, int]] = []
+    for event in events:
+        token = event.token if isinstance(event, RunClaimed) else (run.token if run else 0)
+        run = apply(run, event, run_id=run_id, at_us=at_us, token=token)
+        stamped.append((event, token))
+    assert run is not None
+    records, values = seal(run_id, after, stamped, at_us)
+    write = Write(
+        run_id=run_id,
+        after=after,
+        records=records,
+        at_us=at_us,
+        next_node=run.next_node,
+        steps_finished=run.steps_finished,
+        row=project(run),
+        blobs={**values, **blobs},
+    )
+    return write, Draft(run, write.head)
+
+
+def step(draft: Draft, /, **context: Any) -> tuple[Event, ...]:
+    """One step, begun and finished, that leads to the next one."""
+    visit = draft.run.visits.get("start", 0) + 1
+    begun = StepStarted(step=f"start#{visit}", node="start", attempt=1)
+    ended = StepFinished(
+        step=begun.step,
+        node="start",
+        attempt=1,
+        outcome=Outcome(status=StepStatus.SUCCESS),
+        context=context,
+        next=Transition(to="start", reason="only edge", edge=0),
+    )
+    return begun, ended
+
+
+async def created(store: Store, run_id: str | None = None, **fields: Any) -> Draft:
+    """A stored run that nobody holds."""
+    write, draft = creation(run_id, **fields)
+    await store.create(write, "creation")
+    return draft
+
+
+async def held(store: Store, run_id: str | None = None, **fields: Any) -> Draft:
+    """A stored run that `store` holds."""
+    return await created(store, run_id, owner=store.me, **fields)
+
+
+async def stepped(store: Store, draft: Draft, /, *, times: int = 1, **context: Any) -> Draft:
+    """The run after some more steps, each one append by its holder."""
+    for _ in range(times):
+        write, after = draft.then(*step(draft, **context), with_row=False)
+        await store.append(write, draft.lease)
+        draft = after
+    return draft
+
+
+async def requested(store: Store, draft: Draft, *events: Event, append_id: str = "request") -> Draft:
+    """The run after somebody in control appended `events`."""
+    write, after = draft.then(*events)
+    await store.control(draft.id, since=draft.position.seq, append_id=append_id, decide=lambda *_: write)
+    return after
+
+
+async def claimed(store: Store, draft: Draft) -> Draft:
+    """The run after `store` claimed it, whoever held it before."""
+    claim = RunClaimed(token=draft.run.token + 1, worker=store.me, lost=draft.run.worker is not None)
+    return await requested(store, draft, claim, append_id=f"claim-{claim.token}")
+
+
+async def log_of(store: Store, run_id: str) -> Sequence[Record]:
+    """The whole stored log."""
+    return await store.read(run_id, after=0, limit=ALL)
+
+
+async def everything_of(store: Store, run_id: str) -> object:
+    """All that a store says about a run; two of these are equal if nothing was written between."""
+    loaded = await store.load(run_id, fold_version=FOLD_VERSION)
+    return (loaded, await log_of(store, run_id))

@@ -1,0 +1,130 @@
+"""A store whose calls go wrong at a chosen place, wrapped around any other from outside.
+
+    faulty = FaultyStore(store, Fault.DIE_AFTER, at=7)     # the seventh call is made and its caller is gone
+
+Dying raises `Died`, which no engine catches, and from then on the store stays silent, as it is for a
+process that has ended; whoever made the test then lets the owner die for everybody else as well. The other
+faults raise what a real store would raise. Only calls of the kinds in `counted` have a number: renewals
+come by the clock, so counting them would make the place depend on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from enum import StrEnum
+from typing import TypeVar
+
+from onward.errors import StoreError, StoreUnavailable
+from onward.model.run import RunStatus
+from onward.store.port import Controlled, Decide, Lease, Listed, Loaded, Record, RunQuery, Store, Write
+
+T = TypeVar("T")
+WRITES = frozenset({"create", "append", "control"})
+READS = frozenset({"load", "read", "blob"})
+
+
+class Fault(StrEnum):
+    """What goes wrong at the chosen call."""
+
+    DIE_BEFORE = "die before the effect"
+    DIE_AFTER = "die after the effect, before the reply"
+    LOSE_REPLY = "make the effect and report a failure"
+    REFUSE = "report a failure without the effect"
+
+
+class Died(BaseException):
+    """The process ended here. Not an Exception: nothing may go on after it."""
+
+
+class FaultyStore:
+    """Passes everything on to `store`, but for the faults."""
+
+    def __init__(
+        self,
+        store: Store,
+        fault: Fault | None = None,
+        at: int = 0,
+        *,
+        times: int = 1,
+        error: StoreError | None = None,
+        counted: Collection[str] = WRITES | READS,
+    ) -> None:
+        self.store, self.fault, self._counted = store, fault, counted
+        self._range = range(at, at + times)
+        self._error = error or StoreUnavailable("the connection timed out; this is a test.")
+        self.calls: list[str] = []
+        self.is_dead = False
+
+    def fail(self, fault: Fault, *, within: int = 1, times: int = 1) -> None:
+        """From now on the next counted call (or the one `within` so many) goes wrong, `times` in a row."""
+        self.fault = fault
+        self._range = range(len(self.calls) + within, len(self.calls) + within + times)
+
+    async def _call(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
+        if self.is_dead:
+            await asyncio.Event().wait()
+        if name not in self._counted:
+            return await call()
+        self.calls.append(name)
+        if self.fault is None or len(self.calls) not in self._range:
+            return await call()
+        if self.fault in (Fault.DIE_AFTER, Fault.LOSE_REPLY):
+            await call()
+        if self.fault in (Fault.LOSE_REPLY, Fault.REFUSE):
+            raise self._error
+        self.is_dead = True
+        raise Died(f"{self.fault}: call {len(self.calls)}, {name}")
+
+    # -- the port ------------------------------------------------------------------------------------
+
+    @property
+    def me(self) -> str:
+        return self.store.me
+
+    @property
+    def lease_s(self) -> float | None:
+        return self.store.lease_s
+
+    @property
+    def heartbeat_s(self) -> float:
+        return self.store.heartbeat_s
+
+    async def create(self, write: Write, append_id: str) -> None:
+        await self._call("create", lambda: self.store.create(write, append_id))
+
+    async def append(self, write: Write, lease: Lease) -> None:
+        await self._call("append", lambda: self.store.append(write, lease))
+
+    async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
+        return await self._call(
+            "control",
+            lambda: self.store.control(run_id, since=since, append_id=append_id, decide=decide),
+        )
+
+    async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
+        return await self._call("load", lambda: self.store.load(run_id, fold_version=fold_version))
+
+    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+        return await self._call("read", lambda: self.store.read(run_id, after=after, limit=limit))
+
+    async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
+        return await self._call("renew", lambda: self.store.renew(leases))
+
+    async def find(self, wanted: str) -> Sequence[Listed]:
+        return await self._call("find", lambda: self.store.find(wanted))
+
+    async def list(self, query: RunQuery) -> Sequence[Listed]:
+        return await self._call("list", lambda: self.store.list(query))
+
+    async def count(self) -> Mapping[RunStatus, int]:
+        return await self._call("count", lambda: self.store.count())
+
+    async def blob(self, hash: str) -> bytes | None:
+        return await self._call("blob", lambda: self.store.blob(hash))
+
+    async def check(self) -> Sequence[tuple[str, bool, str]]:
+        return await self.store.check()
+
+    async def close(self) -> None:
+        await self.store.close()

@@ -1,0 +1,276 @@
+"""A throw-away PostgreSQL server: a child process with its own directory, gone when its parent is.
+
+    with PostgresServer() as server:
+        url = server.create_database()
+
+It keeps PostgreSQL's promises (fsync is on) unless told otherwise, listens on loopback only, and asks
+for a password that nobody else knows, because a database superuser can run programs. Start it from a
+thread that outlives it, best the main one: on Linux the server ends with the thread that started it.
+
+`python -m onward.testing.postgres` runs one until Ctrl-C, for trying things out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import os
+import random
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psycopg
+from psycopg import sql
+
+from onward.errors import StoreUnavailable
+from onward.testing import leash
+from onward.testing.postgres_binaries import (
+    account_for_root,
+    are_readable_by_others,
+    copy_binaries,
+    find_binaries,
+    is_open_to_others,
+)
+
+START_S_MAX = 60.0
+STOP_S_MAX = 10.0
+PORT_TRIES_MAX = 5
+# Below the ports that systems give to outgoing connections, so that none takes ours during a restart.
+PORTS = range(20_000, 30_000)
+# What fsync=False means: a commit survives the server's crash but not the machine's. It still waits for
+# its commit record to be written (synchronous_commit stays on), or a restart would lose it.
+UNSYNCED = {"fsync": "off", "full_page_writes": "off"}
+
+
+class PostgresServer:
+    """One PostgreSQL server of our own; a context manager."""
+
+    def __init__(self, *, fsync: bool = True, binaries: Path | None = None) -> None:
+        self._settings = {} if fsync else UNSYNCED
+        self._account = account_for_root()
+        self._binaries = binaries or find_binaries()
+        self._password = secrets.token_hex(16)
+        self._numbers = itertools.count(1)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._directory: Path | None = None
+        self._port = 0
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self._running().pid
+
+    @property
+    def directory(self) -> Path:
+        """Everything the server has on disk: `data`, `log` and its socket. Removed by `stop`."""
+        if self._directory is None:
+            raise StoreUnavailable("this PostgreSQL server is not running; start it first.")
+        return self._directory
+
+    def url(self, dbname: str = "postgres") -> str:
+        """How to connect to a database of this server as its superuser."""
+        return f"postgresql://postgres:{self._password}@127.0.0.1:{self._port}/{dbname}"
+
+    def start(self) -> None:
+        """Make an empty server and return when it answers."""
+        self._directory = _scratch_directory(self._account)
+        try:
+            if self._account and not are_readable_by_others(self._binaries):
+                self._binaries = copy_binaries(self._binaries, self._directory / "program")
+            self._initialize()
+            self._launch_on_a_free_port()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End the server and remove its files; harmless when it is already gone."""
+        self._end(signal.SIGINT)
+        if self._directory is not None:
+            shutil.rmtree(self._directory)
+            self._directory = None
+
+    def restart(self, *, immediate: bool = True) -> None:
+        """Stop and start again at the same address; `immediate` drops everything as a crash would."""
+        self._end(signal.SIGQUIT if immediate else signal.SIGINT)
+        self._launch()
+
+    def wait(self) -> int:
+        """Wait until the server ends by itself; returns its exit code."""
+        return self._running().wait()
+
+    def create_database(self, *, template: str = "template0") -> str:
+        """Make a new database, a copy of `template`, and return its URL."""
+        name = f"onward_{next(self._numbers)}"
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(
+                sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+                    sql.Identifier(name), sql.Identifier(template)
+                )
+            )
+        return self.url(name)
+
+    def drop_database(self, url: str) -> None:
+        """Remove a database by its URL, cutting off whoever still uses it."""
+        name = url.rpartition("/")[2]
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise StoreUnavailable("this PostgreSQL server is not running; start it first.")
+        return self._process
+
+    def _initialize(self) -> None:
+        password_file = self.directory / "password"
+        password_file.write_text(self._password)
+        if self._account:
+            os.chown(password_file, *self._account)
+        # No sync: the files are new, and a machine that dies now loses nothing anybody was promised.
+        arguments = f"--username=postgres --auth-local=trust --auth-host=password --pwfile={password_file}"
+        arguments += (
+            f" --encoding=UTF8 --locale=C --no-sync --no-instructions --pgdata={self.directory / 'data'}"
+        )
+        done = subprocess.run(
+            leash.command(self._binaries / "initdb", arguments.split(), uid_gid=self._account),
+            cwd=self.directory,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        password_file.unlink()
+        if done.returncode != 0:
+            raise StoreUnavailable(f"PostgreSQL's initdb failed in {self._binaries}; it said:\n{done.stdout}")
+
+    def _launch_on_a_free_port(self) -> None:
+        for tries_left in reversed(range(PORT_TRIES_MAX)):
+            self._port = _free_port()
+            try:
+                return self._launch()
+            except StoreUnavailable as error:
+                if not tries_left or "could not bind" not in str(error):
+                    raise
+
+    def _launch(self) -> None:
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self._port),
+            "unix_socket_directories": str(self.directory),
+            "unix_socket_permissions": "0700",
+            "max_connections": "200",
+            "timezone": "UTC",
+            **self._settings,
+        }
+        arguments = ["-D", str(self.directory / "data")]
+        for name, value in settings.items():
+            arguments += ["-c", f"{name}={value}"]
+        with (self.directory / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                leash.command(self._binaries / "postgres", arguments, uid_gid=self._account),
+                cwd=self.directory,
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for us; we stop the server when we are done with it
+            )
+        self._wait_ready(self._process)
+
+    def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:
+        give_up_at = time.monotonic() + START_S_MAX
+        while True:
+            try:
+                return psycopg.connect(self.url(), connect_timeout=5).close()
+            except psycopg.OperationalError as error:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.02)
+                if process.returncode is not None or time.monotonic() > give_up_at:
+                    log = (self.directory / "log").read_text(errors="replace")
+                    self._end(signal.SIGQUIT)
+                    raise StoreUnavailable(
+                        f"PostgreSQL did not start; its log ends:\n{log[-2000:]}"
+                    ) from error
+
+    def _end(self, wish: signal.Signals) -> None:
+        if (process := self._process) is None:
+            return
+        for number in (wish, signal.SIGQUIT, signal.SIGKILL):
+            process.send_signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_S_MAX)
+                break
+        self._process = None
+
+
+def _scratch_directory(account: tuple[int, int] | None) -> Path:
+    """A new private directory, owned by whoever will run the server, and reachable for them."""
+    for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):
+        if account is None or is_open_to_others(Path(parent).resolve()):
+            directory = Path(tempfile.mkdtemp(prefix="onward-postgres-", dir=parent)).resolve()
+            if account:
+                os.chown(directory, *account)
+            return directory
+    raise StoreUnavailable(
+        "no temporary directory can be reached by the user PostgreSQL runs as; set TMPDIR to one that can."
+    )
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of ours: a PGDATA or a locale of the caller's must not change what the server does."""
+    return {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
+
+
+def _free_port() -> int:
+    while True:
+        port = random.choice(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def main() -> int:
+    """Run a server until Ctrl-C or SIGTERM."""
+    parser = argparse.ArgumentParser(
+        prog="python -m onward.testing.postgres",
+        description="Run a throw-away PostgreSQL server until Ctrl-C, and print its URL.",
+    )
+    parser.add_argument("--no-fsync", action="store_true", help="faster, and unsafe if the machine stops")
+    parser.add_argument("--binaries", type=Path, help="the directory that holds initdb and postgres")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with PostgresServer(fsync=not options.no_fsync, binaries=options.binaries) as server:
+            print(server.create_database(), flush=True)
+            code = server.wait()
+            print(f"The PostgreSQL server ended by itself with code {code}.", file=sys.stderr)
+    except StoreUnavailable as error:
+        print(error, file=sys.stderr)
+    except KeyboardInterrupt:
+        return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""What every test may ask for: an event loop, stores of every kind, processes at them, and chance."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from hypothesis import settings
+from psycopg import sql
+
+from onward.store.memory import MemoryDatabase
+from onward.store.port import Store
+from onward.testing.conformance.processes import Connect
+from onward.testing.conformance.processes import other as other
+from onward.testing.conformance.processes import store as store
+from onward.testing.postgres import PostgresServer
+from onward.wiring import open_store
+from tests.world import World
+
+# Always new examples, never a deadline (machines differ), and a line to paste when one fails.
+settings.register_profile("onward", derandomize=False, print_blob=True, deadline=None)
+settings.load_profile("onward")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Onward is written for asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One server for all tests. A machine where it cannot start fails them; nothing is skipped."""
+    with PostgresServer(fsync=False) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """A new, empty database of this test's own. Mark the test `postgres`."""
+    url = postgres_server.create_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture(scope="session")
+def postgres_shared_url(postgres_server: PostgresServer) -> str:
+    """A database that tests use one after the other: making one takes longer than most tests do."""
+    return postgres_server.create_database()
+
+
+@pytest.fixture
+def postgres_emptied_url(postgres_shared_url: str) -> Iterator[str]:
+    """A database with nothing in it but, perhaps, the schema."""
+    yield postgres_shared_url
+    with psycopg.connect(postgres_shared_url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        connection.execute("SET session_replication_role = replica")  # the schema forbids what comes now
+        tables = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'migration'"
+        ).fetchall()
+        names = sql.SQL(", ").join(sql.Identifier(name) for (name,) in tables)
+        if tables:
+            connection.execute(sql.SQL("TRUNCATE {}").format(names))
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """Each kind of store in turn: whoever asks for it, or for what is built on it, runs on all of them."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def connect(store_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
+    """Opens a store; each call is another process at the same new, empty database."""
+    if store_kind == "memory":
+        database = MemoryDatabase()
+
+        async def connect_to_memory() -> Store:
+            return database.connect()
+
+        return connect_to_memory
+    db = (
+        str(tmp_path / "onward.db")
+        if store_kind == "sqlite"
+        else request.getfixturevalue("postgres_emptied_url")
+    )
+    return lambda: open_store(db)
+
+
+@pytest.fixture
+async def world(connect: Connect, store_kind: str) -> AsyncIterator[World]:
+    """A database, and whatever processes the test starts at it."""
+    world = World(connect, store_kind)
+    yield world
+    await world.close()

@@ -1,0 +1,114 @@
+"""A TCP proxy before a server, which loses what passes through it at a chosen moment."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+from typing import Self
+from urllib.parse import urlsplit
+
+
+class Loss(StrEnum):
+    """What becomes of the next message."""
+
+    REQUEST = "the connection breaks before the server hears of it"
+    REPLY = "the server does it, and the connection breaks before anybody hears of that"
+    SILENCE = "it is swallowed, and the connection stays"
+
+
+class Proxy:
+    """Stands before the server of a PostgreSQL URL; `url` is the way through the proxy."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname
+        assert parts.port
+        self._target, self._url = (parts.hostname, parts.port), url
+        self._loss: Loss | None = None
+        self._passing = 0
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self.port = 0
+        self.losses = 0
+        self.lost = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        host, port = self._target
+        return self._url.replace(f"{host}:{port}", f"127.0.0.1:{self.port}")
+
+    async def open(self) -> None:
+        """Take connections, always at the same port."""
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Take no connections, and break those there are."""
+        if self._server is not None:
+            self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.gather(*self._tasks)
+
+    def lose(self, loss: Loss | None, *, behind: int = 0) -> None:
+        """Lose the next request, or its reply, `behind` so many that still pass; None loses nothing more."""
+        self._loss, self._passing = loss, behind
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection(*self._target)
+        self._writers |= {writer, there[1]}
+        for pump in (self._ask(reader, there[1], writer), self._answer(there[0], writer, there[1])):
+            task = asyncio.create_task(pump)
+            self._tasks.add(task)
+
+    async def _ask(
+        self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, back: asyncio.StreamWriter
+    ) -> None:
+        while data := await _read(reader):
+            if self._loss is Loss.SILENCE:
+                self._note_loss()
+            elif self._is_lost(Loss.REQUEST):
+                back.transport.abort()
+                break
+            else:
+                there.write(data)
+        there.transport.abort()
+
+    async def _answer(
+        self, reader: asyncio.StreamReader, back: asyncio.StreamWriter, there: asyncio.StreamWriter
+    ) -> None:
+        while data := await _read(reader):
+            if self._is_lost(Loss.REPLY):
+                there.transport.abort()
+                break
+            back.write(data)
+        back.transport.abort()
+
+    def _is_lost(self, loss: Loss) -> bool:
+        if self._loss is not loss:
+            return False
+        self._passing -= 1
+        if self._passing >= 0:
+            return False
+        self._loss = None
+        self._note_loss()
+        return True
+
+    def _note_loss(self) -> None:
+        self.losses += 1
+        self.lost.set()
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.read(65536)
+    except ConnectionError:
+        return b""

@@ -1,0 +1,197 @@
+"""The schema: the same whichever way a database came to it, and itself a guard against nonsense."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import psycopg
+import pytest
+
+from onward.store.port import Store
+from onward.store.queries import load_migrations, load_queries
+from onward.testing.drafts import created, held, log_of, stepped
+from onward.testing.postgres import PostgresServer
+from onward.wiring import open_store
+
+REFUSED = (apsw.ConstraintError, psycopg.IntegrityError, psycopg.errors.RaiseException)
+SCHEMA_SQLITE = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name"
+SCHEMA_POSTGRES = """
+SELECT 'column', table_name, column_name, data_type || is_nullable || coalesce(collation_name, '')
+FROM information_schema.columns
+WHERE table_schema = 'public'
+UNION ALL
+SELECT 'index', tablename, indexname, indexdef
+FROM pg_indexes
+WHERE schemaname = 'public'
+UNION ALL
+SELECT 'constraint', conrelid::regclass::text, conname, pg_get_constraintdef(oid)
+FROM pg_constraint
+WHERE connamespace = 'public'::regnamespace
+UNION ALL
+SELECT 'trigger', tgrelid::regclass::text, tgname, pg_get_triggerdef(oid)
+FROM pg_trigger
+WHERE NOT tgisinternal
+UNION ALL
+SELECT 'function', '', proname, prosrc
+FROM pg_proc
+WHERE pronamespace = 'public'::regnamespace
+ORDER BY 1, 2, 3
+"""
+
+
+class Database:
+    """A database that is spoken to in plain SQL, behind every store's back."""
+
+    def __init__(self, db: str) -> None:
+        self.db = db
+        self.is_postgres = db.startswith("postgres")
+        self.package = "onward.store.postgres" if self.is_postgres else "onward.store.sqlite"
+
+    def run(self, statements: str) -> Sequence[tuple[Any, ...]]:
+        if self.is_postgres:
+            with psycopg.connect(self.db) as connection:
+                cursor = connection.execute(statements.encode())
+                return cursor.fetchall() if cursor.description else []
+        db = apsw.Connection(self.db)
+        try:
+            db.execute("PRAGMA foreign_keys = ON")
+            return db.execute(statements).fetchall()
+        finally:
+            db.close()
+
+    def schema(self) -> Sequence[tuple[Any, ...]]:
+        return self.run(SCHEMA_POSTGRES if self.is_postgres else SCHEMA_SQLITE)
+
+    def migrate_up_to(self, number: int) -> None:
+        """Bring an empty database to an old schema, as an Onward of that time did."""
+        self.run(load_queries(self.package)["migrations_table"])
+        for step, name, script in load_migrations(self.package)[:number]:
+            self.run(script)
+            self.run(f"INSERT INTO migration (number, name, applied_at_us) VALUES ({step}, '{name}', 0)")
+
+
+Make = Callable[[], Database]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def kind(request: pytest.FixtureRequest) -> str:
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def make(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    """Makes empty databases."""
+    if kind == "sqlite":
+        numbers = itertools.count()
+        return lambda: Database(_touched(tmp_path / f"{next(numbers)}.db"))
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return lambda: Database(server.create_database())
+
+
+def _touched(path: Path) -> str:
+    path.touch(0o600)
+    return str(path)
+
+
+@pytest.fixture
+def database(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    """A database without runs."""
+    if kind == "sqlite":
+        return Database(_touched(tmp_path / "onward.db"))
+    return Database(request.getfixturevalue("postgres_emptied_url"))
+
+
+@pytest.fixture
+async def store(database: Database) -> AsyncIterator[Store]:
+    store = await open_store(database.db)
+    yield store
+    await store.close()
+
+
+async def test_a_new_database_has_every_migration_once_and_opening_it_again_changes_nothing(
+    make: Make,
+) -> None:
+    database = make()
+    migrations = [(number, name) for number, name, _ in load_migrations(database.package)]
+    schemas = []
+    for _ in range(2):
+        store = await open_store(database.db)
+        await created(store)
+        await store.close()
+        assert database.run("SELECT number, name FROM migration ORDER BY number") == migrations
+        schemas.append(database.schema())
+    assert schemas[0] == schemas[1]
+
+
+async def test_every_older_schema_comes_to_the_same_as_a_new_one(make: Make) -> None:
+    new = make()
+    await (await open_store(new.db)).close()
+    for number in range(len(load_migrations(new.package)) + 1):
+        old = make()
+        old.migrate_up_to(number)
+        store = await open_store(old.db)
+        await stepped(store, await held(store))
+        await store.close()
+        assert old.schema() == new.schema()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE event SET body = '{}'",
+        "UPDATE event SET token = token + 1 WHERE seq = 2",
+        "DELETE FROM event",
+        "DELETE FROM event WHERE seq = 4",
+    ],
+)
+async def test_no_statement_changes_or_deletes_an_event(
+    database: Database, store: Store, statement: str
+) -> None:
+    run = await stepped(store, await held(store))
+    before = await log_of(store, run.id)
+    with pytest.raises(REFUSED, match="events are never"):
+        database.run(statement)
+    assert await log_of(store, run.id) == before
+
+
+async def test_events_go_with_their_run(database: Database, store: Store) -> None:
+    run, kept = await held(store), await held(store)
+    database.run(f"DELETE FROM run WHERE id = '{run.id}'")
+    database.run(f"DELETE FROM event WHERE run_id = '{run.id}'")
+    assert await log_of(store, run.id) == []
+    await stepped(store, kept)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "status = 'sleeping'",
+        "status = 'queued'",
+        "owner = NULL",
+        "token = -1",
+        "head = 0",
+        "hash = substr(hash, 2)",
+        "recoverable = 2",
+        "steps_finished = -1",
+        "on_owner_loss = 'forget'",
+        "parent = id",
+        "parent_seq = 1",
+        "parent = 'nowhere', parent_seq = 1, parent_hash = hash",
+        "id = NULL",
+        "id = 'taken'",
+        "exclusive_key = 'chat-1'",
+    ],
+)
+async def test_the_schema_itself_refuses_what_cannot_be(
+    database: Database, store: Store, change: str
+) -> None:
+    await held(store, "taken", exclusive_key="chat-1")
+    run = await held(store, "run")
+    with pytest.raises(REFUSED):
+        database.run(f"UPDATE run SET {change} WHERE id = 'run'")
+    await stepped(store, run)

@@ -1,0 +1,342 @@
+"""Connections that break, servers that restart, pages that rot: nothing is lost and nothing is doubled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from onward.errors import HistoryCorrupt, StoreError, StoreFull, StoreIO, StoreReadOnly, StoreUnavailable
+from onward.model.event import PauseRequested, RunClaimed, RunPaused
+from onward.model.run import FOLD_VERSION
+from onward.store.codec import check_chain
+from onward.store.port import ORIGIN, RunQuery
+from onward.store.postgres.adapter import PostgresStore
+from onward.store.postgres.connection import SESSION, Address, connect
+from onward.store.postgres.failure import ConnectionLost, ServerError
+from onward.store.postgres.statements import BEGIN, ROLLBACK, call
+from onward.store.postgres.wire import Wire
+from onward.testing.drafts import created, creation, everything_of, held, log_of, step, stepped
+from onward.testing.postgres import PostgresServer
+from tests.store.proxy import Loss, Proxy
+
+pytestmark = [pytest.mark.postgres, pytest.mark.anyio]
+Act = Callable[[PostgresStore], Awaitable[Any]]
+
+
+@pytest.fixture
+async def proxy(postgres_url: str) -> AsyncIterator[Proxy]:
+    async with Proxy(postgres_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def store(proxy: Proxy) -> AsyncIterator[PostgresStore]:
+    """A store that reaches its server through the proxy."""
+    store = await PostgresStore.open(proxy.url)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def witness(postgres_url: str) -> AsyncIterator[PostgresStore]:
+    """A store with a connection that nobody breaks."""
+    store = await PostgresStore.open(postgres_url)
+    yield store
+    await store.close()
+
+
+async def append_in_passing(store: PostgresStore) -> Callable[[], Awaitable[object]]:
+    run = await held(store)
+    write, _ = run.then(*step(run), with_row=False)
+    return lambda: store.append(write, run.lease)
+
+
+async def append_with_row_and_blob_and_snapshot(store: PostgresStore) -> Callable[[], Awaitable[object]]:
+    run = await held(store)
+    write, _ = run.then(
+        *step(run, large="x" * 10_000), RunPaused(reason="signal"), snapshot_version=FOLD_VERSION
+    )
+    return lambda: store.append(write, run.lease)
+
+
+async def create(store: PostgresStore) -> Callable[[], Awaitable[object]]:
+    await created(store)
+    write, _ = creation("made", owner=store.me, exclusive_key="chat")
+    return lambda: store.create(write, "creation")
+
+
+async def renew(store: PostgresStore) -> Callable[[], Awaitable[object]]:
+    run = await held(store)
+    await store.renew([run.lease])
+    return lambda: store.renew([run.lease])
+
+
+async def load(store: PostgresStore) -> Callable[[], Awaitable[object]]:
+    run = await stepped(store, await held(store))
+    await store.load(run.id, fold_version=FOLD_VERSION)
+    return lambda: store.load(run.id, fold_version=FOLD_VERSION)
+
+
+@pytest.mark.parametrize("loss", [Loss.REQUEST, Loss.REPLY])
+@pytest.mark.parametrize(
+    "begin", [append_in_passing, append_with_row_and_blob_and_snapshot, create, renew, load]
+)
+async def test_what_was_asked_over_a_broken_connection_is_done_exactly_once(
+    store: PostgresStore,
+    witness: PostgresStore,
+    proxy: Proxy,
+    begin: Callable[[PostgresStore], Awaitable[Callable[[], Awaitable[object]]]],
+    loss: Loss,
+) -> None:
+    act = await begin(store)
+    before = len(await witness.list(RunQuery()))
+    proxy.lose(loss)
+    await act()
+    assert proxy.losses == 1
+    runs = await witness.list(RunQuery())
+    assert len(runs) == before + (begin is create)
+    for listed in runs:
+        log = await log_of(witness, listed.row.id)
+        assert check_chain(ORIGIN, log).seq == listed.row.head == len(log)
+
+
+@pytest.mark.parametrize(
+    ("loss", "behind"), [(loss, n) for loss in (Loss.REQUEST, Loss.REPLY) for n in (0, 1)]
+)
+async def test_a_request_over_a_broken_connection_is_decided_for_good_exactly_once(
+    store: PostgresStore, witness: PostgresStore, proxy: Proxy, loss: Loss, behind: int
+) -> None:
+    run = await created(store)
+    write, after = run.then(RunClaimed(token=1, worker=store.me))
+    await store.load(run.id, fold_version=FOLD_VERSION)
+    proxy.lose(loss, behind=behind)
+    answer = await store.control(run.id, since=run.position.seq, append_id="claim", decide=lambda *_: write)
+    assert proxy.losses == 1
+    assert answer.head == after.position
+    assert answer.is_repeat == (loss is Loss.REPLY and behind == 1)
+    assert list(await log_of(witness, run.id))[run.position.seq :] == list(write.records)
+    await stepped(store, after)
+
+
+async def test_a_whole_group_is_sent_again_and_written_once(
+    store: PostgresStore, witness: PostgresStore, proxy: Proxy
+) -> None:
+    runs = await asyncio.gather(*(held(store) for _ in range(20)))
+    writes = [run.then(*step(run), with_row=False)[0] for run in runs]
+    proxy.lose(Loss.REPLY)
+    await asyncio.gather(*(store.append(w, run.lease) for w, run in zip(writes, runs, strict=True)))
+    assert proxy.losses == 1
+    for write in writes:
+        assert tuple(await log_of(witness, write.run_id))[-2:] == write.records
+
+
+async def test_an_append_that_is_broken_off_leaves_the_store_usable(
+    store: PostgresStore, witness: PostgresStore, proxy: Proxy
+) -> None:
+    run = await stepped(store, await held(store), times=20)  # by now it commits without a turn of the loop
+    write, after = run.then(*step(run), with_row=False)
+    proxy.lose(Loss.SILENCE)
+    appending = asyncio.create_task(store.append(write, run.lease))
+    await proxy.lost.wait()
+    appending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await appending
+    proxy.lose(None)
+    await store.append(write, run.lease)
+    await stepped(store, after)
+    assert check_chain(ORIGIN, await log_of(witness, run.id)).seq == after.position.seq + 2
+
+
+async def test_a_server_that_falls_silent_is_given_up(proxy: Proxy, witness: PostgresStore) -> None:
+    wire = Wire(await connect(Address.parse(proxy.url), SESSION), answer_s=0.1)
+    await wire.run(call("run_count"))
+    proxy.lose(Loss.SILENCE)
+    with pytest.raises(ConnectionLost, match="no answer"):
+        await wire.run(call("run_count"))
+    assert not wire.is_usable
+    with pytest.raises(ConnectionLost, match="no answer"):
+        await wire.run(call("run_count"))
+
+
+async def test_a_server_that_stays_away_is_unavailable_to_everybody_who_waits(postgres_url: str) -> None:
+    async with Proxy(postgres_url) as proxy:
+        store = await PostgresStore.open(proxy.url, patience_s=0.2)
+        runs = await asyncio.gather(*(held(store) for _ in range(20)))
+        await proxy.close()
+        answers = await asyncio.gather(
+            *(store.append(run.then(*step(run))[0], run.lease) for run in runs),
+            store.load(runs[0].id, fold_version=FOLD_VERSION),
+            store.renew([runs[0].lease]),
+            return_exceptions=True,
+        )
+        assert [type(answer) for answer in answers] == [StoreUnavailable] * 22
+        assert "cannot connect to PostgreSQL database 'onward_" in str(answers[0])
+        await proxy.open()
+        for run in runs:
+            await stepped(store, run)
+        await store.close()
+
+
+@pytest.mark.parametrize("immediate", [True, False])
+async def test_a_restart_of_the_server_loses_and_doubles_nothing(
+    postgres_server: PostgresServer, witness: PostgresStore, immediate: bool
+) -> None:
+    runs = await asyncio.gather(*(held(witness) for _ in range(8)))
+    is_over = False
+
+    async def work(run: Any) -> Any:
+        while not is_over:
+            run = await stepped(witness, run)
+        return run
+
+    working = [asyncio.create_task(work(run)) for run in runs]
+    for _ in range(2):
+        head = 0
+        while head < 30:
+            head = max((await witness.renew([run.lease for run in runs])).values())
+        postgres_server.restart(immediate=immediate)
+        await witness.load(runs[0].id, fold_version=FOLD_VERSION)
+    is_over = True
+    for run in await asyncio.gather(*working):
+        assert check_chain(ORIGIN, await log_of(witness, run.id)) == run.position
+
+
+async def test_a_request_that_waits_for_the_row_of_a_terminated_session_goes_on(
+    witness: PostgresStore, postgres_url: str
+) -> None:
+    run = await held(witness)
+    address = Address.parse(postgres_url)
+    stuck = Wire(await connect(address, SESSION))
+    _, ((_, _, _, _, _, _),) = await stuck.run(BEGIN, call("run_position", id=run.id, now_us=None))
+    assert stuck.is_in_transaction
+    waiting = asyncio.create_task(stepped(witness, run))
+    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as other:
+        blocked: Any = None
+        while not blocked:
+            found = await other.execute("SELECT pid FROM pg_locks WHERE NOT granted")
+            blocked = await found.fetchone()
+        await other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'"
+        )
+    await waiting
+    with pytest.raises(ConnectionLost):
+        await stuck.run(ROLLBACK)
+
+
+LAST_BLOCK = "SELECT pg_relation_filepath('event'), max((ctid::text::point)[0]::int) FROM event"
+
+
+async def executed(url: str, *statements: str) -> list[Any]:
+    """Run SQL beside the store; the rows of the last statement."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        cursor = connection.cursor()
+        for statement in statements:
+            await cursor.execute(statement.encode())
+        return await cursor.fetchall() if cursor.description else []
+
+
+def failing(sqlstate: str, *, at_commit: bool) -> tuple[str, str]:
+    """SQL that makes every new event of run `bad` fail."""
+    trigger = "CONSTRAINT TRIGGER broken AFTER" if at_commit else "TRIGGER broken BEFORE"
+    when = "DEFERRABLE INITIALLY DEFERRED" if at_commit else ""
+    return (
+        f"CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE EXCEPTION 'a test' USING ERRCODE = '{sqlstate}'; END $$",
+        f"CREATE {trigger} INSERT ON event {when} FOR EACH ROW WHEN (NEW.run_id = 'bad') "
+        "EXECUTE FUNCTION broken()",
+    )
+
+
+@pytest.mark.parametrize("at_commit", [False, True])
+@pytest.mark.parametrize(
+    ("sqlstate", "kind"),
+    [
+        ("53100", StoreFull),
+        ("25006", StoreReadOnly),
+        ("57014", StoreUnavailable),
+        ("55P03", StoreUnavailable),
+        ("40P01", StoreUnavailable),
+        ("58030", StoreIO),
+    ],
+)
+async def test_a_failure_is_told_by_its_kind_and_nothing_is_written(
+    witness: PostgresStore, postgres_url: str, sqlstate: str, kind: type[StoreError], at_commit: bool
+) -> None:
+    run = await held(witness, "bad")
+    before = await everything_of(witness, run.id)
+    await executed(postgres_url, *failing(sqlstate, at_commit=at_commit))
+    with pytest.raises(kind) as raised:
+        await stepped(witness, run)
+    assert type(raised.value) is kind
+    with pytest.raises(kind):
+        await witness.control(
+            run.id, since=0, append_id="x", decide=lambda *_: run.then(PauseRequested(after="now", by="x"))[0]
+        )
+    assert await everything_of(witness, run.id) == before
+    await executed(postgres_url, "DROP FUNCTION broken CASCADE")
+    await stepped(witness, run)
+
+
+@pytest.mark.parametrize("at_commit", [False, True])
+async def test_one_write_that_the_database_rejects_does_not_take_its_group_with_it(
+    witness: PostgresStore, postgres_url: str, at_commit: bool
+) -> None:
+    runs = [await held(witness, name) for name in ("one", "bad", "two", "three")]
+    await executed(postgres_url, *failing("23514", at_commit=at_commit))
+    answers = await asyncio.gather(*(stepped(witness, run) for run in runs), return_exceptions=True)
+    assert isinstance(answers[1], StoreIO)
+    assert [len(await log_of(witness, run.id)) for run in runs] == [4, 2, 4, 4]
+
+
+async def test_a_read_only_database_can_be_read_and_says_what_is_wrong(postgres_url: str) -> None:
+    store = await PostgresStore.open(postgres_url)
+    run = await held(store)
+    await store.close()
+    (name,) = (await executed(postgres_url, "SELECT current_database()"))[0]
+    await executed(postgres_url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    store = await PostgresStore.open(postgres_url)
+    assert len(await log_of(store, run.id)) == 2
+    with pytest.raises(StoreReadOnly, match="cannot be written"):
+        await created(store)
+    await store.close()
+
+
+async def test_damage_is_named_and_the_other_runs_stay_usable(
+    witness: PostgresStore, postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    well = await stepped(witness, await held(witness), times=2)
+    bad = await held(witness)
+    while bad.position.seq < 200:
+        bad = await stepped(witness, bad, text="x" * 200)
+    await executed(postgres_url, "VACUUM (FREEZE) event", "CHECKPOINT")
+    ((path, block),) = await executed(postgres_url, LAST_BLOCK)
+    ((first,),) = await executed(
+        postgres_url, f"SELECT min(seq) FROM event WHERE (ctid::text::point)[0]::int = {block}"
+    )
+    with (postgres_server.directory / "data" / path).open("r+b") as file:
+        file.seek(block * 8192 + 100)
+        file.write(b"\xff" * 100)
+    postgres_server.restart()
+    with pytest.raises(HistoryCorrupt) as raised:
+        await witness.load(bad.id, fold_version=FOLD_VERSION)
+    assert (raised.value.run_id, raised.value.seq) == (bad.id, first)
+    assert len(await log_of(witness, well.id)) == well.position.seq
+    assert await witness.read(bad.id, after=0, limit=first - 1)
+
+
+async def test_a_failed_statement_undoes_everything_that_was_sent_with_it(
+    witness: PostgresStore, postgres_url: str
+) -> None:
+    wire = Wire(await connect(Address.parse(postgres_url), SESSION))
+    blob = call("blob_put", hash="0" * 64, encoding="plain", content=b"", touched_at_us=0)
+    wrong = call("blob_put", hash="short", encoding="plain", content=b"", touched_at_us=0)
+    with pytest.raises(ServerError) as raised:
+        await wire.run(blob, wrong, call("run_count"))
+    assert (raised.value.sqlstate, raised.value.constraint) == ("23514", "blob_hash_check")
+    assert await wire.run(call("blob_get", hash="0" * 64)) == [[]]
+    assert await wire.run(blob, call("run_count")) == [[], []]
+    wire.close()

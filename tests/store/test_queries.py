@@ -1,0 +1,43 @@
+"""The queries of both databases: one name, one meaning, the same columns of the same tables."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from onward.store.queries import load_migrations, load_queries
+
+PACKAGES = ("onward.store.sqlite", "onward.store.postgres")
+TABLE = re.compile(r"^CREATE TABLE (\w+) \((.*?)^\)", re.MULTILINE | re.DOTALL)
+COLUMN = re.compile(r"^    ([a-z_]+) [A-Z]", re.MULTILINE)
+
+
+def columns(package: str) -> dict[str, list[str]]:
+    """The tables that a package's migrations make, with their columns in order."""
+    scripts = "\n".join(script for _, _, script in load_migrations(package))
+    return {name: COLUMN.findall(body) for name, body in TABLE.findall(scripts)}
+
+
+def test_both_databases_have_the_same_queries_in_the_same_order() -> None:
+    sqlite, postgres = (list(load_queries(package)) for package in PACKAGES)
+    assert sqlite == postgres
+
+
+def test_both_databases_have_the_same_migrations() -> None:
+    sqlite, postgres = ([step[:2] for step in load_migrations(package)] for package in PACKAGES)
+    assert sqlite == postgres
+    assert [number for number, _ in sqlite] == list(range(1, len(sqlite) + 1))
+
+
+def test_both_databases_have_the_same_tables_with_the_same_columns() -> None:
+    sqlite, postgres = (columns(package) for package in PACKAGES)
+    assert sqlite == postgres
+    assert {"run", "event", "append", "snapshot", "blob"} <= sqlite.keys()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_query_is_empty_or_ends_with_a_semicolon(package: str) -> None:
+    for name, query in load_queries(package).items():
+        assert query, name
+        assert not query.endswith(";"), name
