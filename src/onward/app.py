@@ -1,0 +1,178 @@
+"""The Python surface: open a store, register effects, run pipelines.
+
+app = Onward("runs.db")
+
+@app.handler("greet")
+async def greet(step):
+    return {"greeting": f"hello {step.get('name')}"}
+
+async with app:
+    run = await app.run("hello.dot", inputs={"name": "you"})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+from onward.engine.engine import Engine, Resume, Start, ignore
+from onward.engine.drive import Observer
+from onward.engine.interview import AutoApprove, Interviewer
+from onward.engine.journal import Folded
+from onward.engine.stop import StopSwitch
+from onward.errors import InvalidInput
+from onward.handlers.function import Function, FunctionHandler
+from onward.handlers.port import Handler
+from onward.model.run import Run
+from onward.pipeline.build import Pipeline, Transform
+from onward.store.port import Store
+from onward.wiring import make_engine, open_store
+
+F = TypeVar("F", bound=Function)
+TransformT = TypeVar("TransformT", bound=Transform)
+
+
+class Onward:
+    """An application: a store, the handlers, transforms and interviewers registered with it."""
+
+    def __init__(self, store: str | Store = ".onward/onward.db") -> None:
+        self.store = store
+        self._engine: Engine | None = None
+        self.handlers: dict[str, Handler] = {}
+        self.transforms: list[Transform] = []
+        self.interviewers: dict[str, Interviewer] = {"auto": AutoApprove()}
+
+    # -- registering ---------------------------------------------------------------------------------
+
+    def handler(self, kind: str) -> Callable[[F], F]:
+        """Register a function as the handler of a node `type`; a name that exists is replaced."""
+        if not kind:
+            raise InvalidInput("a handler needs a type name: @app.handler('name').")
+
+        def register(function: F) -> F:
+            self.handlers[kind] = FunctionHandler(function)
+            return function
+
+        return register
+
+    def transform(self, function: TransformT) -> TransformT:
+        """Register a function from graph to graph; they apply in order, between reading and checking."""
+        self.transforms.append(function)
+        return function
+
+    def interviewer(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register an async function `(run, gate) -> answer or None` that answers gates."""
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            self.interviewers[name] = CallbackInterviewer(name, function)
+            return function
+
+        return register
+
+    # -- opening -------------------------------------------------------------------------------------
+
+    async def engine(self, *, observe: Observer = ignore, tool_env: tuple[str, ...] = ()) -> Engine:
+        """The engine of this app; opens the store the first time."""
+        if self._engine is None:
+            store = await open_store(self.store) if isinstance(self.store, str) else self.store
+            self._engine = make_engine(
+                store,
+                handlers=self.handlers,
+                transforms=self.transforms,
+                observe=observe,
+                tool_env=tool_env,
+            )
+        return self._engine
+
+    async def __aenter__(self) -> Onward:
+        await self.engine()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the store."""
+        if self._engine is not None:
+            engine, self._engine = self._engine, None
+            await engine.store.close()
+
+    # -- running -------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        pipeline: str | Pipeline,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        simulate: bool | Mapping[str, Any] = False,
+        answers: str | Interviewer | None = None,
+        stop: StopSwitch | None = None,
+    ) -> Run:
+        """Run a pipeline (a path, or one from `pipeline()`) until it stops; the state it stopped in."""
+        engine, stop = await self.engine(), stop or StopSwitch()
+        prepared = engine.sources.read(pipeline) if isinstance(pipeline, str) else pipeline
+        simulation = None if simulate is False else ({} if simulate is True else simulate)
+        start = Start(inputs=inputs or {}, run_id=run_id, simulation=simulation)
+        return (await self._attended(await engine.start(prepared, start, stop), answers, stop)).run
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        answers: str | Interviewer | None = None,
+        stop: StopSwitch | None = None,
+        **how: Any,  # noqa: ANN401 - the fields of Resume
+    ) -> Run:
+        """Go on with a stopped run; the keywords are those of `Resume` (from_node, action, original, …)."""
+        engine, stop = await self.engine(), stop or StopSwitch()
+        return (await self._attended(await engine.resume(run_id, Resume(**how), stop), answers, stop)).run
+
+    async def answer(self, run_id: str, choice: str, *, by: str = "user", **how: Any) -> Run:  # noqa: ANN401
+        """Decide a run's open gate and go on with it."""
+        return (await (await self.engine()).answer(run_id, choice, by=by, **how)).run
+
+    async def replay(self, run_id: str, checkpoint: int, *, changes: Mapping[str, Any] | None = None) -> Run:
+        """Fork a run at one of its checkpoints and run the fork."""
+        engine = await self.engine()
+        forked = await engine.fork(run_id, checkpoint, changes=changes)
+        return (await engine.resume(forked.run.id, Resume(original=True))).run
+
+    async def pause(self, run_id: str, *, after: str = "step") -> Run:
+        """Ask a run to stop."""
+        return (await (await self.engine()).pause(run_id, after=after)).run
+
+    async def cancel(self, run_id: str) -> Run:
+        """Give a run up for good."""
+        return (await (await self.engine()).cancel(run_id)).run
+
+    async def get(self, run_id: str) -> Run:
+        """A run as it stands."""
+        return (await (await self.engine()).journal.load(run_id)).run
+
+    async def pipeline(self, source: str, *, name: str = "pipeline") -> Pipeline:
+        """A pipeline from its text."""
+        return (await self.engine()).sources.prepare(source, f"<{name}>")
+
+    async def _attended(self, folded: Folded, answers: str | Interviewer | None, stop: StopSwitch) -> Folded:
+        if answers is None or answers == "wait":
+            return folded
+        interviewer = self.interviewers.get(answers) if isinstance(answers, str) else answers
+        if interviewer is None:
+            names = ", ".join(sorted(self.interviewers))
+            raise InvalidInput(f"no interviewer is called {answers!r}; registered: {names}.")
+        return await (await self.engine()).attend(folded, interviewer, stop)
+
+
+class CallbackInterviewer:
+    """Answers gates with a function."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name, self._function = name, function
+
+    async def ask(self, run: Run, gate: Any) -> str | None:  # noqa: ANN401 - the caller's own type
+        answer = await self._function(run, gate)
+        return None if answer is None else str(answer)

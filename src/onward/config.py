@@ -1,0 +1,91 @@
+"""Settings: flag > environment > file > default. The only reader of the environment."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from onward.errors import InvalidInput
+
+DEFAULT_DB = ".onward/onward.db"
+CONFIG_FILE = "onward.toml"
+TOOL_ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM", "PWD")
+_KNOWN = {"db", "app", "answers", "tool_env", "grace"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set."""
+
+    db: str = DEFAULT_DB
+    is_db_given: bool = False
+    app: str | None = None
+    answers: str | None = None
+    grace_s: float = 30.0
+    tool_env: tuple[str, ...] = ()
+
+
+def load_settings(*, db: str | None = None, app: str | None = None, answers: str | None = None) -> Settings:
+    """The settings in force; the arguments are what the command line said."""
+    environment, file = os.environ, _file(CONFIG_FILE)
+    named = db or environment.get("ONWARD_DB") or _text(file.get("db"))
+    grace = environment.get("ONWARD_GRACE") or file.get("grace", 30)
+    return Settings(
+        db=named or DEFAULT_DB,
+        is_db_given=bool(named),
+        app=app or environment.get("ONWARD_APP") or _text(file.get("app")),
+        answers=answers or environment.get("ONWARD_ANSWERS") or _text(file.get("answers")),
+        grace_s=_seconds("grace", grace),
+        tool_env=_names(file.get("tool_env", [])),
+    )
+
+
+def is_debugging() -> bool:
+    """Whether a defect should show where it happened."""
+    return bool(os.environ.get("ONWARD_DEBUG"))
+
+
+def tool_environment(extra: tuple[str, ...] = ()) -> dict[str, str]:
+    """The variables that shell commands get: an allow-list, so that providers' keys stay out."""
+    named = (*TOOL_ENVIRONMENT, *extra)
+    return {name: value for name, value in os.environ.items() if name in named or name.startswith("LC_")}
+
+
+def _file(path: str) -> Mapping[str, object]:
+    try:
+        with open(path, "rb") as file:
+            found = tomllib.load(file)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{path} is not valid TOML: {error}.") from None
+    unknown = sorted(found.keys() - _KNOWN)
+    if unknown:
+        raise InvalidInput(
+            f"{path} sets {', '.join(unknown)}; known settings are {', '.join(sorted(_KNOWN))}."
+        )
+    return found
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _seconds(name: str, value: object) -> float:
+    try:
+        seconds = float(str(value).removesuffix("s"))
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise InvalidInput(f"{name} is {value!r}; write a number of seconds.")
+    return seconds
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise InvalidInput(f"tool_env in {CONFIG_FILE} is {value!r}; write a list of variable names.")
+    return tuple(value)

@@ -1,0 +1,99 @@
+"""One attempt: call the handler, and be able to end it from outside.
+
+The handler runs in the driver's own task. Ending it early is cancelling that task with a reason noted
+first, so that a stop, a lost lease and a real cancellation can be told apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+
+from onward.errors import OnwardError
+from onward.handlers.port import Handler, StepContext
+from onward.model.result import Result
+from onward.model.value import check_changes
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The attempt was ended from outside before it had a result."""
+
+    why: str
+
+
+class Interrupter:
+    """Ends the attempt that is under way, if one is."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[object] | None = None
+        self._why: str | None = None
+
+    def interrupt(self, why: str) -> None:
+        """End the current attempt; with none under way, nothing happens."""
+        if self._task is not None and self._why is None:
+            self._why = why
+            self._task.cancel()
+
+    async def run(self, handler: Handler, step: StepContext) -> Result | Ended:
+        """The handler's result, or that it was ended. Its errors are results too."""
+        task = self._task = asyncio.current_task()
+        assert task is not None
+        self._why, cancels = None, task.cancelling()
+        result: Result | Ended
+        try:
+            result = await _call(handler, step)
+        except asyncio.CancelledError:
+            if task.cancelling() == cancels:
+                return Result.fail("the handler waited for something that was cancelled")
+            why = self._asked()
+            if why is None:
+                raise
+            result = Ended(why)
+        finally:
+            self._task = None
+        if self._asked() is not None:
+            await _take_back(task, cancels)
+        return result
+
+    def _asked(self) -> str | None:
+        return self._why
+
+
+async def _take_back(task: asyncio.Task[object], cancels: int) -> None:
+    """Forget our own cancellation; one that came from elsewhere at the same time still counts."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)  # it may not have reached the handler, which was done just then
+    if task.uncancel() > cancels:
+        raise asyncio.CancelledError
+
+
+async def _call(handler: Handler, step: StepContext) -> Result:
+    """The handler's result; an error becomes a failure, and one of ours is not worth another try.
+
+    Neither does a handler that exits end the process: the run has other steps, and the process other runs.
+    """
+    try:
+        if step.node.timeout_s is None or handler.keeps_time:
+            result = await handler.run(step)
+        else:
+            result = await _in_time(handler, step, step.node.timeout_s)
+        if result.context_updates:
+            check_changes(result.context_updates)
+        return result
+    except OnwardError as error:
+        return Result.fail(str(error), retryable=False)
+    except (Exception, SystemExit) as error:
+        return Result.fail(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+
+
+async def _in_time(handler: Handler, step: StepContext, timeout_s: float) -> Result:
+    limit = asyncio.timeout(timeout_s)
+    try:
+        async with limit:
+            return await handler.run(step)
+    except TimeoutError:
+        if limit.expired():
+            return Result.fail(f"timed out after {timeout_s:g} s")
+        raise

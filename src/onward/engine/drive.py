@@ -1,0 +1,204 @@
+"""Drive one held run until it stops: plan, record, act, and plan again.
+
+Starting, resuming, taking over and waking are all this loop. What an attempt came to is recorded
+against the run as it then is: if the log grew meanwhile, the tail is folded and everything planned again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from onward.clock import Clock, Dice
+from onward.engine.attempt import Ended, Interrupter
+from onward.engine.journal import Folded, Journal
+from onward.engine.keeper import Hold, LeaseKeeper
+from onward.engine.stop import StopSwitch
+from onward.errors import HistoryCorrupt, LeaseLost, StaleHistory, StoreError, UnknownHandler
+from onward.handlers.port import Handler, StepContext
+from onward.machine.advance import advance
+from onward.machine.definition import Definition
+from onward.machine.finish import finish
+from onward.machine.plan import Action, Perform, Sleep
+from onward.model.event import AttemptInterrupted, Event, StepStarted
+from onward.model.ids import branch_of, idempotency_key
+from onward.model.result import Result
+from onward.model.run import Run
+
+Observer = Callable[[Run, Sequence[Event]], None]
+First = Callable[[Run], Sequence[Event]]
+STOPPED = "stopped by a signal"
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What driving needs from outside."""
+
+    journal: Journal
+    keeper: LeaseKeeper
+    clock: Clock
+    dice: Dice
+    handlers: Mapping[str, Handler]
+    observe: Observer
+
+
+class Drive:
+    """One run under one lease."""
+
+    def __init__(self, tools: Tools, definition: Definition, folded: Folded, stop: StopSwitch) -> None:
+        self._tools, self._definition, self._folded, self._stop = tools, definition, folded, stop
+        self._interrupter = Interrupter()
+        self._news = asyncio.Event()
+        self._hold: Hold | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    async def run(self, *, claimed_s: float, action: Action | None = None) -> Folded:
+        """Until the run stops. LeaseLost: somebody else has it, and nothing here counts any more.
+
+        `action` is what was planned together with the claim, if anything was.
+        """
+        tools = self._tools
+        unlisten = self._stop.listen(self._asked_to_stop)
+        self._hold = tools.keeper.hold(
+            self._folded.lease, claimed_s=claimed_s, on_head=self._head_is, on_lost=self._lost
+        )
+        try:
+            first: First = _nothing
+            while True:
+                action = action or await self._advance(first)
+                match action:
+                    case Perform(started):
+                        first = await self._perform(started)
+                    case Sleep(until_us):
+                        first = _nothing
+                        await self._sleep(until_us)
+                    case _:
+                        return self._folded
+                action = None
+        finally:
+            unlisten()
+            tools.keeper.release(self._hold)
+            if self._looking is not None:
+                self._looking.cancel()
+
+    async def _advance(self, first: First) -> Action:
+        """Record what came of the last effect and all that follows from it; returns what to do next."""
+        while True:
+            now_us, before = self._tools.clock.now_us(), self._folded
+            ahead = advance(
+                self._definition,
+                before.run,
+                first(before.run),
+                now_us=now_us,
+                stop_reason=self._stop.reason,
+            )
+            if not ahead.events:
+                return ahead.action
+            try:
+                self._folded = await self._tools.journal.record(before, ahead.events, ahead.run, now_us)
+            except StaleHistory:
+                await self._catch_up()
+                continue
+            self._tools.observe(ahead.run, ahead.events)
+            return ahead.action
+
+    async def _perform(self, started: StepStarted) -> First:
+        """Do the effect; returns how to record what came of it."""
+        assert self._hold is not None
+        if not self._tools.keeper.is_trusted(self._hold):
+            await self._tools.keeper.regain(self._hold)
+        run, definition = self._folded.run, self._definition
+        node = definition.graph.nodes[started.node]
+        context = StepContext(
+            run_id=run.id,
+            step=started.step,
+            attempt=started.attempt,
+            execution=run.executions.get(started.node, 1),
+            idempotency_key=idempotency_key(run.id, started.step),
+            node=node,
+            graph=definition.graph,
+            fidelity=started.fidelity,
+            is_continued=run.directives.get(started.step) == "continue",
+            values=run.branches[branch_of(started.step)].context,
+        )
+        if self._stop.is_now:
+            return _interrupted(started, STOPPED)  # asked while the start was being written
+        result = await self._interrupter.run(self._handler(started.node), context)
+        if self._hold.is_lost:
+            raise LeaseLost(run.id, run.token)
+        if isinstance(result, Ended):
+            return _interrupted(started, result.why)
+        return self._finished(started.step, result)
+
+    def _handler(self, node_id: str) -> Handler:
+        kind = self._definition.kind(node_id)
+        handler = self._tools.handlers.get(kind)
+        if handler is None:
+            raise UnknownHandler(node_id, kind, list(self._tools.handlers))
+        return handler
+
+    def _finished(self, step: str, result: Result) -> First:
+        jitter = self._tools.dice.roll()
+
+        def record(run: Run) -> Sequence[Event]:
+            now_us = self._tools.clock.now_us()
+            return finish(self._definition, run, step, result, now_us=now_us, jitter=jitter)
+
+        return record
+
+    async def _sleep(self, until_us: int) -> None:
+        """Wait for a retry's time, or for news."""
+        self._news.clear()
+        seconds = (until_us - self._tools.clock.now_us()) / 1_000_000
+        if self._stop.reason is None and seconds > 0:
+            await self._tools.clock.wait_s(seconds, self._news)
+        assert self._hold is not None
+        if self._hold.is_lost:
+            raise LeaseLost(self._hold.lease.run_id, self._hold.lease.token)
+        await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Fold what others wrote. Never goes on under a lease that is not its own: the log may name another's."""
+        assert self._hold is not None
+        folded, lease = await self._tools.journal.catch_up(self._folded), self._hold.lease
+        if (folded.run.worker, folded.run.token) != (lease.owner, lease.token):
+            raise LeaseLost(lease.run_id, lease.token)
+        self._folded = folded
+
+    # -- news from outside ---------------------------------------------------------------------------
+
+    def _asked_to_stop(self) -> None:
+        self._news.set()
+        if self._stop.is_now:
+            self._interrupter.interrupt(STOPPED)
+
+    def _lost(self) -> None:
+        self._news.set()
+        self._interrupter.interrupt("the lease was lost")
+
+    def _head_is(self, head: int) -> None:
+        """Somebody appended to a run that is being driven: a request."""
+        if head > self._folded.position.seq and self._looking is None:
+            self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        try:
+            pending = (await self._tools.journal.catch_up(self._folded)).run.pending
+        except (StoreError, HistoryCorrupt):
+            return  # the next heartbeat looks again, and the next append cannot miss it
+        finally:
+            self._looking = None
+        self._news.set()
+        if pending.cancel_by is not None:
+            self._interrupter.interrupt(f"cancelled by {pending.cancel_by}")
+        elif pending.pause_after == "now":
+            self._interrupter.interrupt(f"paused by {pending.pause_by}")
+
+
+def _nothing(run: Run) -> Sequence[Event]:
+    return ()
+
+
+def _interrupted(started: StepStarted, why: str) -> First:
+    return lambda run: (AttemptInterrupted(step=started.step, attempt=started.attempt, why=why),)

@@ -1,0 +1,31 @@
+"""Asking again: a reply that was lost is resolved by the same question, never by guessing.
+
+Every write names itself (an append by its last hash, a request by its append id), so the store can tell
+that it has been made. A short outage of the database therefore costs a pause and not the work of a step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from onward.clock import Clock
+from onward.errors import StoreIO, StoreUnavailable
+
+T = TypeVar("T")
+INSIST_S = 10.0
+PAUSE_S_FIRST, PAUSE_S_MAX = 0.05, 2.0
+
+
+async def insist(clock: Clock, ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer to a question that may be repeated, even if the store is out of reach for a little while."""
+    began_s, pause_s = clock.awake_s(), PAUSE_S_FIRST
+    while True:
+        try:
+            return await ask()
+        except (StoreUnavailable, StoreIO):
+            if clock.awake_s() - began_s >= INSIST_S:
+                raise
+        await clock.wait_s(pause_s, asyncio.Event())
+        pause_s = min(2 * pause_s, PAUSE_S_MAX)

@@ -1,0 +1,227 @@
+"""The one door, seen from the engine: folds what is read, seals what is written, keeps snapshots going."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from onward.clock import Clock
+from onward.engine.insist import insist
+from onward.engine.snapshot import decode_run, encode_run
+from onward.errors import HistoryCorrupt, RunNotFound
+from onward.machine.apply import IllegalEvent, apply
+from onward.machine.project import project
+from onward.model.event import Event, RunClaimed
+from onward.model.run import FOLD_VERSION, Run, RunStatus
+from onward.store.codec import check_chain, seal, unseal
+from onward.store.port import ORIGIN, Held, Holder, Lease, Position, Record, RunLog, Snapshot, Write
+
+SNAPSHOT_BYTES_MIN = 32 * 1024
+READ_ALL = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A run and the place in its log that it is the fold of."""
+
+    run: Run
+    position: Position
+    log_bytes: int = 0
+    snapshot_bytes: int = 0
+    holder: Holder | None = None
+    is_repeat: bool = False
+    """Whether this answers a request that had been answered before; nothing was written for it."""
+
+    @property
+    def lease(self) -> Lease:
+        """The lease under which this state was read; only a running run has one."""
+        assert self.run.worker is not None
+        return Lease(self.run.id, self.run.worker, self.run.token)
+
+
+DecideRun = Callable[[Folded, Held], Sequence[Event]]
+
+
+class Journal:
+    """Reads and writes runs. Nothing else in the engine talks to the log."""
+
+    def __init__(self, log: RunLog, clock: Clock) -> None:
+        self._log, self._clock = log, clock
+
+    async def load(self, run_id: str) -> Folded:
+        """A run as it stands, its chain checked from the snapshot on."""
+        loaded = await self._log.load(run_id, fold_version=FOLD_VERSION)
+        if loaded is None:
+            raise RunNotFound(run_id)
+        start = _started_from(loaded.snapshot)
+        tail = loaded.tail
+        if loaded.snapshot is not None and start is None:
+            # Up to where the row said: the log may have grown since that one consistent read.
+            tail = await self._log.read(run_id, after=0, limit=loaded.position.seq)
+        folded = _folded(start, tail, run_id)
+        if folded is None or folded.position != loaded.position:
+            raise HistoryCorrupt(run_id, loaded.position.seq, "the log does not end where the run's row says")
+        return replace(folded, holder=loaded.holder)
+
+    async def load_at(self, run_id: str, seq: int) -> Folded:
+        """A run as it stood after event `seq`."""
+        records = await self._log.read(run_id, after=0, limit=seq)
+        folded = _folded(None, records, run_id)
+        if folded is None or folded.position.seq != seq:
+            raise RunNotFound(run_id)
+        return folded
+
+    async def read(self, run_id: str, *, after: int = 0, limit: int = READ_ALL) -> Sequence[Record]:
+        """The stored log."""
+        return await self._log.read(run_id, after=after, limit=limit)
+
+    async def catch_up(self, folded: Folded) -> Folded:
+        """The same run with whatever has been appended since."""
+        run_id, seq = folded.run.id, folded.position.seq
+        tail = await insist(self._clock, lambda: self._log.read(run_id, after=seq, limit=READ_ALL))
+        return _folded(folded, tail, run_id) or folded
+
+    async def first_answer(self, folded: Folded) -> Folded:
+        """`folded` if the write it comes from is in the log; else the run as it stands: another was first."""
+        records = await self._log.read(folded.run.id, after=folded.position.seq - 1, limit=1)
+        if records and records[0].hash == folded.position.hash:
+            return folded
+        return replace(await self.load(folded.run.id), is_repeat=True)
+
+    async def create(
+        self,
+        run: Run,
+        stamped: Sequence[tuple[Event, int]],
+        *,
+        at_us: int,
+        append_id: str,
+        after: Position = ORIGIN,
+        blobs: Mapping[str, bytes] | None = None,
+    ) -> Folded:
+        """A new run with its first events: behind nothing, or behind the event it is forked at."""
+        write, folded = _write(run, stamped, after=after, at_us=at_us, full=True, blobs=blobs)
+        await insist(self._clock, lambda: self._log.create(write, append_id))
+        return folded
+
+    async def record(self, before: Folded, events: Sequence[Event], run: Run, at_us: int) -> Folded:
+        """Append for the holder; `run` is the state after `events`."""
+        stamped = [(event, before.run.token) for event in events]
+        full = not (before.run.status is RunStatus.RUNNING and run.status is RunStatus.RUNNING)
+        write, folded = _write(
+            run, stamped, after=before.position, at_us=at_us, full=full, before=before, may_snapshot=True
+        )
+        lease = before.lease
+        await insist(self._clock, lambda: self._log.append(write, lease))
+        return folded
+
+    async def control(
+        self,
+        run_id: str,
+        decide: DecideRun,
+        *,
+        append_id: str,
+        blobs: Mapping[str, bytes] | None = None,
+    ) -> Folded:
+        """Let `decide` see the run under its lock, and write what it returns. A refusal changes nothing."""
+        known = await self.load(run_id)
+        result = known
+
+        def decided(held: Held, tail: Sequence[Record]) -> Write | None:
+            nonlocal result
+            current = _folded(known, tail, run_id) or known
+            current = replace(current, holder=held.holder)
+            events = decide(current, held)
+            if not events:
+                result = current
+                return None
+            at_us = self._clock.now_us()
+            run, stamped = applied(current.run, events, run_id=run_id, at_us=at_us)
+            write, result = _write(
+                run, stamped, after=current.position, at_us=at_us, full=True, before=current, blobs=blobs
+            )
+            return write
+
+        since = known.position.seq
+        answer = await insist(
+            self._clock,
+            lambda: self._log.control(run_id, since=since, append_id=append_id, decide=decided),
+        )
+        if not answer.is_repeat:
+            return result
+        if result is known:
+            return replace(await self.load(run_id), is_repeat=True)
+        return await self.first_answer(result)  # the reply to this very request may have been lost
+
+
+def applied(
+    run: Run | None, events: Sequence[Event], *, run_id: str, at_us: int
+) -> tuple[Run, list[tuple[Event, int]]]:
+    """The run after `events`, each with the token that it is written under."""
+    stamped: list[tuple[Event, int]] = []
+    for event in events:
+        token = event.token if isinstance(event, RunClaimed) else (run.token if run else 0)
+        run = apply(run, event, run_id=run_id, at_us=at_us, token=token)
+        stamped.append((event, token))
+    assert run is not None
+    return run, stamped
+
+
+def _write(
+    run: Run,
+    stamped: Sequence[tuple[Event, int]],
+    *,
+    after: Position,
+    at_us: int,
+    full: bool,
+    before: Folded | None = None,
+    blobs: Mapping[str, bytes] | None = None,
+    may_snapshot: bool = False,
+) -> tuple[Write, Folded]:
+    records, values = seal(run.id, after, stamped, at_us)
+    last = records[-1]
+    head = Position(last.seq, last.hash)
+    log_bytes = (before.log_bytes if before else 0) + sum(len(record.body) + 100 for record in records)
+    snapshot_bytes = before.snapshot_bytes if before else 0
+    snapshot: Snapshot | None = None
+    if may_snapshot and log_bytes > max(SNAPSHOT_BYTES_MIN, snapshot_bytes) and not run.is_final:
+        body = encode_run(run)
+        snapshot = Snapshot(head.seq, head.hash, FOLD_VERSION, body)
+        log_bytes, snapshot_bytes = 0, len(body)
+    write = Write(
+        run_id=run.id,
+        after=after,
+        records=records,
+        at_us=at_us,
+        next_node=run.next_node,
+        steps_finished=run.steps_finished,
+        row=project(run) if full else None,
+        blobs={**values, **blobs} if blobs else values,
+        snapshot=snapshot,
+    )
+    return write, Folded(run, head, log_bytes, snapshot_bytes)
+
+
+def _started_from(snapshot: Snapshot | None) -> Folded | None:
+    if snapshot is None:
+        return None
+    run = decode_run(snapshot.body)
+    if run is None:
+        return None
+    return Folded(run, Position(snapshot.seq, snapshot.hash), 0, len(snapshot.body))
+
+
+def _folded(start: Folded | None, tail: Sequence[Record], run_id: str) -> Folded | None:
+    """Fold records behind `start`, checking that each stands where its hash says."""
+    if not tail:
+        return start
+    position = check_chain(start.position if start else ORIGIN, tail)
+    run = start.run if start else None
+    log_bytes = start.log_bytes if start else 0
+    for record in tail:
+        try:
+            run = apply(run, unseal(record), run_id=run_id, at_us=record.at_us, token=record.token)
+        except IllegalEvent as error:
+            raise HistoryCorrupt(record.run_id, record.seq, str(error)) from None
+        log_bytes += len(record.body) + 100
+    assert run is not None
+    return Folded(run, position, log_bytes, start.snapshot_bytes if start else 0)

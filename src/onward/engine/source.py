@@ -1,0 +1,90 @@
+"""Which definition a run goes on under: the one it started with, unless a person accepted another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from onward.errors import HistoryCorrupt, InvalidInput, Refused
+from onward.model.run import Run
+from onward.pipeline.build import Pipeline, Transform, build, changed_nodes
+from onward.pipeline.dot import decode
+from onward.store.port import Blobs
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where definitions come from, and how they are prepared: the same way for run, resume and replay."""
+
+    blobs: Blobs
+    transforms: Sequence[Transform]
+    known_types: Collection[str]
+
+    def prepare(self, source: str, file: str) -> Pipeline:
+        """A pipeline from its text."""
+        return build(source, file=file, transforms=self.transforms, known_types=self.known_types)
+
+    def read(self, path: str) -> Pipeline:
+        """A pipeline from a file."""
+        # The path is kept absolute, so that a resume finds the file from another directory.
+        return replace(self.prepare(read_source(path), path), path=os.path.abspath(path))
+
+    async def stored(self, run: Run) -> Pipeline:
+        """The definition that is stored with the run."""
+        content = await self.blobs.blob(run.pipeline_hash)
+        if content is None:
+            raise HistoryCorrupt(run.id, 1, f"the pipeline source {run.pipeline_hash} is missing or damaged")
+        return self.prepare(content.decode(), run.path or f"<{run.pipeline}>")
+
+    async def for_resume(self, run: Run, *, accept_changes: bool, original: bool) -> tuple[Pipeline, str]:
+        """The definition to go on under, and a notice for the person, if there is something to say."""
+        if original or run.path is None:
+            return await self.stored(run), ""
+        current = _read_if_there(run.path)
+        if current is None:
+            return await self.stored(
+                run
+            ), f"{run.path} is gone; going on with the source stored with the run."
+        if current.encode() == await self.blobs.blob(run.pipeline_hash):
+            return self.prepare(current, run.path), ""
+        return await self._changed(run, run.path, current, accept_changes), ""
+
+    async def _changed(self, run: Run, path: str, current: str, accept_changes: bool) -> Pipeline:
+        new, old = self.prepare(current, path), await self.stored(run)
+        changed = changed_nodes(old.graph, new.graph)
+        what = ", ".join(changed) or "nothing but comments, layout or graph attributes"
+        if not accept_changes:
+            raise Refused(
+                "pipeline_changed",
+                f"{path} changed since run {run.id} started (was {old.hash[:12]}, is {new.hash[:12]}; "
+                f"changed: {what}); resume with --accept-changes, or with --original to use the stored source.",
+                details={"was": old.hash, "is": new.hash, "changed": list(changed)},
+            )
+        gone = [node for node in (*run.visits, run.next_node) if node and node not in new.graph.nodes]
+        if gone:
+            raise Refused(
+                "pipeline_changed",
+                f"run {run.id} has steps of nodes that {path} no longer has: {', '.join(dict.fromkeys(gone))}; "
+                "put them back, or resume with --original.",
+                details={"was": old.hash, "is": new.hash, "missing": gone},
+            )
+        return new
+
+
+def read_source(path: str) -> str:
+    """The text of a pipeline file."""
+    found = _read_if_there(path)
+    if found is None:
+        raise InvalidInput(f"cannot read the pipeline {path}: there is no such file.")
+    return found
+
+
+def _read_if_there(path: str) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            return decode(file.read(), path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidInput(f"cannot read the pipeline {path}: {error.strerror}.") from None

@@ -1,0 +1,73 @@
+"""Proof that a run's row and snapshot are what its log says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onward.engine.snapshot import decode_run
+from onward.errors import HistoryCorrupt
+from onward.machine.apply import IllegalEvent, apply
+from onward.machine.project import project
+from onward.model.run import FOLD_VERSION, Run
+from onward.store.codec import check_chain, unseal
+from onward.store.port import ORIGIN, Position, RunLog
+
+PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """How many events were found sound, and everything that was not."""
+
+    run_id: str
+    events: int
+    problems: tuple[str, ...]
+
+
+async def verify_run(log: RunLog, run_id: str) -> Verified:
+    """Read a run's whole log, check its chain, fold it, and compare with what is stored beside it."""
+    loaded = await log.load(run_id, fold_version=FOLD_VERSION)
+    if loaded is None:
+        return Verified(run_id, 0, (f"run {run_id} is gone",))
+    run: Run | None = None
+    position, problems = ORIGIN, list[str]()
+    try:
+        while page := await log.read(run_id, after=position.seq, limit=PAGE):
+            for record in page:
+                position = check_chain(position, (record,))
+                run = apply(run, unseal(record), run_id=run_id, at_us=record.at_us, token=record.token)
+                if loaded.snapshot is not None and record.seq == loaded.snapshot.seq:
+                    problems += _compare_snapshot(run, position, loaded.snapshot.hash, loaded.snapshot.body)
+    except HistoryCorrupt as error:
+        return Verified(run_id, position.seq, (str(error),))
+    except IllegalEvent as error:
+        return Verified(run_id, position.seq, (f"event {position.seq} of run {run_id}: {error}",))
+    return Verified(
+        run_id, position.seq, (*problems, *_compare_row(run, position, loaded.position, loaded.row))
+    )
+
+
+def _compare_snapshot(run: Run, position: Position, hash_: bytes, body: bytes) -> list[str]:
+    if position.hash != hash_:
+        return [f"the snapshot at event {position.seq} belongs to another history"]
+    cached = decode_run(body)
+    if cached is None:
+        return [f"the snapshot at event {position.seq} does not decode"]
+    # A snapshot taken from a parent's log carries the parent's id until the fork is folded.
+    if cached != run and cached.id == run.id:
+        return [f"the snapshot at event {position.seq} is not the fold of the log"]
+    return []
+
+
+def _compare_row(run: Run | None, position: Position, stored: Position, row: object) -> list[str]:
+    if run is None:
+        return ["the log is empty"]
+    problems = []
+    if position != stored:
+        problems.append(f"the row says the log ends at {stored.seq}, and it ends at {position.seq}")
+    expected = project(run)
+    for name in expected.__struct_fields__:
+        found, wanted = getattr(row, name), getattr(expected, name)
+        if found != wanted:
+            problems.append(f"the row's {name} is {found!r}, and the log says {wanted!r}")
+    return problems

@@ -1,0 +1,150 @@
+"""Runs as people and programs see them: stable names, plain JSON values, RFC 3339 times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from onward.machine.apply import apply
+from onward.machine.lifecycle import REASONS
+from onward.model.event import CHECKPOINTS, Event, StepFinished
+from onward.model.row import RunRow
+from onward.model.run import Run, RunStatus
+from onward.store.codec import unseal
+from onward.store.owner import owner_label
+from onward.store.port import Holder, Record
+
+FINISHED = StepFinished.__name__
+
+
+def instant(at_us: int | None) -> str | None:
+    """A time as RFC 3339, UTC."""
+    if at_us is None:
+        return None
+    return (
+        datetime.fromtimestamp(at_us / 1_000_000, UTC)
+        .isoformat(timespec="microseconds")
+        .replace("+00:00", "Z")
+    )
+
+
+def view_row(row: RunRow, holder: Holder | None, completed: Sequence[str] | None = None) -> dict[str, Any]:
+    """A run as lists show it. A running run whose owner died is interrupted, whoever finds out first."""
+    status, reason, detail = row.status.value, row.reason, row.detail
+    recoverable = row.recoverable
+    if row.status is RunStatus.RUNNING and holder is not None and not holder.is_alive:
+        status, reason, recoverable = RunStatus.INTERRUPTED.value, "crash", True
+        detail = f"{owner_label(holder.owner)} died while it held the run"
+    return {
+        "id": row.id,
+        "display_id": row.display_id,
+        "pipeline": row.pipeline,
+        "status": status,
+        "reason": reason,
+        "detail": detail or (REASONS[reason].says if reason in REASONS else ""),
+        "recoverable": recoverable,
+        **({} if completed is None else {"completed": list(completed)}),
+        "next": row.next_node,
+        "parent": None if row.parent is None else {"run": row.parent, "seq": row.parent_seq},
+        "steps_finished": row.steps_finished,
+        "holder": owner_label(holder.owner) if holder is not None and holder.is_alive else None,
+        "path": row.path,
+        "pipeline_hash": row.pipeline_hash,
+        "exclusive_key": row.exclusive_key,
+        "on_owner_loss": row.on_owner_loss,
+        "created_at": instant(row.created_at_us),
+        "updated_at": instant(row.updated_at_us),
+        "ended_at": instant(row.ended_at_us),
+        "wake_at": instant(row.wake_at_us),
+        "head": row.head,
+    }
+
+
+def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[str]) -> dict[str, Any]:
+    """A run in full: the row, what it finished in order, what is open, and its context."""
+    return {
+        **view_row(row, holder, completed),
+        "context": run.context.plain(),
+        "open_steps": [
+            {
+                "step": opened.step,
+                "attempt": opened.attempt,
+                "state": opened.state.value,
+                "reason": opened.reason,
+                "retry_at": instant(opened.retry_at_us),
+                "repeatable": opened.repeatable,
+            }
+            for opened in run.open_steps.values()
+        ],
+        "gates": [
+            {
+                "gate": gate.gate,
+                "node": gate.node,
+                "text": gate.text,
+                "choices": [msgspec.to_builtins(choice) for choice in gate.choices],
+                "opened_at": instant(gate.opened_at_us),
+                "decided": gate.decided.key if gate.decided else None,
+            }
+            for gate in run.gates.values()
+        ],
+        "retry_counters": run.retries.plain(),
+        "visited_outcomes": run.outcomes.plain(),
+        "reroute_count": run.reroutes,
+        "pending": msgspec.to_builtins(run.pending),
+    }
+
+
+def completed_steps(records: Iterable[Record]) -> list[str]:
+    """The finished steps of a log, in order."""
+    return [_step(record) for record in records if record.kind == FINISHED]
+
+
+def _step(record: Record) -> str:
+    event = unseal(record)
+    assert isinstance(event, StepFinished)
+    return event.step
+
+
+def view_event(record: Record) -> dict[str, Any]:
+    """One event, with its number, kind and time before its own fields."""
+    fields = msgspec.to_builtins(unseal(record))
+    return {
+        "seq": record.seq,
+        "kind": record.kind,
+        "at": instant(record.at_us),
+        "token": record.token,
+        "run": record.run_id,
+        **{key: value for key, value in fields.items() if key != "token"},
+    }
+
+
+def view_checkpoints(run_id: str, records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Every checkpoint of a log with the whole state at it."""
+    checkpoints: list[dict[str, Any]] = []
+    run: Run | None = None
+    completed: list[str] = []
+    for record in records:
+        event = unseal(record)
+        run = apply(run, event, run_id=run_id, at_us=record.at_us, token=record.token)
+        if isinstance(event, StepFinished):
+            completed.append(event.node)
+        if isinstance(event, CHECKPOINTS):
+            checkpoints.append(_checkpoint(record, event, run, completed))
+    return checkpoints
+
+
+def _checkpoint(record: Record, event: Event, run: Run, completed: Sequence[str]) -> dict[str, Any]:
+    return {
+        "seq": record.seq,
+        "at": instant(record.at_us),
+        "current_node": event.node if isinstance(event, StepFinished) else None,
+        "next_node_id": run.next_node,
+        "completed_nodes": list(completed),
+        "context": run.context.plain(),
+        "retry_counters": run.retries.plain(),
+        "visited_outcomes": run.outcomes.plain(),
+        "reroute_count": run.reroutes,
+    }

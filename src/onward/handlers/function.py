@@ -1,0 +1,60 @@
+"""A Python function as a handler."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from onward.errors import InvalidInput
+from onward.handlers.port import StepContext
+from onward.model.result import Result
+
+Returned = Result | str | dict[str, Any] | None
+Function = Callable[[StepContext], Returned | Awaitable[Returned]]
+RESPONSE_CHARACTERS = 200
+
+
+class FunctionHandler:
+    """Calls a function: async ones in the event loop, others in a thread of their own."""
+
+    keeps_time = False
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - the method, to see whether it is async
+        )
+
+    async def run(self, step: StepContext) -> Result:
+        if self._is_async:
+            returned = await self._function(step)  # type: ignore[misc]
+        else:
+            returned = await asyncio.to_thread(self._function, step)
+            if inspect.isawaitable(returned):
+                returned = await returned
+        return as_result(returned, step)
+
+
+def as_result(returned: object, step: StepContext) -> Result:
+    """What a function may return instead of a Result: nothing, a text, or context updates."""
+    match returned:
+        case Result():
+            return returned
+        case None:
+            return Result()
+        case str():
+            return text_result(returned, step)
+        case dict():
+            return Result(context_updates=returned)
+        case _:
+            raise InvalidInput(
+                f"the handler of node {step.node.id!r} returned a {type(returned).__name__}; "
+                "return a Result, a string, a dict of context updates, or None."
+            )
+
+
+def text_result(text: str, step: StepContext) -> Result:
+    """Success with a text, and the context keys that the dialect sets for it."""
+    return Result(context_updates={"last_stage": step.node.id, "last_response": text[:RESPONSE_CHARACTERS]})

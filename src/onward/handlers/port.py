@@ -1,0 +1,63 @@
+"""What a handler is given and what it promises.
+
+A handler is called with one attempt of one step and returns a Result. It may be called again for the
+same step after a crash: `idempotency_key` is then the same, so an effect outside can be made once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from onward.model.frozenmap import FrozenMap
+from onward.model.result import Result
+from onward.model.value import copied
+from onward.pipeline.graph import Graph, Node
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """One attempt of one step, as a handler sees it."""
+
+    run_id: str
+    step: str
+    attempt: int
+    execution: int
+    idempotency_key: str
+    node: Node
+    graph: Graph
+    fidelity: str
+    is_continued: bool
+    values: FrozenMap[Any]
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """The run's context; a copy, changed only by what the handler returns."""
+        return copied(self.values)
+
+    def get(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 - any JSON value
+        """One context value, as a copy."""
+        return copied({key: self.values[key]})[key] if key in self.values else default
+
+    @property
+    def goal(self) -> str:
+        """What the pipeline is for."""
+        return self.graph.goal
+
+    @property
+    def prompt(self) -> str:
+        """The node's instruction: its prompt, or else its label."""
+        return self.node.prompt or self.node.label
+
+
+class Handler(Protocol):
+    """An effect."""
+
+    @property
+    def keeps_time(self) -> bool:
+        """Whether the handler itself ends what it does at the node's time limit."""
+        ...
+
+    async def run(self, step: StepContext) -> Result:
+        """Do it. Being cancelled counts as a crash: nothing that matters may happen after that."""
+        ...

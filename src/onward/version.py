@@ -1,0 +1,3 @@
+"""The version of Onward, for the log and for people."""
+
+VERSION = "0.1.0"

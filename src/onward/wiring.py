@@ -1,0 +1,69 @@
+"""The composition root: the only file that names concrete adapters together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from onward.config import tool_environment
+from onward.store.port import Store
+
+# A command that only looks at runs opens a store and never needs these; it should not wait for them.
+if TYPE_CHECKING:
+    from onward.engine.drive import Observer
+    from onward.engine.engine import Engine
+    from onward.handlers.port import Handler
+    from onward.pipeline.build import Transform
+
+POSTGRES = ("postgres://", "postgresql://")
+
+
+async def open_store(db: str) -> Store:
+    """The store that a path or address names. A driver is imported only when it is used."""
+    if db.startswith(POSTGRES):
+        from onward.store.postgres.adapter import PostgresStore
+
+        return await PostgresStore.open(db)
+    if db == ":memory:":
+        from onward.store.memory import MemoryDatabase
+
+        return MemoryDatabase().connect()
+    from onward.store.sqlite.adapter import SqliteStore
+
+    return SqliteStore(db.removeprefix("sqlite://"))
+
+
+def is_there(db: str) -> bool:
+    """Whether there is something to open; asking makes no file."""
+    return db.startswith(POSTGRES) or os.path.lexists(db.removeprefix("sqlite://"))
+
+
+def make_engine(
+    store: Store,
+    *,
+    handlers: Mapping[str, Handler] | None = None,
+    transforms: Sequence[Transform] = (),
+    observe: Observer | None = None,
+    tool_env: tuple[str, ...] = (),
+) -> Engine:
+    """An engine on the system's clock and dice, with the built-in handlers and the caller's."""
+    from onward.clock import SystemClock, SystemDice, SystemIds
+    from onward.engine.engine import Engine, ignore
+
+    return Engine(
+        store,
+        clock=SystemClock(),
+        ids=SystemIds(),
+        dice=SystemDice(),
+        handlers={**_built_in(tool_env), **(handlers or {})},
+        transforms=transforms,
+        observe=observe or ignore,
+    )
+
+
+def _built_in(tool_env: tuple[str, ...]) -> Mapping[str, Handler]:
+    from onward.handlers.tool import ToolHandler
+    from onward.process import SystemSpawn
+
+    return {"tool": ToolHandler(SystemSpawn(), environment=tool_environment(tool_env))}

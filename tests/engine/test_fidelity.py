@@ -1,0 +1,56 @@
+"""How much of the past an agent step is shown after a resume: the first one less, and the log says so."""
+
+from __future__ import annotations
+
+from onward.model.event import StepStarted
+from onward.model.run import RunStatus
+from onward.testing.faults import Died
+from tests.engine.test_resume_doors import crashed
+from tests.world import World, line
+
+FULL = line("a", "b", "c", "d").replace("digraph line {", "digraph line {\n  graph [default_fidelity=full]")
+
+
+async def test_the_first_agent_step_after_a_resume_is_shown_a_summary_and_the_second_is_free(
+    world: World,
+) -> None:
+    """K12, R6: what the handler is told, and what the log says about it."""
+    await crashed(world, FULL, at="b")
+    process = await world.process()
+    assert (await process.resume()).status is RunStatus.COMPLETED
+    told = [(call.step, call.fidelity) for call in world.ledger.calls]
+    assert told == [
+        ("a#1", "full"),
+        ("b#1", "full"),
+        ("b#1", "summary:high"),
+        ("c#1", "full"),
+        ("d#1", "full"),
+    ]
+    started = [event for event in await process.events() if isinstance(event, StepStarted)]
+    assert [(event.fidelity, event.degraded_from) for event in started if event.step == "b#1"] == [
+        ("full", ""),
+        ("summary:high", "full"),
+    ]
+
+
+async def test_a_crash_in_the_first_step_after_a_resume_leaves_it_the_first(world: World) -> None:
+    """K12: the hop that did not finish has not been taken."""
+    await crashed(world, FULL, at="b")
+    process = await world.process({"b": [Died("again")]})
+    try:
+        await process.resume()
+    except Died:
+        await process.die()
+    await (await world.process()).resume()
+    assert [call.fidelity for call in world.ledger.calls if call.node == "b"] == [
+        "full",
+        "summary:high",
+        "summary:high",
+    ]
+
+
+async def test_a_step_that_is_not_shown_everything_anyway_loses_nothing(world: World) -> None:
+    await crashed(world, line("a", "b"), at="b")
+    process = await world.process()
+    await process.resume()
+    assert [call.fidelity for call in world.ledger.calls] == ["compact"] * 3

@@ -1,0 +1,246 @@
+"""Leases of a foreground process: renewed while driven, distrusted in time, not written under when lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from onward.engine.engine import Start
+from onward.engine.keeper import MARGIN
+from onward.errors import LeaseLost, StoreUnavailable
+from onward.model.event import RunClaimed
+from onward.model.result import Result
+from onward.model.run import Run, RunStatus
+from onward.store.memory import MemoryDatabase
+from onward.store.port import Lease, Store
+from onward.testing.clock import ManualClock
+from onward.testing.faults import Fault, FaultyStore
+from onward.testing.handlers import Doorway
+from tests.world import Process, World, line
+
+LEASE_S = 10.0
+
+
+class Renewals(FaultyStore):
+    """A store that remembers which leases were renewed, and whose renewals can be made to fail."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, counted={"renew"})
+        self.renewed: list[Sequence[Lease]] = []
+
+    async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
+        self.renewed.append(leases)
+        return await super().renew(leases)
+
+
+class LeasedWorld(World):
+    """Processes on one clock whose leases run out by another: the database's."""
+
+    def __init__(self) -> None:
+        self.clock, self.database_clock = ManualClock(autojump=False), ManualClock(autojump=False)
+        database = MemoryDatabase(now_us=self.database_clock.now_us)
+
+        async def connect() -> Store:
+            return database.connect(LEASE_S)
+
+        super().__init__(connect, "memory")
+
+    async def at_the_door(
+        self, *, wrap: type[FaultyStore] = FaultyStore
+    ) -> tuple[Process, Doorway, asyncio.Task[Run]]:
+        """A process inside step `a` of run `run`."""
+        door = Doorway()
+        process = await self.process({"a": [door]}, wrap=wrap, clock=self.clock)
+        driving = asyncio.create_task(process.start(line("a", "b")))
+        await door.entered()
+        await self.clock.until_waiting()
+        return process, door, driving
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let the same time pass everywhere, and let everybody come to rest again."""
+        self.database_clock.advance(seconds)
+        self.clock.advance(seconds)
+        await self.clock.until_waiting()
+
+
+@pytest.fixture
+def leased() -> LeasedWorld:
+    return LeasedWorld()
+
+
+async def test_a_lease_is_renewed_as_long_as_its_run_is_driven(leased: LeasedWorld) -> None:
+    _, door, driving = await leased.at_the_door()
+    other = await leased.process()
+    for _ in range(100):
+        await leased.pass_time(LEASE_S / 3)
+    assert (await other.shown())["status"] == "running"
+    door.open()
+    assert (await driving).status is RunStatus.COMPLETED
+
+
+async def test_a_lease_that_is_not_renewed_runs_out(leased: LeasedWorld) -> None:
+    _, _, driving = await leased.at_the_door()
+    other = await leased.process()
+    leased.database_clock.advance(LEASE_S - 0.001)  # the process itself is stopped: its clock stands still
+    assert (await other.shown())["status"] == "running"
+    leased.database_clock.advance(0.001)
+    assert (await other.shown())["status"] == "interrupted"
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+
+
+async def test_a_holder_that_cannot_renew_ends_its_step_when_its_own_deadline_passes(
+    leased: LeasedWorld,
+) -> None:
+    """I12: the database is out of reach, so nobody tells; the holder's own clock does."""
+    process, door, driving = await leased.at_the_door(wrap=Renewals)
+    process.store.fail(Fault.REFUSE, times=10_000)
+    before = await process.log()
+    deadline_s = LEASE_S * (1 - MARGIN)
+    while leased.clock.awake_s() + process.store.heartbeat_s < deadline_s:
+        leased.clock.advance(process.store.heartbeat_s)
+        await leased.clock.until_waiting()
+    assert not driving.done()
+    leased.clock.advance(process.store.heartbeat_s)
+    with pytest.raises(LeaseLost):
+        await driving
+    assert door.was_cancelled
+    assert await process.log() == before, "nothing is written under a lease that cannot be trusted"
+
+
+async def test_the_deadline_counts_from_before_the_claim_was_sent(leased: LeasedWorld) -> None:
+    """A claim whose reply took long is not trusted for longer than the database grants it."""
+
+    class SlowToAnswer(FaultyStore):
+        async def create(self, *arguments: object) -> None:
+            await super().create(*arguments)  # type: ignore[arg-type]
+            leased.clock.advance(LEASE_S)  # the reply arrives when the lease is over
+
+        async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
+            raise StoreUnavailable("out of reach")
+
+    process = await leased.process(wrap=SlowToAnswer, clock=leased.clock)
+    with pytest.raises(StoreUnavailable):
+        await process.start(line("a"))
+    assert leased.ledger.steps == []
+
+
+async def test_a_holder_that_overslept_asks_before_its_next_effect_and_goes_on(leased: LeasedWorld) -> None:
+    """A laptop that slept through its lease, which nobody took: the store says that it is still ours."""
+    _, door, driving = await leased.at_the_door(wrap=Renewals)
+    door.open()
+    leased.database_clock.advance(10 * LEASE_S)
+    leased.clock.advance(10 * LEASE_S)  # the step ends before the heartbeat gets a turn
+    assert (await driving).status is RunStatus.COMPLETED
+    assert leased.ledger.steps == ["a#1", "b#1"]
+
+
+async def test_a_frozen_owner_that_wakes_is_fenced(world: World) -> None:
+    """Somebody took the run over meanwhile; what the old owner still does is not written."""
+    door = Doorway(Result.success(said="late"))
+    frozen = await world.process({"a": [door]}, clock=ManualClock(autojump=False))
+    driving = asyncio.create_task(frozen.start(line("a", "b")))
+    await door.entered()
+    other = await world.process({"a": [Result.success(said="in time")]})
+    run = await other.resume(take_over=True)
+    assert run.status is RunStatus.COMPLETED
+    before = await other.log()
+    door.open()
+    with pytest.raises(LeaseLost):
+        await driving
+    assert await other.log() == before
+    assert (await other.load()).run.context["said"] == "in time"
+    assert await other.is_sound()
+
+
+async def test_a_frozen_owner_that_wakes_under_expired_leases_is_fenced(leased: LeasedWorld) -> None:
+    _, door, driving = await leased.at_the_door()
+    leased.database_clock.advance(LEASE_S)
+    other = await leased.process()
+    assert (await other.resume()).status is RunStatus.COMPLETED
+    before = await other.log()
+    door.open()
+    with pytest.raises(LeaseLost):
+        await driving
+    assert await other.log() == before
+
+
+async def test_a_lost_lease_ends_the_step_and_nothing_is_written(world: World) -> None:
+    """The holder learns of the take-over by its heartbeat, in the middle of its step."""
+    door = Doorway()
+    process = await world.process({"a": [door]})
+    driving = asyncio.create_task(process.start(line("a", "b")))
+    await door.entered()
+    second = Doorway()
+    other = await world.process({"a": [second]})
+    taking = asyncio.create_task(other.resume(take_over=True))
+    with pytest.raises(LeaseLost):
+        await driving
+    assert door.was_cancelled
+    await second.entered()
+    second.open()
+    assert (await taking).status is RunStatus.COMPLETED
+    tokens = [record.token for record in await other.log()]
+    assert tokens == sorted(tokens), "no write of the old owner comes after the claim"
+
+
+async def test_a_lease_that_is_lost_during_a_back_off_ends_the_wait(world: World) -> None:
+    clock = ManualClock(autojump=False)
+    process = await world.process({"a": [Result.retry("later")]}, clock=clock)
+    driving = asyncio.create_task(process.start(line("a", a="max_retries=3, retry_policy=patient")))
+    await clock.until_waiting(2)
+    other = await world.process()
+    assert (await other.resume(take_over=True)).status is RunStatus.COMPLETED
+    clock.advance(process.store.heartbeat_s)
+    with pytest.raises(LeaseLost):
+        await driving
+    assert world.ledger.attempts("a") == [1, 2]
+
+
+async def test_a_dead_owner_is_taken_over_at_once(world: World) -> None:
+    door = Doorway()
+    process = await world.process({"b": [door]})
+    driving = asyncio.create_task(process.start(line("a", "b", "c")))
+    await door.entered()
+    await process.die()
+    other = await world.process()
+    run = await other.resume()
+    assert (run.status, run.token) == (RunStatus.COMPLETED, 2)
+    claims = [event for event in await other.events() if isinstance(event, RunClaimed)]
+    assert [claim.token for claim in claims] == [1, 2]
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+
+
+async def test_only_leases_that_are_being_driven_are_renewed(leased: LeasedWorld) -> None:
+    process, door, driving = await leased.at_the_door(wrap=Renewals)
+    assert isinstance(process.store, Renewals)
+    await process.engine.start(process.pipeline(line("c")), Start(run_id="done"))
+    await leased.pass_time(LEASE_S / 3)
+    renewed = {lease.run_id for leases in process.store.renewed for lease in leases}
+    assert renewed == {"run"}
+    door.open()
+    await driving
+    process.store.renewed.clear()
+    leased.clock.advance(LEASE_S)
+    assert (process.store.renewed, leased.clock.waiting) == ([], 0), (
+        "with nothing to hold there is no heartbeat"
+    )
+
+
+async def test_one_heartbeat_serves_all_runs_of_a_process(leased: LeasedWorld) -> None:
+    doors = [Doorway() for _ in range(5)]
+    script = {f"n{n}": [door] for n, door in enumerate(doors)}
+    process = await leased.process(script, wrap=Renewals, clock=leased.clock)
+    assert isinstance(process.store, Renewals)
+    driving = [asyncio.create_task(process.start(line(f"n{n}"), f"run-{n}")) for n in range(5)]
+    for door in doors:
+        await door.entered()
+    await leased.pass_time(process.store.heartbeat_s)
+    assert len(process.store.renewed) == 1
+    assert {lease.run_id for lease in process.store.renewed[0]} == {f"run-{n}" for n in range(5)}
+    for door in doors:
+        door.open()
+    await asyncio.gather(*driving)

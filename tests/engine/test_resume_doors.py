@@ -1,0 +1,311 @@
+"""Resume: one function behind every door. Every check comes before the first change, and says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from onward.engine.engine import Resume, Start
+from onward.engine.stop import StopSwitch
+from onward.errors import InvalidInput, Refused, UnknownHandler
+from onward.model.event import RunClaimed, RunResumed, StepFinished, StepStatus
+from onward.model.result import Result
+from onward.model.run import AttemptState, RunStatus
+from onward.testing.faults import Died
+from onward.testing.handlers import Doorway
+from tests.test_pause import GATED
+from tests.world import Process, World, line
+
+
+async def crashed(world: World, source: str, at: str = "a", run_id: str = "run") -> None:
+    """A run whose process died inside node `at`."""
+    process = await world.process({at: [Died("here")]})
+    with pytest.raises(Died):
+        await process.start(source, run_id)
+    await process.die()
+
+
+async def refusal(process: Process, run_id: str = "run", **how: Any) -> Refused:
+    """The refusal of a resume, which must have changed nothing."""
+    before = await process.log(run_id)
+    with pytest.raises(Refused) as refused:
+        await process.resume(run_id, **how)
+    assert await process.log(run_id) == before
+    return refused.value
+
+
+@pytest.mark.parametrize("callers", [2, 20])
+async def test_of_many_who_resume_one_run_exactly_one_wins(world: World, callers: int) -> None:
+    """K4, O5: the others are refused with the name of the winner, and nothing of theirs is written."""
+    await crashed(world, line("a", "b"))
+    door = Doorway()
+    processes = [await world.process({"a": [door]}) for _ in range(4)]
+    running = {
+        asyncio.create_task(processes[n % 4].engine.resume("run", Resume(by=f"caller {n}")))
+        for n in range(callers)
+    }
+    refused = []
+    while len(running) > 1:
+        done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        refused += [task.exception() for task in done]
+    door.open()
+    assert (await running.pop()).run.status is RunStatus.COMPLETED
+    assert len(refused) == callers - 1
+    for refusal in refused:
+        assert isinstance(refusal, Refused)
+        assert refusal.code == "occupied"
+        assert "is held by process" in str(refusal)
+    events = await processes[0].events()
+    assert sum(isinstance(event, RunResumed) for event in events) == 1
+    assert [event.token for event in events if isinstance(event, RunClaimed)] == [1, 2]
+    assert world.ledger.attempts("a") == [1, 1]
+
+
+async def test_a_completed_run_is_not_resumed(world: World) -> None:
+    """K5, S3-3: it says what to do instead."""
+    process = await world.process()
+    await process.start(line("a"))
+    refused = await refusal(process)
+    assert refused.code == "invalid_state"
+    assert "onward replay run --checkpoint" in str(refused)
+
+
+async def test_a_cancelled_run_is_not_resumed(world: World) -> None:
+    """K5."""
+    process = await world.process()
+    await process.start(GATED)
+    await process.engine.cancel("run")
+    assert (await refusal(process)).code == "invalid_state"
+
+
+async def test_a_waiting_run_is_answered_and_not_resumed(world: World) -> None:
+    process = await world.process()
+    await process.start(GATED)
+    refused = await refusal(process)
+    assert refused.code == "invalid_state"
+    assert "ask#1" in str(refused)
+    assert "onward answer run" in str(refused)
+
+
+async def test_a_failed_run_can_be_resumed(world: World) -> None:
+    """K5, O4: failure text and end time are cleared; the failed step is tried again."""
+    process = await world.process({"b": [Result.fail("no"), Result.success()]})
+    failed = await process.start(line("a", "b"))
+    assert (failed.status, failed.detail) == (RunStatus.FAILED, "step b#1: no")
+    run = await (await world.process({"b": [Result.fail("no"), Result.success()]})).resume()
+    assert (run.status, run.reason, run.detail) == (RunStatus.COMPLETED, "", "")
+    assert world.ledger.steps == ["a#1", "b#1", "b#1"]
+    assert world.ledger.attempts("b") == [1, 2]
+
+
+async def test_a_running_run_with_a_dead_owner_counts_as_interrupted(world: World) -> None:
+    """The crash, the resume and the claim are one append: nobody sees the run in between."""
+    await crashed(world, line("a"))
+    process = await world.process()
+    before = (await process.load()).position.seq
+    writes = [call for call in process.store.calls if call == "control"]
+    assert (await process.resume()).status is RunStatus.COMPLETED
+    kinds = await process.kinds()
+    assert kinds[before : before + 3] == ["RunInterrupted", "RunResumed", "RunClaimed"]
+    assert process.store.calls.count("control") == len(writes) + 1
+
+
+async def test_a_queued_run_is_simply_started(world: World) -> None:
+    process = await world.process()
+    await process.engine.submit(process.pipeline(line("a")), Start(run_id="run"))
+    assert (await process.resume()).status is RunStatus.COMPLETED
+    assert "RunResumed" not in await process.kinds()
+
+
+async def test_a_run_that_somebody_drives_is_occupied(world: World) -> None:
+    """K4: the refusal names the holder, and the holder notices nothing."""
+    door = Doorway()
+    process, other = await world.process({"a": [door]}), await world.process()
+    driving = asyncio.create_task(process.start(line("a")))
+    await door.entered()
+    refused = await refusal(other)
+    assert (refused.code, refused.details["holder"]) == ("occupied", (await other.shown())["holder"])
+    door.open()
+    assert (await driving).status is RunStatus.COMPLETED
+
+
+async def test_the_same_process_cannot_drive_a_run_twice(world: World) -> None:
+    door = Doorway()
+    process = await world.process({"a": [door]})
+    driving = asyncio.create_task(process.start(line("a")))
+    await door.entered()
+    assert (await refusal(process)).code == "occupied"
+    door.open()
+    assert (await driving).status is RunStatus.COMPLETED
+    assert world.ledger.steps == ["a#1"]
+
+
+async def test_whoever_waits_gets_the_run_when_its_holder_lets_go(world: World) -> None:
+    door, stop = Doorway(), StopSwitch()
+    process, other = await world.process({"a": [door]}), await world.process()
+    driving = asyncio.create_task(process.start(line("a", "b"), stop=stop))
+    await door.entered()
+    waiting = asyncio.create_task(other.resume(wait=True))
+    await other.clock.until_waiting()
+    stop.request("signal")
+    door.open()
+    assert (await driving).status is RunStatus.PAUSED
+    assert (await waiting).status is RunStatus.COMPLETED
+    assert world.ledger.steps == ["a#1", "b#1"]
+
+
+async def test_of_two_who_wait_both_get_their_turn(world: World) -> None:
+    """The one that comes too late goes on waiting instead of being refused."""
+    door, stop = Doorway(), StopSwitch()
+    process = await world.process({"a": [door]})
+    driving = asyncio.create_task(process.start(line("a", "b", "c"), stop=stop))
+    await door.entered()
+    others, stops = [await world.process() for _ in range(2)], [StopSwitch() for _ in range(2)]
+    inside = Doorway()
+    for other in others:
+        other.agent.script["b"] = [inside]
+    waiting = [asyncio.create_task(o.resume(wait=True, stop=s)) for o, s in zip(others, stops, strict=True)]
+    stop.request("signal")
+    door.open()
+    await driving
+    await inside.entered()
+    for stop in stops:
+        stop.request("signal")
+    inside.open()
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    paused = [answer for answer in answers if not isinstance(answer, BaseException)]
+    refused = [answer for answer in answers if isinstance(answer, Refused)]
+    assert [run.status for run in paused] == [RunStatus.PAUSED]
+    assert [refusal.code for refusal in refused] == ["occupied"], "asked to stop, it stopped waiting"
+
+
+async def test_an_exclusive_key_lets_one_run_at_a_time_go_on(world: World) -> None:
+    """S4 of resume: decided inside the claiming transaction, for a run's start as for its resume."""
+    door, stop = Doorway(), StopSwitch()
+    stop.request("signal")
+    process, other = await world.process({"a": [door]}), await world.process()
+    await other.start(line("b"), "second", stop=stop, exclusive_key="chat-1")
+    driving = asyncio.create_task(process.start(line("a"), "first", exclusive_key="chat-1"))
+    await door.entered()
+    refused = await refusal(other, "second")
+    assert (refused.code, refused.details["run"]) == ("occupied", "first")
+    with pytest.raises(Refused, match="chat-1"):
+        await other.start(line("b"), "third", exclusive_key="chat-1")
+    waiting = asyncio.create_task(other.resume("second", wait=True))
+    await other.clock.until_waiting()
+    door.open()
+    assert (await driving).status is RunStatus.COMPLETED
+    assert (await waiting).status is RunStatus.COMPLETED
+
+
+async def test_a_run_can_be_taken_over_from_a_process_that_lives(world: World) -> None:
+    """`--take-over` says so in the log, and the robbed process is fenced."""
+    door = Doorway()
+    process, other = await world.process({"a": [door]}), await world.process()
+    driving = asyncio.create_task(process.start(line("a")))
+    await door.entered()
+    assert (await other.resume(take_over=True)).status is RunStatus.COMPLETED
+    assert "still alive" in str((await other.events())[4])
+    assert isinstance((await asyncio.gather(driving, return_exceptions=True))[0], Exception)
+
+
+async def test_a_missing_handler_is_refused_before_the_claim(world: World) -> None:
+    await crashed(world, line("a", a="type=work"))
+    process = await world.process(handlers={})
+    before = await process.log()
+    with pytest.raises(UnknownHandler):
+        await process.resume()
+    assert await process.log() == before
+
+
+async def test_a_resume_from_an_earlier_node_does_it_again_as_a_new_visit(world: World) -> None:
+    process = await world.process({"c": [Result.fail("no"), Result.success()]})
+    await process.start(line("a", "b", "c"))
+    run = await process.resume(from_node="a")
+    assert run.status is RunStatus.COMPLETED
+    assert world.ledger.steps == ["a#1", "b#1", "c#1", "a#2", "b#2", "c#2"]
+
+
+async def test_a_resume_from_an_unknown_node_is_refused(world: World) -> None:
+    process = await world.process({"a": [Result.fail("no")]})
+    await process.start(line("a"))
+    before = await process.log()
+    with pytest.raises(InvalidInput, match=r"no node 'z'.*start, exit, a"):
+        await process.resume(from_node="z")
+    assert await process.log() == before
+
+
+DOUBTFUL = line("a", "pay", "b", pay="repeatable=false")
+
+
+async def test_a_step_that_must_not_be_repeated_is_in_doubt_after_a_crash(world: World) -> None:
+    """Nothing is done until a person says what became of it."""
+    await crashed(world, DOUBTFUL, at="pay")
+    process = await world.process()
+    refused = await refusal(process)
+    assert (refused.code, refused.details) == ("in_doubt", {"step": "pay#1", "attempt": 1})
+    assert "--retry, --skip, --continue or --abort" in str(refused)
+    assert world.ledger.steps == ["a#1", "pay#1"]
+
+
+async def test_a_step_in_doubt_can_be_tried_again(world: World) -> None:
+    await crashed(world, DOUBTFUL, at="pay")
+    run = await (await world.process()).resume(action="retry")
+    assert run.status is RunStatus.COMPLETED
+    assert world.ledger.attempts("pay") == [1, 2]
+
+
+async def test_a_step_in_doubt_can_be_skipped(world: World) -> None:
+    await crashed(world, DOUBTFUL, at="pay")
+    process = await world.process()
+    assert (await process.resume(action="skip")).status is RunStatus.COMPLETED
+    assert world.ledger.steps == ["a#1", "pay#1", "b#1"]
+    (pay,) = [e for e in await process.events() if isinstance(e, StepFinished) and e.node == "pay"]
+    assert pay.outcome.status is StepStatus.SKIPPED
+
+
+async def test_a_step_in_doubt_can_be_continued(world: World) -> None:
+    """The handler is told that somebody began this before, under the same idempotency key."""
+    await crashed(world, DOUBTFUL, at="pay")
+    seen = []
+    process = await world.process()
+
+    async def look(step: object) -> Result:
+        seen.append(step)
+        return Result.success()
+
+    process.agent.script["pay"] = [look]
+    await process.resume(action="continue")
+    assert [getattr(step, "is_continued", None) for step in seen] == [True]
+    assert len({call.idempotency_key for call in world.ledger.calls if call.node == "pay"}) == 1
+
+
+async def test_a_step_in_doubt_can_be_given_up_with_its_run(world: World) -> None:
+    await crashed(world, DOUBTFUL, at="pay")
+    run = await (await world.process()).resume(action="abort", by="ann")
+    assert (run.status, run.reason, run.open_steps) == (RunStatus.CANCELLED, "user", {})
+
+
+async def test_a_stopped_step_that_is_not_in_doubt_can_be_skipped_too(world: World) -> None:
+    process = await world.process({"a": [Result.fail("no")]})
+    assert (await process.start(line("a", "b"))).open_steps["a#1"].state is AttemptState.FAILED
+    assert (await process.resume(action="skip")).status is RunStatus.COMPLETED
+    assert world.ledger.steps == ["a#1", "b#1"]
+
+
+async def test_a_preview_makes_every_check_and_changes_nothing(world: World) -> None:
+    """`dry_run`: what would be skipped and what would be done, without doing it."""
+    await crashed(world, line("a", "b"), at="b")
+    process = await world.process()
+    before = await process.log()
+    preview = await process.engine.preview_resume("run", Resume())
+    assert [type(event).__name__ for event in preview.events][:3] == [
+        "RunInterrupted",
+        "RunResumed",
+        "RunClaimed",
+    ]
+    assert "b#1" in str(preview.action)
+    assert await process.log() == before
+    assert world.ledger.steps == ["a#1", "b#1"]

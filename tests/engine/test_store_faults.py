@@ -1,0 +1,201 @@
+"""When the database fails: nothing acknowledged is lost, nothing more is begun, and a lost reply is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from onward.engine.engine import Resume, Start
+from onward.engine.insist import INSIST_S
+from onward.engine.stop import StopSwitch
+from onward.errors import (
+    SchemaTooNew,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreIO,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from onward.model.event import RunClaimed
+from onward.model.run import RunStatus
+from onward.store.port import Record, Store
+from onward.testing.clock import ManualClock
+from onward.testing.faults import Fault, FaultyStore
+from onward.testing.handlers import Doorway
+from tests.world import World, line
+
+FINAL = [
+    StoreFull("there is no space left"),
+    StoreReadOnly("cannot be written"),
+    StoreCorrupt("damaged"),
+    SchemaTooNew(9, 1),
+]
+PASSING = [StoreUnavailable("timed out"), StoreIO("the connection broke")]
+
+
+def failing(error: StoreError) -> type[FaultyStore]:
+    class Failing(FaultyStore):
+        def __init__(self, store: Store) -> None:
+            super().__init__(store, error=error)
+
+    return Failing
+
+
+@pytest.mark.parametrize("error", FINAL, ids=lambda error: type(error).__name__)
+async def test_a_full_or_read_only_database_stops_the_run_before_its_next_step(
+    world: World, error: StoreError
+) -> None:
+    """K20: the step that cannot be recorded is not followed by another; with space again, a resume goes on."""
+    process = await world.process(wrap=failing(error))
+    process.store.fail(Fault.REFUSE, within=3, times=1_000_000)  # the end of `b`, and all that follows
+    with pytest.raises(type(error)):
+        await process.start(line("a", "b", "c"))
+    assert world.ledger.steps == ["a#1", "b#1"]
+    process.store.fault = None
+    assert (await process.resume()).status is RunStatus.COMPLETED
+    assert world.ledger.steps == ["a#1", "b#1", "b#1", "c#1"]
+    assert await process.is_sound()
+
+
+@pytest.mark.parametrize("error", FINAL, ids=lambda error: type(error).__name__)
+async def test_what_will_not_pass_is_said_at_once(world: World, error: StoreError) -> None:
+    """K20: asking again would not help, so it is not done."""
+    process = await world.process(wrap=failing(error))
+    process.store.fail(Fault.REFUSE, times=1_000_000)
+    with pytest.raises(type(error)):
+        await process.start(line("a"))
+    assert process.store.calls.count("create") == 1
+    assert world.ledger.steps == []
+
+
+async def test_a_run_that_could_not_be_created_begins_nothing(world: World) -> None:
+    """A run exists, durably, before anything of it happens."""
+    process = await world.process()
+    process.store.fail(Fault.REFUSE, times=1_000_000)
+    with pytest.raises(StoreUnavailable):
+        await process.start(line("a"))
+    assert world.ledger.steps == []
+
+
+@pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.REFUSE])
+async def test_a_short_outage_costs_a_pause_and_not_the_step(
+    world: World, fault: Fault, error: StoreError
+) -> None:
+    """O16, K21: the same append is asked for again until it is answered, and made once."""
+    process = await world.process(wrap=failing(error))
+    process.store.fail(fault, within=3, times=5)
+    run = await process.start(line("a", "b", "c"))
+    assert run.status is RunStatus.COMPLETED
+    assert world.ledger.steps == ["a#1", "b#1", "c#1"]
+    assert await process.completed() == ["start#1", "a#1", "b#1", "c#1", "exit#1"]
+    assert process.clock.awake_s() > 1
+    assert await process.is_sound()
+
+
+async def test_an_outage_that_does_not_end_is_reported(world: World) -> None:
+    process = await world.process()
+    process.store.fail(Fault.REFUSE, within=2, times=1_000_000)
+    with pytest.raises(StoreUnavailable):
+        await process.start(line("a"))
+    assert INSIST_S <= process.clock.awake_s() < 2 * INSIST_S
+    assert process.store.calls.count("append") < 20, "it asks less and less often"
+
+
+async def test_a_request_whose_reply_was_lost_is_made_once(world: World) -> None:
+    """K21: the append id of a request resolves it, for a holder's claim as for anybody's pause."""
+    stop = StopSwitch()
+    stop.request("signal")
+    process = await world.process()
+    await process.start(line("a", "b"), stop=stop)
+    process.store.fail(Fault.LOSE_REPLY, within=4)  # load, blob, load, control
+    assert (await process.resume()).status is RunStatus.COMPLETED
+    assert process.store.calls.count("control") == 2
+    claims = [event for event in await process.events() if isinstance(event, RunClaimed)]
+    assert [claim.token for claim in claims] == [1, 2]
+
+
+async def test_a_resume_asked_twice_under_one_append_id_is_driven_once(world: World) -> None:
+    """K21: the second call gets the first one's answer, even from another process."""
+    stop, door = StopSwitch(), Doorway()
+    stop.request("signal")
+    process = await world.process({"a": [door]})
+    await process.start(line("a"), stop=stop)
+    asked = Resume(append_id="request-1")
+    driving = asyncio.create_task(process.engine.resume("run", asked))
+    await door.entered()
+    other = await world.process()
+    for engine in (process.engine, other.engine):
+        with pytest.raises(Exception, match="is held by"):
+            await engine.resume("run", asked)
+    door.open()
+    await driving
+    assert world.ledger.steps == ["a#1"]
+
+
+async def test_a_start_asked_twice_under_one_append_id_makes_one_run(world: World) -> None:
+    """K21: an idempotency key of the caller's own; the second call is told how the first one's run stands."""
+    process, other = await world.process(), await world.process()
+    pipeline, asked = process.pipeline(line("a", "b")), Start(run_id="run", append_id="request-1")
+    first = await process.engine.start(pipeline, asked)
+    before = await process.log()
+    process.clock.advance(5)
+    for engine in (process.engine, other.engine):
+        again = await engine.start(pipeline, asked)
+        assert again.is_repeat
+        assert again.run == first.run
+    assert await process.log() == before
+    assert world.ledger.steps == ["a#1", "b#1"]
+
+
+async def test_a_start_that_is_being_driven_is_not_driven_again(world: World) -> None:
+    """K21: the same request while the first one is still at work."""
+    door = Doorway()
+    process = await world.process({"a": [door]})
+    pipeline, asked = process.pipeline(line("a", "b")), Start(run_id="run", append_id="request-1")
+    driving = asyncio.create_task(process.engine.start(pipeline, asked))
+    await door.entered()
+    process.clock.advance(5)
+    again = await process.engine.start(pipeline, asked)
+    assert (again.is_repeat, again.run.status) == (True, RunStatus.RUNNING)
+    door.open()
+    assert (await driving).run.status is RunStatus.COMPLETED
+    assert world.ledger.steps == ["a#1", "b#1"]
+
+
+async def test_news_that_cannot_be_read_is_read_at_the_next_heartbeat(world: World) -> None:
+    """A failing look at what somebody asked for is no failure of the run."""
+
+    class Shortsighted(FaultyStore):
+        failures = 3
+
+        async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+            if self.failures:
+                self.failures -= 1
+                raise StoreCorrupt("not now")
+            return await super().read(run_id, after=after, limit=limit)
+
+    door = Doorway()
+    process, other = await world.process({"a": [door]}, wrap=Shortsighted), await world.process()
+    driving = asyncio.create_task(process.start(line("a", "b")))
+    await door.entered()
+    await other.engine.pause("run", after="now", by="ann")
+    assert (await driving).status is RunStatus.PAUSED
+    assert door.was_cancelled
+
+
+@pytest.mark.parametrize("seconds", [-3600.0, 3600.0])
+async def test_a_wall_clock_that_is_set_changes_no_outcome(world: World, seconds: float) -> None:
+    """I13: times in the log may jump; what is finished and in which order does not."""
+    clock = ManualClock()
+
+    def interfere(run: object, events: object) -> None:
+        clock.set_wall_clock(seconds)
+
+    process = await world.process(clock=clock, observe=interfere)
+    await process.start(line("a", "b", "c"))
+    assert await process.completed() == ["start#1", "a#1", "b#1", "c#1", "exit#1"]
+    assert await process.is_sound()

@@ -1,0 +1,149 @@
+"""A database and the processes at it: what tests of the engine stand on.
+
+Each `Process` is an engine with a store of its own, ids and dice of its own seed, and a faulty store around
+the real one, so that it can die in any call. Each has a manual clock of its own, as processes do, unless the
+test hands them one; all share one ledger of effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from onward.engine.drive import Observer
+from onward.engine.engine import Engine, Resume, Start, ignore
+from onward.engine.journal import Folded
+from onward.engine.stop import StopSwitch
+from onward.engine.verify import verify_run
+from onward.engine.view import completed_steps, view_checkpoints, view_row
+from onward.handlers.port import Handler
+from onward.model.event import Event
+from onward.model.run import Run
+from onward.pipeline.build import Pipeline, Transform
+from onward.store.codec import unseal
+from onward.store.port import Record, Store
+from onward.testing.clock import ManualClock, SeededDice, SeededIds
+from onward.testing.faults import FaultyStore
+from onward.testing.handlers import Act, Ledger, Scripted
+
+Connect = Callable[[], Awaitable[Store]]
+Script = Mapping[str, Sequence[Act]]
+
+
+def line(*nodes: str, **attrs: str) -> str:
+    """A pipeline of nodes in a line; `attrs` are attributes of a node, as they are written in DOT."""
+    declared = "\n".join(f'  {node} [prompt="do it", {attrs.get(node, "")}]' for node in nodes)
+    ends = "  start [shape=Mdiamond]\n  exit [shape=Msquare]"
+    return f"digraph line {{\n{ends}\n{declared}\n  {chain(*nodes)}\n}}"
+
+
+def chain(*nodes: str) -> str:
+    return " -> ".join(("start", *nodes, "exit"))
+
+
+@dataclass(eq=False)
+class Process:
+    """One process at a database."""
+
+    world: World
+    store: FaultyStore
+    engine: Engine
+    agent: Scripted
+    clock: ManualClock
+
+    def pipeline(self, source: str) -> Pipeline:
+        return self.engine.sources.prepare(source, "<test>")
+
+    async def start(
+        self, source: str, run_id: str = "run", *, stop: StopSwitch | None = None, **start: Any
+    ) -> Run:
+        """Create a run from a pipeline's text and drive it until it stops."""
+        begun = Start(run_id=run_id, **start)
+        return (await self.engine.start(self.pipeline(source), begun, stop)).run
+
+    async def resume(self, run_id: str = "run", *, stop: StopSwitch | None = None, **how: Any) -> Run:
+        return (await self.engine.resume(run_id, Resume(**how), stop)).run
+
+    async def load(self, run_id: str = "run") -> Folded:
+        return await self.engine.journal.load(run_id)
+
+    async def log(self, run_id: str = "run") -> Sequence[Record]:
+        return await self.engine.journal.read(run_id)
+
+    async def events(self, run_id: str = "run") -> list[Event]:
+        return [unseal(record) for record in await self.log(run_id)]
+
+    async def kinds(self, run_id: str = "run") -> list[str]:
+        return [record.kind for record in await self.log(run_id)]
+
+    async def completed(self, run_id: str = "run") -> list[str]:
+        """The finished steps, in order."""
+        return completed_steps(await self.log(run_id))
+
+    async def checkpoints(self, run_id: str = "run") -> list[dict[str, Any]]:
+        return view_checkpoints(run_id, await self.log(run_id))
+
+    async def shown(self, run_id: str = "run") -> dict[str, Any]:
+        """The run as `onward status` shows it."""
+        (listed,) = await self.store.find(run_id)
+        return view_row(listed.row, listed.holder)
+
+    async def is_sound(self, run_id: str = "run") -> bool:
+        """Whether row and snapshot are what the log says; a problem fails the test with its text."""
+        verified = await verify_run(self.store, run_id)
+        assert verified.problems == ()
+        return verified.events > 0
+
+    async def die(self) -> None:
+        """End without a word, as by `kill -9`."""
+        self.store.is_dead = True
+        await self.world.bury(self.store.store)
+
+
+@dataclass(eq=False)
+class World:
+    """A database, and every process that was started at it."""
+
+    connect: Connect
+    kind: str
+    ledger: Ledger = field(default_factory=Ledger)
+    _stores: list[Store] = field(default_factory=list)
+    _processes: int = 0
+
+    async def process(
+        self,
+        script: Script | None = None,
+        *,
+        clock: ManualClock | None = None,
+        handlers: Mapping[str, Handler] | None = None,
+        wrap: Callable[[Store], FaultyStore] = FaultyStore,
+        transforms: Sequence[Transform] = (),
+        observe: Observer = ignore,
+    ) -> Process:
+        """A new process; without `handlers` its agents, tools and `work` nodes play from `script`."""
+        store = await self.connect()
+        self._stores.append(store)
+        self._processes += 1
+        agent, faulty, clock = Scripted(script, self.ledger), wrap(store), clock or ManualClock()
+        engine = Engine(
+            faulty,
+            clock=clock,
+            ids=SeededIds(self._processes),
+            dice=SeededDice(self._processes),
+            handlers=handlers
+            if handlers is not None
+            else {kind: agent for kind in ("codergen", "tool", "work")},
+            transforms=transforms,
+            observe=observe,
+        )
+        return Process(self, faulty, engine, agent, clock)
+
+    async def bury(self, store: Store) -> None:
+        """Let a process be dead for all the others."""
+        self._stores.remove(store)
+        await store.close()
+
+    async def close(self) -> None:
+        for store in self._stores:
+            await store.close()
