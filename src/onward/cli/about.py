@@ -1,0 +1,39 @@
+"""Commands about the program itself: its version, and completion for a shell."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from onward.cli.exits import FINE
+from onward.cli.options import COMMON, Common, Out
+from onward.version import VERSION
+
+
+def version(*, common: Common = COMMON, out: Out) -> int:
+    """Print the version."""
+    if out.is_json:
+        out.value({"version": VERSION})
+    else:
+        out.say(f"onward {VERSION}")
+    return FINE
+
+
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="The shell to complete in.")],
+    /,
+    *,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Print a completion script; where it goes is up to you, for example `onward completion bash > FILE`."""
+    from onward.cli.main import make_app
+
+    wanted: dict[str, Any] = {"prog_name": "onward", "shell": shell}
+    script = make_app().generate_completion(**wanted)
+    if out.is_json:
+        out.value({"shell": shell, "script": script})
+    else:
+        out.say(script)
+    return FINE

@@ -1,0 +1,101 @@
+"""Commands that check: validate a pipeline, verify histories, look after the installation."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from onward.cli.exits import FAILED, FINE, USAGE
+from onward.cli.listing import Wanted
+from onward.cli.opening import app_of, store_to_look_at
+from onward.cli.options import COMMON, Common, Out, RunName
+from onward.cli.text import count
+from onward.config import load_settings
+from onward.engine.verify import Verified, verify_run
+from onward.errors import InvalidPipeline
+from onward.model.ids import display_id
+from onward.version import VERSION
+from onward.wiring import open_store
+
+
+async def validate(
+    file: Annotated[str, Parameter(help="The pipeline: a DOT file.")], /, *, common: Common = COMMON, out: Out
+) -> int:
+    """Read and check a pipeline: all problems at once, with line and column. Nothing is executed."""
+    from onward.engine.source import read_source
+    from onward.pipeline.build import BUILT_IN_TYPES, build
+
+    app = app_of(load_settings(db=common.db, app=common.app))
+    known = {*app.handlers, *BUILT_IN_TYPES}
+    try:
+        pipeline = build(read_source(file), file=file, transforms=app.transforms, known_types=known)
+    except InvalidPipeline as error:
+        findings, code = error.diagnostics, USAGE
+        verdict = f"{file} cannot run: {count(len(findings), 'error')}"
+    else:
+        findings, code, graph = pipeline.warnings, FINE, pipeline.graph
+        verdict = f"{file} is valid: {count(len(graph.nodes), 'node')}, {count(len(findings), 'warning')}"
+    if out.is_json:
+        out.value(findings)
+    else:
+        for finding in findings:
+            out.say(str(finding))
+    (out.say if code == FINE else out.note)(verdict)
+    return code
+
+
+async def verify(run: RunName | None = None, /, *, common: Common = COMMON, out: Out) -> int:
+    """Read logs whole, check their hash chains, and compare all that is stored with their fold."""
+    checked: list[Verified] = []
+    async with store_to_look_at(common) as store:
+        for listed in await Wanted(run).find(store):
+            verified = await verify_run(store, listed.row.id)
+            checked.append(verified)
+            for problem in verified.problems:
+                out.say(f"run {listed.row.display_id}: {problem}")
+    events, problems = sum(one.events for one in checked), sum(len(one.problems) for one in checked)
+    out.say(f"{count(len(checked), 'run')}, {count(events, 'event')} checked, {count(problems, 'problem')}")
+    if out.is_json:
+        runs = [
+            {
+                "run": one.run_id,
+                "display_id": display_id(one.run_id),
+                "events": one.events,
+                "problems": one.problems,
+            }
+            for one in checked
+        ]
+        out.value({"runs": runs, "events": events, "problems": problems})
+    return FAILED if problems else FINE
+
+
+async def doctor(*, common: Common = COMMON, out: Out) -> int:
+    """Say whether the installation and the database can be trusted with runs."""
+    settings = load_settings(db=common.db, app=common.app)
+    app = app_of(settings)
+    found: list[tuple[str, bool, str]] = [
+        ("onward", True, VERSION),
+        ("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        *((name, True, _version(name)) for name in ("apsw", "psycopg", "msgspec")),
+    ]
+    store = await open_store(app.store) if isinstance(app.store, str) else app.store
+    try:
+        found += await store.check()
+    finally:
+        await store.close()
+    for subject, is_well, says in found:
+        out.say(f"{'ok ' if is_well else 'BAD'}  {subject:<12}  {says}")
+    if out.is_json:
+        fields = ("subject", "ok", "says")
+        out.value([dict(zip(fields, one, strict=True)) for one in found])
+    return FINE if all(is_well for _, is_well, _ in found) else FAILED
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

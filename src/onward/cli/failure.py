@@ -1,0 +1,82 @@
+"""An error as one sentence for a person, one object for a program, and an exit code."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from onward.cli.exits import FAILED, USAGE, exit_of_error
+from onward.cli.output import Output
+from onward.config import is_debugging
+from onward.errors import (
+    AmbiguousRun,
+    HistoryCorrupt,
+    InvalidPipeline,
+    LeaseLost,
+    OnwardError,
+    Refused,
+    RunNotFound,
+)
+
+
+def tell_error(out: Output, error: OnwardError) -> int:
+    """Something that Onward itself says went wrong."""
+    prefix = "" if isinstance(error, InvalidPipeline) else "onward: "
+    out.note(f"{prefix}{error}")
+    _tell_json(out, {"code": code_of(error), "message": str(error), **_details(error)})
+    _tell_where(out, error)
+    return exit_of_error(error)
+
+
+def tell_usage(out: Output, message: str) -> int:
+    """A command line that means nothing."""
+    message = " ".join(message.split())
+    out.note(f"onward: {message} See `onward --help`.")
+    _tell_json(out, {"code": "usage", "message": message})
+    return USAGE
+
+
+def tell_defect(out: Output, error: BaseException) -> int:
+    """Something that Onward did not expect: its own fault, or that of a handler's author."""
+    message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    out.note(f"onward: this is a defect, please report it: {message} (ONWARD_DEBUG=1 shows where)")
+    _tell_json(out, {"code": "defect", "message": message})
+    _tell_where(out, error)
+    return FAILED
+
+
+def code_of(error: OnwardError) -> str:
+    """The stable name of an error: a refusal's own code, else its class in words."""
+    if isinstance(error, Refused):
+        return error.code
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
+
+
+def _details(error: OnwardError) -> dict[str, Any]:
+    match error:
+        case Refused():
+            return error.details
+        case RunNotFound():
+            return {"wanted": error.wanted}
+        case AmbiguousRun():
+            return {"wanted": error.wanted, "matches": list(error.matches)}
+        case HistoryCorrupt():
+            return {"run": error.run_id, "seq": error.seq}
+        case LeaseLost():
+            return {"run": error.run_id}
+        case InvalidPipeline():
+            return {"diagnostics": list(error.diagnostics)}
+        case _:
+            return {}
+
+
+def _tell_json(out: Output, fields: dict[str, Any]) -> None:
+    if out.is_json:
+        out.value({"error": fields})
+
+
+def _tell_where(out: Output, error: BaseException) -> None:
+    if is_debugging():
+        import traceback
+
+        out.note("".join(traceback.format_exception(error)).rstrip())

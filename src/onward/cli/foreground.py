@@ -1,0 +1,113 @@
+"""A run that is driven here and now: progress, signals, questions, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onward.cli.exits import exit_of
+from onward.cli.opening import app_of
+from onward.cli.options import Common
+from onward.cli.output import Output
+from onward.cli.progress import Progress, make_progress
+from onward.cli.prompt import Prompt
+from onward.cli.render import gate_lines, next_command, summary
+from onward.cli.signals import on_signals
+from onward.config import load_settings
+from onward.engine.engine import Engine
+from onward.engine.interview import Interviewer
+from onward.engine.journal import Folded
+from onward.engine.look import completed_of
+from onward.engine.stop import StopSwitch
+from onward.engine.view import view_run
+from onward.errors import InvalidInput, NoDatabase
+from onward.machine.lifecycle import is_recoverable
+from onward.machine.project import project
+from onward.model.run import Run, RunStatus
+from onward.wiring import is_there
+
+if TYPE_CHECKING:
+    from onward.app import Onward
+
+FIRST_SIGNAL = "stopping after the current step; press Ctrl-C again to stop now"
+SECOND_SIGNAL = "stopping now"
+
+
+@dataclass(frozen=True, slots=True)
+class Foreground:
+    """What driving a run in the foreground takes."""
+
+    engine: Engine
+    common: Common
+    out: Output
+    stop: StopSwitch
+    progress: Progress
+    interviewer: Interviewer | None
+
+    async def finish(self, folded: Folded) -> int:
+        """Answer gates as far as somebody does, say how the run stands, and give the exit code."""
+        if self.interviewer is not None:
+            folded = await self.engine.attend(folded, self.interviewer, self.stop)
+        self.progress.close()
+        await self.tell(folded)
+        return exit_of(folded.run.status.value)
+
+    async def tell(self, folded: Folded) -> None:
+        """How the run stands, and what to type next."""
+        run = folded.run
+        self.out.say(summary(run))
+        if run.status is RunStatus.WAITING and self.interviewer is None:
+            for line in (line for gate in run.gates.values() for line in gate_lines(gate)):
+                self.out.say(f"  {line}")
+        ahead = self._next_command(run)
+        if ahead:
+            self.out.say(f"go on with: {ahead}")
+        if self.out.is_json:
+            completed = await completed_of(self.engine.store, run.id)
+            self.out.value(view_run(project(run), folded.holder, run, completed))
+
+    def _next_command(self, run: Run) -> str | None:
+        recoverable = is_recoverable(run.status, run.reason)
+        return next_command(run.status.value, run.reason, recoverable, run.id, self.common)
+
+    def asked_to_stop(self) -> None:
+        """A signal came: the first lets the step finish."""
+        if self.progress.is_at_work:
+            self.out.say(FIRST_SIGNAL if self.stop.reason is None else SECOND_SIGNAL)
+        self.stop.request("signal")
+
+
+@asynccontextmanager
+async def foreground(
+    common: Common, out: Output, answers: str | None = None, *, makes_database: bool = False
+) -> AsyncIterator[Foreground]:
+    """Everything opened, signals heard; closed and deaf again afterwards."""
+    settings = load_settings(db=common.db, app=common.app, answers=answers)
+    app, stop, progress = app_of(settings), StopSwitch(settings.grace_s), make_progress(out)
+    interviewer = _interviewer(app, settings.answers, out, stop)
+    if not makes_database and isinstance(app.store, str) and not is_there(app.store):
+        raise NoDatabase(app.store)
+    engine = await app.engine(observe=progress.observe, tool_env=settings.tool_env)
+    desk = Foreground(engine, common, out, stop, progress, interviewer)
+    try:
+        with on_signals(desk.asked_to_stop), out.alone():
+            yield desk
+    finally:
+        progress.close()
+        await app.close()
+
+
+def _interviewer(app: Onward, answers: str | None, out: Output, stop: StopSwitch) -> Interviewer | None:
+    """Whoever answers gates; None leaves them waiting."""
+    name = answers or ("prompt" if out.is_terminal else "wait")
+    if name == "wait":
+        return None
+    if name == "prompt":
+        return Prompt(out, stop)
+    found = app.interviewers.get(name)
+    if found is None:
+        names = ", ".join(sorted({"prompt", "wait", *app.interviewers}))
+        raise InvalidInput(f"--answers {name!r} is nobody; choose one of {names}.")
+    return found

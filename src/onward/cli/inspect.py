@@ -1,0 +1,132 @@
+"""Commands that look at one run: show, events, checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from onward.cli.exits import FINE
+from onward.cli.opening import store_to_look_at
+from onward.cli.options import COMMON, Common, Out, RunName
+from onward.cli.output import Output
+from onward.cli.render import run_page, when
+from onward.cli.signals import on_signals
+from onward.cli.text import local_time, one_line, table
+from onward.clock import SystemClock
+from onward.engine.history import History
+from onward.engine.journal import Journal
+from onward.engine.look import find_run, log_pages
+from onward.engine.view import completed_steps, view_checkpoints, view_event, view_run
+from onward.machine.project import project
+from onward.store.port import Record, RunQuery, Store
+
+ALL = 2**31 - 1
+POLL_S = 0.2
+VALUE_WIDTH = 80
+ENVELOPE = ("seq", "kind", "at", "token", "run")
+
+
+async def show(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:
+    """Show one run: what happened, step by step, what is open, and what to type next."""
+    async with store_to_look_at(common) as store:
+        view = await _view(store, (await find_run(store, run)).row.id)
+    if out.is_json:
+        out.value(view)
+        return FINE
+    for line in run_page(view, common, SystemClock().now_us()):
+        out.say(line)
+    return FINE
+
+
+async def _view(store: Store, run_id: str) -> dict[str, Any]:
+    folded = await Journal(store, SystemClock()).load(run_id)
+    history, completed = History(), list[str]()
+    async for page in log_pages(store, run_id):
+        history.read(page)
+        completed += completed_steps(page)
+    return {
+        **view_run(project(folded.run), folded.holder, folded.run, completed),
+        "steps": history.view(),
+        "forks": await _forks(store, run_id),
+    }
+
+
+async def _forks(store: Store, run_id: str) -> list[dict[str, Any]]:
+    listed = await store.list(RunQuery(limit=ALL))
+    return [
+        {"id": row.id, "display_id": row.display_id, "seq": row.parent_seq, "status": row.status.value}
+        for row in (one.row for one in listed)
+        if row.parent == run_id
+    ]
+
+
+async def events(
+    run: RunName,
+    /,
+    *,
+    follow: Annotated[bool, Parameter(help="Go on with what is appended, until the run has ended.")] = False,
+    after: Annotated[int, Parameter(help="Begin behind this event.")] = 0,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Print a run's log, one event a line."""
+    asked = asyncio.Event()
+    async with store_to_look_at(common) as store:
+        run_id = (await find_run(store, run)).row.id
+        with on_signals(asked.set):
+            while True:
+                # Asked before reading, so that the last events of a run are read once more.
+                is_over = not follow or await _has_ended(store, run_id)
+                async for page in log_pages(store, run_id, after=after):
+                    after = page[-1].seq
+                    for record in page:
+                        _tell_event(record, out)
+                if is_over or asked.is_set() or out.is_gone:
+                    return FINE
+                await SystemClock().wait_s(POLL_S, asked)
+
+
+async def _has_ended(store: Store, run_id: str) -> bool:
+    folded = await Journal(store, SystemClock()).load(run_id)
+    return folded.run.ended_at_us is not None
+
+
+def _tell_event(record: Record, out: Output) -> None:
+    view = view_event(record)
+    if out.is_json:
+        out.value(view)
+        return
+    fields = (f"{key}={_short(value)}" for key, value in view.items() if key not in ENVELOPE)
+    told = f"{record.seq:>5}  {local_time(record.at_us)}  {record.kind:<18}  {'  '.join(fields)}"
+    out.say(told.rstrip())
+
+
+def _short(value: Any) -> str:
+    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), VALUE_WIDTH)
+
+
+async def checkpoints(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:
+    """List a run's checkpoints: where `onward replay` can start."""
+    async with store_to_look_at(common) as store:
+        run_id = (await find_run(store, run)).row.id
+        found = view_checkpoints(run_id, await store.read(run_id, after=0, limit=ALL))
+    if out.is_json:
+        out.value(found)
+        return FINE
+    now_us = SystemClock().now_us()
+    rows = [
+        (
+            str(checkpoint["seq"]),
+            when(checkpoint["at"], now_us),
+            checkpoint["current_node"] or "-",
+            checkpoint["next_node_id"] or "-",
+            str(len(checkpoint["completed_nodes"])),
+        )
+        for checkpoint in found
+    ]
+    for line in table(("SEQ", "WHEN", "FINISHED", "NEXT", "STEPS"), rows):
+        out.say(line)
+    return FINE

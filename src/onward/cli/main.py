@@ -1,0 +1,101 @@
+"""The entry: which command, and how it ends. Commands are imported when they are called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Coroutine, Sequence
+from typing import Any, NoReturn
+
+from cyclopts import App, CycloptsError, Parameter
+
+from onward.cli.exits import FINE, INTERRUPTED, UNFINISHED
+from onward.cli.failure import tell_defect, tell_error, tell_usage
+from onward.cli.output import Output
+from onward.cli.values import with_script_joined
+from onward.errors import OnwardError
+from onward.version import VERSION
+
+HELP = (
+    "Durable runs of AI agent pipelines: kill it anywhere, and it carries on behind the last finished step."
+)
+EPILOGUE = "Exit codes: 0 finished well; 1 failed or refused; 2 usage or invalid pipeline; 75 resumable."
+COMMANDS: Sequence[tuple[str, str, str]] = (
+    ("validate", "check", "Check a pipeline file; nothing is executed."),
+    ("run", "run", "Run a pipeline in the foreground."),
+    ("status", "status", "List runs, or say how one stands."),
+    ("show", "inspect", "Show one run: what happened, what is open."),
+    ("events", "inspect", "Print a run's log."),
+    ("checkpoints", "inspect", "List a run's checkpoints."),
+    ("resume", "resume", "Go on with a stopped run."),
+    ("replay", "replay", "Fork a run at a checkpoint and run the fork."),
+    ("pause", "operate", "Ask a run to stop, so that it can be resumed."),
+    ("cancel", "operate", "Give a run up for good."),
+    ("answer", "answer", "Decide a gate and go on."),
+    ("verify", "check", "Prove that what is stored is what the logs say."),
+    ("doctor", "check", "Check the installation and the database."),
+    ("version", "about", "Print the version."),
+    ("completion", "about", "Print a completion script for a shell."),
+)
+
+
+def main() -> NoReturn:
+    """The command `onward`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(tokens: Sequence[str]) -> int:
+    """Run one command line; the exit code."""
+    out = Output(is_json="--json" in tokens)
+    try:
+        return out.close(_call(with_script_joined(list(tokens)), out))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except CycloptsError as error:
+        return tell_usage(out, str(error))
+    except OnwardError as error:
+        return out.close(tell_error(out, error))
+    except Exception as error:
+        return tell_defect(out, error)
+
+
+def make_app() -> App:
+    """Every command, by name; their files are imported when they are needed."""
+    app = App(
+        name="onward",
+        help=HELP,
+        help_epilogue=EPILOGUE,
+        help_format="plaintext",
+        version=VERSION,
+        default_parameter=Parameter(negative=()),
+    )
+    for order, (name, module, help) in enumerate(COMMANDS):
+        app.command(f"onward.cli.{module}:{name}", name=name, help=help, sort_key=order)
+    return app
+
+
+def _call(tokens: Sequence[str], out: Output) -> int:
+    command, bound, given = make_app().parse_args(tokens, exit_on_error=False, print_error=False)
+    bound.arguments.update({name: out for name in given})
+    result = command(*bound.args, **bound.kwargs)
+    if isinstance(result, Coroutine):
+        return _run_async(result)
+    return result if isinstance(result, int) else FINE
+
+
+def _run_async(command: Coroutine[Any, Any, int]) -> int:
+    import asyncio
+    import os
+    import threading
+
+    runner = asyncio.Runner()
+    code = FINE
+    try:
+        code = runner.run(command)
+        return code
+    finally:
+        if code == UNFINISHED and threading.active_count() > 1:
+            # A handler's thread cannot be ended from outside, and leaving must not wait for it: all that
+            # counts is in the database.
+            sys.stdout.flush()
+            os._exit(code)
+        runner.close()

@@ -1,0 +1,57 @@
+"""The flags that commands share, with their help."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from onward.cli.output import Output
+
+_EVERYWHERE = Group("Everywhere", sort_key=9)
+
+
+@Parameter(name="*", group=_EVERYWHERE)
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What every command takes."""
+
+    db: Annotated[
+        str | None,
+        Parameter(help="The database: a path or a postgresql:// address (ONWARD_DB; .onward/onward.db)."),
+    ] = None
+    json: Annotated[bool, Parameter(help="Print JSON with stable names.")] = False
+    app: Annotated[
+        str | None,
+        Parameter(help="The app with your handlers, package.module:name (ONWARD_APP; onward.toml)."),
+    ] = None
+
+    def command(self, *words: str) -> str:
+        """A command to type next, at the same database and app."""
+        flags = ("db", self.db), ("app", self.app)
+        told = [word for name, value in flags if value for word in (f"--{name}", shlex.quote(value))]
+        return " ".join(("onward", *words, *told))
+
+
+COMMON = Common()
+
+Out = Annotated[Output, Parameter(parse=False)]
+RunName = Annotated[str, Parameter(help="A run: its display id, its id, or the beginning of either.")]
+Settings = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--set",
+        help="A context value: KEY=VALUE sets text, KEY:=JSON any JSON value. May be repeated.",
+        show_default=False,
+    ),
+]
+Answers = Annotated[
+    str | None,
+    Parameter(
+        help="Who answers gates: prompt, auto (the first choice), wait (nobody, the run stays waiting), "
+        "or an interviewer of the app. Default: prompt on a terminal, wait elsewhere."
+    ),
+]
+RunId = Annotated[str | None, Parameter(help="An id of your own for the new run: 1 to 64 of a-z, 0-9 and -.")]

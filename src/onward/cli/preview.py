@@ -1,0 +1,79 @@
+"""`onward resume --dry-run`: what would be skipped, and what would run first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onward.cli.exits import FINE
+from onward.cli.foreground import Foreground
+from onward.cli.text import one_line, span
+from onward.clock import SystemClock
+from onward.engine.engine import Resume
+from onward.engine.look import completed_of
+from onward.engine.preview import Preview
+from onward.machine.plan import Perform, Sleep
+from onward.model.event import (
+    Event,
+    GateOpened,
+    PipelineChanged,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    StepFinished,
+)
+from onward.model.run import RunStatus
+
+Planned = tuple[str, str, str]
+
+
+async def preview_resume(desk: Foreground, run_id: str, how: Resume) -> int:
+    """Print what a resume would skip and run; the checks are the same, and nothing is changed."""
+    notice, plan = await _ahead(desk, run_id, how)
+    completed = await completed_of(desk.engine.store, run_id)
+    if notice:
+        desk.out.note(notice)
+    for step in completed:
+        desk.out.say(f"SKIP  {one_line(step)}")
+    for does, what, why in plan:
+        desk.out.say(f"{does:<5} {one_line(what)}" + (f"  ({one_line(why)})" if why else ""))
+    desk.out.say("nothing was changed")
+    if desk.out.is_json:
+        ahead = [{"does": does.lower(), "what": what, "why": why} for does, what, why in plan]
+        desk.out.value({"run": run_id, "skip": completed, "plan": ahead, "notice": notice})
+    return FINE
+
+
+async def _ahead(desk: Foreground, run_id: str, how: Resume) -> tuple[str, list[Planned]]:
+    known = (await desk.engine.journal.load(run_id)).run
+    if known.status is RunStatus.WAITING and how.action is None and how.from_node is None:
+        return "", [("ASK", gate.gate, gate.text) for gate in known.gates.values()]
+    seen = await desk.engine.preview_resume(run_id, how)
+    return seen.notice, list(_plan(seen))
+
+
+def _plan(seen: Preview) -> Iterator[Planned]:
+    """What would happen first: up to the next effect, which decides the rest."""
+    for event in seen.events:
+        yield from _planned(event)
+    match seen.action:
+        case Perform(started):
+            yield "RUN", started.step, f"attempt {started.attempt}"
+        case Sleep(until_us, step):
+            left_s = (until_us - SystemClock().now_us()) / 1_000_000
+            yield "WAIT", step, f"its next attempt is due in {span(left_s)}"
+
+
+def _planned(event: Event) -> Iterator[Planned]:
+    match event:
+        case PipelineChanged():
+            yield "USE", event.pipeline_hash[:12], f"instead of {event.before[:12]}"
+        case StepFinished():
+            yield "PASS", event.step, event.outcome.status.value
+        case GateOpened():
+            yield "ASK", event.gate, event.text
+        case RunCompleted():
+            yield "END", "completed", ""
+        case RunFailed():
+            yield "END", "failed", event.detail
+        case RunCancelled():
+            yield "END", "cancelled", ""

@@ -1,0 +1,115 @@
+"""`onward resume`: going on with a stopped run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from onward.cli.exits import FINE
+from onward.cli.foreground import Foreground, foreground
+from onward.cli.options import COMMON, Answers, Common, Out, RunName
+from onward.cli.output import Output
+from onward.cli.preview import preview_resume
+from onward.cli.text import age, one_line
+from onward.clock import SystemClock
+from onward.engine.engine import Resume
+from onward.engine.look import find_run, last_checkpoint
+from onward.errors import InvalidInput
+from onward.model.event import StepFinished
+from onward.model.ids import display_id
+from onward.model.run import Run, RunStatus
+from onward.store.codec import unseal
+from onward.store.owner import owner_label
+
+
+async def resume(
+    run: RunName,
+    /,
+    *,
+    from_node: Annotated[
+        str | None, Parameter(name="--from", help="Go on at this node instead of the next one.")
+    ] = None,
+    retry: Annotated[bool, Parameter(help="Make the stopped step again.")] = False,
+    skip: Annotated[bool, Parameter(help="Go on behind the stopped step.")] = False,
+    continue_: Annotated[
+        bool,
+        Parameter(
+            name="--continue", help="Make it again, and tell it that it goes on with a partial result."
+        ),
+    ] = False,
+    abort: Annotated[bool, Parameter(help="Give the run up.")] = False,
+    step: Annotated[
+        str | None, Parameter(help="The stopped step that these four speak of, if there are several.")
+    ] = None,
+    accept_changes: Annotated[bool, Parameter(help="Go on under the changed pipeline file.")] = False,
+    original: Annotated[bool, Parameter(help="Go on under the source stored with the run.")] = False,
+    wait: Annotated[bool, Parameter(help="Wait until whoever holds the run lets go of it.")] = False,
+    take_over: Annotated[
+        bool, Parameter(help="Take the run from a holder that is stuck; it can write nothing more.")
+    ] = False,
+    dry_run: Annotated[
+        bool, Parameter(help="Make all checks, print what would be skipped and run, change nothing.")
+    ] = False,
+    answers: Answers = None,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Go on with a stopped run, behind its last finished step."""
+    action = _one_of({"retry": retry, "skip": skip, "continue": continue_, "abort": abort})
+    _one_of({"accept-changes": accept_changes, "original": original})
+    how = Resume(
+        from_node=from_node,
+        action=action,
+        step=step,
+        accept_changes=accept_changes,
+        original=original,
+        take_over=take_over,
+        wait=wait and not dry_run,
+    )
+    async with foreground(common, out, answers) as desk:
+        run_id = (await find_run(desk.engine.store, run)).row.id
+        if dry_run:
+            return await preview_resume(desk, run_id, how)
+        return await _go_on(desk, run_id, how)
+
+
+def _one_of(flags: Mapping[str, bool]) -> str | None:
+    given = [name for name, is_given in flags.items() if is_given]
+    if len(given) > 1:
+        raise InvalidInput(f"{' and '.join(f'--{name}' for name in given)} contradict each other; say one.")
+    return given[0] if given else None
+
+
+async def _go_on(desk: Foreground, run_id: str, how: Resume) -> int:
+    known = await desk.engine.journal.load(run_id)
+    if known.run.status is RunStatus.WAITING and how.action is None and how.from_node is None:
+        return await desk.finish(known)
+    desk.progress.narrator.opening = await _opening(desk, known.run)
+    if known.holder is not None and known.holder.is_alive:
+        _tell_holder(desk.out, owner_label(known.holder.owner), how)
+    folded = await desk.engine.resume(run_id, how, desk.stop, tell=desk.out.note)
+    if how.action == "abort":
+        await desk.tell(folded)
+        return FINE
+    return await desk.finish(folded)
+
+
+def _tell_holder(out: Output, holder: str, how: Resume) -> None:
+    """Somebody is at work on the run: say what becomes of them, if anything does."""
+    if how.take_over:
+        out.note(f"taking the run from {holder}, which is alive; it can write nothing more.")
+    elif how.wait:
+        out.say(f"waiting for {holder} to let go of the run")
+
+
+async def _opening(desk: Foreground, run: Run) -> str:
+    """What the run goes on with."""
+    record = await last_checkpoint(desk.engine.store, run.id, run.head)
+    name = f"going on with run {display_id(run.id)} ({one_line(run.pipeline)})"
+    if record is None:
+        return name
+    event = unseal(record)
+    what = f"step {event.step}" if isinstance(event, StepFinished) else "its start"
+    return f"{name} from checkpoint {record.seq}: {what}, {age(record.at_us, SystemClock().now_us())}"

@@ -1,0 +1,74 @@
+"""Text for a terminal: nothing that was stored may steer it, and numbers are for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+_SEQUENCES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor, screen
+    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|\x9c|$)"  # titles, links, the clipboard
+    r"|\x9b[0-?]*[ -/]*[@-~]"
+    r"|\x1b[ -/]*[0-~]",
+    re.DOTALL,
+)
+# Control characters but tab and line feed, and the marks that reorder what a person reads.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+def clean(text: str) -> str:
+    """The text without anything that a terminal would obey."""
+    if text.isprintable():
+        return text
+    text = _CONTROLS.sub("", _SEQUENCES.sub("", text.replace("\r\n", "\n")))
+    return _SURROGATES.sub("\ufffd", text)
+
+
+def one_line(text: str, width: int = 200) -> str:
+    """The text on one line, cut where it gets too long."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def span(seconds: float) -> str:
+    """How long something took: two digits that matter."""
+    if seconds < 1:
+        return f"{max(seconds, 0) * 1_000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < _HOUR:
+        return f"{seconds // _MINUTE:.0f} min {seconds % _MINUTE:02.0f} s"
+    if seconds < _DAY:
+        return f"{seconds // _HOUR:.0f} h {seconds % _HOUR // _MINUTE:02.0f} min"
+    return f"{seconds // _DAY:.0f} d {seconds % _DAY // _HOUR:.0f} h"
+
+
+def age(at_us: int, now_us: int) -> str:
+    """How long ago something was."""
+    seconds = (now_us - at_us) / 1_000_000
+    for unit_s, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if seconds >= unit_s:
+            return f"{seconds // unit_s:.0f} {unit} ago"
+    return f"{max(seconds, 0):.0f} s ago"
+
+
+def local_time(at_us: int) -> str:
+    """An instant by this machine's wall clock."""
+    return datetime.fromtimestamp(at_us / 1_000_000).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def count(number: int, noun: str) -> str:
+    """So many of something."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns, aligned; the last may be as long as it is."""
+    cells = [[*headings], *([one_line(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]

@@ -1,0 +1,60 @@
+"""Values that come in as text: `--set` and the simulation script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from onward.errors import InvalidInput
+
+
+def context_of(settings: Iterable[str]) -> dict[str, Any]:
+    """The context values that `--set` gives: `KEY=VALUE` is text, `KEY:=JSON` any JSON value."""
+    return dict(_setting(setting) for setting in settings)
+
+
+def _setting(setting: str) -> tuple[str, Any]:
+    key, equals, value = setting.partition("=")
+    is_json = key.endswith(":")
+    key = key.removesuffix(":")
+    if not equals or not key:
+        raise InvalidInput(f"--set {setting!r} sets nothing; write KEY=VALUE for text or KEY:=JSON.")
+    if not is_json:
+        return key, value
+    try:
+        return key, json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"--set {key}:= is followed by something that is not JSON: {error}.") from None
+
+
+def script_of(simulate: str | None) -> dict[str, Any] | None:
+    """The simulation that `--simulate` asks for: none, one where every agent succeeds, or a script's."""
+    if simulate is None:
+        return None
+    if not simulate:
+        return {}
+    from onward.handlers.simulate import check_script
+
+    try:
+        with open(simulate, "rb") as file:
+            script = json.load(file)
+    except OSError as error:
+        raise InvalidInput(f"cannot read the simulation script {simulate}: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"the simulation script {simulate} is not JSON: {error}.") from None
+    return check_script(script, simulate)
+
+
+def with_script_joined(tokens: list[str]) -> list[str]:
+    """Arguments in which `--simulate` always has its value: `--simulate SCRIPT.json` or nothing.
+
+    Only a name in .json is taken for a script, so that `run --simulate FILE.dot` means what it says.
+    """
+    joined: list[str] = []
+    for token in tokens:
+        if joined and joined[-1] == "--simulate=" and token.endswith(".json") and not token.startswith("-"):
+            joined[-1] += token
+        else:
+            joined.append("--simulate=" if token == "--simulate" else token)
+    return joined

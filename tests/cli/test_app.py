@@ -1,0 +1,68 @@
+"""An app of one's own behind the command line."""
+
+from __future__ import annotations
+
+from tests.cli.shell import Shell
+
+APP = """
+from onward import Onward
+
+app = Onward("own.db")
+
+@app.handler("shout")
+async def shout(step):
+    print("a handler may print")
+    return {"shouted": step.get("text", "").upper()}
+
+class deeper:
+    app = app
+"""
+SHOUT = "digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; a [type=shout]; start -> a -> exit }"
+
+
+def test_the_handlers_of_an_app_serve_a_run(shell: Shell) -> None:
+    shell.write("mine.py", APP)
+    shell.write("shout.dot", SHOUT)
+    done = shell("run", "shout.dot", "--run-id", "loud", "--set", "text=hello", "--app", "mine:app")
+    assert done.code == 0, done.err
+    assert shell.read("loud")["context"]["shouted"] == "HELLO"
+    assert shell("validate", "shout.dot", "--app", "mine:deeper.app").out.endswith("0 warnings\n")
+    assert "[type_known]" in shell("validate", "shout.dot").out
+
+
+def test_what_a_handler_prints_does_not_get_into_the_json(shell: Shell) -> None:
+    shell.write("mine.py", APP)
+    shell.write("shout.dot", SHOUT)
+    done = shell("run", "shout.dot", "--app", "mine:app", "--json")
+    assert done.json["status"] == "completed"
+    assert "a handler may print" in done.err
+
+
+def test_the_store_of_an_app_is_used_unless_a_database_is_given(shell: Shell) -> None:
+    shell.write("mine.py", APP)
+    shell.write("shout.dot", SHOUT)
+    shell.write("onward.toml", 'app = "mine:app"\n')
+    given = shell.environment.pop("ONWARD_DB")
+    assert shell("run", "shout.dot", "--run-id", "own").code == 0
+    assert (shell.directory / "own.db").exists()
+    assert [run["id"] for run in shell("status", "--json").json] == ["own"]
+    assert shell("run", "shout.dot", "--run-id", "given", "--db", given).code == 0
+    assert [run["id"] for run in shell("status", "--json", "--db", given).json] == ["given"]
+
+
+def test_the_next_command_names_the_same_database_and_app(shell: Shell) -> None:
+    shell.write("mine.py", APP)
+    shell.write("shout.dot", SHOUT.replace("start -> a", "ask [shape=hexagon]; start -> ask -> a"))
+    done = shell("run", "shout.dot", "--app", "mine:app", "--db", "a place.db")
+    assert done.code == 75
+    name = shell("status", "--json", "--db", "a place.db").json[0]["display_id"]
+    assert done.out.splitlines()[-1] == f"go on with: onward answer {name} --db 'a place.db' --app mine:app"
+
+
+def test_what_a_handler_prints_stands_above_the_step_in_a_terminal(shell: Shell) -> None:
+    shell.write("mine.py", APP)
+    shell.write("shout.dot", SHOUT)
+    terminal = shell.terminal("run", "shout.dot", "--app", "mine:app")
+    done = terminal.end()
+    assert done.code == 0
+    assert "a handler may print\n" in done.out.replace("\r", "")

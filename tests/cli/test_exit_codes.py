@@ -1,0 +1,312 @@
+"""What a script learns of everything that goes wrong: an exit code, a sentence, and with --json an object."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import apsw
+import pytest
+
+from tests.cli.shell import Shell, pipeline
+
+AGENT = (
+    "digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; think [prompt=hm]; start -> think -> exit }"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("frobnicate",), 'Unknown command "frobnicate"'),
+        (("run",), "requires an argument"),
+        (("status", "--frobnicate"), "Unknown option: --frobnicate"),
+        (("pause", "x", "--after", "lunch"), 'Invalid value "lunch"'),
+        (("replay", "x", "--checkpoint", "many"), "Invalid value"),
+        (("run", "a.dot", "b.dot"), "b.dot"),
+        (("status", "--status", "sleepy"), "Invalid value"),
+    ],
+)
+def test_a_command_line_that_means_nothing_exits_2(shell: Shell, words: tuple[str, ...], says: str) -> None:
+    done = shell.inside(*words)
+    assert done.code == 2
+    assert says in done.err
+    assert done.err.startswith("onward: ")
+    assert done.err.count("\n") == 1
+    assert done.out == ""
+    assert shell.inside(*words, "--json").error["code"] == "usage"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("run", "nothing.dot"), "cannot read the pipeline nothing.dot: there is no such file"),
+        (("validate", "nothing.dot"), "cannot read the pipeline nothing.dot: there is no such file"),
+        (("run", "."), "cannot read the pipeline .: Is a directory"),
+        (("run", "ok.dot", "--set", "novalue"), "--set 'novalue' sets nothing; write KEY=VALUE"),
+        (("run", "ok.dot", "--set", "=x"), "--set '=x' sets nothing"),
+        (("run", "ok.dot", "--set", "key:={"), "--set key:= is followed by something that is not JSON"),
+        (("run", "ok.dot", "--set", "key:=NaN"), "which JSON cannot hold"),
+        (("run", "ok.dot", "--run-id", "Not An Id"), "cannot be a run id"),
+        (("run", "ok.dot", "--answers", "nobody"), "--answers 'nobody' is nobody"),
+        (("run", "ok.dot", "--simulate", "none.json"), "cannot read the simulation script none.json"),
+        (("run", "ok.dot", "--simulate=bad.json"), "the simulation script bad.json is not JSON"),
+        (("run", "ok.dot", "--simulate", "odd.json"), "odd.json is not a simulation script"),
+        (
+            ("run", "agent.dot"),
+            "node 'think' is an agent step and no model provider is set up; try it with --simulate",
+        ),
+        (("run", "typed.dot"), "node 'a' wants handler 'mystery'"),
+        (("run", "ok.dot", "--app", "nomodule"), "--app 'nomodule' is not package.module:name"),
+        (("run", "ok.dot", "--app", "no.such:app"), "there is no module 'no.such'"),
+        (
+            ("run", "ok.dot", "--app", "broken:app"),
+            "importing broken failed: ZeroDivisionError: division by zero",
+        ),
+        (
+            ("run", "ok.dot", "--app", "needy:app"),
+            "needy needs the module 'no_such_module_here', which is missing",
+        ),
+        (("run", "ok.dot", "--app", "empty:app"), "--app empty:app is nothing, not an Onward app"),
+        (("run", "ok.dot", "--app", "empty:thing"), "--app empty:thing is a int, not an Onward app"),
+    ],
+)
+def test_what_cannot_be_used_exits_2_before_anything_begins(
+    shell: Shell, words: tuple[str, ...], says: str
+) -> None:
+    shell.write("ok.dot", pipeline(("a", "true")))
+    shell.write("agent.dot", AGENT)
+    shell.write("typed.dot", AGENT.replace("prompt=hm", "type=mystery").replace("think", "a"))
+    shell.write("bad.json", "{")
+    shell.write("odd.json", '{"think": [{"colour": "red"}]}')
+    shell.write("broken.py", "1 / 0\n")
+    shell.write("needy.py", "import no_such_module_here\n")
+    shell.write("empty.py", "thing = 1\n")
+    done = shell.inside(*words, "--json")
+    assert done.code == 2
+    assert says in done.err
+    assert done.error["message"] in done.err.replace("onward: ", "")
+    assert "Traceback" not in done.err
+    assert shell.inside("status", "--json").json == []
+
+
+def test_all_problems_of_a_pipeline_are_told_at_once_with_their_places(shell: Shell) -> None:
+    shell.write("bad.dot", 'digraph bad {\n  a -> b [condition="what?"]\n  lonely\n}\n')
+    done = shell("run", "bad.dot")
+    assert done.code == 2
+    assert len(done.err.splitlines()) > 2
+    assert all(line.startswith("bad.dot:") for line in done.err.splitlines())
+    checked = shell("validate", "bad.dot", "--json")
+    assert checked.code == 2
+    rules = {finding["rule"] for finding in checked.json}
+    assert {"start_node", "terminal_node"} <= rules
+    assert {"rule", "severity", "message", "file", "line", "column"} <= checked.json[0].keys()
+
+
+def test_a_valid_pipeline_exits_0_with_its_warnings(shell: Shell) -> None:
+    shell.write("agent.dot", AGENT.replace("[prompt=hm]", ""))
+    done = shell.inside("validate", "agent.dot")
+    assert done.code == 0
+    assert "[prompt_on_llm_nodes]" in done.out
+    assert done.out.endswith("agent.dot is valid: 3 nodes, 1 warning\n")
+    assert [finding["severity"] for finding in shell.inside("validate", "agent.dot", "--json").json] == [
+        "warning"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("status", "nobody"), "run_not_found"),
+        (("show", "nobody"), "run_not_found"),
+        (("events", "nobody"), "run_not_found"),
+        (("checkpoints", "nobody"), "run_not_found"),
+        (("resume", "nobody"), "run_not_found"),
+        (("replay", "nobody", "--checkpoint", "1"), "run_not_found"),
+        (("pause", "nobody"), "run_not_found"),
+        (("cancel", "nobody"), "run_not_found"),
+        (("answer", "nobody", "Y"), "run_not_found"),
+        (("verify", "nobody"), "run_not_found"),
+        (("run", "ok.dot", "--run-id", "work"), "run_exists"),
+        (("resume", "work"), "invalid_state"),
+        (("pause", "work"), "invalid_state"),
+        (("cancel", "work"), "invalid_state"),
+        (("answer", "work", "Y"), "no_open_gate"),
+    ],
+)
+def test_a_refusal_exits_1_with_its_code_and_one_sentence(
+    shell: Shell, words: tuple[str, ...], code: str
+) -> None:
+    shell.write("ok.dot", pipeline(("a", "true")))
+    assert shell.inside("run", "ok.dot", "--run-id", "work").code == 0
+    before = shell.log("work")
+    done = shell.inside(*words, "--json")
+    assert (done.code, done.error["code"]) == (1, code)
+    assert done.err == f"onward: {done.error['message']}\n"
+    assert shell.log("work") == before
+
+
+def test_a_checkpoint_that_is_none_is_a_usage_error(shell: Shell) -> None:
+    shell.write("ok.dot", pipeline(("a", "true")))
+    assert shell.inside("run", "ok.dot", "--run-id", "work").code == 0
+    for seq in ("2", "0", "99", "-1"):
+        done = shell.inside("replay", "work", f"--checkpoint={seq}")
+        assert done.code == 2, seq
+        assert "is not a checkpoint; `onward checkpoints work` lists them" in done.err
+
+
+def test_a_run_that_fails_exits_1_and_one_that_is_cancelled_too(shell: Shell) -> None:
+    shell.write("bad.dot", pipeline(("a", "echo oh no >&2; exit 4")))
+    failed = shell.inside("run", "bad.dot", "--run-id", "bad")
+    assert failed.code == 1
+    assert "failed (step_failed): step a#1: exit code 4: oh no" in failed.out
+    assert failed.out.splitlines()[-1].startswith("go on with: onward resume ")
+    assert shell.inside("resume", "bad").code == 1
+
+
+def test_a_damaged_history_exits_1_and_names_the_event(shell: Shell) -> None:
+    shell.write("bad.dot", pipeline(("a", "false")))
+    assert shell.inside("run", "bad.dot", "--run-id", "bad").code == 1
+    db = apsw.Connection(shell.db)
+    for name in db.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+        db.execute(f"DROP TRIGGER {name[0]}")
+    db.execute("UPDATE event SET body = replace(body, 'start#1', 'start#2') WHERE run_id = 'bad' AND seq = 3")
+    db.close()
+    for words in (("resume", "bad"), ("show", "bad")):
+        done = shell.inside(*words, "--json")
+        assert (done.code, done.error["code"], done.error["seq"]) == (1, "history_corrupt", 3)
+    verified = shell.inside("verify", "--json")
+    assert verified.code == 1
+    assert verified.json["problems"] == 1
+    assert "event 3" in verified.json["runs"][0]["problems"][0]
+
+
+def test_verify_counts_what_it_checked(shell: Shell) -> None:
+    shell.write("ok.dot", pipeline(("a", "true")))
+    assert shell.inside("run", "ok.dot", "--run-id", "one").code == 0
+    assert shell.inside("run", "ok.dot", "--run-id", "two").code == 0
+    events = len(shell.log("one"))
+    assert shell.inside("verify").out == f"2 runs, {2 * events} events checked, 0 problems\n"
+    assert shell.inside("verify", "one").out == f"1 run, {events} events checked, 0 problems\n"
+
+
+@pytest.mark.parametrize("words", [("run", "ok.dot"), ("status",), ("doctor",)])
+def test_a_file_that_is_no_database_exits_1_with_one_sentence(shell: Shell, words: tuple[str, ...]) -> None:
+    shell.write("ok.dot", pipeline(("a", "true")))
+    shell.write("onward.db", "these are not the runs you are looking for" * 100)
+    os.chmod(shell.db, 0o600)
+    done = shell.inside(*words, "--json")
+    assert done.code == 1
+    assert done.error["code"].startswith("store_")
+    assert done.err.count("\n") == 1
+    assert (shell.directory / "onward.db").read_text().startswith("these are not")
+
+
+def test_only_run_makes_a_database(shell: Shell) -> None:
+    assert shell.inside("status").code == 0
+    assert shell.inside("status", "--json").json == []
+    looking = (("status", "x"), ("show", "x"), ("verify",))
+    for words in (*looking, ("resume", "x"), ("pause", "x"), ("cancel", "x"), ("answer", "x")):
+        done = shell.inside(*words, "--json")
+        assert (done.code, done.error["code"]) == (1, "no_database")
+    assert os.listdir(shell.directory) == []
+
+
+def test_doctor_is_content_with_a_good_database_and_says_what_is_not(shell: Shell) -> None:
+    done = shell.inside("doctor")
+    assert done.code == 0, done.out
+    assert {"python", "apsw", "durability", "integrity"} <= {
+        line.split()[1] for line in done.out.splitlines()
+    }
+    bad = Shell(shell.directory, ":memory:").inside("doctor", "--json")
+    assert bad.code == 1
+    assert {k: v for k, v in bad.json[-1].items() if k != "says"} == {"subject": "durability", "ok": False}
+
+
+def test_a_defect_is_one_line_and_a_traceback_only_on_request(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.write(
+        "mine.py",
+        "from onward import Onward\napp = Onward()\n"
+        "@app.transform\ndef spoil(graph):\n    raise KeyError('gone')\n",
+    )
+    shell.write("ok.dot", pipeline(("a", "true")))
+    done = shell.inside("run", "ok.dot", "--app", "mine:app", "--json")
+    assert (done.code, done.error["code"]) == (1, "defect")
+    assert (
+        done.err
+        == "onward: this is a defect, please report it: KeyError: 'gone' (ONWARD_DEBUG=1 shows where)\n"
+    )
+    monkeypatch.setenv("ONWARD_DEBUG", "1")
+    assert "in spoil" in shell.inside("run", "ok.dot", "--app", "mine:app").err
+
+
+def test_settings_come_from_flag_then_environment_then_file(shell: Shell) -> None:
+    shell.write("ok.dot", pipeline(("a", "true")))
+    shell.write("onward.toml", 'db = "file.db"\nanswers = "auto"\n')
+    del shell.environment["ONWARD_DB"]
+    assert shell("run", "ok.dot", "--run-id", "by-file").code == 0
+    shell.environment["ONWARD_DB"] = "environment.db"
+    assert shell("run", "ok.dot", "--run-id", "by-environment").code == 0
+    assert shell("run", "ok.dot", "--run-id", "by-flag", "--db", "flag.db").code == 0
+    for name in ("file", "environment", "flag"):
+        (listed,) = shell("status", "--json", "--db", f"{name}.db").json
+        assert listed["id"] == f"by-{name}"
+    shell.write("onward.toml", 'colour = "red"\n')
+    wrong = shell("status")
+    assert wrong.code == 2
+    assert "onward.toml sets colour" in wrong.err
+
+
+def test_the_version_is_told(shell: Shell) -> None:
+    from onward.version import VERSION
+
+    assert shell("--version").out.strip() == VERSION
+    assert shell.inside("version").out == f"onward {VERSION}\n"
+    assert shell.inside("version", "--json").json == {"version": VERSION}
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_completion_is_printed_and_installed_nowhere(shell: Shell, name: str) -> None:
+    done = shell("completion", name)
+    assert done.code == 0
+    assert "onward" in done.out
+    assert "checkpoints" in done.out
+    assert os.listdir(shell.directory) == []
+
+
+def test_every_command_has_help(shell: Shell) -> None:
+    listed = shell("--help")
+    assert listed.code == 0
+    for command in (
+        "validate",
+        "run",
+        "status",
+        "show",
+        "events",
+        "checkpoints",
+        "resume",
+        "replay",
+        "pause",
+    ):
+        assert f" {command} " in listed.out
+    helped = shell("resume", "--help")
+    flags = (
+        "--from",
+        "--retry",
+        "--skip",
+        "--continue",
+        "--abort",
+        "--step",
+        "--accept-changes",
+        "--original",
+    )
+    more = ("--wait", "--take-over", "--dry-run", "--answers", "--db", "--json", "--app")
+    assert [flag for flag in (*flags, *more) if flag not in helped.out] == []
+
+
+def test_json_errors_leave_standard_output_parseable(shell: Shell) -> None:
+    done = shell("resume", "nobody", "--json", "--db", str(shell.directory / "none.db"))
+    assert done.code == 1
+    assert json.loads(done.out)["error"]["message"] == done.err.removeprefix("onward: ").strip()

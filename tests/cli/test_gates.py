@@ -1,0 +1,152 @@
+"""Gates on the command line: asked, answered, left open."""
+
+from __future__ import annotations
+
+from tests.cli.shell import GATE, Shell
+
+
+def waiting_run(shell: Shell) -> None:
+    shell.write("gate.dot", GATE)
+    assert shell.inside("run", "gate.dot", "--run-id", "gate").code == 75
+
+
+def test_a_pipe_leaves_the_gate_open_and_says_how_to_answer(shell: Shell) -> None:
+    shell.write("gate.dot", GATE)
+    done = shell("run", "gate.dot", "--run-id", "gate")
+    assert done.code == 75
+    name = shell.read("gate")["display_id"]
+    assert done.out.splitlines()[-5:] == [
+        f"run {name} waits for an answer at ask#1",
+        "  ask#1: Ship it?",
+        "    Y   [Y] Yes  → again",
+        "    N   [N] No  → drop",
+        f"go on with: onward answer {name}",
+    ]
+    resumed = shell("resume", "gate")
+    assert (resumed.code, resumed.out) == (75, "\n".join(done.out.splitlines()[-5:]) + "\n")
+
+
+def test_auto_takes_the_first_choice_of_every_gate(shell: Shell) -> None:
+    waiting_run(shell)
+    done = shell.inside("resume", "gate", "--answers", "auto")
+    assert done.code == 0
+    decided = [
+        (e["gate"], e["choice"]["key"], e["by"]) for e in shell.log("gate") if e["kind"] == "GateDecided"
+    ]
+    assert decided == [("ask#1", "Y", "auto"), ("again#1", "S", "auto")]
+
+
+def test_a_person_at_a_terminal_is_asked_until_the_answer_is_a_choice(shell: Shell) -> None:
+    shell.write("gate.dot", GATE)
+    terminal = shell.terminal("run", "gate.dot", "--run-id", "gate")
+    terminal.wait_for(r"your answer \(Y/N\): ")
+    terminal.type("maybe\n")
+    terminal.wait_for("ask#1 does not offer 'maybe'")
+    terminal.wait_for(r"your answer \(Y/N\): ", times=2)
+    terminal.type("\n")
+    terminal.wait_for(r"your answer \(Y/N\): ", times=3)
+    terminal.type("yes\n")
+    terminal.wait_for(r"your answer \(S/W\): ")
+    terminal.type("w\n")
+    done = terminal.end()
+    assert done.code == 0
+    assert shell.read("gate")["completed"] == ["start#1", "ask#1", "again#1", "drop#1", "exit#1"]
+
+
+def test_what_was_typed_before_the_question_is_no_answer(shell: Shell) -> None:
+    latch = shell.latch("latch")
+    shell.write(
+        "gate.dot",
+        GATE.replace(
+            "start -> ask",
+            f'work [shape=parallelogram, tool_command="{latch.command}"]; start -> work -> ask',
+        ),
+    )
+    terminal = shell.terminal("run", "gate.dot", "--run-id", "gate")
+    latch.wait_reached()
+    terminal.type("n\n")
+    latch.release()
+    terminal.wait_for("your answer")
+    terminal.type("\x04")
+    assert terminal.end().code == 75
+    assert shell.read("gate")["status"] == "waiting"
+
+
+def test_the_end_of_input_leaves_the_gate_open(shell: Shell) -> None:
+    waiting_run(shell)
+    terminal = shell.terminal("answer", "gate")
+    terminal.wait_for("your answer")
+    terminal.type("\x04")
+    assert terminal.end().code == 75
+    assert shell("resume", "gate", "--answers", "prompt", stdin="").code == 75
+    assert shell.read("gate")["status"] == "waiting"
+
+
+def test_answers_can_come_through_a_pipe(shell: Shell) -> None:
+    waiting_run(shell)
+    done = shell("resume", "gate", "--answers", "prompt", stdin="bogus\ny\nsure\n")
+    assert done.code == 0, done.err
+    assert [e["by"] for e in shell.log("gate") if e["kind"] == "GateDecided"] == ["user", "user"]
+
+
+def test_answer_decides_and_goes_on_to_the_next_question(shell: Shell) -> None:
+    waiting_run(shell)
+    first = shell.inside("answer", "gate", "Y", "--text", "looks good")
+    assert first.code == 75
+    assert "waits for an answer at again#1" in first.out
+    second = shell.inside("answer", "gate", "[W] Wait", "--gate", "again#1")
+    assert second.code == 0
+    assert shell.read("gate")["context"]["human.gate.text"] == "looks good"
+
+
+def test_answer_without_running_leaves_the_run_queued(shell: Shell) -> None:
+    waiting_run(shell)
+    done = shell.inside("answer", "gate", "drop", "--no-run")
+    assert done.code == 0
+    assert "go on with: onward resume" in done.out
+    assert shell.read("gate")["status"] == "queued"
+    again = shell.inside("answer", "gate", "Y", "--json")
+    assert (again.code, again.error["code"], again.error["choice"]) == (1, "gate_decided", "N")
+    assert shell.inside("resume", "gate").code == 0
+
+
+def test_answer_without_a_choice_shows_the_question(shell: Shell) -> None:
+    waiting_run(shell)
+    shown = shell.inside("answer", "gate")
+    assert shown.code == 75
+    assert "  ask#1: Ship it?" in shown.out.splitlines()
+    terminal = shell.terminal("answer", "gate")
+    terminal.wait_for("your answer")
+    terminal.type("n\n")
+    assert terminal.end().code == 0
+
+
+def test_a_choice_that_is_not_offered_is_a_usage_error_that_lists_the_offers(shell: Shell) -> None:
+    waiting_run(shell)
+    wrong = shell.inside("answer", "gate", "perhaps")
+    assert wrong.code == 2
+    assert "choose one of: Y ([Y] Yes), N ([N] No)" in wrong.err
+    assert shell.inside("answer", "gate", "Y", "--gate", "ask#9").code == 1
+
+
+def test_a_run_that_asks_nothing_cannot_be_answered(shell: Shell) -> None:
+    waiting_run(shell)
+    assert shell.inside("resume", "gate", "--answers", "auto").code == 0
+    for words in (("answer", "gate", "Y"), ("answer", "gate")):
+        refused = shell.inside(*words, "--json")
+        assert (refused.code, refused.error["code"]) == (1, "no_open_gate")
+
+
+def test_an_interviewer_of_the_app_answers(shell: Shell) -> None:
+    shell.write(
+        "office.py",
+        "from onward import Onward\napp = Onward()\n@app.interviewer('boss')\n"
+        "async def boss(run, gate):\n    return 'N' if gate.node == 'ask' else None\n",
+    )
+    shell.write("gate.dot", GATE)
+    done = shell("run", "gate.dot", "--run-id", "gate", "--app", "office:app", "--answers", "boss")
+    assert done.code == 0, done.err
+    assert "answered  ask#1  [N] No (by boss)" in done.out
+    nobody = shell("run", "gate.dot", "--app", "office:app", "--answers", "intern")
+    assert nobody.code == 2
+    assert nobody.err == "onward: --answers 'intern' is nobody; choose one of auto, boss, prompt, wait.\n"

@@ -1,0 +1,189 @@
+"""What people see, word for word; only times are masked."""
+
+from __future__ import annotations
+
+import re
+
+from onward.model.ids import display_id
+from tests.cli.shell import Shell, pipeline
+
+NAME = display_id("golden")
+SOURCE = """
+digraph golden {
+  start [shape=Mdiamond]
+  exit [shape=Msquare]
+  fetch [shape=parallelogram, tool_command="printf '%s' 'forty two'"]
+  flaky [shape=parallelogram, max_retries=1, tool_command="test $ONWARD_ATTEMPT -ge 2"]
+  write [prompt="Write it down"]
+  ask [shape=hexagon, label="Send it?"]
+  start -> fetch -> flaky -> write -> ask
+  ask -> exit [label="[Y] Yes"]
+  ask -> write [label="[N] Again"]
+}
+"""
+
+
+def masked(text: str) -> str:
+    """The text with its times, paths and hashes taken out."""
+    text = re.sub(r"\d+ ms|\d+(\.\d)? s\b( ago)?", "TIME", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "WHEN", text)
+    text = re.sub(r"(?m)^  file     .*$", "  file     FILE (HASH)", text)
+    return re.sub(r" +\n", "\n", text)
+
+
+def test_a_run_on_a_pipe(shell: Shell) -> None:
+    shell.write("golden.dot", SOURCE)
+    done = shell("run", "golden.dot", "--run-id", "golden", "--simulate")
+    assert done.err == ""
+    assert (
+        masked(done.out)
+        == f"""\
+run {NAME}: golden (id golden)
+  finished  start#1  success
+  started   fetch#1
+  finished  fetch#1  success  TIME
+  started   flaky#1
+  retrying  flaky#1  attempt 1 failed: exit code 1; again in TIME
+  started   flaky#1  attempt 2
+  finished  flaky#1  success  TIME  attempt 2
+  started   write#1
+  finished  write#1  success  TIME
+  asks      ask#1  Send it?
+run {NAME} waits for an answer at ask#1
+  ask#1: Send it?
+    Y   [Y] Yes  → exit
+    N   [N] Again  → write
+go on with: onward answer {NAME}
+"""
+    )
+    assert (
+        masked(shell("status").out)
+        == f"""\
+RUN     PIPELINE  STATUS   STEPS  NEXT  CHANGED
+{NAME}  golden    waiting  4      ask   TIME
+"""
+    )
+    assert (
+        masked(shell("show", "golden").out)
+        == f"""\
+run {NAME}: golden (id golden)
+  status   waiting
+  started  WHEN (TIME)
+  changed  WHEN (TIME)
+  next     ask
+  file     FILE (HASH)
+  go on    onward answer {NAME}
+
+STEP     OUTCOME  ATTEMPTS  TOOK
+start#1  success  1         TIME
+fetch#1  success  1         TIME
+flaky#1  success  2         TIME
+write#1  success  1         TIME
+ask#1    waiting  1         -
+
+ask#1 asks: Send it?
+  Y   [Y] Yes  → exit
+  N   [N] Again  → write
+
+CONTEXT
+  last_response = [simulated] write done
+  last_stage = write
+  outcome = success
+  tool.output =
+"""
+    )
+    answered = shell("answer", "golden", "n")
+    assert answered.code == 75
+    assert masked(answered.out).splitlines()[:4] == [
+        "  answered  ask#1  [N] Again (by user)",
+        "  finished  ask#1  success",
+        "  started   write#2",
+        "  finished  write#2  success  TIME",
+    ]
+    assert (
+        masked(shell("answer", "golden", "y").out)
+        == f"""\
+  answered  ask#2  [Y] Yes (by user)
+  finished  ask#2  success
+  finished  exit#1  success
+run {NAME} completed: 8 steps in TIME
+"""
+    )
+    assert (
+        masked(shell("status", "golden").out)
+        == f"""\
+run {NAME}: golden (id golden)
+  status   completed
+  steps    8 finished
+  changed  TIME
+"""
+    )
+
+
+def test_a_failure_and_its_lineage(shell: Shell) -> None:
+    shell.write("bad.dot", pipeline(("a", "true"), ("b", "echo no luck >&2; exit 3")))
+    done = shell("run", "bad.dot", "--run-id", "golden")
+    assert done.code == 1
+    assert (
+        masked(done.out)
+        == f"""\
+run {NAME}: line (id golden)
+  finished  start#1  success
+  started   a#1
+  finished  a#1  success  TIME
+  started   b#1
+  failed    b#1  attempt 1: exit code 3: no luck
+run {NAME} failed (step_failed): step b#1: exit code 3: no luck
+go on with: onward resume {NAME}
+"""
+    )
+    fork = display_id("fork")
+    assert (
+        shell("replay", "golden", "--checkpoint", "5", "--run-id", "fork", "--no-run").out
+        == f"""\
+run {fork}: line (id fork), forked from {NAME} at checkpoint 5
+run {fork} queued; next is b
+go on with: onward resume {fork}
+"""
+    )
+    page = masked(shell("show", "golden").out)
+    assert "  status   failed (step_failed): step b#1: exit code 3: no luck\n" in page
+    assert f"  fork     {fork} from checkpoint 5 (queued)\n" in page
+    assert re.search(r"\nb#1      failed   1         - +exit code 3: no luck\n", page)
+    assert f"  parent   {NAME} at checkpoint 5\n" in shell("show", "fork").out
+    assert (
+        masked(shell("resume", "golden", "--abort").out)
+        == f"""\
+going on with run {NAME} (line) from checkpoint 5: step a#1, TIME
+run {NAME} cancelled: given up for good
+"""
+    )
+
+
+def test_a_run_in_a_terminal(shell: Shell) -> None:
+    latch = shell.latch("latch")
+    shell.write("work.dot", pipeline(("a", latch.command), ("b", "exit 3")))
+    terminal = shell.terminal("run", "work.dot", "--run-id", "golden")
+    latch.wait_reached()
+    terminal.wait_for(r"running   a#1  attempt 1  ", times=3)
+    assert b"\x1b[" in terminal.bytes
+    latch.release()
+    done = terminal.end()
+    assert done.code == 1
+    lines = masked(done.out).splitlines()
+    kept = [line for line in lines if "running" not in line]
+    assert kept[:2] == [f"run {NAME}: line (id golden)", "  finished  start#1  success"]
+    assert kept[-2:] == [
+        f"run {NAME} failed (step_failed): step b#1: exit code 3",
+        f"go on with: onward resume {NAME}",
+    ]
+    assert any("finished  a#1  success  TIME" in line for line in lines)
+
+
+def test_a_terminal_that_cannot_move_gets_lines(shell: Shell) -> None:
+    shell.write("work.dot", pipeline(("a", "true")))
+    shell.environment["TERM"] = "dumb"
+    terminal = shell.terminal("run", "work.dot", "--run-id", "golden")
+    done = terminal.end()
+    assert b"\x1b[" not in terminal.bytes
+    assert "  started   a#1\n" in done.out
