@@ -1,0 +1,241 @@
+"""`make bench`: steps and runs per second against the floor, resume time, growth, and `onward status`.
+
+Each figure is the median of interleaved rounds; a ratio compares with a floor measured in the same round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from bench.floor import Row, postgres_rate, sqlite_rate
+from bench.pipelines import engine_on, line, loop, looping_engine
+from onward.engine.engine import Resume, Start
+from onward.model.run import RunStatus
+from onward.store.port import Store
+from onward.testing.postgres import PostgresServer
+from onward.wiring import open_store
+
+STEPS, RUNS, AT_A_TIME = 1_000, 2_000, 50
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the report."""
+
+    what: str
+    value: str
+    goal: str
+    met: bool
+
+    def __str__(self) -> str:
+        return f"{'ok  ' if self.met else 'MISS'}  {self.what:<52} {self.value:<44} goal {self.goal}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A database to measure on."""
+
+    name: str
+    fresh: Callable[[], str]
+    floor: Callable[[list[Row]], Awaitable[float]]
+    steps_ratio: float
+    runs_per_s: float
+
+
+async def steps_rate(store: Store) -> tuple[float, list[Row]]:
+    """Steps per second of one run of no-op steps, and the rows that such a step writes."""
+    engine = engine_on(store)
+    pipeline = engine.sources.prepare(line(STEPS), "<line>")
+    await engine.start(engine.sources.prepare(line(40), "<warm>"), Start())
+    began = time.perf_counter()
+    ended = await engine.start(pipeline, Start())
+    rate = STEPS / (time.perf_counter() - began)
+    assert ended.run.status is RunStatus.COMPLETED
+    records = await engine.journal.read(ended.run.id, after=500, limit=2)
+    return rate, [record[:8] for record in records]
+
+
+async def runs_rate(store: Store) -> float:
+    """Runs of three steps per second, so many at a time."""
+    engine = engine_on(store)
+    pipeline = engine.sources.prepare(line(3), "<three>")
+    free = asyncio.Semaphore(AT_A_TIME)
+
+    async def one() -> None:
+        async with free:
+            assert (await engine.start(pipeline, Start())).run.status is RunStatus.COMPLETED
+
+    await asyncio.gather(*(one() for _ in range(AT_A_TIME)))
+    began = time.perf_counter()
+    await asyncio.gather(*(one() for _ in range(RUNS)))
+    return RUNS / (time.perf_counter() - began)
+
+
+async def throughput(place: Place, rounds: int) -> list[Figure]:
+    """Steps against the floor, and runs."""
+    ratios, rates, runs = [], [], []
+    for _ in range(rounds):
+        store = await open_store(place.fresh())
+        rate, rows = await steps_rate(store)
+        floor = await place.floor(rows)
+        ratios.append(rate / floor)
+        rates.append((rate, floor))
+        runs.append(await runs_rate(store))
+        await store.close()
+    rate, floor = sorted(rates)[len(rates) // 2]
+    ratio, per_s = statistics.median(ratios), statistics.median(runs)
+    return [
+        Figure(
+            f"{place.name}: {STEPS} no-op steps in a line",
+            f"{ratio:.2f} of the floor ({rate:,.0f} of {floor:,.0f} commits/s)",
+            f">= {place.steps_ratio}",
+            ratio >= place.steps_ratio,
+        ),
+        Figure(
+            f"{place.name}: {RUNS} runs x 3 steps, {AT_A_TIME} at a time",
+            f"{per_s:,.0f} runs/s ({min(runs):,.0f} to {max(runs):,.0f})",
+            f">= {place.runs_per_s:,.0f}",
+            per_s >= place.runs_per_s,
+        ),
+    ]
+
+
+async def prepared(db: str, events: int) -> str:
+    """A run of so many events, stopped before its last step."""
+    store = await open_store(db)
+    engine = looping_engine(store, events // 2, [])
+    parked = await engine.start(engine.sources.prepare(loop(events // 2), "<loop>"), Start())
+    assert parked.run.status is RunStatus.WAITING
+    await engine.answer(parked.run.id, "go", by="bench", run=False)
+    await store.close()
+    return parked.run.id
+
+
+async def resume_ms(db: str, run_id: str, events: int) -> float:
+    """Milliseconds from opening the database to the first new step."""
+    performed: list[float] = []
+    began = time.perf_counter()
+    store = await open_store(db)
+    engine = looping_engine(store, events // 2, performed)
+    ended = await engine.resume(run_id, Resume(original=True))
+    assert ended.run.status is RunStatus.COMPLETED
+    await store.close()
+    return (performed[0] - began) * 1_000
+
+
+async def resume_median_ms(fresh: Callable[[], str], events: int, rounds: int) -> float:
+    """The median over copies of one database."""
+    db = fresh()
+    run_id = await prepared(db, events)
+    times = []
+    for _ in range(rounds):
+        copy = fresh()
+        shutil.copy(db, copy)
+        os.chmod(copy, 0o600)
+        times.append(await resume_ms(copy, run_id, events))
+    return statistics.median(times)
+
+
+async def resume_cost(fresh: Callable[[], str], rounds: int) -> Figure:
+    """How a long history changes the time to the first new step."""
+    short = await resume_median_ms(fresh, 1_000, rounds)
+    long = await resume_median_ms(fresh, 100_000, rounds)
+    return Figure(
+        "resume after 100,000 events against 1,000",
+        f"{long / short:.2f} x ({long:.1f} ms of {short:.1f} ms)",
+        "<= 2 x",
+        long <= 2 * short,
+    )
+
+
+async def growth(directory: str) -> Figure:
+    """Bytes on disk per step of a conversation that grows by a kilobyte a step."""
+    path = os.path.join(directory, "growth.db")
+    store = await open_store(path)
+    engine = engine_on(store)
+    await engine.start(engine.sources.prepare(line(200, "speak"), "<talk>"), Start())
+    await store.close()
+    size = sum(os.path.getsize(path + end) for end in ("", "-wal") if os.path.exists(path + end))
+    return Figure("200 steps that each add 1 KB", f"{size / 200:,.0f} bytes/step", "<= 4,096", size / 200 <= 4096)
+
+
+async def listing(directory: str) -> Figure:
+    """`onward status` with ten thousand runs, start-up included."""
+    path = os.path.join(directory, "status.db")
+    store = await open_store(path)
+    engine = engine_on(store)
+    pipeline = engine.sources.prepare(line(1), "<one>")
+    free = asyncio.Semaphore(200)
+
+    async def one() -> None:
+        async with free:
+            await engine.start(pipeline, Start())
+
+    await asyncio.gather(*(one() for _ in range(10_000)))
+    await store.close()
+    command = [os.path.join(os.path.dirname(sys.executable), "onward"), "status", "--db", path]
+    times = []
+    for _ in range(7):
+        began = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        times.append(time.perf_counter() - began)
+    seconds = statistics.median(times)
+    return Figure("onward status with 10,000 runs", f"{seconds:.2f} s", "< 0.5 s", seconds < 0.5)
+
+
+async def report(rounds: int, only: str | None) -> bool:
+    """Measure and print; whether every goal was met."""
+    figures: list[Figure] = []
+
+    def add(*new: Figure) -> None:
+        for figure in new:
+            print(figure, flush=True)
+        figures.extend(new)
+
+    with tempfile.TemporaryDirectory(dir=".") as directory, PostgresServer(fsync=True) as server:
+
+        def fresh_file() -> str:
+            return os.path.join(directory, f"{time.monotonic_ns()}.db")
+
+        async def sqlite_floor(rows: list[Row]) -> float:
+            return sqlite_rate(directory, rows, STEPS)
+
+        async def postgres_floor(rows: list[Row]) -> float:
+            return await postgres_rate(server.create_database(), rows, STEPS)
+
+        sqlite = Place("SQLite", fresh_file, sqlite_floor, 0.75, 1_500)
+        postgres = Place("PostgreSQL", server.create_database, postgres_floor, 0.7, 500)
+        if only in (None, "sqlite"):
+            add(*await throughput(sqlite, rounds))
+        if only in (None, "postgres"):
+            add(*await throughput(postgres, rounds))
+        if only in (None, "resume"):
+            add(await resume_cost(fresh_file, rounds))
+        if only in (None, "growth"):
+            add(await growth(directory))
+        if only in (None, "status"):
+            add(await listing(directory))
+    return all(figure.met for figure in figures)
+
+
+def main() -> int:
+    """Exit 0 if every goal was met."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=["sqlite", "postgres", "resume", "growth", "status"])
+    arguments = parser.parse_args()
+    return 0 if asyncio.run(report(arguments.rounds, arguments.only)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

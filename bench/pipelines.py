@@ -1,0 +1,64 @@
+"""The pipelines that are measured, and engines to run them on."""
+
+from __future__ import annotations
+
+import time
+
+from onward.clock import SystemClock, SystemDice, SystemIds
+from onward.engine.engine import Engine
+from onward.handlers.function import FunctionHandler
+from onward.handlers.port import Handler, StepContext
+from onward.store.port import Store
+
+KILOBYTE = 1_000
+
+
+async def no_op(step: StepContext) -> None:
+    """A step that does nothing: what is left is ours."""
+
+
+async def speak(step: StepContext) -> dict[str, object]:
+    """Hand the whole conversation back with a message more, as people naturally write it."""
+    said = step.get("conversation", [])
+    seed = int(step.run_id[-6:], 36) + len(said)
+    text = "".join(chr(33 + (seed * 2654435761 + i * 40503) % 7919 % 90) for i in range(KILOBYTE))
+    return {"conversation": [*said, {"role": "assistant", "text": text}]}
+
+
+def engine_on(store: Store) -> Engine:
+    """An engine with handlers that do as good as nothing."""
+    return _engine(store, {"noop": FunctionHandler(no_op), "speak": FunctionHandler(speak)})
+
+
+def looping_engine(store: Store, visits: int, performed: list[float]) -> Engine:
+    """An engine that counts `visits` of a loop, and notes when the step behind it is performed."""
+
+    async def count(step: StepContext) -> dict[str, object]:
+        number = step.get("count", 0) + 1
+        return {"count": number, "more": "yes" if number < visits else "no"}
+
+    async def note(step: StepContext) -> None:
+        performed.append(time.perf_counter())
+
+    return _engine(store, {"count": FunctionHandler(count), "noop": FunctionHandler(note)})
+
+
+def _engine(store: Store, handlers: dict[str, Handler]) -> Engine:
+    return Engine(store, clock=SystemClock(), ids=SystemIds(), dice=SystemDice(), handlers=handlers)
+
+
+def line(steps: int, kind: str = "noop") -> str:
+    """`steps` nodes in a row."""
+    names = [f"n{number}" for number in range(steps)]
+    nodes = "; ".join(f"{name} [type={kind}]" for name in names)
+    return f"digraph line {{ start [shape=Mdiamond]; exit [shape=Msquare]; {nodes}; start -> {' -> '.join(names)} -> exit }}"
+
+
+def loop(visits: int) -> str:
+    """One node, visited again and again."""
+    return (
+        f"digraph loop {{ max_visits={visits + 10}; max_steps={3 * visits + 100}; "
+        "start [shape=Mdiamond]; exit [shape=Msquare]; again [type=count]; hold [shape=hexagon]; "
+        'start -> again; again -> again [condition="context.more=yes"]; '
+        'again -> hold [condition="context.more=no"]; hold -> last [label="go"]; last [type=noop]; last -> exit }'
+    )

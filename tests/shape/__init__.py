@@ -1,0 +1,1 @@
+"""The architecture as tests: who may import whom, which calls are banned, what every file must have."""

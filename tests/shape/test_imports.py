@@ -1,0 +1,209 @@
+"""Who may import whom. The tables are the rule and its documentation; the tests only compare."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.shape.tree import Import, Module, imports, is_below, modules, show
+
+# Imports point down: a package may import what stands in its row, and itself. The longest matching
+# row counts. A package without a row is an error: decide where it belongs.
+LAYERS: dict[str, list[str]] = {
+    "errors": [],
+    "clock": [],
+    "version": [],
+    "config": ["errors"],
+    "host": ["errors"],
+    "supervisor": [],  # a program of its own
+    "supervised": ["errors"],
+    "process": ["supervised", "errors", "clock"],
+    "model": ["errors"],
+    "pipeline": ["model", "errors"],
+    "machine": ["pipeline", "model", "errors"],
+    "store": ["model", "errors", "clock", "host"],
+    "handlers": ["model", "errors", "clock", "pipeline.graph", "process"],
+    "receipts": ["machine", "pipeline", "model", "errors", "clock"],
+    "observe": ["model", "errors", "clock"],
+    "engine": [
+        *("machine", "pipeline", "model", "errors", "clock", "version", "receipts"),
+        *("handlers.port", "handlers.simulate"),
+        *("store.port", "store.codec", "store.owner"),  # never an adapter
+    ],
+    "worker": ["engine", "store.port", "model", "errors", "clock", "observe"],
+    "server": [
+        "engine",
+        "machine",
+        "pipeline",
+        "model",
+        "errors",
+        "clock",
+        "store.port",
+        "receipts",
+        "observe",
+    ],
+}
+# At the top, each may import every row so far: the composition root, the Python surface, what
+# `import onward` offers, the command line, the tests' tools.
+for top in ("wiring", "app", "", "cli", "__main__", "testing"):
+    LAYERS[top] = list(LAYERS)
+
+# Names used only in annotations and never imported at run time, so they cannot make a cycle.
+TYPE_ONLY: dict[str, list[str]] = {
+    "errors": ["pipeline.diagnostic"],
+}
+
+# A library that only some files may know. A trailing * also matches `sqlite_lock`, `sqlite.files` and so on.
+CONFINED: dict[str, list[str]] = {
+    "apsw": ["store.sqlite*", "testing*"],
+    "psycopg": ["store.postgres*", "testing*"],
+    "psycopg_pool": ["store.postgres*", "testing*"],
+    "cyclopts": ["cli*"],
+    # Time, identity and chance are passed in, so that a whole fleet can run from a seed.
+    "time": ["clock", "testing*"],
+    "random": ["clock", "testing*"],
+    "uuid": ["clock", "testing*"],
+    "secrets": ["clock", "testing*"],
+}
+
+# Settings come in through one door.
+ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
+ENVIRONMENT_READERS = ["config", "testing*"]
+
+# What `onward --help` must not wait for.
+HEAVY = [
+    "apsw",
+    "psycopg",
+    "zstandard",
+    "fastapi",
+    "uvicorn",
+    "pydantic_ai",
+    "onward.engine",
+    "onward.worker",
+]
+HEAVY += ["onward.server", "onward.wiring", "onward.testing", "onward.store.sqlite", "onward.store.postgres"]
+
+
+def row_of(name: str) -> str | None:
+    rows = [row for row in LAYERS if row and is_below(name, row)]
+    return max(rows, key=len) if rows else ("" if name == "" else None)
+
+
+def matches(name: str, patterns: list[str]) -> bool:
+    return any(name.startswith(p[:-1]) if p.endswith("*") else name == p for p in patterns)
+
+
+def direction_faults(module: Module) -> list[str]:
+    """What a file imports of Onward against the tables."""
+    row = row_of(module.name)
+    if row is None:
+        return [f"{show(module.path)} is in no row of LAYERS: decide what it may import"]
+    faults = []
+    for found in imports(module):
+        if not is_below(found.target, "onward"):
+            continue
+        target = found.target.removeprefix("onward").lstrip(".")
+        if not _is_allowed(row, target, found):
+            faults.append(
+                f"{show(module.path, found.line)} imports {found.target}, which {row or 'onward'} may not"
+            )
+    return faults
+
+
+def _is_allowed(row: str, target: str, found: Import) -> bool:
+    if target == row or (row and is_below(target, row)):
+        return True
+    allowed = LAYERS[row] + (TYPE_ONLY.get(row, []) if found.type_only else [])
+    return any(target == entry or (entry and is_below(target, entry)) for entry in allowed)
+
+
+def library_faults(module: Module) -> list[str]:
+    """Which confined libraries a file imports though it may not."""
+    return [
+        f"{show(module.path, found.line)} imports {found.target}; only {', '.join(CONFINED[library])} may"
+        for found in imports(module)
+        if (library := found.target.partition(".")[0]) in CONFINED
+        and not matches(module.name, CONFINED[library])
+    ]
+
+
+def environment_faults(module: Module) -> list[str]:
+    """Where a file reads the process's environment though it may not."""
+    if matches(module.name, ENVIRONMENT_READERS):
+        return []
+    return [
+        f"{show(module.path, node.lineno)} reads the environment; settings come from config.py"
+        for node in ast.walk(module.tree)
+        if (isinstance(node, ast.Attribute) and ast.unparse(node.value) == "os" and node.attr in ENVIRONMENT)
+        or (isinstance(node, ast.ImportFrom) and node.module == "os" and _names(node) & ENVIRONMENT)
+    ]
+
+
+def _names(node: ast.ImportFrom) -> set[str]:
+    return {alias.name for alias in node.names}
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.name or "onward")
+def test_a_file_imports_only_what_its_layer_may(module: Module) -> None:
+    faults = direction_faults(module) + library_faults(module) + environment_faults(module)
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("model.run", "import onward.engine"),
+        ("model.run", "from onward import engine"),
+        ("machine.plan", "def f() -> None:\n    from onward.store.port import RunLog"),
+        ("engine.drive", "from onward.store.sqlite import SqliteStore"),
+        ("engine.drive", "from onward.handlers.agent import Agent"),
+        ("store.memory", "from ..machine import apply"),
+        ("store.memory", "if TYPE_CHECKING:\n    from onward.machine.plan import Action"),
+        ("wiring", "from onward.testing import postgres"),
+        ("novelty", ""),
+        ("store.sqlite", "import psycopg"),
+        ("store.postgres_pool", "import apsw"),
+        ("store.sql", "from psycopg.rows import dict_row"),
+        ("engine.drive", "import time"),
+        ("machine.retry", "from random import random"),
+        ("cli.main", "import os\nhome = os.environ['HOME']"),
+        ("store.sqlite", "from os import getenv"),
+    ],
+)
+def test_a_forbidden_import_is_found(name: str, code: str) -> None:
+    module = written(name, code)
+    assert direction_faults(module) + library_faults(module) + environment_faults(module)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("errors", "if TYPE_CHECKING:\n    from onward.pipeline.diagnostic import Diagnostic"),
+        ("store.sqlite_lock", "import apsw\nfrom onward.errors import StoreFull"),
+        ("store.postgres.pool", "from psycopg_pool import AsyncConnectionPool"),
+        ("engine.drive", "from onward.store.port import RunLog\nfrom .attempt import run_attempt"),
+        ("clock", "import time, random, secrets, uuid"),
+        ("config", "import os\nhome = os.environ.get('HOME')"),
+        ("cli.run", "from onward.wiring import open_store"),
+    ],
+)
+def test_an_allowed_import_is_not_found(name: str, code: str) -> None:
+    module = written(name, code)
+    assert not direction_faults(module) + library_faults(module) + environment_faults(module)
+
+
+def written(name: str, code: str) -> Module:
+    path = modules()[0].path.parent.joinpath(*name.split(".")).with_suffix(".py")
+    return Module(name, path, ast.parse(code))
+
+
+def test_the_command_line_starts_without_loading_what_it_may_not_need(tmp_path: Path) -> None:
+    code = "import sys, onward.cli.main; print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert loaded.returncode == 0, loaded.stderr
+    assert not set(HEAVY) & set(loaded.stdout.split())
