@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from bench.floor import Row, postgres_rate, sqlite_rate
 from bench.pipelines import engine_on, line, loop, looping_engine
-from onward.engine.engine import Resume, Start
+from onward.engine.asked import Resume, Start
 from onward.model.run import RunStatus
 from onward.store.port import Store
 from onward.testing.postgres import PostgresServer
@@ -165,8 +165,10 @@ async def growth(directory: str) -> Figure:
     engine = engine_on(store)
     await engine.start(engine.sources.prepare(line(200, "speak"), "<talk>"), Start())
     await store.close()
-    size = sum(os.path.getsize(path + end) for end in ("", "-wal") if os.path.exists(path + end))
-    return Figure("200 steps that each add 1 KB", f"{size / 200:,.0f} bytes/step", "<= 4,096", size / 200 <= 4096)
+    size = _bytes(path)
+    return Figure(
+        "200 steps that each add 1 KB", f"{size / 200:,.0f} bytes/step", "<= 4,096", size / 200 <= 4096
+    )
 
 
 async def listing(directory: str) -> Figure:
@@ -184,13 +186,18 @@ async def listing(directory: str) -> Figure:
     await asyncio.gather(*(one() for _ in range(10_000)))
     await store.close()
     command = [os.path.join(os.path.dirname(sys.executable), "onward"), "status", "--db", path]
-    times = []
-    for _ in range(7):
-        began = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        times.append(time.perf_counter() - began)
-    seconds = statistics.median(times)
+    seconds = statistics.median(_seconds(command) for _ in range(7))
     return Figure("onward status with 10,000 runs", f"{seconds:.2f} s", "< 0.5 s", seconds < 0.5)
+
+
+def _bytes(path: str) -> int:
+    return sum(os.path.getsize(path + end) for end in ("", "-wal") if os.path.exists(path + end))
+
+
+def _seconds(command: list[str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
 
 
 async def report(rounds: int, only: str | None) -> bool:

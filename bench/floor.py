@@ -10,7 +10,10 @@ import apsw
 import psycopg
 
 Row = tuple[str, int, str, int, int, int, str, bytes]
-_TABLE = "CREATE TABLE floor (run_id TEXT, seq BIGINT, kind TEXT, v INT, at_us BIGINT, token BIGINT, body TEXT, hash {})"
+_TABLE = (
+    "CREATE TABLE floor "
+    "(run_id TEXT, seq BIGINT, kind TEXT, v INT, at_us BIGINT, token BIGINT, body TEXT, hash {})"
+)
 
 
 def sqlite_rate(directory: str, rows: Sequence[Row], commits: int) -> float:

@@ -51,7 +51,8 @@ def line(steps: int, kind: str = "noop") -> str:
     """`steps` nodes in a row."""
     names = [f"n{number}" for number in range(steps)]
     nodes = "; ".join(f"{name} [type={kind}]" for name in names)
-    return f"digraph line {{ start [shape=Mdiamond]; exit [shape=Msquare]; {nodes}; start -> {' -> '.join(names)} -> exit }}"
+    ends = "start [shape=Mdiamond]; exit [shape=Msquare]"
+    return f"digraph line {{ {ends}; {nodes}; start -> {' -> '.join(names)} -> exit }}"
 
 
 def loop(visits: int) -> str:
@@ -60,5 +61,6 @@ def loop(visits: int) -> str:
         f"digraph loop {{ max_visits={visits + 10}; max_steps={3 * visits + 100}; "
         "start [shape=Mdiamond]; exit [shape=Msquare]; again [type=count]; hold [shape=hexagon]; "
         'start -> again; again -> again [condition="context.more=yes"]; '
-        'again -> hold [condition="context.more=no"]; hold -> last [label="go"]; last [type=noop]; last -> exit }'
+        'again -> hold [condition="context.more=no"]; hold -> last [label="go"]; '
+        "last [type=noop]; last -> exit }"
     )

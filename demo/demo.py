@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 ONWARD = [sys.executable, "-m", "onward"]
@@ -68,26 +69,25 @@ class Demo:
             cut_off = did_before[step] - finished_before[step]
             extra = did[step] - finished[step] - cut_off
             repeated += max(0, extra)
-            print(
-                f"   {step:<10} {finished[step]:>8} {did[step]:>10}   {finished_before[step]}, {did_before[step]}"
-                + ("   <- cut off by the kill, so it ran again" if cut_off else "")
-            )
+            before = f"{finished_before[step]}, {did_before[step]}"
+            note = "   <- cut off by the kill, so it ran again" if cut_off else ""
+            print(f"   {step:<10} {finished[step]:>8} {did[step]:>10}   {before}{note}")
         self.show("verify", "demo")
         print(f"\n   finished steps that ran again: {repeated}")
         return 0 if repeated == 0 and after["status"] == "completed" else 1
 
     def start(self, *arguments: object) -> subprocess.Popen[bytes]:
         print("   $ onward", *arguments)
-        return subprocess.Popen(
-            [*ONWARD, *map(str, arguments)], cwd=self.directory, env=self.environment
-        )
+        return subprocess.Popen([*ONWARD, *map(str, arguments)], cwd=self.directory, env=self.environment)
 
     def show(self, *arguments: str) -> None:
         assert self.start(*arguments).wait() in (0, 75), "the command failed"
 
-    def run_json(self, *arguments: str) -> dict[str, list[str]]:
+    def run_json(self, *arguments: str) -> dict[str, Any]:
         command = [*ONWARD, *arguments, "--json"]
-        done = subprocess.run(command, cwd=self.directory, env=self.environment, check=True, capture_output=True)
+        done = subprocess.run(
+            command, cwd=self.directory, env=self.environment, check=True, capture_output=True
+        )
         return json.loads(done.stdout)  # type: ignore[no-any-return]
 
     def wait_for(self, line: str) -> None:

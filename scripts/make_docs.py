@@ -25,9 +25,9 @@ def events_page() -> str:
         "",
         GENERATED,
         "",
-        "One immutable line of a run's log each, numbered 1..head without gaps. A row has `run_id seq kind v at_us",
-        "token body hash`; `kind` and `v` select one of these closed schemas. *holder* events need the lease;",
-        "*control* events come from anyone who holds the row's lock. ✓ marks the checkpoints.",
+        "One immutable line of a run's log each, numbered 1..head without gaps. A row has `run_id seq kind v",
+        "at_us token body hash`; `kind` and `v` select one of these closed schemas. *holder* events need the",
+        "lease; *control* events come from anyone who holds the row's lock. ✓ marks the checkpoints.",
     ]
     for kind, writer in CATALOGUE.items():
         mark = " ✓" if kind in CHECKPOINTS else ""
@@ -47,7 +47,7 @@ def first_line(kind: type[Event]) -> str:
 def effect(kind: type[Event]) -> str:
     """Where the event leads from each status in which it may happen."""
     moves = [f"– → {FIRST[kind].value}"] if kind in FIRST else []
-    kept = []
+    kept: list[str] = []
     for status, table in RUN.items():
         if kind in table:
             target = table[kind]
@@ -81,8 +81,8 @@ def state_page() -> str:
         "",
         GENERATED,
         "",
-        "*Paused*: somebody asked. *Interrupted*: nobody did. Only a claim makes a run running. The tables are data in",
-        "`src/onward/machine/lifecycle.py`; a pair that is not in them is refused.",
+        "*Paused*: somebody asked. *Interrupted*: nobody did. Only a claim makes a run running. The tables",
+        "are data in `src/onward/machine/lifecycle.py`; a pair that is not in them is refused.",
         "",
         "```mermaid",
         "stateDiagram-v2",

@@ -1,4 +1,4 @@
-"""kill -9 of the real process at random moments, until the pipeline has finished; then everything is compared.
+"""kill -9 of the real process at random moments, until the pipeline has finished; then all is compared.
 
     python -m tests.crash.kill --kills 500
 
@@ -216,7 +216,9 @@ def campaign(db: str, *, kills: int, seed: int, prefix: str = "k") -> Tally:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     arguments = parser.parse_args()

@@ -61,8 +61,12 @@ def test_a_stop_lets_go_of_the_run_and_sets_its_wake_time_in_the_same_event(
 def test_a_stop_says_why() -> None:
     run = then(held(), RunFailed(reason="step_failed", detail="why", step="a#1"))
     assert (run.reason, run.detail, run.stopped_step, run.ended_at_us) == ("step_failed", "why", "a#1", 50)
-    run = then(held(), RunQueued(why="retry of a#1", wake_at_us=900))
-    assert (run.reason, run.detail) == ("", "retry of a#1")
+    run = then(held(), RunInterrupted(reason="rate_limit", detail="come back later", wake_at_us=900))
+    assert (run.reason, run.detail) == ("rate_limit", "come back later")
+    run = then(run, RunQueued(why="it is later", wake_at_us=900), at_us=901)
+    assert (run.reason, run.detail, run.updated_at_us) == ("", "it is later", 901)
+    run = then(run, RunClaimed(token=2, worker="w2"))
+    assert (run.reason, run.detail) == ("", "")
 
 
 def test_a_pause_ends_the_request_for_it_but_not_one_for_a_cancel() -> None:
@@ -82,8 +86,9 @@ def test_a_resume_clears_the_failure_and_opens_a_new_allowance() -> None:
         AttemptFailed(step="a#1", attempt=2, status=StepStatus.FAIL, reason="broken"),
         RunFailed(reason="step_failed", detail="why", step="a#1"),
     )
-    run = replace(run, reroutes=3)
+    run = replace(run, reroutes=3, pending=Pending(pause_after="step"))
     resumed = then(run, RunResumed(by="pat"), at_us=88)
+    assert (resumed.pending, resumed.directives) == (Pending(), {})
     assert (resumed.reason, resumed.detail, resumed.stopped_step, resumed.ended_at_us) == ("", "", "", None)
     assert (resumed.losses, resumed.retries.plain(), resumed.wake_at_us) == (0, {}, 88)
     opened = resumed.open_steps["a#1"]
@@ -153,10 +158,22 @@ def test_a_fork_goes_on_from_its_parents_state_under_its_own_name() -> None:
 
 
 def test_a_fork_takes_nothing_over_that_was_under_way() -> None:
-    parent = then(held(), started(), retrying(), ASKED)
-    event = RunForked(parent="r", parent_seq=4, parent_hash="ab", by="pat")
+    parent = replace(
+        then(held(), started(), retrying(), ASKED),
+        exclusive_key="chat",
+        pending=Pending(cancel_by="kim"),
+        directives={"a#1": "continue"},
+        ended_at_us=5,
+        reason="crash",
+        detail="why",
+        stopped_step="a#1",
+    )
+    event = RunForked(parent="r", parent_seq=4, parent_hash="ab", by="pat", exclusive_key="mine")
     child = apply(parent, event, run_id="child", at_us=90, token=1)
     assert (child.open_steps, child.gates, child.retries.plain()) == ({}, {}, {})
+    assert (child.pending, child.directives, child.ended_at_us) == (Pending(), {}, None)
+    assert (child.reason, child.detail, child.stopped_step) == ("", "", "")
+    assert (child.exclusive_key, child.first_hop, parent.first_hop) == ("mine", True, False)
 
 
 def test_an_accepted_change_replaces_the_pipelines_hash() -> None:

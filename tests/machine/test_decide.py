@@ -127,6 +127,7 @@ def test_a_dead_owners_run_is_paused_at_once_and_the_owner_fenced() -> None:
     play.pause(DEAD)
     assert kinds(play)[-2:] == ["RunClaimed", "RunPaused"]
     assert (play.run.status, play.run.token, play.run.worker) == (RunStatus.PAUSED, 2, None)
+    assert play.run.detail == "asked by pat"
 
 
 def test_a_pause_of_a_dead_owners_run_honours_a_cancel_that_came_first() -> None:
@@ -230,6 +231,7 @@ def test_a_run_that_its_owner_no_longer_drives_follows_its_own_policy(
     play.run = replace(play.run, on_owner_loss=policy)
     release(play)
     assert (play.run.status, play.run.wake_at_us, play.run.worker) == (status, wake_at_us, None)
+    assert play.run.detail == "the process that held it stopped driving it"
 
 
 @pytest.mark.parametrize(("owner", "token"), [("second", 1), ("first", 2)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide import ResumeRequest, check_resumable, decide_resume, is_in_doubt
@@ -90,7 +91,7 @@ def test_a_stop_without_a_known_reason_cannot_be_resumed() -> None:
 def test_a_run_in_living_hands_cannot_be_resumed() -> None:
     """K4: the refusal names the holder."""
     with pytest.raises(Refused, match="held by first") as refused:
-        Play(TWO).resume(ALIVE)
+        check_resumable(Play(TWO).run, ALIVE, ResumeRequest("pat"))
     assert refused.value.code == "occupied"
 
 
@@ -181,6 +182,7 @@ def test_a_doubt_is_decided_by_skipping() -> None:
     skipped = play.events[before + 1]
     assert isinstance(skipped, StepFinished)
     assert (skipped.step, skipped.outcome.status) == ("a#1", StepStatus.SKIPPED)
+    assert skipped.outcome.notes == "skipped by a person"
     assert (play.started.step, play.run.context["outcome"]) == ("b#1", "success")
 
 
@@ -236,6 +238,17 @@ def test_a_step_that_has_not_stopped_cannot_be_retried(step: str | None) -> None
     with pytest.raises(Refused, match="has no unfinished step to retry") as refused:
         play.resume(NO_ONE, action="retry", step=step)
     assert refused.value.code == "nothing_stopped"
+
+
+def test_among_several_stopped_steps_the_one_in_doubt_is_meant() -> None:
+    play = doubtful()
+    doubt = play.run.open_steps["a#1"]
+    other = replace(doubt, step="b#1", node="b", repeatable=True)
+    play.run = replace(play.run, open_steps={"b#1": other, "a#1": doubt})
+    for step, meant in ((None, "a#1"), ("b", "b#1")):
+        request = ResumeRequest("pat", action="retry", step=step)
+        resumed, _ = decide_resume(play.definition, play.run, NO_ONE, request)
+        assert resumed == RunResumed(by="pat", action="retry", step=meant)
 
 
 def test_an_action_is_one_of_four() -> None:

@@ -79,6 +79,16 @@ async def test_a_refusal_is_for_its_member_alone() -> None:
     assert len(commits.groups) == 1
 
 
+async def test_a_lonely_writer_hears_its_refusal() -> None:
+    refusal = StaleHistory("run", 3)
+    group = GroupCommit(Commits(lambda group: [refusal if member > 20 else None for member in group]))
+    for member in range(21):
+        await group.add(member)
+    with pytest.raises(StaleHistory) as raised:
+        await group.add(21)
+    assert raised.value is refusal
+
+
 async def test_when_a_commit_fails_as_a_whole_each_member_is_tried_on_its_own() -> None:
     def judge(group: Sequence[int]) -> Sequence[Exception | None]:
         if 2 in group:

@@ -36,6 +36,10 @@ SELECT 'trigger', tgrelid::regclass::text, tgname, pg_get_triggerdef(oid)
 FROM pg_trigger
 WHERE NOT tgisinternal
 UNION ALL
+SELECT 'domain', '', typname, pg_get_constraintdef(pg_constraint.oid)
+FROM pg_constraint
+JOIN pg_type ON pg_type.oid = contypid
+UNION ALL
 SELECT 'function', '', proname, prosrc
 FROM pg_proc
 WHERE pronamespace = 'public'::regnamespace

@@ -25,7 +25,7 @@ from onward.store.owner import owner_label, owner_proof
 from onward.store.port import Controlled, Decide, Held, Holder, Record, Store, Write
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.connection import RENEWING, SESSION, Address, connect
-from onward.store.postgres.statements import QUERIES
+from onward.store.postgres.statements import ALONE, QUERIES, Statement
 from onward.testing.drafts import (
     Draft,
     claimed,
@@ -252,9 +252,9 @@ FROM generate_series(1, %s) AS n
 """
 
 
-async def plan_of(url: str, name: str, session: Mapping[str, str] = SESSION) -> list[str]:
+async def plan_of(url: str, query: str | Statement, session: Mapping[str, str] = SESSION) -> list[str]:
     """The index by which a query's plan finds the rows of each table; `all of it` when it reads every row."""
-    statement = QUERIES[name]
+    statement = QUERIES[query] if isinstance(query, str) else query
     nulls = ", ".join(["NULL"] * len(statement.parameters))
     async with await connect(Address.parse(url), session) as connection:
         await connection.execute(b"PREPARE planned AS " + statement.sql)
@@ -281,6 +281,7 @@ async def test_every_plan_finds_runs_by_their_ids_even_one_made_while_there_were
         await connection.execute("ANALYZE")
     for name in ("run_advance", "run_update"):
         assert await plan_of(postgres_url, name) == ["run_pkey", "run_pkey"]
+        assert await plan_of(postgres_url, ALONE[name]) == ["run_pkey"]
     assert await plan_of(postgres_url, "lease_renew", RENEWING) == ["run_pkey", "run_pkey"]
     for name in ("run_position", "run_get", "run_fork"):
         assert await plan_of(postgres_url, name) == ["run_pkey"]

@@ -318,8 +318,8 @@ async def test_damage_is_named_and_the_other_runs_stay_usable(
         postgres_url, f"SELECT min(seq) FROM event WHERE (ctid::text::point)[0]::int = {block}"
     )
     with (postgres_server.directory / "data" / path).open("r+b") as file:
-        file.seek(block * 8192 + 100)
-        file.write(b"\xff" * 100)
+        file.seek(block * 8192)
+        file.write(b"\xff" * 24)
     postgres_server.restart()
     with pytest.raises(HistoryCorrupt) as raised:
         await witness.load(bad.id, fold_version=FOLD_VERSION)

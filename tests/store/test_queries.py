@@ -10,7 +10,7 @@ from onward.store.queries import load_migrations, load_queries
 
 PACKAGES = ("onward.store.sqlite", "onward.store.postgres")
 TABLE = re.compile(r"^CREATE TABLE (\w+) \((.*?)^\)", re.MULTILINE | re.DOTALL)
-COLUMN = re.compile(r"^    ([a-z_]+) [A-Z]", re.MULTILINE)
+COLUMN = re.compile(r"^    ([a-z_]+) \w", re.MULTILINE)
 
 
 def columns(package: str) -> dict[str, list[str]]:

@@ -115,6 +115,18 @@ async def test_a_damaged_byte_is_found_where_it_is_and_harms_no_other_run(
         assert await outcome(path, other) == runs[other]
 
 
+async def test_damaged_content_is_never_handed_out(tmp_path: Path) -> None:
+    path = tmp_path / "onward.db"
+    await made(path)
+    db = apsw.Connection(str(path))
+    name, stored = db.execute("SELECT hash, content FROM blob LIMIT 1").get
+    db.close()
+    flip(path, path.read_bytes().index(stored[:50]), 1)
+    store = SqliteStore(str(path), connect=Onlooker)
+    assert await store.blob(name) is None
+    await store.close()
+
+
 async def test_a_damaged_snapshot_costs_time_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "onward.db"
     runs = await made(path)

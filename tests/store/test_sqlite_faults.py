@@ -9,13 +9,14 @@ import resource
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from onward.clock import SystemClock, SystemIds
 from onward.engine.journal import Journal
-from onward.errors import StoreError, StoreFull, StoreIO, StoreUnavailable
+from onward.errors import Refused, StoreError, StoreFull, StoreIO, StoreUnavailable
 from onward.model.run import FOLD_VERSION
 from onward.store.port import RunQuery
 from onward.store.sqlite.adapter import BUSY_S_MAX, SqliteStore
@@ -155,6 +156,31 @@ async def test_a_connection_that_failed_to_write_is_not_used_again(path: Path, d
     for connection in opened[:-1]:
         with pytest.raises(apsw.ConnectionClosedError):
             connection.execute("SELECT 1")
+    await store.close()
+    assert await found(path) == [run]
+
+
+class Stuck(apsw.Connection):
+    """A connection that cannot undo what it has begun."""
+
+    def execute(self, statements: str, *arguments: Any, **options: Any) -> apsw.Cursor:
+        if statements == "ROLLBACK":
+            raise apsw.IOError("disk I/O error")
+        return super().execute(statements, *arguments, **options)
+
+
+async def test_a_refusal_is_told_as_such_even_if_it_cannot_be_undone_in_peace(path: Path) -> None:
+    store = SqliteStore(str(path), connect=Stuck)
+    run = await held(store)
+    refusal = Refused("invalid_state", "not now.")
+
+    def refuse(*_: object) -> None:
+        raise refusal
+
+    with pytest.raises(Refused) as raised:
+        await store.control(run.id, since=0, append_id="request", decide=refuse)
+    assert raised.value is refusal
+    run = await stepped(store, run)
     await store.close()
     assert await found(path) == [run]
 

@@ -47,6 +47,21 @@ async def test_everything_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     await store.close()
 
 
+async def test_every_connection_is_set_up_for_safety(tmp_path: Path) -> None:
+    opened: list[apsw.Connection] = []
+
+    def connect(path: str) -> apsw.Connection:
+        opened.append(apsw.Connection(path))
+        return opened[-1]
+
+    for _ in range(2):
+        store = SqliteStore(str(tmp_path / "onward.db"), connect=connect)
+        settings = ("journal_mode", "synchronous", "foreign_keys", "trusted_schema", "busy_timeout")
+        found = [opened[-1].execute(f"PRAGMA {setting}").get for setting in settings]
+        assert found == ["wal", 2, 1, 0, 0]
+        await store.close()
+
+
 async def test_a_store_that_was_closed_says_so(tmp_path: Path) -> None:
     store = SqliteStore(str(tmp_path / "onward.db"))
     run = await held(store)

@@ -199,7 +199,7 @@ def decide_resume(
         by=request.by,
         from_node=from_node,
         action=request.action,
-        step=stopped.step if stopped is not None and request.action else None,
+        step=stopped.step if stopped else None,
     )
     skipped = (_skipped(definition, run, stopped),) if request.action == "skip" and stopped else ()
     left = closing(run, why=f"resumed from {from_node}") if from_node is not None else ()

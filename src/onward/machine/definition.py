@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from onward.machine.retry import RetryPolicy, policy_of
+from onward.model.event import Transition
 from onward.pipeline.graph import BUILT_IN_TYPES, Graph, Node
 
 MAX_VISITS = 1_000
@@ -63,6 +64,19 @@ class Definition:
     def effect_kinds(self) -> dict[str, str]:
         """The nodes that need a handler, and which."""
         return {node_id: kind for node_id, kind in self._kinds.items() if kind not in CONTROL_KINDS}
+
+    @cached_property
+    def _only_ways(self) -> dict[str, Transition]:
+        ways = {}
+        for node_id in self.graph.nodes:
+            edges = self.graph.outgoing(node_id)
+            if len(edges) == 1 and not edges[0].guard.clauses:
+                ways[node_id] = Transition(to=edges[0].target, reason="weight", edge=edges[0].order)
+        return ways
+
+    def only_way(self, node_id: str) -> Transition | None:
+        """The way on from a node that has one edge without a condition: nothing is left to choose."""
+        return self._only_ways.get(node_id)
 
     @cached_property
     def _policies(self) -> dict[str, RetryPolicy]:

@@ -27,7 +27,10 @@ def fidelity_of(graph: Graph, run: Run, node: Node) -> tuple[str, str]:
 
 
 def _written_on_edge(graph: Graph, run: Run, node: Node) -> str:
-    # The place of an edge is from the definition of that time, which may have changed since.
-    edges = graph.outgoing(run.root.previous)
-    came_by = (edge for edge in edges if edge.order == run.root.edge and edge.target == node.id)
-    return next((edge.text("fidelity") for edge in came_by), "")
+    came_from, place = run.root.previous, run.root.edge
+    if place is None:
+        return ""  # a jump
+    edges = [edge for edge in graph.outgoing(came_from) if edge.target == node.id]
+    # The place is from the definition of that time; if it changed since, an only edge is still the one.
+    came_by = [edge for edge in edges if edge.order == place] or (edges if len(edges) == 1 else [])
+    return came_by[0].text("fidelity") if came_by else ""

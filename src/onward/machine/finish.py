@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from onward.machine.apply import context_after
 from onward.machine.definition import Definition
 from onward.machine.retry import retry_at_us
 from onward.machine.route import way_on, way_out
 from onward.model.event import AttemptFailed, Event, Outcome, StepFinished, StepStatus, Transition
+from onward.model.frozenmap import FrozenMap
 from onward.model.ids import branch_of
 from onward.model.result import Result
 from onward.model.run import OpenStep, Run
@@ -78,12 +82,6 @@ def _finished(
     )
     updates = copied(result.context_updates) if result.context_updates else {}
     fresh, grown = changes_between(before, updates) if updates else ({}, {})
-    after = context_after(before, outcome, fresh, grown)
-    onward: Transition | None
-    if status is StepStatus.FAIL:
-        onward = way_out(definition, node, outcome, after)
-    else:
-        onward = way_on(definition.graph, node.id, outcome, after)
     return StepFinished(
         step=opened.step,
         node=opened.node,
@@ -91,5 +89,28 @@ def _finished(
         outcome=outcome,
         context=fresh,
         grown=grown,
-        next=onward,
+        next=_next(definition, node, outcome, before, fresh, grown),
     )
+
+
+def _next(
+    definition: Definition,
+    node: Node,
+    outcome: Outcome,
+    before: FrozenMap[Any],
+    fresh: Mapping[str, Any],
+    grown: Mapping[str, Any],
+) -> Transition | None:
+    """Where the outcome leads; the context is made up only where an edge may look at it."""
+    if (
+        outcome.status is not StepStatus.FAIL
+        and not outcome.preferred_label
+        and not outcome.suggested_next_ids
+    ):
+        only = definition.only_way(node.id)
+        if only is not None:
+            return only
+    after = context_after(before, outcome, fresh, grown)
+    if outcome.status is StepStatus.FAIL:
+        return way_out(definition, node, outcome, after)
+    return way_on(definition.graph, node.id, outcome, after)

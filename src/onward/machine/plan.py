@@ -179,7 +179,9 @@ def _started(definition: Definition, run: Run, node: Node, step: str, *, attempt
 
 def _pass_start(definition: Definition, run: Run, node: Node) -> Action:
     outcome = Outcome(status=StepStatus.SUCCESS)
-    onward = way_on(definition.graph, node.id, outcome, context_after(run.context, outcome, {}, {}))
+    onward = definition.only_way(node.id) or way_on(
+        definition.graph, node.id, outcome, context_after(run.context, outcome, {}, {})
+    )
     return _passed(run, node, outcome, onward)
 
 

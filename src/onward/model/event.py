@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """A fact about a run. Subclasses add fields; a changed schema gets a new VERSION and a lift."""
 
     VERSION: ClassVar[int] = 1
@@ -33,7 +33,9 @@ class StepStatus(StrEnum):
     SKIPPED = "skipped"
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Outcome(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """A step's result, without its context changes."""
 
     status: StepStatus
@@ -43,7 +45,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     failure_reason: str = ""
 
 
-class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Transition(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """Where the run goes next and why; `edge` is the edge's place in the graph, None for a jump."""
 
     to: str
@@ -51,7 +55,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     edge: int | None = None
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Choice(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
     """One answer that a gate offers: the key to press, what it says, the node it leads to."""
 
     key: str

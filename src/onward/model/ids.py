@@ -7,6 +7,7 @@ it is planned, and the idempotency key of its effects is the same on every attem
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from blake3 import blake3
 
@@ -24,6 +25,7 @@ def check_run_id(run_id: str) -> str:
     return run_id
 
 
+@lru_cache(maxsize=1024)
 def display_id(run_id: str) -> str:
     """The six characters by which people call a run; a function of its id, so a fork has its own."""
     number = int.from_bytes(blake3(run_id.encode()).digest(length=4), "big")

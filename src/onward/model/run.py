@@ -39,7 +39,7 @@ class AttemptState(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-class Frozen(msgspec.Struct, frozen=True):
+class Frozen(msgspec.Struct, frozen=True, gc=False):
     """A value; its successor is made with `msgspec.structs.replace`."""
 
 

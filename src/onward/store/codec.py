@@ -1,6 +1,6 @@
 """Events to records and back: closed JSON schemas, the hash chain, and large values by content.
 
-Each hash covers the run, number, kind, version, time, token and body hash of its event and the hash before it.
+Each hash covers its event's run, number, kind, version, time, token and body hash, and the hash before it.
 So a lost, edited, moved or foreign line is found, and an append can be recognised by its last hash.
 """
 

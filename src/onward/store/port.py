@@ -111,7 +111,7 @@ class Controlled:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A run as one consistent read: its row, who holds it, the newest usable snapshot and the log behind it."""
+    """A run as one consistent read: its row, its holder, the newest usable snapshot and the log behind it."""
 
     row: RunRow
     position: Position
@@ -141,7 +141,7 @@ class RunLog(Protocol):
     """The one door."""
 
     async def create(self, write: Write, append_id: str) -> None:
-        """Make a run with its first events. The same id and append id again is a success, others' is refused."""
+        """Make a run with its first events. With the same append id again a success, else its id is taken."""
         ...
 
     async def append(self, write: Write, lease: Lease) -> None:

@@ -57,23 +57,24 @@ def holder_of(
 def row_parameters(write: Write) -> dict[str, Any]:
     """The parameters of an insert or full update of a run."""
     assert write.row is not None
-    parameters = {name: getattr(write.row, name) for name in ROW_FIELDS}
+    parameters = msgspec.structs.asdict(write.row)
     parameters["status"] = write.row.status.value
     parameters["hash"] = write.head.hash
     parameters["parent_hash"] = write.after.hash if write.row.parent else None
     return parameters
 
 
-def split_refs(refs: str | None) -> tuple[str, ...]:
+def split_refs(refs: Any) -> tuple[str, ...]:
     """The blob hashes of a `refs` column."""
-    return tuple(refs.split()) if refs else ()
+    return tuple(refs.split()) if refs and isinstance(refs, str) else ()
 
 
 def record_of(columns: Sequence[Any], values: Mapping[str, bytes]) -> Record:
     """An event row as a record, with the large values it names."""
     run_id, seq, kind, v, at_us, token, body, hash_, refs = columns
     # What a flipped bit makes of a column need not be of its type.
-    if not (type(v) is type(at_us) is type(token) is int and type(kind) is type(body) is str):
+    numbers, texts = type(v) is type(at_us) is type(token) is int, type(kind) is type(body) is str
+    if not (numbers and texts and type(hash_) is bytes and (refs is None or type(refs) is str)):
         raise HistoryCorrupt(run_id, seq, "a column has the wrong type")
     names = split_refs(refs)
     found = {name: values[name] for name in names if name in values}
@@ -81,8 +82,13 @@ def record_of(columns: Sequence[Any], values: Mapping[str, bytes]) -> Record:
 
 
 def snapshot_of(columns: Sequence[Any]) -> Snapshot:
-    """A snapshot row."""
-    return Snapshot(*columns)
+    """A snapshot row; what is not bytes in it was damaged, and is read as nothing."""
+    seq, hash_, fold_version, body = columns
+    return Snapshot(seq, _bytes(hash_), fold_version, _bytes(body))
+
+
+def _bytes(column: Any) -> bytes:
+    return column if isinstance(column, bytes) else b""
 
 
 def pack(content: bytes) -> tuple[str, bytes]:
@@ -91,10 +97,11 @@ def pack(content: bytes) -> tuple[str, bytes]:
     return ("zstd", packed) if len(packed) < len(content) else ("plain", content)
 
 
-def unpack(name: str, encoding: str, stored: bytes) -> bytes | None:
+def unpack(name: str, encoding: str, stored: Any) -> bytes | None:
     """A blob's content, or None when it is not what its name says: whoever needed it names the place."""
+    content = _bytes(stored)
     try:
-        content = zstandard.ZstdDecompressor().decompress(stored) if encoding == "zstd" else stored
+        content = zstandard.ZstdDecompressor().decompress(content) if encoding == "zstd" else content
     except (zstandard.ZstdError, MemoryError):  # a damaged frame may claim any size
         return None
     return content if content_hash(content) == name else None

@@ -36,7 +36,7 @@ class ManualClock:
 
     @property
     def waiting(self) -> int:
-        """How many waits are under way; one whose time has come is not, though its waiter may not know yet."""
+        """How many waits are under way; one whose time has come is not, even if its waiter does not know."""
         return sum(until_us > self._awake_us for until_us in self._waits)
 
     def advance(self, seconds: float) -> None:

@@ -180,9 +180,9 @@ class PostgresStore:
             return {}
         renewal = call(
             "lease_renew",
-            id=texts(lease.run_id for lease in leases),
-            owner=texts(lease.owner for lease in leases),
-            token=numbers(lease.token for lease in leases),
+            id=texts([lease.run_id for lease in leases]),
+            owner=texts([lease.owner for lease in leases]),
+            token=numbers([lease.token for lease in leases]),
             now_us=now_us,
             lease_us=lease_us,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
 
@@ -17,23 +17,19 @@ Value = int | str | bytes | None
 # and that character, which nobody uses, as itself and a one; so every text comes back as it was.
 MARK = "\U0010ffff".encode()
 
-_number = Struct("!q")
-_numbered = Struct("!iq")
-_length = Struct("!i")
-_header = Struct("!iiiii")
-_NULL = _length.pack(-1)
+_INT8, _INT4 = Struct("!q"), Struct("!i")
+_number, _length = _INT8.pack, _INT4.pack
+_numbered, _header = Struct("!iq").pack, Struct("!iiiii").pack
+_one, _one_number = Struct("!iiiiii").pack, Struct("!iiiiiiq").pack
+_NULL = _length(-1)
 _EIGHT = 8
 
 
 def dump(value: Value) -> bytes | None:
     """A value as a parameter."""
-    match value:
-        case str():
-            return _text(value)
-        case int():
-            return _number.pack(value)
-        case _:
-            return value
+    if value is None or isinstance(value, bytes):
+        return value
+    return _text(value) if isinstance(value, str) else _number(value)
 
 
 def _text(value: str) -> bytes:
@@ -52,42 +48,39 @@ def _load_text(raw: bytes) -> str:
     return raw.decode()
 
 
-def texts(values: Iterable[str | None]) -> bytes:
+def texts(values: Sequence[str | None]) -> bytes:
     """An array of texts."""
     return _array(TEXT, [None if value is None else _text(value) for value in values])
 
 
-def byteas(values: Iterable[bytes | None]) -> bytes:
+def byteas(values: Sequence[bytes | None]) -> bytes:
     """An array of byte strings."""
-    return _array(BYTEA, list(values))
+    return _array(BYTEA, values)
 
 
-def numbers(values: Iterable[int | None]) -> bytes:
+def numbers(values: Sequence[int | None]) -> bytes:
     """An array of 64-bit numbers."""
-    items = [_NULL if value is None else _numbered.pack(_EIGHT, value) for value in values]
-    return _start(INT8, len(items)) + b"".join(items)
+    if len(values) == 1 and (value := values[0]) is not None:
+        return _one_number(1, 1, INT8, 1, 1, _EIGHT, value)
+    items = [_NULL if value is None else _numbered(_EIGHT, value) for value in values]
+    return b"".join([_header(1, 1, INT8, len(items), 1), *items])
 
 
 def _array(kind: int, values: Sequence[bytes | None]) -> bytes:
-    parts = [_start(kind, len(values))]
-    for value in values:
-        if value is None:
-            parts.append(_NULL)
-        else:
-            parts += (_length.pack(len(value)), value)
+    # One dimension, perhaps with NULLs, counted from one. Mostly there is one value.
+    if len(values) == 1 and (value := values[0]) is not None:
+        return _one(1, 1, kind, 1, 1, len(value)) + value
+    parts = [_header(1, 1, kind, len(values), 1)]
+    for item in values:
+        parts += (_NULL,) if item is None else (_length(len(item)), item)
     return b"".join(parts)
-
-
-def _start(kind: int, length: int) -> bytes:
-    # One dimension, perhaps with NULLs, counted from one.
-    return _header.pack(1, 1, kind, length, 1)
 
 
 _LOADERS: dict[int, Callable[[bytes], Any]] = {
     BOOL: lambda raw: raw != b"\0",
     BYTEA: bytes,
-    INT8: lambda raw: _number.unpack(raw)[0],
-    INT4: lambda raw: _length.unpack(raw)[0],
+    INT8: lambda raw: _INT8.unpack(raw)[0],
+    INT4: lambda raw: _INT4.unpack(raw)[0],
     TEXT: _load_text,
 }
 

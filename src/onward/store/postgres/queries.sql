@@ -58,28 +58,29 @@ SELECT id
 FROM moved;
 
 -- run_advance --
--- Differs because one statement moves all runs of a group, locked in the order of their ids, and writes the
--- events of those that moved. Ids and owners are compared such that every plan, even one made while the table
--- was empty, looks each run up by its primary key.
+-- Differs because one statement moves all runs of a group, locked before in the order of their ids, and writes
+-- the events of those that moved. Ids and owners are compared such that every plan, even one made while the
+-- table was empty, looks each run up by its primary key.
 WITH locked AS (
-    SELECT step.*
+    SELECT run.id
     FROM run
-    JOIN unnest(
-        :id::text[], :after::bigint[], :after_hash::bytea[], :held_token::bigint[], :held_owner::text[],
-        :head::bigint[], :hash::bytea[], :next_node::text[], :steps_finished::bigint[], :updated_at_us::bigint[]
-    ) AS step (
-        id, after, after_hash, held_token, held_owner, head, hash, next_node, steps_finished, updated_at_us
-    ) ON run.id = ANY (ARRAY[step.id])
-    ORDER BY step.id COLLATE "C"
+    JOIN unnest(:locked::text[]) AS wanted (id) ON run.id = ANY (ARRAY[wanted.id])
+    ORDER BY wanted.id COLLATE "C"
     FOR NO KEY UPDATE OF run
 ),
 moved AS (
     UPDATE run
     SET head = step.head, hash = step.hash, next_node = step.next_node, steps_finished = step.steps_finished,
         updated_at_us = step.updated_at_us
-    FROM locked AS step
+    FROM unnest(
+        :id::text[], :after::bigint[], :after_hash::bytea[], :held_token::bigint[], :held_owner::text[],
+        :head::bigint[], :hash::bytea[], :next_node::text[], :steps_finished::bigint[], :updated_at_us::bigint[]
+    ) AS step (
+        id, after, after_hash, held_token, held_owner, head, hash, next_node, steps_finished, updated_at_us
+    )
     WHERE run.id = ANY (ARRAY[step.id]) AND run.head = step.after AND run.hash = step.after_hash
         AND run.token = step.held_token AND run.owner IS NOT DISTINCT FROM step.held_owner
+        AND (SELECT count(*) FROM locked) >= 0
     RETURNING run.id
 ),
 event_written AS (
@@ -89,8 +90,7 @@ SELECT id
 FROM moved;
 
 -- run_update --
--- Differs because one statement changes all runs of a group, as run_advance does. It also locks the runs that
--- only advance, so that all locks of one transaction are taken in the order of the ids.
+-- Differs because one statement changes all runs of a group, as run_advance does.
 WITH step AS (
     SELECT *
     FROM unnest(
@@ -122,9 +122,9 @@ moved AS (
             ELSE coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + :lease_us
         END
     FROM step
-    JOIN locked ON locked.id = step.id
     WHERE run.id = ANY (ARRAY[step.id]) AND run.head = step.after AND run.hash = step.after_hash
         AND run.token = step.held_token AND run.owner IS NOT DISTINCT FROM step.held_owner
+        AND (SELECT count(*) FROM locked) >= 0
     RETURNING run.id
 ),
 event_written AS (

@@ -144,7 +144,7 @@ class Reader:
 
     async def list(self, wire: Wire, query: RunQuery) -> Sequence[Listed]:
         """Newest first."""
-        statuses = texts(status.value for status in query.statuses) if query.statuses else None
+        statuses = texts([status.value for status in query.statuses]) if query.statuses else None
         (found,) = await wire.run(
             call(
                 "run_list",

@@ -14,6 +14,8 @@ PACKAGE = "onward.store.postgres"
 MIGRATIONS = load_migrations(PACKAGE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z][a-z_]*)")  # but not the `::` of a cast
 _PART = re.compile(r"\{([a-z_]+)\}")
+_LOCKS = re.compile(r"locked AS \(.*?\n\),\n|\s+AND \(SELECT count\(\*\) FROM locked\) >= 0", re.DOTALL)
+_STEPS = re.compile(r"unnest\(([^()]+)\) AS step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,10 @@ class Statement:
     name: bytes
     sql: bytes
     parameters: tuple[str, ...]
+
+    def call(self, **values: Value) -> Call:
+        """This statement with its values."""
+        return Call(self, [dump(values[parameter]) for parameter in self.parameters])
 
 
 class Call(NamedTuple):
@@ -39,13 +45,21 @@ def parse(name: str, text: str) -> Statement:
     return Statement(name.encode(), sql.encode(), parameters)
 
 
-def _load() -> Mapping[str, Statement]:
+def _load() -> Mapping[str, str]:
     queries = load_queries(PACKAGE)
-    whole = {name: _PART.sub(lambda found: queries[found[1]], text) for name, text in queries.items()}
-    return {name: parse(name, text) for name, text in whole.items()}
+    return {name: _PART.sub(lambda found: queries[found[1]], text) for name, text in queries.items()}
 
 
-QUERIES = _load()
+def _alone(text: str) -> str:
+    """A query about the steps of a group, for a group of one: no arrays, and nothing to lock first."""
+    return _STEPS.sub(lambda found: f"(VALUES ({found[1].replace('[]', '')})) AS step", _LOCKS.sub("", text))
+
+
+_TEXTS = _load()
+QUERIES = {name: parse(name, text) for name, text in _TEXTS.items()}
+ALONE = {
+    name: parse(f"{name}_alone", _alone(_TEXTS[name])) for name in ("run_insert", "run_advance", "run_update")
+}
 BEGIN = Call(parse("begin", "BEGIN"), ())
 COMMIT = Call(parse("commit", "COMMIT"), ())
 ROLLBACK = Call(parse("rollback", "ROLLBACK"), ())
@@ -53,5 +67,4 @@ ROLLBACK = Call(parse("rollback", "ROLLBACK"), ())
 
 def call(name: str, **values: Value) -> Call:
     """A call of a query by its name."""
-    statement = QUERIES[name]
-    return Call(statement, [dump(values[parameter]) for parameter in statement.parameters])
+    return QUERIES[name].call(**values)

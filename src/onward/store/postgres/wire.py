@@ -110,11 +110,11 @@ class Wire:
                 if self._lost:
                     raise ConnectionLost(self._lost)
                 await self._wait()
-            # None stands between the results of two statements.
+            # None stands between the results of two statements; behind the last one it would come for ever.
             if (result := self._pg.get_result()) is not None:
                 return result
-            if self._lost and self._pg.status == ConnStatus.BAD:
-                raise ConnectionLost(self._lost)  # else None would come for ever
+            if self._pg.status == ConnStatus.BAD:
+                raise ConnectionLost(self._lost or "the connection ended")
 
     def _failure(self, result: PGresult) -> Exception:
         failure = failure_of(result)

@@ -12,7 +12,7 @@ from onward.store.port import Write
 from onward.store.postgres.binary import byteas, numbers, texts
 from onward.store.postgres.failure import AGAIN, KEY_IN_USE, ServerError
 from onward.store.postgres.reading import read_records
-from onward.store.postgres.statements import QUERIES, ROLLBACK, Call, call
+from onward.store.postgres.statements import ALONE, QUERIES, ROLLBACK, Call, call
 from onward.store.postgres.wire import Wire
 from onward.store.refusals import key_occupied, run_exists
 
@@ -46,6 +46,8 @@ class Writer:
 
     async def commit(self, wire: Wire, group: Sequence[Member]) -> Sequence[Exception | None]:
         """Write whatever is not refused; answers None or the refusal for each."""
+        if len(group) == 1:
+            return await self.write(wire, group)
         answers: list[Exception | None] = []
         for wave in _waves(group):
             answers += await self.write(wire, wave)
@@ -53,7 +55,11 @@ class Writer:
 
     async def write(self, wire: Wire, members: Sequence[Member], *then: Call) -> Sequence[Exception | None]:
         """Write members of different runs, and `then` do something more, in one trip."""
-        orphans = {member.write.run_id for member in members if await _is_orphan(wire, member)}
+        orphans = [
+            member.write.run_id
+            for member in members
+            if _is_fork(member) and await _is_orphan(wire, member.write)
+        ]
         sent = [member for member in members if member.write.run_id not in orphans] if orphans else members
         statements, blobs = self._statements(sent), self._blobs(sent)
         snapshots = [member.write for member in sent if member.write.snapshot is not None]
@@ -76,26 +82,27 @@ class Writer:
         made = [member for member in members if member.held is None]
         changed = [member for member in members if member.held is not None and member.write.row is not None]
         advanced = [member for member in members if member.write.row is None]
-        # First the one that locks for the others, too.
-        calls = [self._update(changed, advanced)] if changed else []
+        # Whichever comes first locks for both; what is alone needs no order.
+        locked = [member.write.run_id for member in (*changed, *advanced)]
+        locked = locked if len(locked) > 1 else []
+        calls: list[Call] = []
+        if changed:
+            calls.append(self._change("run_update", changed, locked))
         if advanced:
-            calls.append(_advance(advanced))
+            locked = [] if changed else locked
+            calls.append(_advance(advanced, locked) if len(advanced) > 1 else _advance_alone(advanced[0]))
         if made:
-            calls.append(self._insert(made))
+            calls.append(self._change("run_insert", made))
         return calls
 
-    def _insert(self, members: Sequence[Member]) -> Call:
-        return self._change("run_insert", members)
-
-    def _update(self, members: Sequence[Member], others: Sequence[Member]) -> Call:
-        locked = texts(member.write.run_id for member in (*members, *others))
-        return self._change("run_update", members, locked=locked)
-
-    def _change(self, name: str, members: Sequence[Member], **more: bytes) -> Call:
+    def _change(self, name: str, members: Sequence[Member], locked: Sequence[str] = ()) -> Call:
         table = [_columns(member) for member in members]
+        others = {**_events(members), "now_us": self.now_us(), "lease_us": self.lease_us}
+        if len(table) == 1 and not locked:
+            return ALONE[name].call(**table[0], **others)
         wanted = [parameter for parameter in QUERIES[name].parameters if parameter in table[0]]
         arrays = {column: _ARRAYS.get(column, texts)([row[column] for row in table]) for column in wanted}
-        return call(name, **arrays, **more, **_events(members), now_us=self.now_us(), lease_us=self.lease_us)
+        return call(name, **arrays, **others, locked=texts(locked))
 
     def _blobs(self, members: Sequence[Member]) -> Mapping[str, tuple[bytes, int]]:
         """What to store by its content, and when; in the order of the names, like every writer."""
@@ -124,11 +131,12 @@ def _waves(group: Sequence[Member]) -> Iterator[Sequence[Member]]:
     yield list(wave.values())
 
 
-def _advance(members: Sequence[Member]) -> Call:
+def _advance(members: Sequence[Member], locked: Sequence[str]) -> Call:
     writes = [member.write for member in members]
     lasts = [write.records[-1] for write in writes]
     return call(
         "run_advance",
+        locked=texts(locked),
         id=texts([write.run_id for write in writes]),
         after=numbers([write.after.seq for write in writes]),
         after_hash=byteas([write.after.hash for write in writes]),
@@ -140,6 +148,24 @@ def _advance(members: Sequence[Member]) -> Call:
         steps_finished=numbers([write.steps_finished for write in writes]),
         updated_at_us=numbers([write.at_us for write in writes]),
         **_events(members),
+    )
+
+
+def _advance_alone(member: Member) -> Call:
+    write, (owner, token) = member.write, member.held or (None, 0)
+    last = write.records[-1]
+    return ALONE["run_advance"].call(
+        id=write.run_id,
+        after=write.after.seq,
+        after_hash=write.after.hash,
+        held_token=token,
+        held_owner=owner,
+        head=last.seq,
+        hash=last.hash,
+        next_node=write.next_node,
+        steps_finished=write.steps_finished,
+        updated_at_us=write.at_us,
+        **_events((member,)),
     )
 
 
@@ -183,13 +209,15 @@ def _snapshot_call(write: Write) -> Call:
     return call("snapshot_put", run_id=write.run_id, **write.snapshot._asdict())
 
 
-async def _is_orphan(wire: Wire, member: Member) -> bool:
+def _is_fork(member: Member) -> bool:
+    return member.held is None and member.write.row is not None and member.write.row.parent is not None
+
+
+async def _is_orphan(wire: Wire, write: Write) -> bool:
     """A fork stands on an event that its parent really has; once there, it is there for ever."""
-    row = member.write.row
-    if member.held is not None or row is None or row.parent is None or row.parent_seq is None:
-        return False
-    below = await read_records(wire, row.parent, row.parent_seq - 1, limit=1)
-    return not below or (below[0].seq, below[0].hash) != member.write.after
+    assert write.row is not None
+    below = await read_records(wire, write.row.parent or "", write.after.seq - 1, limit=1)
+    return not below or (below[0].seq, below[0].hash) != write.after
 
 
 async def _occupied(wire: Wire, write: Write) -> Exception:
@@ -204,7 +232,7 @@ async def _occupied(wire: Wire, write: Write) -> Exception:
     return key_occupied(write.row.exclusive_key, *found[0][:2])
 
 
-async def _why_refused(wire: Wire, member: Member, orphans: set[str]) -> Exception | None:
+async def _why_refused(wire: Wire, member: Member, orphans: Sequence[str]) -> Exception | None:
     """None when this very write is already there: its reply was lost, not the write."""
     write = member.write
     if member.held is None:

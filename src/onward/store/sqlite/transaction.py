@@ -79,16 +79,23 @@ class Transactions:
                 raise translate(self.path, error) from error
 
     def _rollback(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
+        try:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        except apsw.Error:
+            self._drop()
 
     def _abandon(self, error: Exception) -> None:
-        """After a failed write or sync the connection's idea of the file cannot be trusted; drop it."""
+        """After a failed write or sync the connection's idea of the file cannot be trusted."""
         if isinstance(error, apsw.IOError):
-            with contextlib.suppress(apsw.Error):  # the same trouble again; the first is the one to tell
-                self._db.close(True)
+            self._drop()
         else:
             self._rollback()
+
+    def _drop(self) -> None:
+        """Close the connection, which undoes what it had begun; the next one to need it opens another."""
+        with contextlib.suppress(apsw.Error):  # the same trouble again; the first is the one to tell
+            self._db.close(True)
 
     def _reopen(self) -> None:
         if self._is_closed:

@@ -47,6 +47,11 @@ async def test_two_processes_are_never_the_same_owner(store: Store, other: Store
     assert store.me == store.me
 
 
+async def test_a_lease_can_be_renewed_before_it_runs_out(store: Store) -> None:
+    assert store.heartbeat_s > 0
+    assert store.lease_s is None or store.heartbeat_s <= store.lease_s / 2
+
+
 async def test_a_taken_over_run_is_lost_to_its_old_holder(store: Store, other: Store) -> None:
     old = await stepped(store, await held(store))
     new = await claimed(other, old)

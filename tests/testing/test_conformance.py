@@ -1,0 +1,93 @@
+"""The conformance suite as somebody else would use it: on a store of their own, and on one that lies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onward.testing import conformance
+
+pytestmark = pytest.mark.slow
+
+THREE_LINES = """
+import pytest
+from onward.store.memory import MemoryDatabase, MemoryStore
+from onward.testing.conformance import *
+
+class Mine(MemoryStore):
+{methods}
+
+@pytest.fixture
+def connect():
+    database = MemoryDatabase()
+    async def connect():
+        store = database.connect()
+        return Mine(database, store.me)
+    return connect
+"""
+
+HONEST = "    pass"
+# Each is a store that breaks one promise, and a word of the sentence that must say so.
+LIARS = {
+    "wrong_owner_or_token": """
+    async def append(self, write, lease):
+        row = self.database.runs[write.run_id].row
+        await super().append(write, lease._replace(owner=row.owner, token=row.token))
+""",
+    "same_request_again": """
+    async def control(self, run_id, *, since, append_id, decide):
+        unheard_of = f"{append_id} {id(decide)} {since}"
+        return await super().control(run_id, since=since, append_id=unheard_of, decide=decide)
+""",
+    "limits_hold": """
+    async def read(self, run_id, *, after, limit):
+        return await super().read(run_id, after=after, limit=limit + 1)
+""",
+    "renewal_says_nothing": """
+    async def renew(self, leases):
+        return {lease.run_id: 1 for lease in leases}
+""",
+    "gone_can_be_told": """
+    async def close(self):
+        pass
+""",
+}
+
+
+def run(directory: Path, methods: str, *, only: str = "") -> tuple[int, str]:
+    """The outcome of hearing the sentences on such a store, in a project that has no settings at all."""
+    (directory / "test_mine.py").write_text(THREE_LINES.format(methods=methods))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", only, "test_mine.py"],
+        cwd=directory,
+        env={"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def test_an_honest_store_passes_every_sentence(tmp_path: Path) -> None:
+    code, output = run(tmp_path, HONEST)
+    assert code == 0, output
+    assert "failed" not in output
+    assert "warning" not in output
+    sentences = [name for name in conformance.__all__ if name.startswith("test_")]
+    assert len(sentences) > 80
+
+
+@pytest.mark.parametrize("sentence", LIARS)
+def test_a_store_that_breaks_a_promise_is_told_which(tmp_path: Path, sentence: str) -> None:
+    code, output = run(tmp_path, LIARS[sentence], only=sentence)
+    assert code == 1
+    assert any(sentence in line for line in output.splitlines() if line.startswith("FAILED")), output
+
+
+def test_a_failure_shows_the_values_it_is_about(tmp_path: Path) -> None:
+    _, output = run(tmp_path, LIARS["renewal_says_nothing"], only="renewal_says_nothing")
+    assert "'nowhere': 1" in output
