@@ -65,6 +65,7 @@ async def test_graceful_pause_lets_a_long_step_finish(world: World) -> None:
 
 
 async def test_a_second_signal_stops_now_and_keeps_the_attempt_open(world: World) -> None:
+    """O14."""
     door, stop = Doorway(), StopSwitch()
     process = await world.process({"b": [door]})
     driving = asyncio.create_task(process.start(line("a", "b", "c"), stop=stop))
@@ -125,6 +126,7 @@ async def test_a_signal_during_the_last_step_lets_the_run_finish(world: World) -
 
 
 async def test_a_signal_during_a_back_off_does_not_wait_for_its_end(world: World) -> None:
+    """K15, O14."""
     clock, stop = ManualClock(autojump=False), StopSwitch()
     process = await world.process({"a": [Result.retry("later"), Result.success()]}, clock=clock)
     driving = asyncio.create_task(process.start(line("a", a="max_retries=3"), stop=stop))
@@ -169,6 +171,7 @@ def _start(run_id: str) -> Start:
 
 @pytest.mark.parametrize("after", ["step", "call"])
 async def test_another_process_can_ask_for_a_pause_during_a_long_step(world: World, after: str) -> None:
+    """O14."""
     door = Doorway()
     process, other = await world.process({"b": [door]}), await world.process()
     driving = asyncio.create_task(process.start(line("a", "b", "c")))
@@ -183,7 +186,7 @@ async def test_another_process_can_ask_for_a_pause_during_a_long_step(world: Wor
 
 
 async def test_another_process_can_end_a_long_step_now(world: World) -> None:
-    """The heartbeat tells a holder inside a long step that the log has grown."""
+    """K15, O14. The heartbeat tells a holder inside a long step that the log has grown."""
     door = Doorway()
     process, other = await world.process({"b": [door]}), await world.process()
     driving = asyncio.create_task(process.start(line("a", "b", "c")))
@@ -198,6 +201,7 @@ async def test_another_process_can_end_a_long_step_now(world: World) -> None:
 
 
 async def test_another_process_can_ask_for_a_pause_during_a_back_off(world: World) -> None:
+    """K15, O14."""
     clock = ManualClock(autojump=False)
     process = await world.process({"a": [Result.retry("later")]}, clock=clock)
     other = await world.process()
@@ -295,6 +299,22 @@ async def test_a_run_whose_owner_died_is_paused_at_once_by_a_claim(world: World)
     paused = (await other.engine.pause("run")).run
     assert (paused.status, paused.token) == (RunStatus.PAUSED, 2)
     assert (await other.kinds())[-2:] == ["RunClaimed", "RunPaused"]
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+
+
+async def test_a_run_whose_owner_died_is_cancelled_at_once_and_left_without_open_attempts(
+    world: World,
+) -> None:
+    """A final status closes open attempts in the same append."""
+    door = Doorway()
+    process, other = await world.process({"a": [door]}), await world.process()
+    driving = asyncio.create_task(process.start(line("a")))
+    await door.entered()
+    await process.die()
+    cancelled = (await other.engine.cancel("run")).run
+    assert (cancelled.status, cancelled.token, cancelled.open_steps) == (RunStatus.CANCELLED, 2, {})
+    assert (await other.kinds())[-3:] == ["RunClaimed", "AttemptInterrupted", "RunCancelled"]
     driving.cancel()
     await asyncio.gather(driving, return_exceptions=True)
 

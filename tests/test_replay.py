@@ -65,7 +65,7 @@ async def test_fork_from_checkpoint(world: World) -> None:
 
 
 async def test_fork_diverges(world: World) -> None:
-    """The fork executes anew what comes behind the checkpoint; the original is not changed by it."""
+    """K18. The fork executes anew what comes behind the checkpoint; the original is not changed by it."""
     process = await finished(world)
     before = await everything(process)
     forked = (await process.engine.fork("run", await at(process, "a"), changes={"mark": "!"})).run
@@ -164,6 +164,19 @@ async def test_a_run_can_be_forked_while_it_is_running(world: World) -> None:
     door.open()
     assert (await driving).status is RunStatus.COMPLETED
     assert await process.is_sound()
+
+
+async def test_a_fork_does_not_inherit_what_was_asked_of_its_parent(world: World) -> None:
+    door = Doorway()
+    process, other = await world.process({"b": [door]}), await world.process()
+    driving = asyncio.create_task(process.start(SOURCE))
+    await door.entered()
+    await other.engine.pause("run")
+    door.open()
+    assert (await driving).status is RunStatus.PAUSED
+    forked = (await other.engine.fork("run", await at(other, "b"))).run
+    assert (await other.resume(forked.id)).status is RunStatus.COMPLETED
+    assert (await other.load()).run.status is RunStatus.PAUSED
 
 
 async def test_a_failed_run_can_be_forked_before_its_failure(world: World) -> None:

@@ -174,6 +174,19 @@ async def test_a_failed_run_that_is_resumed_has_a_new_allowance_of_retries(world
     assert (run.detail, run.ended_at_us is not None) == ("", True)
 
 
+async def test_a_crashed_run_that_is_resumed_has_a_new_allowance_of_retries(world: World) -> None:
+    """A person's resume opens it, after anything but a pause."""
+    process = await world.process({"a": [Result.retry("no"), Died("here")]})
+    try:
+        await process.start(line("a", a="max_retries=1"))
+    except Died:
+        await process.die()
+    again = await world.process({"a": [Result.retry("no")] * 2 + [Result.retry("no"), Result.success()]})
+    assert (await again.load()).run.retries == {"a": 1}
+    assert (await again.resume()).status is RunStatus.FAILED
+    assert world.ledger.attempts("a") == [1, 2, 2, 3]
+
+
 async def test_resume_branching(world: World) -> None:
     """Paused in the middle of a branch, the same branch goes on."""
     chosen = Result(context_updates={"kind": "feature"})
@@ -215,6 +228,7 @@ async def test_goal_gates_after_resume(world: World) -> None:
 
 
 async def test_goal_gates_after_resume_stay_passed(world: World) -> None:
+    """K9."""
     await paused_after(world, "review", GOAL)
     assert (await (await world.process()).resume()).status is RunStatus.COMPLETED
     assert world.ledger.steps == ["write#1", "review#1", "polish#1"]

@@ -46,6 +46,7 @@ async def test_session_created_before_its_first_step_begins(world: World) -> Non
 
 
 async def test_session_completed(world: World) -> None:
+    """K17."""
     process = await world.process()
     await process.start(line("a"))
     shown = await (await world.process()).shown()
@@ -55,6 +56,7 @@ async def test_session_completed(world: World) -> None:
 
 
 async def test_session_paused(world: World) -> None:
+    """K17."""
     stop = StopSwitch()
     stop.request("signal")
     process = await world.process()
@@ -66,6 +68,7 @@ async def test_session_paused(world: World) -> None:
 
 
 async def test_session_failed(world: World) -> None:
+    """K17."""
     process = await world.process({"a": [Result.fail("the disk is on fire")]})
     await process.start(line("a"))
     shown = await (await world.process()).shown()
@@ -75,6 +78,7 @@ async def test_session_failed(world: World) -> None:
 
 
 async def test_session_running_names_its_holder(world: World) -> None:
+    """K17."""
     door = Doorway()
     process, other = await world.process({"b": [door]}), await world.process()
     driving = asyncio.create_task(process.start(line("a", "b")))
@@ -87,6 +91,7 @@ async def test_session_running_names_its_holder(world: World) -> None:
 
 
 async def test_session_waiting(world: World) -> None:
+    """K17."""
     process = await world.process()
     await process.start(GATED)
     shown = await (await world.process()).shown()
@@ -102,7 +107,7 @@ async def test_session_queued(world: World) -> None:
 
 
 async def test_session_interrupted_is_a_running_one_whose_owner_died(world: World) -> None:
-    """Nobody wrote that the owner died: whoever looks, sees it."""
+    """K17, O3. Nobody wrote that the owner died: whoever looks, sees it."""
     door = Doorway()
     process = await world.process({"b": [door]})
     driving = asyncio.create_task(process.start(line("a", "b")))

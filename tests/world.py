@@ -7,6 +7,7 @@ test hands them one; all share one ledger of effects.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +41,15 @@ def line(*nodes: str, **attrs: str) -> str:
 
 def chain(*nodes: str) -> str:
     return " -> ".join(("start", *nodes, "exit"))
+
+
+async def until(condition: Callable[[], bool], turns: int = 200_000) -> None:
+    """Give everybody turns until the condition holds; a test that waits in vain fails instead of hanging."""
+    for _ in range(turns):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("waited in vain")
 
 
 @dataclass(eq=False)

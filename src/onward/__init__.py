@@ -29,7 +29,7 @@ _WHERE = {
 __all__ = ["Onward", "Result", "Run", "RunStatus", "StepContext", "StepStatus", "StopSwitch"]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the module exports
+def __getattr__(name: str) -> Any:
     if name in _WHERE:
         return getattr(import_module(_WHERE[name]), name)
     raise AttributeError(f"module 'onward' has no attribute {name!r}")

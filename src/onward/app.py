@@ -12,18 +12,20 @@ async with app:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
-from onward.engine.engine import Engine, Resume, Start, ignore
 from onward.engine.drive import Observer
+from onward.engine.engine import Engine, Resume, Start, ignore
 from onward.engine.interview import AutoApprove, Interviewer
 from onward.engine.journal import Folded
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.handlers.function import Function, FunctionHandler
 from onward.handlers.port import Handler
+from onward.handlers.simulate import check_script
 from onward.model.run import Run
 from onward.pipeline.build import Pipeline, Transform
 from onward.store.port import Store
@@ -39,6 +41,7 @@ class Onward:
     def __init__(self, store: str | Store = ".onward/onward.db") -> None:
         self.store = store
         self._engine: Engine | None = None
+        self._opening = asyncio.Lock()
         self.handlers: dict[str, Handler] = {}
         self.transforms: list[Transform] = []
         self.interviewers: dict[str, Interviewer] = {"auto": AutoApprove()}
@@ -73,17 +76,18 @@ class Onward:
     # -- opening -------------------------------------------------------------------------------------
 
     async def engine(self, *, observe: Observer = ignore, tool_env: tuple[str, ...] = ()) -> Engine:
-        """The engine of this app; opens the store the first time."""
-        if self._engine is None:
-            store = await open_store(self.store) if isinstance(self.store, str) else self.store
-            self._engine = make_engine(
-                store,
-                handlers=self.handlers,
-                transforms=self.transforms,
-                observe=observe,
-                tool_env=tool_env,
-            )
-        return self._engine
+        """The engine of this app; opens the store the first time, and only once."""
+        async with self._opening:
+            if self._engine is None:
+                store = await open_store(self.store) if isinstance(self.store, str) else self.store
+                self._engine = make_engine(
+                    store,
+                    handlers=self.handlers,
+                    transforms=self.transforms,
+                    observe=observe,
+                    tool_env=tool_env,
+                )
+            return self._engine
 
     async def __aenter__(self) -> Onward:
         await self.engine()
@@ -98,7 +102,7 @@ class Onward:
         """Let go of the store."""
         if self._engine is not None:
             engine, self._engine = self._engine, None
-            await engine.store.close()
+            await engine.close()
 
     # -- running -------------------------------------------------------------------------------------
 
@@ -114,10 +118,10 @@ class Onward:
     ) -> Run:
         """Run a pipeline (a path, or one from `pipeline()`) until it stops; the state it stopped in."""
         engine, stop = await self.engine(), stop or StopSwitch()
+        interviewer = self._interviewer(answers)
         prepared = engine.sources.read(pipeline) if isinstance(pipeline, str) else pipeline
-        simulation = None if simulate is False else ({} if simulate is True else simulate)
-        start = Start(inputs=inputs or {}, run_id=run_id, simulation=simulation)
-        return (await self._attended(await engine.start(prepared, start, stop), answers, stop)).run
+        start = Start(inputs=inputs or {}, run_id=run_id, simulation=_script(simulate))
+        return (await self._attended(await engine.start(prepared, start, stop), interviewer, stop)).run
 
     async def resume(
         self,
@@ -125,13 +129,14 @@ class Onward:
         *,
         answers: str | Interviewer | None = None,
         stop: StopSwitch | None = None,
-        **how: Any,  # noqa: ANN401 - the fields of Resume
+        **how: Any,
     ) -> Run:
         """Go on with a stopped run; the keywords are those of `Resume` (from_node, action, original, …)."""
         engine, stop = await self.engine(), stop or StopSwitch()
-        return (await self._attended(await engine.resume(run_id, Resume(**how), stop), answers, stop)).run
+        interviewer = self._interviewer(answers)
+        return (await self._attended(await engine.resume(run_id, Resume(**how), stop), interviewer, stop)).run
 
-    async def answer(self, run_id: str, choice: str, *, by: str = "user", **how: Any) -> Run:  # noqa: ANN401
+    async def answer(self, run_id: str, choice: str, *, by: str = "user", **how: Any) -> Run:
         """Decide a run's open gate and go on with it."""
         return (await (await self.engine()).answer(run_id, choice, by=by, **how)).run
 
@@ -157,14 +162,26 @@ class Onward:
         """A pipeline from its text."""
         return (await self.engine()).sources.prepare(source, f"<{name}>")
 
-    async def _attended(self, folded: Folded, answers: str | Interviewer | None, stop: StopSwitch) -> Folded:
+    def _interviewer(self, answers: str | Interviewer | None) -> Interviewer | None:
+        """Who answers; a name that nobody has is refused before anything begins."""
         if answers is None or answers == "wait":
-            return folded
-        interviewer = self.interviewers.get(answers) if isinstance(answers, str) else answers
-        if interviewer is None:
+            return None
+        found = self.interviewers.get(answers) if isinstance(answers, str) else answers
+        if found is None:
             names = ", ".join(sorted(self.interviewers))
             raise InvalidInput(f"no interviewer is called {answers!r}; registered: {names}.")
+        return found
+
+    async def _attended(self, folded: Folded, interviewer: Interviewer | None, stop: StopSwitch) -> Folded:
+        if interviewer is None:
+            return folded
         return await (await self.engine()).attend(folded, interviewer, stop)
+
+
+def _script(simulate: bool | Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if isinstance(simulate, bool):
+        return {} if simulate else None
+    return check_script(dict(simulate), "simulate")
 
 
 class CallbackInterviewer:
@@ -173,6 +190,6 @@ class CallbackInterviewer:
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self.name, self._function = name, function
 
-    async def ask(self, run: Run, gate: Any) -> str | None:  # noqa: ANN401 - the caller's own type
+    async def ask(self, run: Run, gate: Any) -> str | None:
         answer = await self._function(run, gate)
         return None if answer is None else str(answer)

@@ -11,12 +11,11 @@ from onward.engine.interview import AutoApprove
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused
 from onward.model.event import GateDecided, GateOpened
-from onward.model.result import Result
 from onward.model.run import Gate, Run, RunStatus
-from onward.testing.faults import Died, Fault
-from onward.testing.handlers import Doorway
+from onward.store.port import Controlled, Decide, Lease, Store, Write
+from onward.testing.faults import Died, Fault, FaultyStore
 from tests.test_pause import GATED
-from tests.world import World
+from tests.world import World, until
 
 
 async def test_a_question_survives_the_process_that_asked_it(world: World) -> None:
@@ -105,24 +104,38 @@ async def test_an_answer_alone_makes_the_run_claimable(world: World) -> None:
     assert (await (await world.process()).resume()).status is RunStatus.COMPLETED
 
 
-async def test_an_answer_given_twice_at_once_is_driven_once(world: World) -> None:
-    """The same answer by several callers in one process: one drives, the others are told how it stands."""
-    door = Doorway()
-    process = await world.process({"work": [Result.success(), door]})
+class Holding(FaultyStore):
+    """A store that keeps its callers waiting before they may write, as a busy database does."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.may_request, self.may_append, self.asking = asyncio.Event(), asyncio.Event(), 0
+        self.may_append.set()
+
+    async def append(self, write: Write, lease: Lease) -> None:
+        await self.may_append.wait()
+        await super().append(write, lease)
+
+    async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
+        self.asking += 1
+        await self.may_request.wait()
+        return await super().control(run_id, since=since, append_id=append_id, decide=decide)
+
+
+async def test_an_answer_given_by_several_at_once_is_driven_once(world: World) -> None:
+    """All in one process, all having seen the run wait: one drives it, the others are told how it stands."""
+    process = await world.process(wrap=Holding)
+    store = process.store
+    assert isinstance(store, Holding)
     await process.start(GATED)
-    answer = process.engine.answer
-    running = {asyncio.create_task(answer("run", "no", by="ann", gate="ask#1")) for _ in range(5)}
+    store.may_append.clear()
+    running = {asyncio.create_task(process.engine.answer("run", "no", by="ann")) for _ in range(4)}
+    await until(lambda: store.asking == 4)
+    store.may_request.set()
     while len(running) > 1:
         done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            refusal = task.exception()
-            if refusal is None:
-                assert task.result().run.status is RunStatus.RUNNING
-            else:  # the answer has already been taken up, and the question with it
-                assert isinstance(refusal, Refused)
-                assert refusal.code == "no_open_gate"
-    await door.entered()
-    door.open()
+        assert {task.result().run.status for task in done} == {RunStatus.RUNNING}
+    store.may_append.set()
     assert (await running.pop()).run.status is RunStatus.WAITING
     assert world.ledger.steps == ["work#1", "work#2"]
 

@@ -244,3 +244,17 @@ async def test_one_heartbeat_serves_all_runs_of_a_process(leased: LeasedWorld) -
     for door in doors:
         door.open()
     await asyncio.gather(*driving)
+
+
+async def test_a_heartbeat_that_dies_of_a_defect_ends_what_it_was_to_keep(leased: LeasedWorld) -> None:
+    """Nobody goes on for hours under leases that nobody renews; the defect itself is what is reported."""
+
+    class Defective(FaultyStore):
+        async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
+            raise ZeroDivisionError("a defect")
+
+    _, door, driving = await leased.at_the_door(wrap=Defective)
+    leased.clock.advance(LEASE_S)
+    with pytest.raises(ZeroDivisionError):
+        await driving
+    assert door.was_cancelled

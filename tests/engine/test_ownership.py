@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -37,11 +38,7 @@ async def test_only_a_claim_makes_a_run_running(world: World) -> None:
     await process.resume()
     await process.engine.answer("run", "yes", by="ann")
     seen = await statuses(process)
-    began = [
-        kind
-        for (_, before), (kind, after) in zip(seen, seen[1:], strict=False)
-        if before != after == "running"
-    ]
+    began = [kind for (_, before), (kind, after) in pairwise(seen) if before != after == "running"]
     assert began == ["RunClaimed", "RunClaimed", "RunClaimed"]
     assert {kind: status for kind, status in seen if kind in ("RunCreated", "RunResumed", "GateDecided")} == {
         "RunCreated": "queued",
@@ -120,36 +117,35 @@ async def test_a_holder_never_goes_on_under_somebody_elses_lease(world: World) -
 async def inside(world: World, **start: object) -> tuple[Process, asyncio.Task[object]]:
     """A process inside step `a`."""
     door = Doorway()
-    process = await world.process({"a": [door, Result.success()]})
+    process = await world.process({"a": [door]})
     driving: asyncio.Task[object] = asyncio.create_task(process.start(line("a", "b"), **start))  # type: ignore[arg-type]
     await door.entered()
     return process, driving
 
 
-async def gone_on(driving: asyncio.Task[object], other: Process) -> str:
+async def gone_on(process: Process, driving: asyncio.Task[object], other: Process) -> str:
     """The status in which a run is found after its driver was cancelled and its process lives on."""
     driving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await driving
-    while (status := (await other.shown())["status"]) == "running":
-        await asyncio.sleep(0)
-    return str(status)
+    await process.engine.dropped.settle()
+    return str((await other.shown())["status"])
 
 
 async def test_a_process_gives_back_what_it_does_not_drive_any_more(world: World) -> None:
     """Its process lives on, so nobody could ever take it over: it is interrupted, and others can go on."""
     process, driving = await inside(world)
     other = await world.process()
-    assert await gone_on(driving, other) == "interrupted"
+    assert await gone_on(process, driving, other) == "interrupted"
     assert "stopped driving it" in (await other.shown())["detail"]
     assert (await other.resume()).status is RunStatus.COMPLETED
     assert await process.is_sound()
 
 
 async def test_a_process_requeues_what_it_does_not_drive_if_the_run_wants_that(world: World) -> None:
-    _, driving = await inside(world, on_owner_loss="requeue")
+    process, driving = await inside(world, on_owner_loss="requeue")
     other = await world.process()
-    assert await gone_on(driving, other) == "queued"
+    assert await gone_on(process, driving, other) == "queued"
     assert (await other.resume()).status is RunStatus.COMPLETED
 
 
@@ -162,7 +158,7 @@ async def test_giving_back_honours_what_was_asked(world: World, ask: str, status
     await door.entered()
     other = await world.process()
     await (other.engine.pause("run") if ask == "pause" else other.engine.cancel("run"))
-    assert await gone_on(driving, other) == status
+    assert await gone_on(process, driving, other) == status
 
 
 async def test_the_same_process_can_go_on_with_what_it_dropped(world: World) -> None:
@@ -172,10 +168,10 @@ async def test_the_same_process_can_go_on_with_what_it_dropped(world: World) -> 
     driving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await driving
-    while process.clock.waiting or not process.store.calls[-1:] == ["load"]:
-        await asyncio.sleep(0)
+    await process.engine.dropped.settle()
     process.store.fault = None
     assert (await process.load()).run.status is RunStatus.RUNNING
+    process.agent.script = {}
     assert (await process.resume()).status is RunStatus.COMPLETED
 
 
@@ -191,8 +187,8 @@ async def test_what_another_has_taken_over_is_not_given_back(world: World) -> No
     await second.entered()
     process.store.fault = None
     lease = Lease("run", process.store.me, 1)
-    process.engine._dropped.drop(lease)
-    while lease in process.engine._dropped:
-        await asyncio.sleep(0)
+    process.engine.dropped.drop(lease)
+    await process.engine.dropped.settle()
+    assert lease not in process.engine.dropped
     second.open()
     assert (await taking).status is RunStatus.COMPLETED

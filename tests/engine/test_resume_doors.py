@@ -10,9 +10,9 @@ import pytest
 from onward.engine.engine import Resume, Start
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, UnknownHandler
-from onward.model.event import RunClaimed, RunResumed, StepFinished, StepStatus
+from onward.model.event import RunClaimed, RunResumed
 from onward.model.result import Result
-from onward.model.run import AttemptState, RunStatus
+from onward.model.run import RunStatus
 from onward.testing.faults import Died
 from onward.testing.handlers import Doorway
 from tests.test_pause import GATED
@@ -162,23 +162,35 @@ async def test_of_two_who_wait_both_get_their_turn(world: World) -> None:
     process = await world.process({"a": [door]})
     driving = asyncio.create_task(process.start(line("a", "b", "c"), stop=stop))
     await door.entered()
-    others, stops = [await world.process() for _ in range(2)], [StopSwitch() for _ in range(2)]
-    inside = Doorway()
-    for other in others:
-        other.agent.script["b"] = [inside]
+    inside, stops = Doorway(), [StopSwitch(), StopSwitch()]
+    others = [await world.process({"b": [inside]}) for _ in stops]
     waiting = [asyncio.create_task(o.resume(wait=True, stop=s)) for o, s in zip(others, stops, strict=True)]
     stop.request("signal")
     door.open()
-    await driving
+    assert (await driving).status is RunStatus.PAUSED
     await inside.entered()
-    for stop in stops:
-        stop.request("signal")
+    holder = (await process.load()).holder
+    assert holder is not None
+    first = [other.store.me for other in others].index(holder.owner)
+    stops[first].request("signal")
     inside.open()
-    answers = await asyncio.gather(*waiting, return_exceptions=True)
-    paused = [answer for answer in answers if not isinstance(answer, BaseException)]
-    refused = [answer for answer in answers if isinstance(answer, Refused)]
-    assert [run.status for run in paused] == [RunStatus.PAUSED]
-    assert [refusal.code for refusal in refused] == ["occupied"], "asked to stop, it stopped waiting"
+    assert (await waiting[first]).status is RunStatus.PAUSED
+    assert (await waiting[1 - first]).status is RunStatus.COMPLETED
+    assert world.ledger.steps == ["a#1", "b#1", "c#1"]
+
+
+async def test_whoever_waits_can_be_asked_to_stop_waiting(world: World) -> None:
+    door, stop = Doorway(), StopSwitch()
+    process, other = await world.process({"a": [door]}), await world.process()
+    driving = asyncio.create_task(process.start(line("a")))
+    await door.entered()
+    waiting = asyncio.create_task(other.resume(wait=True, stop=stop))
+    await other.clock.until_waiting()
+    stop.request("signal")
+    with pytest.raises(Refused, match="is held by"):
+        await waiting
+    door.open()
+    assert (await driving).status is RunStatus.COMPLETED
 
 
 async def test_an_exclusive_key_lets_one_run_at_a_time_go_on(world: World) -> None:
@@ -235,64 +247,6 @@ async def test_a_resume_from_an_unknown_node_is_refused(world: World) -> None:
     with pytest.raises(InvalidInput, match=r"no node 'z'.*start, exit, a"):
         await process.resume(from_node="z")
     assert await process.log() == before
-
-
-DOUBTFUL = line("a", "pay", "b", pay="repeatable=false")
-
-
-async def test_a_step_that_must_not_be_repeated_is_in_doubt_after_a_crash(world: World) -> None:
-    """Nothing is done until a person says what became of it."""
-    await crashed(world, DOUBTFUL, at="pay")
-    process = await world.process()
-    refused = await refusal(process)
-    assert (refused.code, refused.details) == ("in_doubt", {"step": "pay#1", "attempt": 1})
-    assert "--retry, --skip, --continue or --abort" in str(refused)
-    assert world.ledger.steps == ["a#1", "pay#1"]
-
-
-async def test_a_step_in_doubt_can_be_tried_again(world: World) -> None:
-    await crashed(world, DOUBTFUL, at="pay")
-    run = await (await world.process()).resume(action="retry")
-    assert run.status is RunStatus.COMPLETED
-    assert world.ledger.attempts("pay") == [1, 2]
-
-
-async def test_a_step_in_doubt_can_be_skipped(world: World) -> None:
-    await crashed(world, DOUBTFUL, at="pay")
-    process = await world.process()
-    assert (await process.resume(action="skip")).status is RunStatus.COMPLETED
-    assert world.ledger.steps == ["a#1", "pay#1", "b#1"]
-    (pay,) = [e for e in await process.events() if isinstance(e, StepFinished) and e.node == "pay"]
-    assert pay.outcome.status is StepStatus.SKIPPED
-
-
-async def test_a_step_in_doubt_can_be_continued(world: World) -> None:
-    """The handler is told that somebody began this before, under the same idempotency key."""
-    await crashed(world, DOUBTFUL, at="pay")
-    seen = []
-    process = await world.process()
-
-    async def look(step: object) -> Result:
-        seen.append(step)
-        return Result.success()
-
-    process.agent.script["pay"] = [look]
-    await process.resume(action="continue")
-    assert [getattr(step, "is_continued", None) for step in seen] == [True]
-    assert len({call.idempotency_key for call in world.ledger.calls if call.node == "pay"}) == 1
-
-
-async def test_a_step_in_doubt_can_be_given_up_with_its_run(world: World) -> None:
-    await crashed(world, DOUBTFUL, at="pay")
-    run = await (await world.process()).resume(action="abort", by="ann")
-    assert (run.status, run.reason, run.open_steps) == (RunStatus.CANCELLED, "user", {})
-
-
-async def test_a_stopped_step_that_is_not_in_doubt_can_be_skipped_too(world: World) -> None:
-    process = await world.process({"a": [Result.fail("no")]})
-    assert (await process.start(line("a", "b"))).open_steps["a#1"].state is AttemptState.FAILED
-    assert (await process.resume(action="skip")).status is RunStatus.COMPLETED
-    assert world.ledger.steps == ["a#1", "b#1"]
 
 
 async def test_a_preview_makes_every_check_and_changes_nothing(world: World) -> None:

@@ -32,7 +32,10 @@ def test_only_agent_steps_have_a_fidelity() -> None:
 
 
 def test_a_jump_came_by_no_edge() -> None:
-    play = Play("a [prompt=p, retry_target=a]; start -> a [fidelity=truncate]; a -> exit")
+    play = Play(
+        "a [prompt=p, retry_target=a]; start -> a [fidelity=truncate]; a -> exit; "
+        'a -> a [fidelity=full, condition="context.again=yes"]'
+    )
     assert play.started.fidelity == "truncate"
     play.fail()
     assert (play.started.step, play.started.fidelity) == ("a#2", "compact")

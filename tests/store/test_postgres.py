@@ -447,7 +447,7 @@ async def test_half_a_character_is_refused_in_words(store: PostgresStore) -> Non
     with pytest.raises(InvalidInput, match="half of a character"):
         await store.find("\ud800")
     run, (write, _) = await held(store), creation()
-    half = replace(write, row=structs.replace(write.row, detail="\ud800"))  # type: ignore[type-var]
+    half = structs.replace(write, row=structs.replace(write.row, detail="\ud800"))  # type: ignore[type-var]
     answers = await asyncio.gather(
         stepped(store, run), store.create(half, "creation"), return_exceptions=True
     )

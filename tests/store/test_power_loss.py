@@ -96,6 +96,7 @@ async def lost_in_power_cuts(tmp_path: Path, disk: Disk, *, images: int, seed: i
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path, disk: Disk, seed: int) -> None:
+    """O22."""
     await work(tmp_path / "onward.db", disk, apsw.Connection)
     cut, broken = await lost_in_power_cuts(tmp_path, disk, images=120, seed=seed)
     assert cut > 60

@@ -32,6 +32,7 @@ def mode(path: Path) -> int:
 
 
 async def test_everything_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    """K23."""
     path = tmp_path / "new" / "deep" / "onward.db"
     store = SqliteStore(str(path))
     await held(store)
@@ -85,6 +86,7 @@ def refused(path: Path) -> StoreError:
 
 
 def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
+    """K23."""
     (tmp_path / "link").symlink_to(tmp_path / "target")
     assert type(refused(tmp_path / "link")) is StoreUnavailable
     assert not (tmp_path / "target").exists()
@@ -95,6 +97,7 @@ def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bit", [stat.S_IWGRP, stat.S_IWOTH])
 def test_a_file_that_others_can_write_is_refused(tmp_path: Path, bit: int) -> None:
+    """K23."""
     path = tmp_path / "onward.db"
     path.touch()
     path.chmod(0o600 | bit)

@@ -1,1 +1,1 @@
-"""The shell around the machine: claim, fold, plan, act. It does what the pure functions say and decides nothing."""
+"""The shell around the machine: claim, fold, plan, act. It does what the machine says and decides nothing."""

@@ -126,7 +126,7 @@ class Drive:
             return _interrupted(started, STOPPED)  # asked while the start was being written
         result = await self._interrupter.run(self._handler(started.node), context)
         if self._hold.is_lost:
-            raise LeaseLost(run.id, run.token)
+            raise self._hold.loss
         if isinstance(result, Ended):
             return _interrupted(started, result.why)
         return self._finished(started.step, result)
@@ -155,11 +155,11 @@ class Drive:
             await self._tools.clock.wait_s(seconds, self._news)
         assert self._hold is not None
         if self._hold.is_lost:
-            raise LeaseLost(self._hold.lease.run_id, self._hold.lease.token)
+            raise self._hold.loss
         await self._catch_up()
 
     async def _catch_up(self) -> None:
-        """Fold what others wrote. Never goes on under a lease that is not its own: the log may name another's."""
+        """Fold what others wrote, but never go on under another's lease, which the log may name by now."""
         assert self._hold is not None
         folded, lease = await self._tools.journal.catch_up(self._folded), self._hold.lease
         if (folded.run.worker, folded.run.token) != (lease.owner, lease.token):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from onward.clock import Clock, Dice, Ids
+from onward.engine.asked import Resume, Start
+from onward.engine.claim import Claims
 from onward.engine.drive import Drive, Observer, Tools
 from onward.engine.fork import checkpoint, coming_off
 from onward.engine.interview import Interviewer
@@ -15,23 +17,14 @@ from onward.engine.journal import DecideRun, Folded, Journal, applied
 from onward.engine.keeper import LeaseKeeper
 from onward.engine.preview import Preview, preview
 from onward.engine.release import Dropped
+from onward.engine.serving import Serving
 from onward.engine.source import Sources
 from onward.engine.stop import StopSwitch
-from onward.errors import (
-    InvalidInput,
-    LeaseLost,
-    OnwardError,
-    Refused,
-    StaleHistory,
-    StoreError,
-    UnknownHandler,
-)
+from onward.errors import Refused, StaleHistory
 from onward.handlers.port import Handler
-from onward.handlers.simulate import SimulatedAgent
 from onward.machine.advance import advance
 from onward.machine.decide import (
     ResumeRequest,
-    Standing,
     check_resumable,
     decide_answer,
     decide_cancel,
@@ -39,51 +32,23 @@ from onward.machine.decide import (
     decide_pause,
     decide_resume,
 )
-from onward.machine.definition import AGENT, UNSUPPORTED_KINDS, Definition
-from onward.machine.plan import Action
+from onward.machine.definition import Definition
 from onward.model.event import Event, RunClaimed, RunCreated
 from onward.model.ids import check_run_id
 from onward.model.run import Run, RunStatus
 from onward.model.value import check_changes, copied
 from onward.pipeline.build import Pipeline, Transform
 from onward.pipeline.value import as_text
-from onward.store.owner import owner_label
-from onward.store.port import Held, Lease, Store
+from onward.store.port import Held, Store
 from onward.version import VERSION
 
+__all__ = ["Engine", "Resume", "Start", "ignore"]
+
 WAIT_POLL_S = 0.2
-DEFINITIONS_MAX = 64
 
 
 def ignore(run: Run, events: Sequence[Event]) -> None:
     """The observer that does not look."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """What a new run is asked to be."""
-
-    inputs: Mapping[str, Any] = field(default_factory=dict)
-    run_id: str | None = None
-    simulation: Mapping[str, Any] | None = None
-    on_owner_loss: str = "interrupt"
-    exclusive_key: str | None = None
-    append_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """How a stopped run is asked to go on."""
-
-    by: str = "user"
-    from_node: str | None = None
-    action: str | None = None
-    step: str | None = None
-    accept_changes: bool = False
-    original: bool = False
-    take_over: bool = False
-    wait: bool = False
-    append_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,25 +82,34 @@ class Engine:
         observe: Observer = ignore,
     ) -> None:
         self.store, self._clock, self._ids, self._dice = store, clock, ids, dice
-        self._handlers, self._observe = handlers, observe
+        self._observe, self._transforms = observe, transforms
         self.journal = Journal(store, clock)
         self._keeper = LeaseKeeper(store, clock)
-        self._dropped = Dropped(self.journal, clock, ids)
-        self._transforms = transforms
-        self._definitions: dict[str, Definition] = {}
+        self._claims = Claims(store, self.journal, clock, ids, observe)
+        self._serving = Serving(handlers)
+
+    @property
+    def dropped(self) -> Dropped:
+        """The runs that this process owns and does not drive."""
+        return self._claims.dropped
 
     @property
     def sources(self) -> Sources:
         """Pipelines, prepared the same way for every door."""
-        known = {*self._handlers, *Definition.BUILT_IN}
+        known = {*self._serving.handlers, *Definition.BUILT_IN}
         return Sources(self.store, self._transforms, known)
+
+    async def close(self) -> None:
+        """Let go of the store, and before it of every run that this process owns and does not drive."""
+        await self.dropped.settle()
+        await self.store.close()
 
     # -- starting ------------------------------------------------------------------------------------
 
     async def start(self, pipeline: Pipeline, start: Start, stop: StopSwitch | None = None) -> Folded:
         """Create a run, claim it and drive it until it stops."""
-        definition = self._definition(pipeline)
-        handlers = self._handlers_for(definition, start.simulation)
+        definition = self._serving.definition(pipeline)
+        handlers = self._serving.handlers_for(definition, start.simulation)
         run_id, created = self._created(pipeline, start)
         stop = stop or StopSwitch()
         now_us, claimed_s = self._clock.now_us(), self._clock.awake_s()
@@ -143,21 +117,17 @@ class Engine:
         run, stamped = applied(None, first, run_id=run_id, at_us=now_us)
         ahead = advance(definition, run, (), now_us=now_us, stop_reason=stop.reason)
         stamped += [(event, run.token) for event in ahead.events]
-        lease = Lease(run_id, self.store.me, 1)
-        may_exist = self._dropped.take_back(lease)
-        try:
-            folded = await self._create(ahead.run, stamped, now_us, pipeline, start)
-        except (OnwardError, asyncio.CancelledError) as error:
-            if may_exist or not isinstance(error, Refused):
-                self._dropped.drop(lease)
-            raise
+        folded = await self._claims.starting(
+            run_id, lambda: self._create(ahead.run, stamped, now_us, pipeline, start)
+        )
         if folded.is_repeat:
             return folded
         self._observe(folded.run, (*first, *ahead.events))
         if folded.run.status is not RunStatus.RUNNING:
             return folded
         drive = Drive(self._tools(handlers), definition, folded, stop)
-        return await self._driven(drive, folded.lease, claimed_s, ahead.action)
+        driven = drive.run(claimed_s=claimed_s, action=ahead.action)
+        return await self._claims.driving(folded.lease, driven)
 
     async def submit(self, pipeline: Pipeline, start: Start) -> Folded:
         """Create a run and leave it queued for whoever claims it."""
@@ -225,7 +195,7 @@ class Engine:
         self, ready: _Ready, append_id: str, stop: StopSwitch, tell: Callable[[str], None]
     ) -> Folded:
         claimed_s = self._clock.awake_s()
-        folded, has_claimed = await self._request(
+        folded, has_claimed = await self._claims.request(
             ready.known.run.id, self._resuming(ready), append_id=append_id, blobs=ready.blobs
         )
         if ready.notice:
@@ -240,48 +210,18 @@ class Engine:
         def decide(current: Folded, held: Held) -> Sequence[Event]:
             if current.run.pipeline_hash != ready.known.run.pipeline_hash:
                 raise StaleHistory(current.run.id, ready.known.position.seq)
-            return decide_resume(ready.definition, current.run, self._standing(current, held), ready.request)
+            return decide_resume(
+                ready.definition, current.run, self._claims.standing(current, held), ready.request
+            )
 
         return decide
-
-    async def _request(
-        self,
-        run_id: str,
-        decide: DecideRun,
-        *,
-        append_id: str,
-        blobs: Mapping[str, bytes] | None = None,
-    ) -> tuple[Folded, bool]:
-        """Make a request that may claim the run; whether it did. A claim whose reply stays lost is dropped."""
-        claims: list[Lease] = []
-        decided: Sequence[Event] = ()
-
-        def noted(current: Folded, held: Held) -> Sequence[Event]:
-            nonlocal decided
-            decided = decide(current, held)
-            claims[:] = [
-                Lease(run_id, event.worker, event.token) for event in decided if isinstance(event, RunClaimed)
-            ]
-            for lease in claims:
-                self._dropped.take_back(lease)
-            return decided
-
-        try:
-            folded = await self.journal.control(run_id, noted, append_id=append_id, blobs=blobs)
-        except (StoreError, asyncio.CancelledError):
-            for lease in claims:
-                self._dropped.drop(lease)
-            raise
-        if not folded.is_repeat:
-            self._observe(folded.run, decided)
-        return folded, bool(claims) and not folded.is_repeat
 
     async def preview_resume(self, run_id: str, resume: Resume) -> Preview:
         """Make every check of a resume and say what would come of it. Nothing is written."""
         ready = await self._ready(run_id, resume, None)
         now_us = self._clock.now_us()
         seen = preview(
-            ready.definition, ready.known, self._standing(ready.known), ready.request, now_us=now_us
+            ready.definition, ready.known, self._claims.standing(ready.known), ready.request, now_us=now_us
         )
         return replace(seen, notice=ready.notice)
 
@@ -292,12 +232,12 @@ class Engine:
         )
         if resume.wait and stop is not None:
             known = await self._wait_free(known, stop)
-        check_resumable(known.run, self._standing(known), request)
+        check_resumable(known.run, self._claims.standing(known), request)
         pipeline, notice = await self.sources.for_resume(
             known.run, accept_changes=resume.accept_changes, original=resume.original
         )
-        definition = self._definition(pipeline)
-        handlers = self._handlers_for(definition, known.run.simulation)
+        definition = self._serving.definition(pipeline)
+        handlers = self._serving.handlers_for(definition, known.run.simulation)
         return _Ready(
             known, pipeline, notice, definition, handlers, replace(request, changed_to=pipeline.hash)
         )
@@ -306,7 +246,7 @@ class Engine:
         """Until nobody who is alive holds the run, or this process is asked to stop."""
         asked = asyncio.Event()
         unlisten = stop.listen(asked.set)
-        while self._standing(folded).is_alive and stop.reason is None:
+        while self._claims.standing(folded).is_alive and stop.reason is None:
             await self._clock.wait_s(WAIT_POLL_S, asked)
             folded = await self.journal.load(folded.run.id)
         unlisten()
@@ -329,17 +269,19 @@ class Engine:
         definition: Definition | None = None
         handlers: Mapping[str, Handler] = {}
         if run and known.run.status is RunStatus.WAITING:
-            definition = self._definition(await self.sources.stored(known.run))
-            handlers = self._handlers_for(definition, known.run.simulation)
+            definition = self._serving.definition(await self.sources.stored(known.run))
+            handlers = self._serving.handlers_for(definition, known.run.simulation)
 
         def decide(current: Folded, held: Held) -> Sequence[Event]:
             decided = decide_answer(current.run, gate_id=gate, answer=answer, by=by, text=text)
             if definition is None or current.run.status is not RunStatus.WAITING:
                 return decided
-            return (*decided, *decide_claim(current.run, self._standing(current, held)))
+            return (*decided, *decide_claim(current.run, self._claims.standing(current, held)))
 
         claimed_s = self._clock.awake_s()
-        folded, has_claimed = await self._request(run_id, decide, append_id=append_id or self._ids.unique())
+        folded, has_claimed = await self._claims.request(
+            run_id, decide, append_id=append_id or self._ids.unique()
+        )
         # Only what this very answer claimed may be driven: the run may be at work elsewhere in this process.
         if definition is None or not has_claimed:
             return folded
@@ -366,18 +308,7 @@ class Engine:
         if folded.run.status is not RunStatus.RUNNING or folded.run.worker != self.store.me:
             return folded
         drive = Drive(self._tools(handlers), definition, folded, stop or StopSwitch())
-        return await self._driven(drive, folded.lease, claimed_s)
-
-    async def _driven(
-        self, drive: Drive, lease: Lease, claimed_s: float, action: Action | None = None
-    ) -> Folded:
-        try:
-            return await drive.run(claimed_s=claimed_s, action=action)
-        except LeaseLost:
-            raise
-        except (Exception, asyncio.CancelledError):
-            self._dropped.drop(lease)
-            raise
+        return await self._claims.driving(folded.lease, drive.run(claimed_s=claimed_s))
 
     # -- requests ------------------------------------------------------------------------------------
 
@@ -386,7 +317,7 @@ class Engine:
         return await self.journal.control(
             run_id,
             lambda current, held: decide_pause(
-                current.run, self._standing(current, held), after=after, by=by
+                current.run, self._claims.standing(current, held), after=after, by=by
             ),
             append_id=self._ids.unique(),
         )
@@ -395,7 +326,7 @@ class Engine:
         """Give a run up for good."""
         return await self.journal.control(
             run_id,
-            lambda current, held: decide_cancel(current.run, self._standing(current, held), by=by),
+            lambda current, held: decide_cancel(current.run, self._claims.standing(current, held), by=by),
             append_id=self._ids.unique(),
         )
 
@@ -413,7 +344,9 @@ class Engine:
         check_changes(changes)
         onto = await checkpoint(self.journal, run_id, seq)
         # Whatever would refuse the fork when it runs must refuse it now, before it exists.
-        self._handlers_for(self._definition(await self.sources.stored(onto.run)), onto.run.simulation)
+        self._serving.handlers_for(
+            self._serving.definition(await self.sources.stored(onto.run)), onto.run.simulation
+        )
         now_us = self._clock.now_us()
         child = self._ids.run_id(now_us) if new_id is None else check_run_id(new_id)
         forked = coming_off(onto, changes=changes, by=by)
@@ -423,44 +356,6 @@ class Engine:
         )
 
     # -- parts ---------------------------------------------------------------------------------------
-
-    def _definition(self, pipeline: Pipeline) -> Definition:
-        """The planner's view of a pipeline, made once for many runs."""
-        found = self._definitions.get(pipeline.hash)
-        if found is None or found.graph is not pipeline.graph:
-            if len(self._definitions) >= DEFINITIONS_MAX:
-                self._definitions.clear()
-            found = self._definitions[pipeline.hash] = Definition(pipeline.graph)
-        return found
-
-    def _standing(self, folded: Folded, held: Held | None = None) -> Standing:
-        holder = held.holder if held is not None else folded.holder
-        if holder is None:
-            return Standing(None, False, self.store.me)
-        is_dropped = Lease(folded.run.id, holder.owner, holder.token) in self._dropped
-        return Standing(owner_label(holder.owner), holder.is_alive and not is_dropped, self.store.me)
-
-    def _handlers_for(
-        self, definition: Definition, simulation: Mapping[str, Any] | None
-    ) -> Mapping[str, Handler]:
-        """The handlers that serve this run; refuses before anything begins if one is missing."""
-        handlers = self._handlers
-        if simulation is not None:
-            handlers = {**handlers, AGENT: SimulatedAgent(simulation)}
-        for node_id, kind in definition.effect_kinds.items():
-            if kind in handlers:
-                continue
-            if kind == AGENT:
-                raise InvalidInput(
-                    f"node {node_id!r} is an agent step and no model provider is set up; "
-                    "try it with --simulate, or register a handler for 'codergen' and name the app with --app."
-                )
-            if kind in UNSUPPORTED_KINDS:
-                raise InvalidInput(
-                    f"node {node_id!r} is of kind {kind!r}, which this version cannot run yet."
-                )
-            raise UnknownHandler(node_id, kind, list(handlers))
-        return handlers
 
     def _tools(self, handlers: Mapping[str, Handler]) -> Tools:
         return Tools(self.journal, self._keeper, self._clock, self._dice, handlers, self._observe)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec.structs import replace
 
 from onward.clock import Clock
 from onward.engine.insist import insist
@@ -12,7 +13,7 @@ from onward.errors import HistoryCorrupt, RunNotFound
 from onward.machine.apply import IllegalEvent, apply
 from onward.machine.project import project
 from onward.model.event import Event, RunClaimed
-from onward.model.run import FOLD_VERSION, Run, RunStatus
+from onward.model.run import FOLD_VERSION, Frozen, Run, RunStatus
 from onward.store.codec import check_chain, seal, unseal
 from onward.store.port import ORIGIN, Held, Holder, Lease, Position, Record, RunLog, Snapshot, Write
 
@@ -20,8 +21,7 @@ SNAPSHOT_BYTES_MIN = 32 * 1024
 READ_ALL = 2**31
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
+class Folded(Frozen, frozen=True):
     """A run and the place in its log that it is the fold of."""
 
     run: Run

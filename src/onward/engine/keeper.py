@@ -27,6 +27,12 @@ class Hold:
     on_head: Callable[[int], None]
     on_lost: Callable[[], None]
     is_lost: bool = False
+    error: BaseException | None = None
+
+    @property
+    def loss(self) -> BaseException:
+        """What to raise when it is lost: that somebody else has it, or what the heartbeat died of."""
+        return self.error or LeaseLost(self.lease.run_id, self.lease.token)
 
 
 class LeaseKeeper:
@@ -45,6 +51,7 @@ class LeaseKeeper:
         self._holds[lease] = hold
         if self._beat is None:
             self._beat = asyncio.create_task(self._keep())
+            self._beat.add_done_callback(self._beat_ended)
         return hold
 
     def release(self, hold: Hold) -> None:
@@ -59,13 +66,13 @@ class LeaseKeeper:
         return not hold.is_lost and (hold.deadline_s is None or self._clock.awake_s() < hold.deadline_s)
 
     async def regain(self, hold: Hold) -> None:
-        """After a deadline went by, as when a laptop slept: the store says whether the lease is still ours."""
+        """After a deadline went by, as when a laptop slept: the store says whether it is ours still."""
         if not hold.is_lost:
             asked_s = self._clock.awake_s()
             heads = await self._leases.renew([hold.lease])
             self._renewed(hold, heads.get(hold.lease.run_id), asked_s)
         if not self.is_trusted(hold):
-            raise LeaseLost(hold.lease.run_id, hold.lease.token)
+            raise hold.loss
 
     def _deadline_s(self, asked_s: float) -> float | None:
         lease_s = self._leases.lease_s
@@ -86,12 +93,25 @@ class LeaseKeeper:
             for hold in holds:
                 self._renewed(hold, heads.get(hold.lease.run_id), asked_s)
 
+    def _beat_ended(self, beat: asyncio.Task[None]) -> None:
+        """A heartbeat ends when nothing is held; if it dies of a defect, what it held is lost."""
+        error = None if beat.cancelled() else beat.exception()
+        if error is None:
+            return
+        self._beat = None
+        for hold in tuple(self._holds.values()):
+            hold.error = error
+            self._lose(hold)
+
+    def _lose(self, hold: Hold) -> None:
+        hold.is_lost = True
+        hold.on_lost()
+
     def _renewed(self, hold: Hold, head: int | None, asked_s: float) -> None:
         if self._holds.get(hold.lease) is not hold:
             return  # released while the renewal was under way
         if head is None:
-            hold.is_lost = True
-            hold.on_lost()
+            self._lose(hold)
             return
         hold.deadline_s = self._deadline_s(asked_s)
         hold.on_head(head)
@@ -100,5 +120,4 @@ class LeaseKeeper:
         now_s = self._clock.awake_s()
         for hold in holds:
             if hold.deadline_s is not None and now_s >= hold.deadline_s:
-                hold.is_lost = True
-                hold.on_lost()
+                self._lose(hold)

@@ -36,12 +36,16 @@ class Dropped:
         giving.add_done_callback(lambda _: self._giving.pop(lease, None))
 
     def take_back(self, lease: Lease) -> bool:
-        """This process is about to claim it: a claim that never happened is made again, with the same token."""
+        """Before a claim: a dropped one that never happened is made again, with the same token."""
         was_dropped = lease in self._leases
         self._leases.discard(lease)
         if lease in self._giving:
             self._giving.pop(lease).cancel()
         return was_dropped
+
+    async def settle(self) -> None:
+        """Until everything that was dropped is given back, or could not be."""
+        await asyncio.gather(*self._giving.values(), return_exceptions=True)
 
     async def _give_back(self, lease: Lease) -> None:
         with contextlib.suppress(OnwardError):

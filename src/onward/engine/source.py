@@ -58,14 +58,14 @@ class Sources:
             raise Refused(
                 "pipeline_changed",
                 f"{path} changed since run {run.id} started (was {old.hash[:12]}, is {new.hash[:12]}; "
-                f"changed: {what}); resume with --accept-changes, or with --original to use the stored source.",
+                f"changed: {what}); resume with --accept-changes, or with --original for the stored source.",
                 details={"was": old.hash, "is": new.hash, "changed": list(changed)},
             )
         gone = [node for node in (*run.visits, run.next_node) if node and node not in new.graph.nodes]
         if gone:
             raise Refused(
                 "pipeline_changed",
-                f"run {run.id} has steps of nodes that {path} no longer has: {', '.join(dict.fromkeys(gone))}; "
+                f"run {run.id} has steps of nodes that {path} lacks: {', '.join(dict.fromkeys(gone))}; "
                 "put them back, or resume with --original.",
                 details={"was": old.hash, "is": new.hash, "missing": gone},
             )

@@ -6,17 +6,16 @@ same step after a crash: `idempotency_key` is then the same, so an effect outsid
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from onward.model.frozenmap import FrozenMap
 from onward.model.result import Result
+from onward.model.run import Frozen
 from onward.model.value import copied
 from onward.pipeline.graph import Graph, Node
 
 
-@dataclass(frozen=True, slots=True)
-class StepContext:
+class StepContext(Frozen, frozen=True, kw_only=True):
     """One attempt of one step, as a handler sees it."""
 
     run_id: str
@@ -35,7 +34,7 @@ class StepContext:
         """The run's context; a copy, changed only by what the handler returns."""
         return copied(self.values)
 
-    def get(self, key: str, default: Any = None) -> Any:  # noqa: ANN401 - any JSON value
+    def get(self, key: str, default: Any = None) -> Any:
         """One context value, as a copy."""
         return copied({key: self.values[key]})[key] if key in self.values else default
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from onward.machine.apply import apply
 from onward.machine.definition import Definition
 from onward.machine.plan import Action, Perform, Record, Stop, plan
 from onward.model.event import Event
-from onward.model.run import Run, RunStatus
+from onward.model.run import Frozen, Run, RunStatus
 
 NO_MORE = Stop(())
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(Frozen, frozen=True):
     """What to write in one append, the run after it, and what to do then."""
 
     events: list[Event]

@@ -7,7 +7,6 @@ effects leave it, as something to perform.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from onward.machine.apply import context_after
 from onward.machine.closing import cancelling
@@ -30,7 +29,7 @@ from onward.model.event import (
     Transition,
 )
 from onward.model.ids import step_id
-from onward.model.run import AttemptState, Gate, OpenStep, Run
+from onward.model.run import AttemptState, Frozen, Gate, OpenStep, Run
 from onward.pipeline.graph import Node
 
 LOSSES_MAX = 5
@@ -38,30 +37,26 @@ LOSSES_MAX = 5
 ROUTED = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value, StepStatus.FAIL.value)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Frozen, frozen=True):
     """Write these down and plan again."""
 
     events: tuple[Event, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Perform:
+class Perform(Frozen, frozen=True):
     """Write the start down, then do the effect."""
 
     started: StepStarted
 
 
-@dataclass(frozen=True, slots=True)
-class Sleep:
+class Sleep(Frozen, frozen=True):
     """Nothing to do before this instant."""
 
     until_us: int
     step: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Frozen, frozen=True):
     """Write these down; the last of them lets go of the run."""
 
     events: tuple[Event, ...]

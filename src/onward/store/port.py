@@ -7,11 +7,13 @@ it needs, writes events, and updates the row, the ownership and the wake time wi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from onward.model.row import RunRow
-from onward.model.run import RunStatus
+from onward.model.run import Frozen, RunStatus
 
 
 class Position(NamedTuple):
@@ -56,8 +58,7 @@ class Lease(NamedTuple):
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Frozen, frozen=True, kw_only=True):
     """Events for one run, sealed behind `after`, and what its row becomes.
 
     `row` is None when only the position and the progress changed: the write of a step in passing.
@@ -70,7 +71,7 @@ class Write:
     next_node: str | None
     steps_finished: int
     row: RunRow | None
-    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
     snapshot: Snapshot | None = None
 
     @property

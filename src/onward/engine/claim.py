@@ -1,0 +1,84 @@
+"""Taking a run and letting go of it: who stands where, and what becomes of a claim that nobody drives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from onward.clock import Clock, Ids
+from onward.engine.drive import Observer
+from onward.engine.journal import DecideRun, Folded, Journal
+from onward.engine.release import Dropped
+from onward.errors import LeaseLost, OnwardError, Refused, StoreError
+from onward.machine.decide import Standing
+from onward.model.event import Event, RunClaimed
+from onward.store.owner import owner_label
+from onward.store.port import Held, Lease, Leases
+
+
+class Claims:
+    """Every claim of this process goes through here."""
+
+    def __init__(self, leases: Leases, journal: Journal, clock: Clock, ids: Ids, observe: Observer) -> None:
+        self._leases, self._journal, self._observe = leases, journal, observe
+        self.dropped = Dropped(journal, clock, ids)
+
+    def standing(self, folded: Folded, held: Held | None = None) -> Standing:
+        """Who has the run. What this process dropped, it does not have."""
+        me = self._leases.me
+        holder = held.holder if held is not None else folded.holder
+        if holder is None:
+            return Standing(None, False, me)
+        is_dropped = Lease(folded.run.id, holder.owner, holder.token) in self.dropped
+        return Standing(owner_label(holder.owner), holder.is_alive and not is_dropped, me)
+
+    async def starting(self, run_id: str, create: Callable[[], Awaitable[Folded]]) -> Folded:
+        """Make a run that is claimed from its first moment; a claim without a reply is dropped."""
+        lease = Lease(run_id, self._leases.me, 1)
+        may_exist = self.dropped.take_back(lease)
+        try:
+            return await create()
+        except (OnwardError, asyncio.CancelledError) as error:
+            if may_exist or not isinstance(error, Refused):
+                self.dropped.drop(lease)
+            raise
+
+    async def request(
+        self,
+        run_id: str,
+        decide: DecideRun,
+        *,
+        append_id: str,
+        blobs: Mapping[str, bytes] | None = None,
+    ) -> tuple[Folded, bool]:
+        """Make a request that may claim the run; says whether it did. A claim without a reply is dropped."""
+        claims: list[Lease] = []
+        decided: Sequence[Event] = ()
+
+        def noted(current: Folded, held: Held) -> Sequence[Event]:
+            nonlocal decided
+            decided = decide(current, held)
+            claims[:] = [Lease(run_id, e.worker, e.token) for e in decided if isinstance(e, RunClaimed)]
+            for lease in claims:
+                self.dropped.take_back(lease)
+            return decided
+
+        try:
+            folded = await self._journal.control(run_id, noted, append_id=append_id, blobs=blobs)
+        except (StoreError, asyncio.CancelledError):
+            for lease in claims:
+                self.dropped.drop(lease)
+            raise
+        if not folded.is_repeat:
+            self._observe(folded.run, decided)
+        return folded, bool(claims) and not folded.is_repeat
+
+    async def driving(self, lease: Lease, drive: Awaitable[Folded]) -> Folded:
+        """Drive a run that was claimed; if that ends before the run stopped, let go of it."""
+        try:
+            return await drive
+        except LeaseLost:
+            raise
+        except (Exception, asyncio.CancelledError):
+            self.dropped.drop(lease)
+            raise

@@ -1,0 +1,133 @@
+"""One attempt, and ending it from outside: a stop, a real cancellation and a result are never mistaken."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onward.engine.attempt import Ended, Interrupter
+from onward.handlers.port import StepContext
+from onward.model.frozenmap import FrozenMap
+from onward.model.result import Result
+from onward.pipeline.build import build
+from onward.testing.handlers import Act, Doorway, Scripted
+from tests.world import line
+
+
+def step_context(attrs: str = "") -> StepContext:
+    graph = build(line("a", a=attrs), file="<test>").graph
+    return StepContext(
+        run_id="run",
+        step="a#1",
+        attempt=1,
+        execution=1,
+        idempotency_key="run/a#1",
+        node=graph.nodes["a"],
+        graph=graph,
+        fidelity="",
+        is_continued=False,
+        values=FrozenMap(),
+    )
+
+
+def performing(interrupter: Interrupter, act: Act, attrs: str = "") -> asyncio.Task[Result | Ended]:
+    return asyncio.create_task(interrupter.run(Scripted({"a": [act]}), step_context(attrs)))
+
+
+async def test_an_attempt_that_is_ended_says_why() -> None:
+    interrupter, door = Interrupter(), Doorway()
+    task = performing(interrupter, door)
+    await door.entered()
+    interrupter.interrupt("enough")
+    interrupter.interrupt("too late to be the reason")
+    assert await task == Ended("enough")
+    assert task.cancelling() == 0, "nothing of it is left in the task"
+
+
+async def test_an_interruption_without_an_attempt_is_nothing() -> None:
+    interrupter = Interrupter()
+    interrupter.interrupt("nobody is here")
+    assert await performing(interrupter, Result.success(x=1)) == Result.success(x=1)
+
+
+async def test_a_real_cancellation_goes_through() -> None:
+    interrupter, door = Interrupter(), Doorway()
+    task = performing(interrupter, door)
+    await door.entered()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_real_cancellation_beside_an_interruption_goes_through_too() -> None:
+    interrupter, door = Interrupter(), Doorway()
+    task = performing(interrupter, door)
+    await door.entered()
+    interrupter.interrupt("enough")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_result_that_was_there_first_is_kept() -> None:
+    """Finished work is never repeated: an interruption from within comes too late, and does no harm later."""
+    interrupter = Interrupter()
+
+    async def interrupt_and_finish(step: StepContext) -> Result:
+        interrupter.interrupt("enough")
+        return Result.success(done=True)
+
+    async def perform_and_go_on() -> tuple[Result | Ended, str]:
+        result = await interrupter.run(Scripted({"a": [interrupt_and_finish]}), step_context())
+        await asyncio.sleep(0)  # the next thing that its driver waits for
+        return result, "went on"
+
+    assert await perform_and_go_on() == (Result.success(done=True), "went on")
+
+
+async def test_a_handler_that_finishes_in_spite_of_it_is_believed() -> None:
+    interrupter, entered = Interrupter(), asyncio.Event()
+
+    async def stubborn(step: StepContext) -> Result:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return Result.success(saved="in time")
+        return Result.success()
+
+    task = performing(interrupter, stubborn)
+    await entered.wait()
+    interrupter.interrupt("enough")
+    assert await task == Result.success(saved="in time")
+    assert task.cancelling() == 0
+
+
+async def test_an_attempt_after_an_interrupted_one_is_not_interrupted() -> None:
+    interrupter, door = Interrupter(), Doorway()
+
+    async def both() -> list[Result | Ended]:
+        first = await interrupter.run(Scripted({"a": [door]}), step_context())
+        second = await interrupter.run(Scripted({"a": [Result.success()]}), step_context())
+        return [first, second]
+
+    task = asyncio.create_task(both())
+    await door.entered()
+    interrupter.interrupt("enough")
+    assert await task == [Ended("enough"), Result.success()]
+
+
+async def test_a_time_limit_and_an_interruption_are_told_apart() -> None:
+    interrupter, door = Interrupter(), Doorway()
+    task = performing(interrupter, door, 'timeout="1h"')
+    await door.entered()
+    interrupter.interrupt("enough")
+    assert await task == Ended("enough")
+    hanging = await performing(Interrupter(), Doorway(), 'timeout="1ms"')
+    assert hanging == Result.fail("timed out after 0.001 s")
+
+
+async def test_a_time_out_of_a_handlers_own_is_an_error_like_any_other() -> None:
+    result = await performing(Interrupter(), TimeoutError("the other side"), 'timeout="1h"')
+    assert result == Result.fail("TimeoutError: the other side")

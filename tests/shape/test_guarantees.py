@@ -1,0 +1,39 @@
+"""The tables of tests/README.md name tests that exist: a guarantee without its test is found here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.shape.tree import PACKAGE, ROOT
+
+NAMED = re.compile(r"`([\w./]+\.py)::(test_\w+)`")
+ROWS = re.compile(r"^\| ([KO]\d+) \|", re.MULTILINE)
+README = ROOT / "tests" / "README.md"
+
+
+def file_of(name: str) -> Path:
+    inside = PACKAGE / "testing" / name
+    return inside if name.startswith("conformance/") else ROOT / "tests" / name
+
+
+def named() -> list[tuple[str, str]]:
+    return sorted(set(NAMED.findall(README.read_text(encoding="utf-8"))))
+
+
+@pytest.mark.parametrize(("file", "test"), named(), ids=lambda value: str(value))
+def test_a_named_test_exists(file: str, test: str) -> None:
+    path = file_of(file)
+    assert path.is_file(), f"tests/README.md names {file}, which is not there"
+    assert f"def {test}(" in path.read_text(encoding="utf-8"), f"{file} has no {test}"
+
+
+def test_every_row_has_its_test() -> None:
+    """Rows of the parallel and workspace parts come with those parts."""
+    rows = [f"K{number}" for number in range(1, 24) if number != 14]
+    rows += [f"O{number}" for number in range(1, 23) if number not in (9, 10, 11, 17)]
+    assert ROWS.findall(README.read_text(encoding="utf-8")) == rows
+    table = [line for line in README.read_text(encoding="utf-8").splitlines() if ROWS.match(line)]
+    assert all(NAMED.search(line) for line in table)
