@@ -14,7 +14,7 @@ from onward.model.event import RunClaimed
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.store.memory import MemoryDatabase
-from onward.store.port import Lease, Store
+from onward.store.port import Lease, Store, Write
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Fault, FaultyStore
 from onward.testing.handlers import Doorway
@@ -135,6 +135,23 @@ async def test_a_holder_that_overslept_asks_before_its_next_effect_and_goes_on(l
     leased.clock.advance(10 * LEASE_S)  # the step ends before the heartbeat gets a turn
     assert (await driving).status is RunStatus.COMPLETED
     assert leased.ledger.steps == ["a#1", "b#1"]
+
+
+async def test_a_holder_that_overslept_and_was_robbed_starts_no_effect(leased: LeasedWorld) -> None:
+    """I12: the start of the step was still written in time; the effect would not be."""
+    other = await leased.process()
+
+    class RobbedJustThen(FaultyStore):
+        async def append(self, write: Write, lease: Lease) -> None:
+            await super().append(write, lease)
+            leased.database_clock.advance(LEASE_S)
+            leased.clock.advance(LEASE_S)
+            await other.resume()
+
+    process = await leased.process(wrap=RobbedJustThen, clock=leased.clock)
+    with pytest.raises(LeaseLost):
+        await process.start(line("a", "b"))
+    assert leased.ledger.steps == ["a#1", "b#1"], "the new holder did it, and nobody else"
 
 
 async def test_a_frozen_owner_that_wakes_is_fenced(world: World) -> None:

@@ -85,7 +85,9 @@ async def test_a_command_has_no_descriptors_but_its_three(spawn: SystemSpawn) ->
 
 async def test_a_command_ignores_and_blocks_no_signal(spawn: SystemSpawn) -> None:
     finished = await run(spawn, "grep -E 'Sig(Ign|Blk)' /proc/self/status")
-    assert [line.split()[1] for line in finished.stdout.splitlines()] == ["0" * 16] * 2
+    masks = [int(line.split()[1], 16) for line in finished.stdout.splitlines()]
+    # 32 and 33 are the C library's own: whoever posix_spawns us, as make does, leaves them ignored.
+    assert [mask & ~(0b11 << 31) for mask in masks] == [0, 0]
 
 
 async def test_a_command_has_a_session_of_its_own(spawn: SystemSpawn) -> None:

@@ -104,6 +104,20 @@ def test_a_resume_keeps_an_abandoned_attempt_and_when_to_retry() -> None:
     assert (run.open_steps["a#1"].retries_spent, run.open_steps["a#1"].retry_at_us) == (0, 99)
 
 
+def test_a_pause_was_only_a_break_and_keeps_the_retries_that_were_spent() -> None:
+    """O1: pausing and resuming is no way to more tries."""
+    run = then(held(), started(), retrying(), RunPaused(reason="operator"), RunResumed(by="pat"))
+    assert (run.open_steps["a#1"].retries_spent, run.retries.plain()) == (1, {"a": 1})
+
+
+@pytest.mark.parametrize(("step", "action"), [("a#1", "skip"), ("b#1", "retry"), ("a#1", None)])
+def test_a_resume_tries_only_the_step_again_that_it_says_to(step: str, action: str | None) -> None:
+    run = then(held(), started(), RunInterrupted(reason="crash"))
+    run = then(run, RunResumed(by="pat", action=action, step=step))
+    assert run.open_steps["a#1"].state is AttemptState.OPEN
+    assert run.directives == ({step: action} if action else {})
+
+
 @pytest.mark.parametrize("action", ["retry", "continue"])
 def test_a_decided_doubt_makes_the_step_due_and_is_remembered_until_it_finishes(action: str) -> None:
     run = then(held(), started(repeatable=False), RunInterrupted(reason="in_doubt"))
@@ -115,10 +129,10 @@ def test_a_decided_doubt_makes_the_step_due_and_is_remembered_until_it_finishes(
 
 
 def test_a_resume_from_another_step_leaves_everything_open_behind() -> None:
-    run = then(held(), started(), RunInterrupted(reason="crash"))
-    run = then(run, RunResumed(by="pat", from_node="z"))
+    run = then(held(), started(), retrying(), RunPaused(reason="operator"))
+    run = then(replace(run, directives={"a#1": "retry"}), RunResumed(by="pat", from_node="z"))
     assert (run.next_node, run.root.edge, run.open_steps, run.gates) == ("z", None, {}, {})
-    assert run.visits["a"] == 1
+    assert (run.visits["a"], run.retries.plain(), run.directives) == (1, {}, {})
 
 
 def test_a_final_status_leaves_nothing_open() -> None:

@@ -147,6 +147,7 @@ def test_a_run_that_has_arrived_is_finished_and_not_paused() -> None:
     play.succeed()
     play.pause(ALIVE)
     assert play.result(Result(), stop_reason="signal") == Stop((RunCompleted(),))
+    assert play.run.pending == Pending()
 
 
 def test_a_cancel_closes_what_is_open() -> None:

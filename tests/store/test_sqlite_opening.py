@@ -189,8 +189,10 @@ from onward.testing.drafts import held
 async def tried(path, run_id):
     try:
         store = SqliteStore(path, busy_s=0.1)
-        await held(store, run_id)
-        await store.close()
+        try:
+            await held(store, run_id)
+        finally:
+            await store.close()  # a connection left open would keep its read-only view of the file
         print("stored", end=" ")
     except StoreError as error:
         print(type(error).__name__, end=" ")
@@ -202,7 +204,7 @@ if os.getuid() == 0:
     os.setgid(uid)
     os.setuid(uid)
 asyncio.run(tried(path, "kept"))
-for place, bits in ((path, 0o400), (os.path.dirname(path), 0o500)):
+for place, bits in ((os.path.dirname(path), 0o500), (path, 0o400)):
     os.chmod(place, bits)
     asyncio.run(tried(path, "refused"))
     os.chmod(place, bits | 0o200)

@@ -365,7 +365,7 @@ def _resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
     if event.step and event.action:
         changes["directives"] = {**run.directives, event.step: event.action}
     if event.from_node is not None:
-        changes.update(open_steps={}, gates={}, directives={})
+        changes.update(open_steps={}, retries=FrozenMap(), gates={}, directives={})
         moved = replace(run.root, next_node=event.from_node, edge=None)
         changes["branches"] = {**run.branches, "": moved}
     return changes

@@ -104,6 +104,16 @@ def _check_file(path: str) -> None:
         raise StoreUnavailable(f"{path} belongs to another user; choose a database of your own with --db.")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise StoreUnavailable(f"{path} can be written by others; run `chmod 600 {path}` first.")
+    _follow_permissions(path, found.st_mode)
+
+
+def _follow_permissions(path: str, mode: int) -> None:
+    """SQLite's side files are born with the database's mode: a spell of read-only must not outlive itself."""
+    for side in (f"{path}-wal", f"{path}-shm"):
+        with contextlib.suppress(OSError):  # absent, or not ours: opening the database will tell
+            found = os.lstat(side)
+            if stat.S_ISREG(found.st_mode) and mode & stat.S_IWUSR and not found.st_mode & stat.S_IWUSR:
+                os.chmod(side, stat.S_IMODE(mode))
 
 
 def _make_directory(directory: str) -> None:
