@@ -69,6 +69,12 @@ def test_a_stop_says_why() -> None:
     assert (run.reason, run.detail) == ("", "")
 
 
+def test_a_cancelled_run_keeps_nothing_of_what_it_waited_for() -> None:
+    run = then(held(), RunQueued(why="retry of a#1", wake_at_us=900))
+    run = then(replace(run, pending=Pending(pause_after="step")), RunCancelled(reason="user", by="kim"))
+    assert (run.reason, run.detail, run.pending) == ("user", "", Pending())
+
+
 def test_a_pause_ends_the_request_for_it_but_not_one_for_a_cancel() -> None:
     pending = Pending(cancel_by="kim", pause_after="step", pause_by="pat")
     run = then(replace(held(), pending=pending), RunPaused(reason="operator"))

@@ -70,8 +70,6 @@ def _configure(db: apsw.Connection) -> None:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA fullfsync = ON")
-    # A page that changes with every step is copied back once in a while, not every few hundred steps.
-    db.execute("PRAGMA wal_autocheckpoint = 4000")
     db.execute("PRAGMA foreign_keys = ON")
     db.execute("PRAGMA trusted_schema = OFF")
     db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
