@@ -135,7 +135,8 @@ def test_a_decided_doubt_makes_the_step_due_and_is_remembered_until_it_finishes(
 
 
 def test_a_resume_from_another_step_leaves_everything_open_behind() -> None:
-    run = then(held(), started(), retrying(), RunPaused(reason="operator"))
+    run = then(held(), finished("s#1", "a"), started(), retrying(), RunPaused(reason="operator"))
+    assert run.root.edge is not None
     run = then(replace(run, directives={"a#1": "retry"}), RunResumed(by="pat", from_node="z"))
     assert (run.next_node, run.root.edge, run.open_steps, run.gates) == ("z", None, {}, {})
     assert (run.visits["a"], run.retries.plain(), run.directives) == (1, {}, {})
@@ -149,7 +150,9 @@ def test_a_final_status_leaves_nothing_open() -> None:
         with pytest.raises(IllegalEvent, match=f"{final.kind} leaves attempts open: a#1"):
             then(held(), started(), final)
         closed = AttemptInterrupted(step="a#1", attempt=1, why="cancelled")
-        run = then(held(), started(), ASKED, GateWithdrawn(gate="g#1"), closed, final)
+        decided = GateDecided(gate="g#2", choice=YES, by="pat")
+        run = then(held(), started(), ASKED, replace(ASKED, gate="g#2"), GateWithdrawn(gate="g#1"), decided)
+        run = then(replace(run, directives={"a#1": "continue"}), closed, final)
         assert (run.open_steps, run.gates, run.directives, run.ended_at_us) == ({}, {}, {}, 50)
 
 
@@ -194,6 +197,12 @@ def test_a_fork_takes_nothing_over_that_was_under_way() -> None:
     assert (child.pending, child.directives, child.ended_at_us) == (Pending(), {}, None)
     assert (child.reason, child.detail, child.stopped_step) == ("", "", "")
     assert (child.exclusive_key, child.first_hop, parent.first_hop) == ("mine", True, False)
+
+
+def test_a_fork_of_a_run_that_nobody_ever_held_has_no_live_session_either() -> None:
+    event = RunForked(parent="r", parent_seq=1, parent_hash="ab", by="pat")
+    child = apply(created(), event, run_id="child", at_us=90, token=0)
+    assert then(child, RunClaimed(token=1, worker="w")).first_hop
 
 
 def test_an_accepted_change_replaces_the_pipelines_hash() -> None:

@@ -37,13 +37,16 @@ class FunctionHandler:
         return as_result(returned, step)
 
 
+_NOTHING_SAID = Result()
+
+
 def as_result(returned: object, step: StepContext) -> Result:
     """What a function may return instead of a Result: nothing, a text, or context updates."""
     match returned:
         case Result():
             return returned
         case None:
-            return Result()
+            return _NOTHING_SAID
         case str():
             return text_result(returned, step)
         case dict():
