@@ -61,6 +61,19 @@ def test_nobody_outside_keeps_a_hand_on_the_context() -> None:
     assert play.run.context["x"] == [1]
 
 
+@pytest.mark.parametrize(
+    ("label", "suggested", "reason"), [("", (), "weight"), ("go", (), "label"), ("", ("b",), "suggested")]
+)
+def test_the_reason_for_an_only_edge_is_recorded_as_for_any_other(
+    label: str, suggested: tuple[str, ...], reason: str
+) -> None:
+    play = Play("a [type=tool]; b [type=tool]; start -> a; a -> b [label=Go]; b -> exit")
+    play.succeed(label=label, suggest=suggested)
+    onward = finished(play).next
+    assert onward is not None
+    assert (onward.to, onward.reason) == ("b", reason)
+
+
 def test_a_skipped_step_goes_on_by_the_outcome_before_it() -> None:
     """C21: skipping records no outcome, and conditions see the one before."""
     play = Play(
