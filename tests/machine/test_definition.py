@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.errors import InvalidInput
+from onward.errors import InvalidPipeline
 from onward.machine.definition import Definition
 from onward.machine.route import way_on
 from onward.model.event import Outcome, StepStatus, Transition
@@ -24,9 +24,9 @@ def test_ceilings_have_defaults_and_can_be_written() -> None:
     assert (written.max_visits, written.max_steps, written.max_reroutes) == (1, 2, 0)
 
 
-def test_a_ceiling_that_is_no_number_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="max_visits"):
-        _ = define('max_visits="many"; start -> exit').max_visits
+def test_a_ceiling_that_is_no_number_is_refused_before_there_is_a_definition() -> None:
+    with pytest.raises(InvalidPipeline, match="max_visits"):
+        define('max_visits="many"; start -> exit')
 
 
 def test_which_nodes_need_a_handler() -> None:

@@ -37,7 +37,7 @@ def delays_ms(found: RetryPolicy, jitter: float = 0.5) -> list[int]:
         ("retry_policy=none; default_max_retries=3", 0),
         ("retry_policy=none; a [retry_policy=patient]", 2),
         ("a [retry_policy=patient, max_retries=7]", 7),
-        ("default_max_retries=3; a [retry_policy=unheard_of]", 3),
+        ("default_max_retries=3; a [prompt=p]", 3),
     ],
 )
 def test_how_often_a_node_is_tried_again(written: str, retries: int) -> None:

@@ -22,8 +22,28 @@ from onward.pipeline.value import (
 
 FIDELITIES = ("full", "truncate", "compact", "summary:low", "summary:medium", "summary:high")
 
+RETRY_POLICIES = ("none", "standard", "aggressive", "linear", "patient")
+
 Reading = Callable[[Value], Any]
-GRAPH_TYPES: Mapping[str, Reading] = {"default_max_retries": as_count, "default_max_retry": as_count}
+
+
+def as_retry_policy(value: Value) -> str:
+    """The name of a retry policy; a ValueError says which there are."""
+    if value not in RETRY_POLICIES:
+        raise ValueError(f"one of {', '.join(RETRY_POLICIES)}")
+    return str(value)
+
+
+GRAPH_TYPES: Mapping[str, Reading] = {
+    "default_max_retries": as_count,
+    "default_max_retry": as_count,
+    "max_visits": as_count,
+    "max_steps": as_count,
+    "max_reroutes": as_count,
+    "retry_on_fail": as_boolean,
+    "continue_on_fail": as_boolean,
+    "retry_policy": as_retry_policy,
+}
 NODE_TYPES: Mapping[str, Reading] = {
     "max_retries": as_count,
     "goal_gate": as_boolean,
@@ -31,6 +51,8 @@ NODE_TYPES: Mapping[str, Reading] = {
     "auto_status": as_boolean,
     "allow_partial": as_boolean,
     "repeatable": as_boolean,
+    "continue_on_fail": as_boolean,
+    "retry_policy": as_retry_policy,
     "max_parallel": as_positive,
     "manager.poll_interval": as_duration_s,
     "manager.max_cycles": as_positive,

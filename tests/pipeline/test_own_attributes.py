@@ -1,0 +1,50 @@
+"""The attributes that Onward adds to the dialect are checked before a run, not in the middle of one."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.errors import InvalidPipeline
+from onward.machine.retry import PRESETS
+from onward.pipeline.attribute_rules import RETRY_POLICIES
+from onward.pipeline.build import build
+
+SOURCE = """digraph g {{ {graph} start [shape=Mdiamond]; exit [shape=Msquare]; a [prompt=p {node}]
+start -> a -> exit }}"""
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("max_visits", "many"),
+        ("max_steps", "-1"),
+        ("max_reroutes", "soon"),
+        ("retry_on_fail", "maybe"),
+        ("continue_on_fail", "perhaps"),
+        ("retry_policy", "patient-ish"),
+    ],
+)
+def test_a_graph_attribute_of_ours_with_a_wrong_value_is_an_error_with_its_place(
+    key: str, value: str
+) -> None:
+    with pytest.raises(InvalidPipeline) as refused:
+        build(SOURCE.format(graph=f'graph [{key}="{value}"]', node=""), file="<test>")
+    assert [(found.rule, found.line) for found in refused.value.diagnostics] == [("attribute_type", 1)]
+    assert key in str(refused.value)
+
+
+@pytest.mark.parametrize(("key", "value"), [("continue_on_fail", "perhaps"), ("retry_policy", "often")])
+def test_a_node_attribute_of_ours_with_a_wrong_value_is_an_error(key: str, value: str) -> None:
+    with pytest.raises(InvalidPipeline, match=key):
+        build(SOURCE.format(graph="", node=f', {key}="{value}"'), file="<test>")
+
+
+@pytest.mark.parametrize("policy", sorted(PRESETS))
+def test_every_retry_policy_there_is_may_be_written(policy: str) -> None:
+    build(
+        SOURCE.format(graph=f"graph [retry_policy={policy}]", node=f", retry_policy={policy}"), file="<test>"
+    )
+
+
+def test_lint_and_planner_know_the_same_retry_policies() -> None:
+    assert set(RETRY_POLICIES) == set(PRESETS)
