@@ -17,6 +17,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from msgspec.structs import astuple
+
 from bench.floor import Row, postgres_rate, sqlite_rate
 from bench.pipelines import engine_on, line, loop, looping_engine
 from onward.engine.asked import Resume, Start
@@ -62,7 +64,7 @@ async def steps_rate(store: Store) -> tuple[float, list[Row]]:
     rate = STEPS / (time.perf_counter() - began)
     assert ended.run.status is RunStatus.COMPLETED
     records = await engine.journal.read(ended.run.id, after=500, limit=2)
-    return rate, [record[:8] for record in records]
+    return rate, [astuple(record)[:8] for record in records]
 
 
 async def runs_rate(store: Store) -> float:

@@ -113,7 +113,7 @@ async def test_a_fold_in_parts_is_the_fold_of_the_whole(world: World) -> None:
 def flipped(record: Record) -> Record:
     """The same record with one letter of its body changed."""
     body = record.body
-    return record._replace(body=body[:-2] + ("0" if body[-2] != "0" else "1") + body[-1])
+    return changed(record, body=body[:-2] + ("0" if body[-2] != "0" else "1") + body[-1])
 
 
 DAMAGES: dict[str, Callable[[Sequence[Record]], Sequence[Record]]] = {
@@ -121,12 +121,12 @@ DAMAGES: dict[str, Callable[[Sequence[Record]], Sequence[Record]]] = {
     "a missing event": lambda log: [*log[:2], *log[3:]],
     "a lost end": lambda log: log[:-1],
     "two events exchanged": lambda log: [log[0], log[2], log[1], *log[3:]],
-    "another run's event": lambda log: [*log[:2], log[2]._replace(run_id="other"), *log[3:]],
-    "a changed time": lambda log: [*log[:2], log[2]._replace(at_us=1), *log[3:]],
-    "a changed token": lambda log: [*log[:2], log[2]._replace(token=9), *log[3:]],
-    "a kind that nobody knows": lambda log: [*log[:2], log[2]._replace(kind="StepImagined"), *log[3:]],
-    "a version from the future": lambda log: [*log[:2], log[2]._replace(v=99), *log[3:]],
-    "a torn last event": lambda log: [*log[:-1], log[-1]._replace(body=log[-1].body[:1])],
+    "another run's event": lambda log: [*log[:2], changed(log[2], run_id="other"), *log[3:]],
+    "a changed time": lambda log: [*log[:2], changed(log[2], at_us=1), *log[3:]],
+    "a changed token": lambda log: [*log[:2], changed(log[2], token=9), *log[3:]],
+    "a kind that nobody knows": lambda log: [*log[:2], changed(log[2], kind="StepImagined"), *log[3:]],
+    "a version from the future": lambda log: [*log[:2], changed(log[2], v=99), *log[3:]],
+    "a torn last event": lambda log: [*log[:-1], changed(log[-1], body=log[-1].body[:1])],
     "no event at all": lambda log: [],
 }
 

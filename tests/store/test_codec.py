@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt
 from onward.store.codec import check_chain, content_hash, seal, unseal
@@ -49,7 +50,7 @@ def test_a_log_that_is_whole_leads_to_its_end() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_an_edited_event_is_found(change: dict[str, Any]) -> None:
-    edited = [*LOG[:3], LOG[3]._replace(**change), *LOG[4:]]
+    edited = [*LOG[:3], replace(LOG[3], **change), *LOG[4:]]
     with pytest.raises(HistoryCorrupt) as found:
         check_chain(ORIGIN, edited)
     assert found.value.seq == 4
@@ -65,7 +66,7 @@ def test_a_lost_event_is_found(at: int) -> None:
 
 @given(at=st.integers(0, len(LOG) - 2))
 def test_events_in_another_order_are_found(at: int) -> None:
-    swapped = [*LOG[:at], LOG[at + 1]._replace(seq=at + 1), LOG[at]._replace(seq=at + 2), *LOG[at + 2 :]]
+    swapped = [*LOG[:at], replace(LOG[at + 1], seq=at + 1), replace(LOG[at], seq=at + 2), *LOG[at + 2 :]]
     with pytest.raises(HistoryCorrupt) as found:
         check_chain(ORIGIN, swapped)
     assert found.value.seq == at + 1
@@ -88,7 +89,7 @@ def test_events_in_another_order_are_found(at: int) -> None:
 )
 def test_an_event_that_this_program_cannot_read_is_refused(change: dict[str, Any], why: str) -> None:
     with pytest.raises(HistoryCorrupt) as found:
-        unseal(LOG[0]._replace(**change))
+        unseal(replace(LOG[0], **change))
     assert (found.value.run_id, found.value.seq) == ("run", 1)
     assert why in found.value.why
 
@@ -97,7 +98,7 @@ def test_an_event_that_this_program_cannot_read_is_refused(change: dict[str, Any
 def test_an_event_whose_large_value_is_not_there_is_refused(values: dict[str, bytes] | None) -> None:
     record = LOG[3]
     (name,) = record.refs
-    record = record._replace(values={name: b'"damaged"'} if values is None else values)
+    record = replace(record, values={name: b'"damaged"'} if values is None else values)
     with pytest.raises(
         HistoryCorrupt, match=r"the value of 'text' \(blob [0-9a-f]{64}\) is missing or damaged"
     ):

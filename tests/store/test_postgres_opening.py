@@ -16,7 +16,6 @@ from onward.model.run import FOLD_VERSION
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.connection import RENEWING, SESSION, Address, connect
 from onward.store.postgres.statements import MIGRATIONS
-from onward.store.queries import load_queries
 from onward.testing.drafts import created, held, log_of, stepped
 from onward.testing.postgres import PostgresServer
 
@@ -46,10 +45,6 @@ async def refused(url: str, **options: Any) -> StoreError:
     with pytest.raises(StoreError) as raised:
         await PostgresStore.open(url, **options)
     return raised.value
-
-
-def test_both_databases_have_queries_of_the_same_names() -> None:
-    assert load_queries("onward.store.postgres").keys() == load_queries("onward.store.sqlite").keys()
 
 
 async def test_twenty_that_start_at_once_migrate_once(postgres_url: str) -> None:

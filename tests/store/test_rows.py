@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from msgspec.structs import astuple
 
 from onward.errors import HistoryCorrupt, StoreCorrupt
 from onward.store import rows
@@ -15,10 +16,10 @@ from onward.testing.drafts import creation
 
 WRITE, RUN = creation("run")
 RECORD = WRITE.records[0]
-COLUMNS = (*RECORD[:8], "")
+COLUMNS = (*astuple(RECORD)[:8], "")
 VALUES: tuple[Any, ...] = (None, 1, -1.5, "text", b"bytes", 2**63)
 WRONG = [
-    pytest.param(index, value, id=f"{Record._fields[index]}={value!r}")
+    pytest.param(index, value, id=f"{Record.__struct_fields__[index]}={value!r}")
     for index in range(2, 9)
     for value in VALUES
     if type(value) is not type(COLUMNS[index]) and (index, value) != (8, None)

@@ -20,12 +20,14 @@ PAUSE_S_FIRST, PAUSE_S_MAX = 0.05, 2.0
 
 async def insist(clock: Clock, ask: Callable[[], Awaitable[T]]) -> T:
     """The answer to a question that may be repeated, even if the store is out of reach for a little while."""
-    began_s, pause_s = clock.awake_s(), PAUSE_S_FIRST
+    failed_s, pause_s = None, PAUSE_S_FIRST
     while True:
         try:
             return await ask()
         except (StoreUnavailable, StoreIO):
-            if clock.awake_s() - began_s >= INSIST_S:
+            now_s = clock.awake_s()
+            failed_s = now_s if failed_s is None else failed_s
+            if now_s - failed_s >= INSIST_S:
                 raise
         await clock.wait_s(pause_s, asyncio.Event())
         pause_s = min(2 * pause_s, PAUSE_S_MAX)

@@ -180,7 +180,7 @@ def _write(
     records, values = seal(run.id, after, stamped, at_us)
     last = records[-1]
     head = Position(last.seq, last.hash)
-    log_bytes = (before.log_bytes if before else 0) + sum(len(record.body) + 100 for record in records)
+    log_bytes = (before.log_bytes if before else 0) + _size(records)
     snapshot_bytes = before.snapshot_bytes if before else 0
     snapshot: Snapshot | None = None
     if may_snapshot and log_bytes > max(SNAPSHOT_BYTES_MIN, snapshot_bytes) and not run.is_final:
@@ -199,6 +199,11 @@ def _write(
         snapshot=snapshot,
     )
     return write, Folded(run, head, log_bytes, snapshot_bytes)
+
+
+def _size(records: Sequence[Record]) -> int:
+    """About how much reading these again would cost."""
+    return sum([len(record.body) + 100 for record in records])
 
 
 def _started_from(snapshot: Snapshot | None) -> Folded | None:
@@ -222,6 +227,5 @@ def _folded(start: Folded | None, tail: Sequence[Record], run_id: str) -> Folded
             run = apply(run, unseal(record), run_id=run_id, at_us=record.at_us, token=record.token)
         except IllegalEvent as error:
             raise HistoryCorrupt(record.run_id, record.seq, str(error)) from None
-        log_bytes += len(record.body) + 100
     assert run is not None
-    return Folded(run, position, log_bytes, start.snapshot_bytes if start else 0)
+    return Folded(run, position, log_bytes + _size(tail), start.snapshot_bytes if start else 0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onward.machine.apply import apply
 from onward.machine.definition import Definition
-from onward.machine.plan import Action, Perform, Record, Stop, plan
+from onward.machine.plan import Action, Record, Stop, plan
 from onward.model.event import Event
 from onward.model.run import Frozen, Run, RunStatus
 
@@ -31,19 +31,9 @@ def advance(
         events.append(event)
     while run.status is RunStatus.RUNNING:
         action = plan(definition, run, now_us=now_us, stop_reason=stop_reason)
-        for event in _written(action):
+        for event in action.events:
             run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
             events.append(event)
         if not isinstance(action, Record):
             return Advance(events, run, action)
     return Advance(events, run, NO_MORE)
-
-
-def _written(action: Action) -> Sequence[Event]:
-    match action:
-        case Record(events) | Stop(events):
-            return events
-        case Perform(started):
-            return (started,)
-        case _:  # nothing has happened while there is nothing to do
-            return ()

@@ -48,12 +48,17 @@ class Perform(Frozen, frozen=True):
 
     started: StepStarted
 
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return (self.started,)
+
 
 class Sleep(Frozen, frozen=True):
     """Nothing to do before this instant."""
 
     until_us: int
     step: str
+    events: tuple[Event, ...] = ()
 
 
 class Stop(Frozen, frozen=True):

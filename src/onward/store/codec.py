@@ -18,6 +18,8 @@ from onward.model.event import CATALOGUE, ContextEvent, Event
 from onward.store.port import Position, Record
 
 VALUE_BYTES_MAX = 4096
+# A kind's stored name and version, and whether it has context to move out of the way.
+_LABELS = {kind: (kind.__name__, kind.VERSION, issubclass(kind, ContextEvent)) for kind in CATALOGUE}
 _KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in CATALOGUE}
 _DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
 _encode = msgspec.json.Encoder().encode
@@ -45,15 +47,16 @@ def seal(
     for event, token in events:
         seq += 1
         refs: tuple[str, ...] = ()
-        if isinstance(event, ContextEvent) and event.context:
-            event, values = _split(event)
+        kind, version, has_context = _LABELS[type(event)]
+        if has_context and event.context:  # type: ignore[attr-defined]
+            event, values = _split(event)  # type: ignore[arg-type]
             if values:
                 blobs.update(values)
                 refs = tuple(values)
-        kind, body = type(event).__name__, _encode(event)
-        head = f"{run_id}|{seq}|{kind}|{event.VERSION}|{at_us}|{token}|"
+        body = _encode(event)
+        head = f"{run_id}|{seq}|{kind}|{version}|{at_us}|{token}|"
         before = blake3(head.encode() + blake3(body).digest() + before).digest()
-        records.append(Record(run_id, seq, kind, event.VERSION, at_us, token, body.decode(), before, refs))
+        records.append(Record(run_id, seq, kind, version, at_us, token, body.decode(), before, refs))
     return tuple(records), blobs
 
 

@@ -213,7 +213,7 @@ class MemoryStore:
         return [record for record in shared if record.seq <= row.parent_seq] + own
 
     def _filled(self, record: Record) -> Record:
-        return record._replace(values=self._values(record.refs)) if record.refs else record
+        return replace(record, values=self._values(record.refs)) if record.refs else record
 
     def _values(self, names: Sequence[str]) -> dict[str, bytes]:
         return {name: self.database.blobs[name] for name in names if name in self.database.blobs}

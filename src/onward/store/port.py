@@ -26,7 +26,7 @@ class Position(NamedTuple):
 ORIGIN = Position(0, b"")
 
 
-class Record(NamedTuple):
+class Record(Frozen, frozen=True):
     """An event as it is stored, in the log of `run_id`. `values` are the large values it names, by hash."""
 
     run_id: str
@@ -38,7 +38,7 @@ class Record(NamedTuple):
     body: str
     hash: bytes
     refs: tuple[str, ...] = ()
-    values: Mapping[str, bytes] = {}
+    values: Mapping[str, bytes] = msgspec.field(default_factory=dict)
 
 
 class Snapshot(NamedTuple):

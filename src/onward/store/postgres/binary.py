@@ -18,7 +18,7 @@ Value = int | str | bytes | None
 MARK = "\U0010ffff".encode()
 
 _INT8, _INT4 = Struct("!q"), Struct("!i")
-_number, _length = _INT8.pack, _INT4.pack
+number, _length = _INT8.pack, _INT4.pack
 _numbered, _header = Struct("!iq").pack, Struct("!iiiii").pack
 _one, _one_number = Struct("!iiiiii").pack, Struct("!iiiiiiq").pack
 _NULL = _length(-1)
@@ -29,10 +29,11 @@ def dump(value: Value) -> bytes | None:
     """A value as a parameter."""
     if value is None or isinstance(value, bytes):
         return value
-    return _text(value) if isinstance(value, str) else _number(value)
+    return text(value) if isinstance(value, str) else number(value)
 
 
-def _text(value: str) -> bytes:
+def text(value: str) -> bytes:
+    """A text as a parameter."""
     try:
         raw = value.encode()
     except UnicodeEncodeError:
@@ -40,6 +41,11 @@ def _text(value: str) -> bytes:
     if b"\0" in raw or MARK in raw:
         return raw.replace(MARK, MARK + b"1").replace(b"\0", MARK + b"0")
     return raw
+
+
+def optional_text(value: str | None) -> bytes | None:
+    """A text, or NULL."""
+    return None if value is None else text(value)
 
 
 def _load_text(raw: bytes) -> str:
@@ -50,7 +56,7 @@ def _load_text(raw: bytes) -> str:
 
 def texts(values: Sequence[str | None]) -> bytes:
     """An array of texts."""
-    return _array(TEXT, [None if value is None else _text(value) for value in values])
+    return _array(TEXT, [None if value is None else text(value) for value in values])
 
 
 def byteas(values: Sequence[bytes | None]) -> bytes:

@@ -89,6 +89,21 @@ event_written AS (
 SELECT id
 FROM moved;
 
+-- run_advance_alone --
+-- A step in passing, which is most of what is ever written: one run, no arrays, and a row for each event.
+WITH moved AS (
+    UPDATE run
+    SET head = :head, hash = :hash, next_node = :next_node, steps_finished = :steps_finished,
+        updated_at_us = :updated_at_us
+    WHERE id = :id AND head = :after AND hash = :after_hash AND token = :held_token
+        AND owner IS NOT DISTINCT FROM :held_owner
+    RETURNING id
+)
+INSERT INTO event (run_id, seq, kind, v, at_us, token, body, hash, refs)
+SELECT moved.id, event.*
+FROM moved, (VALUES {event_rows}) AS event (seq, kind, v, at_us, token, body, hash, refs)
+RETURNING run_id;
+
 -- run_update --
 -- Differs because one statement changes all runs of a group, as run_advance does.
 WITH step AS (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from onward.store.postgres.binary import Value, dump
@@ -12,7 +13,13 @@ from onward.store.queries import load_migrations, load_queries
 
 PACKAGE = "onward.store.postgres"
 MIGRATIONS = load_migrations(PACKAGE)
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z][a-z_]*)")  # but not the `::` of a cast
+EVENT_ROWS = "event_rows"
+EVENT_TYPES = ("bigint", "text", "bigint", "bigint", "bigint", "text", "bytea", "text")
+ALONE_PARAMETERS = (
+    *("head", "hash", "next_node", "steps_finished", "updated_at_us"),
+    *("id", "after", "after_hash", "held_token", "held_owner"),
+)
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z][a-z_0-9]*)")  # but not the `::` of a cast
 _PART = re.compile(r"\{([a-z_]+)\}")
 _LOCKS = re.compile(r"locked AS \(.*?\n\),\n|\s+AND \(SELECT count\(\*\) FROM locked\) >= 0", re.DOTALL)
 _STEPS = re.compile(r"unnest\(([^()]+)\) AS step")
@@ -47,7 +54,9 @@ def parse(name: str, text: str) -> Statement:
 
 def _load() -> Mapping[str, str]:
     queries = load_queries(PACKAGE)
-    return {name: _PART.sub(lambda found: queries[found[1]], text) for name, text in queries.items()}
+    return {
+        name: _PART.sub(lambda found: queries.get(found[1], found[0]), text) for name, text in queries.items()
+    }
 
 
 def _alone(text: str) -> str:
@@ -56,13 +65,24 @@ def _alone(text: str) -> str:
 
 
 _TEXTS = _load()
-QUERIES = {name: parse(name, text) for name, text in _TEXTS.items()}
-ALONE = {
-    name: parse(f"{name}_alone", _alone(_TEXTS[name])) for name in ("run_insert", "run_advance", "run_update")
-}
+QUERIES = {name: parse(name, text) for name, text in _TEXTS.items() if EVENT_ROWS not in text}
+ALONE = {name: parse(f"{name}_alone", _alone(_TEXTS[name])) for name in ("run_insert", "run_update")}
 BEGIN = Call(parse("begin", "BEGIN"), ())
 COMMIT = Call(parse("commit", "COMMIT"), ())
 ROLLBACK = Call(parse("rollback", "ROLLBACK"), ())
+
+
+@cache
+def advance_alone(events: int) -> Statement:
+    """The statement that moves one run by so many events: ALONE_PARAMETERS, then the columns of each."""
+    rows = [
+        ", ".join(f":event{row}_{column}::{kind}" for column, kind in enumerate(EVENT_TYPES))
+        for row in range(events)
+    ]
+    text = _TEXTS["run_advance_alone"].replace(f"{{{EVENT_ROWS}}}", ", ".join(f"({row})" for row in rows))
+    statement = parse(f"run_advance_alone_{events}", text)
+    assert statement.parameters[: len(ALONE_PARAMETERS)] == ALONE_PARAMETERS
+    return statement
 
 
 def call(name: str, **values: Value) -> Call:

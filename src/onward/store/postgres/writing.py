@@ -6,18 +6,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from msgspec.structs import astuple
+
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.store import rows
 from onward.store.port import Write
-from onward.store.postgres.binary import byteas, numbers, texts
+from onward.store.postgres.binary import byteas, number, numbers, optional_text, text, texts
 from onward.store.postgres.failure import AGAIN, KEY_IN_USE, ServerError
 from onward.store.postgres.reading import read_records
-from onward.store.postgres.statements import ALONE, QUERIES, ROLLBACK, Call, call
+from onward.store.postgres.statements import ALONE, QUERIES, ROLLBACK, Call, advance_alone, call
 from onward.store.postgres.wire import Wire
 from onward.store.refusals import key_occupied, run_exists
 
 TOUCH_EVERY_US = 600 * 1_000_000
 TOUCHED_MAX = 10_000
+# Each length is a statement of its own on the server; a longer write is rare enough to go as arrays.
+ALONE_EVENTS_MAX = 8
 _NUMBERS = (
     *("recoverable", "steps_finished", "token", "wake_at_us", "parent_seq", "created_at_us"),
     *("updated_at_us", "ended_at_us", "head", "after", "held_token"),
@@ -89,8 +93,9 @@ class Writer:
         if changed:
             calls.append(self._change("run_update", changed, locked))
         if advanced:
+            is_short = len(advanced) == 1 and len(advanced[0].write.records) <= ALONE_EVENTS_MAX
             locked = [] if changed else locked
-            calls.append(_advance(advanced, locked) if len(advanced) > 1 else _advance_alone(advanced[0]))
+            calls.append(_advance_alone(advanced[0]) if is_short else _advance(advanced, locked))
         if made:
             calls.append(self._change("run_insert", made))
         return calls
@@ -152,21 +157,18 @@ def _advance(members: Sequence[Member], locked: Sequence[str]) -> Call:
 
 
 def _advance_alone(member: Member) -> Call:
+    """In the order of the statement's parameters: nothing is written as often as this."""
     write, (owner, token) = member.write, member.held or (None, 0)
-    last = write.records[-1]
-    return ALONE["run_advance"].call(
-        id=write.run_id,
-        after=write.after.seq,
-        after_hash=write.after.hash,
-        held_token=token,
-        held_owner=owner,
-        head=last.seq,
-        hash=last.hash,
-        next_node=write.next_node,
-        steps_finished=write.steps_finished,
-        updated_at_us=write.at_us,
-        **_events((member,)),
-    )
+    records = write.records
+    last = records[-1]
+    values = [number(last.seq), last.hash, optional_text(write.next_node), number(write.steps_finished)]
+    values += (number(write.at_us), text(write.run_id), number(write.after.seq), write.after.hash)
+    values += (number(token), optional_text(owner))
+    for record in records:
+        _, seq, kind, v, at_us, event_token, body, hash_, refs, _ = astuple(record)
+        values += (number(seq), text(kind), number(v), number(at_us), number(event_token))
+        values += (text(body), hash_, text(" ".join(refs)) if refs else None)
+    return Call(advance_alone(len(records)), values)
 
 
 def _columns(member: Member) -> dict[str, Any]:
@@ -184,7 +186,9 @@ def _columns(member: Member) -> dict[str, Any]:
 
 def _events(members: Sequence[Member]) -> dict[str, bytes]:
     records = [record for member in members for record in member.write.records]
-    run_ids, seqs, kinds, versions, times, tokens, bodies, hashes, refs, _ = zip(*records, strict=True)
+    run_ids, seqs, kinds, versions, times, tokens, bodies, hashes, refs, _ = zip(
+        *map(astuple, records), strict=True
+    )
     return {
         "event_run_id": texts(run_ids),
         "event_seq": numbers(seqs),

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import apsw
+from msgspec.structs import astuple
 
 from onward.errors import LeaseLost, Refused, RunNotFound, StaleHistory
 from onward.store import rows
-from onward.store.port import Write
+from onward.store.port import Record, Write
 from onward.store.refusals import key_occupied, run_exists
 from onward.store.sqlite.connection import QUERIES
 from onward.store.sqlite.reading import one, read_records
@@ -73,9 +74,7 @@ class Writer:
 
     def _insert(self, db: apsw.Connection, write: Write) -> None:
         # One call for all: a statement costs less than the way to it.
-        db.executemany(
-            _EVENT_INSERT, [(*record[:8], " ".join(record.refs) or None) for record in write.records]
-        )
+        db.executemany(_EVENT_INSERT, [_event_columns(record) for record in write.records])
         for name, content in write.blobs.items():
             self._put_blob(db, name, content, write.at_us)
         if write.snapshot is not None:
@@ -87,6 +86,11 @@ class Writer:
             if len(self.touched) >= TOUCHED_MAX:
                 self.touched.clear()
             self.touched[name] = at_us
+
+
+def _event_columns(record: Record) -> tuple[object, ...]:
+    run_id, seq, kind, v, at_us, token, body, hash_, refs, _ = astuple(record)
+    return run_id, seq, kind, v, at_us, token, body, hash_, " ".join(refs) if refs else None
 
 
 def _without_parent(db: apsw.Connection, write: Write) -> Exception | None:
