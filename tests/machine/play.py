@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from onward.machine.action import Action, Perform
 from onward.machine.advance import advance
 from onward.machine.apply import apply, fold
 from onward.machine.decide import (
@@ -22,7 +23,6 @@ from onward.machine.decide import (
 )
 from onward.machine.definition import Definition
 from onward.machine.finish import finish
-from onward.machine.plan import Action, Perform
 from onward.model.event import Event, RunClaimed, RunCreated, StepFinished, StepStarted
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus

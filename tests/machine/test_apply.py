@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from onward.machine.apply import IllegalEvent, apply, context_after
+from onward.machine.apply import apply
+from onward.machine.effect import IllegalEvent
+from onward.machine.fold_steps import context_after
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,

@@ -71,4 +71,5 @@ def test_a_resume_keeps_what_was_decided_for_other_steps_and_lines() -> None:
     run = replace(run, directives={"b#1": "continue"}, branches={**run.branches, "side": side})
     resumed = then(run, RunResumed(by="pat", action="retry", step="a#1"))
     assert resumed.directives == {"b#1": "continue", "a#1": "retry"}
-    assert then(run, RunResumed(by="pat", from_node="a")).branches["side"] == side
+    assert resumed.branches["side"] == side
+    assert list(then(run, RunResumed(by="pat", from_node="a")).branches) == [""]

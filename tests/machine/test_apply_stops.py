@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from onward.engine.snapshot import decode_run, encode_run
-from onward.machine.apply import IllegalEvent, apply, fold
+from onward.machine.apply import apply, fold
+from onward.machine.effect import IllegalEvent
 from onward.machine.project import project
 from onward.model.event import (
     AttemptFailed,

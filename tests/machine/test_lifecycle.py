@@ -7,12 +7,15 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from onward.machine.apply import IllegalEvent, apply
+from onward.machine.apply import apply
+from onward.machine.effect import IllegalEvent
 from onward.machine.lifecycle import FIRST, REASONS, RUN, is_recoverable, next_status
 from onward.model.event import (
     CATALOGUE,
     AttemptFailed,
     AttemptInterrupted,
+    BranchFinished,
+    BranchPlan,
     CancelRequested,
     Choice,
     Event,
@@ -21,6 +24,7 @@ from onward.model.event import (
     GateWithdrawn,
     GoalRedirected,
     Outcome,
+    ParallelStarted,
     PauseRequested,
     PipelineChanged,
     RunCancelled,
@@ -39,7 +43,7 @@ from onward.model.event import (
     StepStatus,
     Transition,
 )
-from onward.model.run import AttemptState, Gate, OpenStep, Run, RunStatus
+from onward.model.run import AttemptState, Branch, Gate, OpenStep, Run, RunStatus
 from tests.machine.play import created
 
 Q, R, W = RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING
@@ -76,6 +80,15 @@ SAMPLES: dict[type[Event], Event] = {
         AttemptFailed(step="a#1", attempt=1, status=StepStatus.FAIL, reason="x"),
         AttemptInterrupted(step="a#1", attempt=1, why="x"),
         StepFinished(step="a#1", node="a", attempt=1, outcome=Outcome(status=StepStatus.SUCCESS)),
+        ParallelStarted(
+            step="f#1",
+            node="f",
+            branches=(BranchPlan(path="f#1.a", to="a", edge=0),),
+            join="j",
+            policy="wait_all",
+            max_parallel=4,
+        ),
+        BranchFinished(branch="p#1.a", status="success"),
         GoalRedirected(gate="a", next=Transition(to="a", reason="goal_gate")),
         GateOpened(gate="g#2", node="g", text="?", choices=(YES,)),
         GateDecided(gate="g#1", choice=YES, by="pat"),
@@ -102,7 +115,8 @@ def standing(status: RunStatus, kind: type[Event]) -> Run:
         return run
     opened = OpenStep(step="a#1", node="a", attempt=1, token=7, state=AttemptState.OPEN)
     gate = Gate(gate="g#1", node="g", text="?", choices=(YES,), opened_at_us=0)
-    return replace(run, open_steps={"a#1": opened}, gates={"g#1": gate})
+    branches = {**run.branches, "p#1.a": Branch(context=run.context, next_node="j")}
+    return replace(run, open_steps={"a#1": opened}, gates={"g#1": gate}, branches=branches)
 
 
 def applied(run: Run, event: Event) -> Run:

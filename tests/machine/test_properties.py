@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onward.engine.snapshot import decode_run, encode_run
+from onward.machine.action import Sleep
 from onward.machine.advance import advance
 from onward.machine.apply import apply, fold
 from onward.machine.definition import Definition
 from onward.machine.lifecycle import REASONS
-from onward.machine.plan import LOSSES_MAX, Sleep
+from onward.machine.plan import LOSSES_MAX
 from onward.machine.project import project
 from onward.model.event import (
     CHECKPOINTS,

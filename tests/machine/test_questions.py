@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from onward.machine.action import Stop
 from onward.machine.decide import ResumeRequest, decide_resume
-from onward.machine.plan import Stop
 from onward.model.event import (
     Event,
     GateOpened,

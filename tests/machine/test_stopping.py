@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from onward.machine.plan import LOSSES_MAX, Stop
+from onward.machine.action import Stop
+from onward.machine.plan import LOSSES_MAX
 from onward.model.event import (
     Event,
     RunCancelled,

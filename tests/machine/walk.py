@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from onward.engine.snapshot import decode_run, encode_run
 from onward.errors import InvalidInput, Refused
+from onward.machine.action import Action, Perform, Sleep
 from onward.machine.advance import advance
 from onward.machine.definition import Definition
-from onward.machine.plan import Action, Perform, Sleep
 from onward.model.event import (
     Event,
     GoalRedirected,

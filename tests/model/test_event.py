@@ -46,6 +46,8 @@ def test_work_is_written_by_the_holder() -> None:
     assert held == {
         "StepStarted",
         "AttemptFailed",
+        "ParallelStarted",
+        "BranchFinished",
         "GoalRedirected",
         "GateOpened",
         "RunWaiting",

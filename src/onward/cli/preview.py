@@ -11,7 +11,7 @@ from onward.clock import SystemClock
 from onward.engine.engine import Resume
 from onward.engine.look import completed_of
 from onward.engine.preview import Preview
-from onward.machine.plan import Perform, Sleep
+from onward.machine.action import Perform, Sleep, Wait
 from onward.model.event import (
     Event,
     GateOpened,
@@ -58,6 +58,9 @@ def _plan(seen: Preview) -> Iterator[Planned]:
     match seen.action:
         case Perform(started):
             yield "RUN", started.step, f"attempt {started.attempt}"
+        case Wait(starts):
+            for started in starts:
+                yield "RUN", started.step, f"attempt {started.attempt}"
         case Sleep(until_us, step):
             left_s = (until_us - SystemClock().now_us()) / 1_000_000
             yield "WAIT", step, f"its next attempt is due in {span(left_s)}"

@@ -2,6 +2,8 @@
 
 Starting, resuming, taking over and waking are all this loop. What an attempt came to is recorded
 against the run as it then is: if the log grew meanwhile, the tail is folded and everything planned again.
+A run with one line performs its effects right here; branches perform theirs beside each other, and all of
+them are recorded by this one loop.
 """
 
 from __future__ import annotations
@@ -9,26 +11,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from onward.clock import Clock, Dice
 from onward.engine.attempt import Ended, Interrupter
-from onward.engine.journal import Folded, Journal
+from onward.engine.flights import Flights
+from onward.engine.journal import Folded, Journal, applied
 from onward.engine.keeper import Hold, LeaseKeeper
 from onward.engine.stop import StopSwitch
 from onward.errors import HistoryCorrupt, LeaseLost, StaleHistory, StoreError, UnknownHandler
 from onward.handlers.port import Handler, StepContext
+from onward.machine.action import Action, Perform, Sleep, Wait
 from onward.machine.advance import advance
 from onward.machine.definition import Definition
 from onward.machine.finish import finish
-from onward.machine.plan import Action, Perform, Sleep
 from onward.model.event import AttemptInterrupted, Event, StepStarted
-from onward.model.ids import branch_of, idempotency_key
+from onward.model.ids import branch_of, idempotency_key, place_of
 from onward.model.result import Result
 from onward.model.run import Run
 
 Observer = Callable[[Run, Sequence[Event]], None]
 First = Callable[[Run], Sequence[Event]]
 STOPPED = "stopped by a signal"
+HALTED = "it is not needed any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,7 @@ class Drive:
         self._tools, self._definition, self._folded, self._stop = tools, definition, folded, stop
         self._interrupter = Interrupter()
         self._news = asyncio.Event()
+        self._flights: Flights[First] = Flights(self._news.set)
         self._hold: Hold | None = None
         self._looking: asyncio.Task[None] | None = None
 
@@ -69,7 +75,11 @@ class Drive:
                 action = action or await self._advance(first)
                 match action:
                     case Perform(started):
-                        first = await self._perform(started)
+                        first = await self._perform(started, self._interrupter)
+                    case Wait(starts, halt, until_us):
+                        self._launch(starts)
+                        self._flights.interrupt(HALTED, halt)
+                        first = await self._landed(until_us)
                     case Sleep(until_us):
                         first = _nothing
                         await self._sleep(until_us)
@@ -78,9 +88,10 @@ class Drive:
                 action = None
         finally:
             unlisten()
-            tools.keeper.release(self._hold)
             if self._looking is not None:
                 self._looking.cancel()
+            await self._flights.ground()
+            tools.keeper.release(self._hold)
 
     async def _advance(self, first: First) -> Action:
         """Record what came of the last effect and all that follows from it; returns what to do next."""
@@ -103,7 +114,35 @@ class Drive:
             self._tools.observe(ahead.run, ahead.events)
             return ahead.action
 
-    async def _perform(self, started: StepStarted) -> First:
+    def _launch(self, starts: Sequence[StepStarted]) -> None:
+        for started in starts:
+            self._flights.launch(started.step, partial(self._perform, started))
+
+    async def _landed(self, until_us: int | None) -> First:
+        """Wait for an effect to be done, for news, or for the time; returns how to record what is done."""
+        self._news.clear()
+        done = self._flights.take()
+        if not done:
+            await self._wait(until_us)
+            done = self._flights.take()
+        if not done:
+            await self._catch_up()
+        return self._together(done)
+
+    def _together(self, done: Sequence[First]) -> First:
+        """Several effects in one append: each is judged by the run as the one before it left it."""
+
+        def record(run: Run) -> Sequence[Event]:
+            events: list[Event] = []
+            for first in done:
+                new = first(run)
+                run, _ = applied(run, new, run_id=run.id, at_us=self._tools.clock.now_us())
+                events += new
+            return events
+
+        return done[0] if len(done) == 1 else record
+
+    async def _perform(self, started: StepStarted, interrupter: Interrupter) -> First:
         """Do the effect; returns how to record what came of it."""
         assert self._hold is not None
         if not self._tools.keeper.is_trusted(self._hold):
@@ -114,7 +153,7 @@ class Drive:
             run_id=run.id,
             step=started.step,
             attempt=started.attempt,
-            execution=run.executions.get(started.node, 1),
+            execution=run.executions.get(place_of(started.step), 1),
             idempotency_key=idempotency_key(run.id, started.step),
             node=node,
             graph=definition.graph,
@@ -124,7 +163,7 @@ class Drive:
         )
         if self._stop.is_now:
             return _interrupted(started, STOPPED)  # asked while the start was being written
-        result = await self._interrupter.run(self._handler(started.node), context)
+        result = await interrupter.run(self._handler(started.node), context)
         if self._hold.is_lost:
             raise self._hold.loss
         if isinstance(result, Ended):
@@ -150,13 +189,19 @@ class Drive:
     async def _sleep(self, until_us: int) -> None:
         """Wait for a retry's time, or for news."""
         self._news.clear()
-        seconds = (until_us - self._tools.clock.now_us()) / 1_000_000
-        if self._stop.reason is None and seconds > 0:
+        if self._stop.reason is None:
+            await self._wait(until_us)
+        await self._catch_up()
+
+    async def _wait(self, until_us: int | None) -> None:
+        """Until there is news, or it is time."""
+        if until_us is None:
+            await self._news.wait()
+        elif (seconds := (until_us - self._tools.clock.now_us()) / 1_000_000) > 0:
             await self._tools.clock.wait_s(seconds, self._news)
         assert self._hold is not None
         if self._hold.is_lost:
             raise self._hold.loss
-        await self._catch_up()
 
     async def _catch_up(self) -> None:
         """Fold what others wrote, but never go on under another's lease, which the log may name by now."""
@@ -171,11 +216,11 @@ class Drive:
     def _asked_to_stop(self) -> None:
         self._news.set()
         if self._stop.is_now:
-            self._interrupter.interrupt(STOPPED)
+            self._interrupt(STOPPED)
 
     def _lost(self) -> None:
         self._news.set()
-        self._interrupter.interrupt("the lease was lost")
+        self._interrupt("the lease was lost")
 
     def _head_is(self, head: int) -> None:
         """Somebody appended to a run that is being driven: a request."""
@@ -191,9 +236,13 @@ class Drive:
             self._looking = None
         self._news.set()
         if pending.cancel_by is not None:
-            self._interrupter.interrupt(f"cancelled by {pending.cancel_by}")
+            self._interrupt(f"cancelled by {pending.cancel_by}")
         elif pending.pause_after == "now":
-            self._interrupter.interrupt(f"paused by {pending.pause_by}")
+            self._interrupt(f"paused by {pending.pause_by}")
+
+    def _interrupt(self, why: str) -> None:
+        self._interrupter.interrupt(why)
+        self._flights.interrupt(why)
 
 
 def _nothing(run: Run) -> Sequence[Event]:

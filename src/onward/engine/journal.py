@@ -10,7 +10,8 @@ from onward.clock import Clock
 from onward.engine.insist import insist
 from onward.engine.snapshot import decode_run, encode_run
 from onward.errors import HistoryCorrupt, RunNotFound
-from onward.machine.apply import IllegalEvent, apply
+from onward.machine.apply import apply
+from onward.machine.effect import IllegalEvent
 from onward.machine.project import project
 from onward.model.event import Event, RunClaimed
 from onward.model.run import FOLD_VERSION, Frozen, Run, RunStatus

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onward.engine.journal import Folded, applied
+from onward.machine.action import Action
 from onward.machine.advance import advance
 from onward.machine.decide import ResumeRequest, Standing, decide_resume
 from onward.machine.definition import Definition
-from onward.machine.plan import Action
 from onward.model.event import Event
 from onward.model.run import Run
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from onward.errors import HistoryCorrupt, InvalidInput, Refused
+from onward.model.ids import node_of
 from onward.model.run import Run
 from onward.pipeline.build import Pipeline, Transform, build, changed_nodes
 from onward.pipeline.dot import decode
@@ -61,7 +62,8 @@ class Sources:
                 f"changed: {what}); resume with --accept-changes, or with --original for the stored source.",
                 details={"was": old.hash, "is": new.hash, "changed": list(changed)},
             )
-        gone = [node for node in (*run.visits, run.next_node) if node and node not in new.graph.nodes]
+        ahead = [branch.next_node for branch in run.branches.values() if branch.next_node]
+        gone = [node for node in (*map(node_of, run.visits), *ahead) if node not in new.graph.nodes]
         if gone:
             raise Refused(
                 "pipeline_changed",

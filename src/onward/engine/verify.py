@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from onward.engine.snapshot import decode_run
 from onward.errors import HistoryCorrupt
-from onward.machine.apply import IllegalEvent, apply
+from onward.machine.apply import apply
+from onward.machine.effect import IllegalEvent
 from onward.machine.project import project
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import check_chain, unseal

@@ -11,6 +11,7 @@ import msgspec
 from onward.machine.apply import apply
 from onward.machine.lifecycle import REASONS
 from onward.model.event import CHECKPOINTS, Event, StepFinished
+from onward.model.ids import branch_of
 from onward.model.row import RunRow
 from onward.model.run import Run, RunStatus
 from onward.store.codec import unseal
@@ -90,6 +91,16 @@ def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[s
             }
             for gate in run.gates.values()
         ],
+        "branches": [
+            {
+                "branch": path,
+                "next": branch.next_node,
+                "ended": branch.ended or None,
+                "context": branch.context.plain(),
+            }
+            for path, branch in run.branches.items()
+            if path
+        ],
         "retry_counters": run.retries.plain(),
         "visited_outcomes": run.outcomes.plain(),
         "reroute_count": run.reroutes,
@@ -137,13 +148,15 @@ def view_checkpoints(run_id: str, records: Iterable[Record]) -> list[dict[str, A
 
 
 def _checkpoint(record: Record, event: Event, run: Run, completed: Sequence[str]) -> dict[str, Any]:
+    path = branch_of(event.step) if isinstance(event, StepFinished) else ""
     return {
         "seq": record.seq,
         "at": instant(record.at_us),
+        **({"branch": path} if path else {}),
         "current_node": event.node if isinstance(event, StepFinished) else None,
-        "next_node_id": run.next_node,
+        "next_node_id": run.branches[path].next_node,
         "completed_nodes": list(completed),
-        "context": run.context.plain(),
+        "context": run.branches[path].context.plain(),
         "retry_counters": run.retries.plain(),
         "visited_outcomes": run.outcomes.plain(),
         "reroute_count": run.reroutes,

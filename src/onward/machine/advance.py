@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
+from onward.machine.action import Action, Perform, Record, Stop, Wait
 from onward.machine.apply import apply
 from onward.machine.definition import Definition
-from onward.machine.plan import Action, Record, Stop, plan
-from onward.model.event import Event
+from onward.machine.plan import plan
+from onward.model.event import Event, StepStarted
 from onward.model.run import Frozen, Run, RunStatus
 
 NO_MORE = Stop(())
@@ -26,6 +29,7 @@ def advance(
 ) -> Advance:
     """Record `first`, then everything that follows from it without an effect."""
     events: list[Event] = []
+    starts: list[StepStarted] = []
     for event in first:
         run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
         events.append(event)
@@ -34,6 +38,10 @@ def advance(
         for event in action.events:
             run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
             events.append(event)
-        if not isinstance(action, Record):
+        if isinstance(action, Perform) and run.parallels:
+            starts.append(action.started)  # other branches may have something to begin as well
+        elif isinstance(action, Wait):
+            return Advance(events, run, replace(action, starts=tuple(starts)))
+        elif not isinstance(action, Record):
             return Advance(events, run, action)
     return Advance(events, run, NO_MORE)

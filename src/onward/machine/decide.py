@@ -27,6 +27,7 @@ from onward.model.event import (
     StepFinished,
     StepStatus,
 )
+from onward.model.ids import branch_of
 from onward.model.run import AttemptState, Gate, OpenStep, Run, RunStatus
 from onward.model.value import check_value
 
@@ -304,7 +305,7 @@ def _changed(run: Run, request: ResumeRequest) -> tuple[Event, ...]:
 
 def _skipped(definition: Definition, run: Run, stopped: OpenStep) -> StepFinished:
     outcome = Outcome(status=StepStatus.SKIPPED, notes="skipped by a person")
-    onward = way_on(definition.graph, stopped.node, outcome, run.context)
+    onward = way_on(definition.graph, stopped.node, outcome, run.branches[branch_of(stopped.step)].context)
     return StepFinished(
         step=stopped.step, node=stopped.node, attempt=stopped.attempt, outcome=outcome, next=onward
     )

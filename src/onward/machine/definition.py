@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -9,14 +10,18 @@ from typing import ClassVar
 from onward.machine.retry import RetryPolicy, policy_of
 from onward.model.event import Transition
 from onward.pipeline.graph import BUILT_IN_TYPES, Graph, Node
+from onward.pipeline.joins import FAN_IN, PARALLEL, joins
 
 MAX_VISITS = 1_000
 MAX_STEPS = 100_000
 MAX_REROUTES = 50
 
+MAX_PARALLEL = 4
+
 START, EXIT, CONDITIONAL, GATE, AGENT = "start", "exit", "conditional", "wait.human", "codergen"
-CONTROL_KINDS = frozenset({START, EXIT, CONDITIONAL, GATE})
-UNSUPPORTED_KINDS = frozenset({"parallel", "parallel.fan_in", "stack.manager_loop"})
+CONTROL_KINDS = frozenset({START, EXIT, CONDITIONAL, GATE, PARALLEL, FAN_IN})
+UNSUPPORTED_KINDS = frozenset({"stack.manager_loop"})
+WAIT_ALL, FIRST_SUCCESS = "wait_all", "first_success"
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class Definition:
     @cached_property
     def _kinds(self) -> dict[str, str]:
         kinds = {node.id: node.kind for node in self.graph.nodes.values()}
+        # With a prompt, a model chooses between the branches.
+        kinds |= dict.fromkeys(self.choosers, AGENT)
         # A node may be the start or the exit by its name alone.
         if self.graph.start_id is not None:
             kinds[self.graph.start_id] = START
@@ -59,6 +66,28 @@ class Definition:
     def kind(self, node_id: str) -> str:
         """What serves the node: a rule of the planner, or the handler of this name."""
         return self._kinds[node_id]
+
+    @cached_property
+    def choosers(self) -> frozenset[str]:
+        """The fan-ins that say how to choose, so that a model does."""
+        nodes = self.graph.nodes.values()
+        return frozenset(node.id for node in nodes if node.kind == FAN_IN and node.text("prompt"))
+
+    @cached_property
+    def _joins(self) -> Mapping[str, str | None]:
+        return joins(self.graph)
+
+    def join(self, node_id: str) -> str | None:
+        """Where the branches of a fan-out meet."""
+        return self._joins.get(node_id)
+
+    def join_policy(self, node: Node) -> str:
+        """Whether a fan-out waits for all branches or for the first that succeeds."""
+        return node.text("join_policy") or WAIT_ALL
+
+    def max_parallel(self, node: Node) -> int:
+        """How many effects of a fan-out may be under way at once."""
+        return max(1, node.count("max_parallel") or MAX_PARALLEL)
 
     @cached_property
     def effect_kinds(self) -> dict[str, str]:

@@ -7,16 +7,16 @@ the attempt, and the step after it is free again.
 
 from __future__ import annotations
 
-from onward.model.run import Run
+from onward.model.run import Branch, Run
 from onward.pipeline.graph import Graph, Node
 
 DEFAULT, FULL, DEGRADED = "compact", "full", "summary:high"
 
 
-def fidelity_of(graph: Graph, run: Run, node: Node) -> tuple[str, str]:
+def fidelity_of(graph: Graph, run: Run, branch: Branch, node: Node) -> tuple[str, str]:
     """The mode for the node's next attempt, and the mode it would have had without the resume."""
     mode = (
-        _written_on_edge(graph, run, node)
+        _written_on_edge(graph, branch, node)
         or node.text("fidelity")
         or graph.text("default_fidelity")
         or DEFAULT
@@ -26,8 +26,8 @@ def fidelity_of(graph: Graph, run: Run, node: Node) -> tuple[str, str]:
     return mode, ""
 
 
-def _written_on_edge(graph: Graph, run: Run, node: Node) -> str:
-    came_from, place = run.root.previous, run.root.edge
+def _written_on_edge(graph: Graph, branch: Branch, node: Node) -> str:
+    came_from, place = branch.previous, branch.edge
     if place is None:
         return ""  # a jump
     edges = [edge for edge in graph.outgoing(came_from) if edge.target == node.id]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onward.machine.apply import context_after
 from onward.machine.definition import Definition
+from onward.machine.fan import candidates, choosing
+from onward.machine.fold_steps import context_after
 from onward.machine.retry import retry_at_us
 from onward.machine.route import way_on, way_out
 from onward.model.event import AttemptFailed, Event, Outcome, StepFinished, StepStatus, Transition
@@ -46,8 +47,8 @@ def _give_up(definition: Definition, run: Run, opened: OpenStep, node: Node, res
     if result.status is StepStatus.RETRY:
         reason = f"max retries exceeded: {reason}"
     finished = _finished(definition, run, opened, node, result, StepStatus.FAIL, reason)
-    if finished.next is not None:
-        return [finished]
+    if finished.next is not None or branch_of(opened.step):
+        return [finished]  # a branch that fails has ended, and its fan-out goes on with that
     return [_failed_attempt(opened, result, reason, retry_at_us=None)]
 
 
@@ -73,6 +74,8 @@ def _finished(
     reason: str,
 ) -> StepFinished:
     before = run.branches[branch_of(opened.step)].context
+    if node.id in definition.choosers:
+        result = choosing(result, candidates(before))
     outcome = Outcome(
         status=status,
         preferred_label=result.preferred_label,

@@ -7,6 +7,7 @@ from typing import Any
 
 from onward.machine.definition import CONDITIONAL, Definition
 from onward.model.event import Choice, Outcome, StepStatus, Transition
+from onward.model.ids import node_of
 from onward.model.run import Gate, Run
 from onward.pipeline.edges import Selection, accelerator, normalise_label, select_edge, true_condition_edge
 from onward.pipeline.graph import Edge, Graph, Node
@@ -35,7 +36,14 @@ def way_out(
     A plain edge is followed only to a conditional node, whose own edges look at the outcome, or where
     `continue_on_fail=true` says so: otherwise a failure would pass for a success.
     """
-    graph = definition.graph
+    meant = meant_for_failure(definition.graph, node, outcome, context)
+    return meant or _plain_way(definition, node, outcome, context)
+
+
+def meant_for_failure(
+    graph: Graph, node: Node, outcome: Outcome, context: Mapping[str, Any]
+) -> Transition | None:
+    """The way that is there for failures: a true condition, or a retry target."""
     chosen = true_condition_edge(
         graph,
         node.id,
@@ -51,6 +59,13 @@ def way_out(
     ):
         if target in graph.nodes:
             return Transition(to=target, reason=reason)
+    return None
+
+
+def _plain_way(
+    definition: Definition, node: Node, outcome: Outcome, context: Mapping[str, Any]
+) -> Transition | None:
+    graph = definition.graph
     plain = _by(
         select_edge(
             graph,
@@ -81,11 +96,15 @@ def _routing_status(outcome: Outcome, context: Mapping[str, Any]) -> str:
 
 
 def unmet_gate(definition: Definition, run: Run) -> str | None:
-    """The first visited goal gate whose last outcome was neither success nor partial success."""
+    """Where the first visited goal gate is whose last outcome was neither success nor partial success.
+
+    Branches run in any order, so theirs come last and in the order of their names.
+    """
     gates = definition.goal_gates
     if not gates:
         return None
-    return next((node for node, status in run.outcomes.items() if node in gates and status not in MET), None)
+    unmet = [at for at, status in run.outcomes.items() if node_of(at) in gates and status not in MET]
+    return min(unmet, key=lambda at: at if "/" in at else "", default=None)
 
 
 def way_back(graph: Graph, gate: str) -> Transition | None:

@@ -63,6 +63,14 @@ class Choice(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown
     to: str
 
 
+class BranchPlan(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
+    """A branch that a fan-out opens: its path, the node it begins at, the edge that leads there."""
+
+    path: str
+    to: str
+    edge: int
+
+
 class ContextEvent(Event, frozen=True, kw_only=True):
     """An event that changes context. Large values travel beside it, by the hash of their content."""
 
@@ -151,6 +159,25 @@ class StepFinished(ContextEvent, frozen=True, kw_only=True):
     outcome: Outcome
     grown: dict[str, Any] = {}
     next: Transition | None = None
+
+
+class ParallelStarted(Event, frozen=True, kw_only=True):
+    """A fan-out opened its branches, each with its own copy of the context."""
+
+    step: str
+    node: str
+    branches: tuple[BranchPlan, ...]
+    join: str | None
+    policy: str
+    max_parallel: int
+
+
+class BranchFinished(Event, frozen=True, kw_only=True):
+    """A branch has arrived where the branches meet, failed for good, or lost the race."""
+
+    branch: str
+    status: str
+    reason: str = ""
 
 
 class GoalRedirected(Event, frozen=True, kw_only=True):
@@ -268,6 +295,8 @@ CATALOGUE: dict[type[Event], Writer] = {
     AttemptFailed: Writer.HOLDER,
     AttemptInterrupted: Writer.EITHER,
     StepFinished: Writer.EITHER,
+    ParallelStarted: Writer.HOLDER,
+    BranchFinished: Writer.HOLDER,
     GoalRedirected: Writer.HOLDER,
     GateOpened: Writer.HOLDER,
     GateDecided: Writer.CONTROL,

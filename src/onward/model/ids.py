@@ -42,6 +42,26 @@ def branch_of(step: str) -> str:
     return step.rpartition("/")[0]
 
 
+def place(node: str, branch: str = "") -> str:
+    """A node as one line of execution sees it: what visits, outcomes and retries are counted by."""
+    return f"{branch}/{node}" if branch else node
+
+
+def place_of(step: str) -> str:
+    """The place that a step is a visit of."""
+    return step.rpartition("#")[0]
+
+
+def node_of(place: str) -> str:
+    """The node at a place."""
+    return place.rpartition("/")[2]
+
+
+def branch_path(step: str, target: str, number: int = 1) -> str:
+    """The path of a branch that the fan-out `step` sends to `target`, for the first time or again."""
+    return f"{step}.{target}" if number == 1 else f"{step}.{target}.{number}"
+
+
 def idempotency_key(run_id: str, step: str) -> str:
     """The same on every attempt of a step, for whoever performs its effect."""
     return f"{run_id}/{step}"

@@ -14,7 +14,7 @@ import msgspec
 from onward.model.event import Choice
 from onward.model.frozenmap import FrozenMap
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 
 
 class RunStatus(StrEnum):
@@ -75,7 +75,8 @@ class Branch(Frozen, frozen=True, kw_only=True):
     """A line of execution: its context, the node it stands before, and how it came there.
 
     `edge` is the place of the edge it came by, None after a jump; `previous` is the node that finished
-    last, and `label` what that node's outcome preferred.
+    last, `label` what that node's outcome preferred, and `reason` why it failed. `ended` says what a branch
+    came to.
     """
 
     context: FrozenMap[Any]
@@ -83,6 +84,19 @@ class Branch(Frozen, frozen=True, kw_only=True):
     edge: int | None = None
     previous: str = ""
     label: str = ""
+    reason: str = ""
+    ended: str = ""
+
+
+class Parallel(Frozen, frozen=True, kw_only=True):
+    """A fan-out under way: its branches in order, and the node at which they meet."""
+
+    step: str
+    node: str
+    branches: tuple[str, ...]
+    join: str | None
+    policy: str
+    max_parallel: int
 
 
 class Fork(Frozen, frozen=True, kw_only=True):
@@ -140,6 +154,7 @@ class Run(Frozen, frozen=True, kw_only=True):
     losses: int = 0
     first_hop: bool = False
     directives: dict[str, str] = {}
+    parallels: dict[str, Parallel] = {}
 
     @property
     def root(self) -> Branch:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from onward.clock import SystemClock
 from onward.engine.journal import Folded, Journal
-from onward.machine.apply import IllegalEvent, apply
+from onward.machine.apply import apply
+from onward.machine.effect import IllegalEvent
 from onward.machine.project import project
 from onward.model import event as e
 from onward.model.run import FOLD_VERSION, Run, RunStatus

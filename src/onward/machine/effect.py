@@ -1,0 +1,24 @@
+"""What the parts of the fold have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onward.model.event import Event
+from onward.model.run import RunStatus
+
+Changes = dict[str, Any]
+
+
+class IllegalEvent(Exception):
+    """An event that may not follow where it stands: a damaged log, or a defect in what wrote it."""
+
+    def __init__(self, status: RunStatus | None, event: Event, why: str = "") -> None:
+        self.status, self.event = status, event
+        super().__init__(why or f"{event.kind} may not follow when the run is {status or 'not created'}")
+
+
+def without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The mapping but for one key."""
+    return {name: value for name, value in mapping.items() if name != key}

@@ -1,0 +1,75 @@
+"""Folding how a run comes about and who owns it."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from onward.machine.effect import Changes, IllegalEvent
+from onward.machine.fold_stops import NOT_STOPPED
+from onward.model.event import PipelineChanged, RunClaimed, RunCreated, RunForked
+from onward.model.frozenmap import FrozenMap
+from onward.model.ids import branch_of
+from onward.model.run import NOTHING_PENDING, Branch, Fork, Run, RunStatus
+
+
+def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
+    return Run(
+        id=run_id,
+        pipeline=event.pipeline,
+        pipeline_hash=event.pipeline_hash,
+        path=event.path,
+        start_node=event.start_node,
+        status=RunStatus.QUEUED,
+        on_owner_loss=event.on_owner_loss,
+        exclusive_key=event.exclusive_key,
+        simulation=event.simulation,
+        created_at_us=at_us,
+        updated_at_us=at_us,
+        wake_at_us=at_us,
+        head=1,
+        branches={"": Branch(context=FrozenMap(event.context), next_node=event.start_node)},
+        visits=FrozenMap(),
+        executions=FrozenMap(),
+        outcomes=FrozenMap(),
+        retries=FrozenMap(),
+    )
+
+
+def forked(run: Run, event: RunForked, at_us: int) -> Changes:
+    root = run.root
+    return {
+        "branches": {**run.branches, "": replace(root, context=root.context.with_all(event.context))},
+        "parent": Fork(run_id=event.parent, seq=event.parent_seq, hash=event.parent_hash),
+        "on_owner_loss": event.on_owner_loss,
+        "exclusive_key": event.exclusive_key,
+        "created_at_us": at_us,
+        "wake_at_us": at_us,
+        "ended_at_us": None,
+        "worker": None,
+        # Other branches may have had work under way, and nobody knows what became of it.
+        "open_steps": {name: step for name, step in run.open_steps.items() if branch_of(name)},
+        "gates": {name: gate for name, gate in run.gates.items() if branch_of(name)},
+        "retries": FrozenMap(),
+        "pending": NOTHING_PENDING,
+        "losses": 0,
+        "directives": {},
+        "first_hop": True,
+        **NOT_STOPPED,
+    }
+
+
+def claimed(run: Run, event: RunClaimed, at_us: int) -> Changes:
+    if event.token <= run.token:
+        raise IllegalEvent(run.status, event, f"a claim with token {event.token} after token {run.token}")
+    return {
+        "token": event.token,
+        "worker": event.worker,
+        "wake_at_us": None,
+        "losses": run.losses + 1 if event.lost else run.losses,
+        "first_hop": run.first_hop or run.token > 0,
+        **NOT_STOPPED,
+    }
+
+
+def pipeline_changed(run: Run, event: PipelineChanged, at_us: int) -> Changes:
+    return {"pipeline_hash": event.pipeline_hash}

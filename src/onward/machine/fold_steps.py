@@ -1,0 +1,157 @@
+"""Folding steps and attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from onward.machine.effect import Changes, IllegalEvent, without
+from onward.machine.fold_branches import joined
+from onward.model.event import (
+    AttemptFailed,
+    AttemptInterrupted,
+    GoalRedirected,
+    Outcome,
+    StepFinished,
+    StepStarted,
+    StepStatus,
+)
+from onward.model.frozenmap import FrozenMap
+from onward.model.ids import branch_of, place, place_of, step_id
+from onward.model.run import AttemptState, Branch, OpenStep, Run
+from onward.model.value import grow
+
+
+def context_after(
+    context: FrozenMap[Any], outcome: Outcome, fresh: Mapping[str, Any], grown: Mapping[str, Any]
+) -> FrozenMap[Any]:
+    """A branch's context when a step has finished: its changes, and the engine's own keys."""
+    changes = dict(fresh)
+    for key, tail in grown.items():
+        changes[key] = grow(context[key], tail)
+    if outcome.status is not StepStatus.SKIPPED:
+        changes["outcome"] = outcome.status.value
+        if outcome.preferred_label:
+            changes["preferred_label"] = outcome.preferred_label
+    return context.with_all(changes)
+
+
+def started(run: Run, event: StepStarted, at_us: int) -> Changes:
+    before = run.open_steps.get(event.step)
+    if before is None:
+        _check_new_visit(run, event)
+    elif before.state is AttemptState.OPEN and before.token == run.token:
+        raise IllegalEvent(run.status, event, f"step {event.step} is already open under token {run.token}")
+    begun = OpenStep(
+        step=event.step,
+        node=event.node,
+        attempt=event.attempt,
+        token=run.token,
+        state=AttemptState.OPEN,
+        repeatable=event.repeatable,
+        fidelity=event.fidelity,
+        retries_spent=before.retries_spent if before else 0,
+    )
+    changes: Changes = {"open_steps": {**run.open_steps, event.step: begun}}
+    at = place_of(event.step)
+    if before is None:
+        changes["visits"] = run.visits.with_(at, run.visits.get(at, 0) + 1)
+    if before is None or before.attempt != event.attempt:
+        changes["executions"] = run.executions.with_(at, run.executions.get(at, 0) + 1)
+    return changes
+
+
+def _check_new_visit(run: Run, event: StepStarted | StepFinished) -> None:
+    """A step begins as the next visit of its node; any other would be one that has its outcome already."""
+    path = branch_of(event.step)
+    if path not in run.branches:
+        raise IllegalEvent(run.status, event, f"step {event.step} belongs to no branch of this run")
+    visit = run.visits.get(place(event.node, path), 0) + 1
+    if event.step != step_id(event.node, visit, path):
+        raise IllegalEvent(run.status, event, f"step {event.step} is not visit {visit} of node {event.node}")
+
+
+def _open_step(run: Run, event: AttemptFailed | AttemptInterrupted) -> OpenStep:
+    found = run.open_steps.get(event.step)
+    if found is None or found.attempt != event.attempt or found.state is not AttemptState.OPEN:
+        raise IllegalEvent(run.status, event, f"step {event.step} has no open attempt {event.attempt}")
+    return found
+
+
+def attempt_failed(run: Run, event: AttemptFailed, at_us: int) -> Changes:
+    before = _open_step(run, event)
+    again = event.retry_at_us is not None
+    spent = before.retries_spent + (1 if again else 0)
+    failed = replace(
+        before,
+        state=AttemptState.RETRYING if again else AttemptState.FAILED,
+        retries_spent=spent,
+        retry_at_us=event.retry_at_us,
+        reason=event.reason,
+    )
+    changes: Changes = {"open_steps": {**run.open_steps, event.step: failed}}
+    if again:
+        changes["retries"] = run.retries.with_(place_of(event.step), spent)
+    return changes
+
+
+def attempt_interrupted(run: Run, event: AttemptInterrupted, at_us: int) -> Changes:
+    stopped = replace(_open_step(run, event), state=AttemptState.INTERRUPTED, reason=event.why)
+    return {"open_steps": {**run.open_steps, event.step: stopped}}
+
+
+def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
+    path, at = branch_of(event.step), place_of(event.step)
+    branch = run.branches.get(path)
+    if branch is None:
+        raise IllegalEvent(run.status, event, f"step {event.step} belongs to no branch of this run")
+    changes: Changes = {
+        "branches": {**run.branches, path: _moved(run, branch, event)},
+        "steps_finished": run.steps_finished + 1,
+    }
+    if event.outcome.status is not StepStatus.SKIPPED:
+        changes["outcomes"] = run.outcomes.with_(at, event.outcome.status.value)
+    opened = run.open_steps.get(event.step)
+    if opened is not None:
+        changes["open_steps"] = without(run.open_steps, event.step)
+        if opened.fidelity:
+            changes["first_hop"] = False  # only an agent step has a fidelity to lose
+    elif event.step in run.gates:
+        changes["gates"] = without(run.gates, event.step)
+    elif event.step in run.parallels:
+        changes.update(joined(run, event, changes["branches"]))
+    else:
+        _check_new_visit(run, event)
+        changes["visits"] = run.visits.with_(at, run.visits.get(at, 0) + 1)
+    if event.step in run.directives:
+        changes["directives"] = without(run.directives, event.step)
+    if at in run.retries:
+        changes["retries"] = run.retries.without(at)
+    if run.losses:
+        changes["losses"] = 0
+    return changes
+
+
+def _moved(run: Run, branch: Branch, event: StepFinished) -> Branch:
+    outcome, onward = event.outcome, event.next
+    try:
+        context = context_after(branch.context, outcome, event.context, event.grown)
+    except (KeyError, TypeError):
+        why = f"step {event.step} adds to a context value that is missing or of another type"
+        raise IllegalEvent(run.status, event, why) from None
+    return replace(
+        branch,
+        context=context,
+        next_node=onward.to if onward else None,
+        edge=onward.edge if onward else None,
+        previous=event.node,
+        label=branch.label if outcome.status is StepStatus.SKIPPED else outcome.preferred_label,
+        reason=outcome.failure_reason,
+    )
+
+
+def redirected(run: Run, event: GoalRedirected, at_us: int) -> Changes:
+    moved = replace(run.root, next_node=event.next.to, edge=event.next.edge)
+    return {"branches": {**run.branches, "": moved}, "reroutes": run.reroutes + 1}

@@ -1,0 +1,131 @@
+"""Where branches meet: when a fan-out is decided, what is closed, and what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onward.machine.action import Action, Record, Wait
+from onward.machine.definition import FIRST_SUCCESS, Definition
+from onward.machine.fan import RESULTS
+from onward.machine.fold_steps import context_after
+from onward.machine.route import MET, meant_for_failure
+from onward.model.event import (
+    AttemptInterrupted,
+    BranchFinished,
+    Event,
+    GateWithdrawn,
+    Outcome,
+    StepFinished,
+    StepStatus,
+    Transition,
+)
+from onward.model.frozenmap import FrozenMap
+from onward.model.ids import branch_of
+from onward.model.run import AttemptState, Branch, OpenStep, Parallel, Run
+
+CANCELLED = "cancelled"
+# The engine's own keys say how a branch went, not what it found out.
+_OWN = ("outcome", "preferred_label")
+
+
+def join(definition: Definition, run: Run, flying: Sequence[OpenStep]) -> Action | None:
+    """What to do about the first fan-out that is decided; the innermost come first."""
+    for parallel in reversed(run.parallels.values()):
+        ended = [run.branches[path].ended for path in parallel.branches]
+        won = parallel.policy == FIRST_SUCCESS and any(status in MET for status in ended)
+        if not won and not all(ended):
+            continue
+        losers = [path for path, status in zip(parallel.branches, ended, strict=True) if not status]
+        under_way = tuple(step.step for step in flying if _is_in(step.step, losers))
+        if under_way:
+            return Wait(halt=under_way)
+        inner = [step for step in run.parallels if _is_in(step, losers)]
+        if inner:
+            return Record(_given_up(run, run.parallels[inner[-1]]))
+        return Record((*_closed(run, losers), _finished(definition, run, parallel)))
+    return None
+
+
+def _is_in(step: str, paths: Sequence[str]) -> bool:
+    return any(step.startswith(f"{path}/") for path in paths)
+
+
+def _given_up(run: Run, parallel: Parallel) -> tuple[Event, ...]:
+    """A fan-out inside a branch that lost: closed from within, so that the branch itself can be."""
+    going = [path for path in parallel.branches if not run.branches[path].ended]
+    outcome = Outcome(status=StepStatus.SKIPPED, notes="its branch lost the race")
+    finished = StepFinished(step=parallel.step, node=parallel.node, attempt=1, outcome=outcome)
+    return (*_closed(run, going), finished)
+
+
+def _closed(run: Run, losers: Sequence[str]) -> tuple[Event, ...]:
+    """Whatever is open in branches that lost, and their end."""
+    gates = [
+        GateWithdrawn(gate=name)
+        for name, gate in run.gates.items()
+        if gate.decided is None and branch_of(name) in losers
+    ]
+    attempts = [
+        AttemptInterrupted(step=name, attempt=step.attempt, why="another branch was first")
+        for name, step in run.open_steps.items()
+        if step.state is AttemptState.OPEN and branch_of(name) in losers
+    ]
+    ends = [
+        BranchFinished(branch=path, status=CANCELLED, reason="another branch was first") for path in losers
+    ]
+    return (*gates, *attempts, *ends)
+
+
+def _finished(definition: Definition, run: Run, parallel: Parallel) -> StepFinished:
+    parent = run.branches[branch_of(parallel.step)]
+    results = [_result(parallel, path, run.branches[path], parent.context) for path in parallel.branches]
+    status = _status(parallel, [result["status"] for result in results])
+    reason = "no branch succeeded" if status is StepStatus.FAIL else ""
+    outcome = Outcome(status=status, failure_reason=reason)
+    changes = {RESULTS: results}
+    return StepFinished(
+        step=parallel.step,
+        node=parallel.node,
+        attempt=1,
+        outcome=outcome,
+        context=changes,
+        next=_onward(definition, parallel, outcome, context_after(parent.context, outcome, changes, {})),
+    )
+
+
+def _status(parallel: Parallel, statuses: Sequence[str]) -> StepStatus:
+    if parallel.policy == FIRST_SUCCESS:
+        return StepStatus.SUCCESS if any(status in MET for status in statuses) else StepStatus.FAIL
+    return StepStatus.PARTIAL_SUCCESS if "fail" in statuses else StepStatus.SUCCESS
+
+
+def _result(parallel: Parallel, path: str, branch: Branch, before: FrozenMap[Any]) -> dict[str, Any]:
+    """What a branch came to, for whoever chooses between them. Its context goes no further than this."""
+    changed = {
+        key: value
+        for key, value in branch.context.items()
+        if key not in _OWN and not (key in before and before[key] == value)
+    }
+    result: dict[str, Any] = {
+        "id": path.removeprefix(f"{parallel.step}."),
+        "status": branch.ended if branch.ended != CANCELLED else "skipped",
+        "last_node": branch.previous,
+        "context": changed,
+    }
+    if branch.reason:
+        result["failure_reason"] = branch.reason
+    if isinstance(branch.context.get("score"), int | float):
+        result["score"] = branch.context["score"]
+    return result
+
+
+def _onward(
+    definition: Definition, parallel: Parallel, outcome: Outcome, context: Mapping[str, Any]
+) -> Transition | None:
+    """The edges of a fan-out are its branches: it goes on where they meet, or where a failure leads."""
+    join = None if parallel.join is None else Transition(to=parallel.join, reason="join")
+    if outcome.status is not StepStatus.FAIL:
+        return join
+    node = definition.graph.nodes.get(parallel.node)
+    return (meant_for_failure(definition.graph, node, outcome, context) if node else None) or join

@@ -1,0 +1,175 @@
+"""What one line of a run does next: the run itself, or one of its branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from onward.machine.action import Action, Perform, Record, Sleep, Stop
+from onward.machine.definition import (
+    AGENT,
+    CONDITIONAL,
+    EXIT,
+    GATE,
+    START,
+    Definition,
+)
+from onward.machine.fan import fan_in, fan_out
+from onward.machine.fidelity import fidelity_of
+from onward.machine.fold_steps import context_after
+from onward.machine.gates import at_gate, open_gate
+from onward.machine.passing import failed, honouring_a_pause, passed
+from onward.machine.route import unmet_gate, way_back, way_on
+from onward.model.event import (
+    GoalRedirected,
+    Outcome,
+    RunCompleted,
+    RunFailed,
+    RunInterrupted,
+    StepStarted,
+    StepStatus,
+)
+from onward.model.ids import node_of, place, step_id
+from onward.model.run import AttemptState, Branch, OpenStep, Run
+from onward.pipeline.graph import Node
+from onward.pipeline.joins import FAN_IN, PARALLEL
+
+# What a finished step can hand to a conditional node: it was not skipped, and it is not tried again.
+ROUTED = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value, StepStatus.FAIL.value)
+
+
+def has_arrived(definition: Definition, branch: Branch) -> bool:
+    """Whether a line stands at the exit, or nothing leads on from where it is."""
+    return branch.next_node is None or branch.next_node == definition.graph.exit_id
+
+
+def plan_line(definition: Definition, run: Run, path: str, now_us: int) -> Action:
+    """The next thing for this line, as if it were alone."""
+    node_id = run.branches[path].next_node
+    if node_id is None:
+        return _end(definition, run)
+    node = definition.graph.nodes.get(node_id)
+    if node is None:
+        detail = f"the pipeline has no node {node_id!r} any more; resume with --original or --from"
+        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+    step = step_id(node_id, run.visits.get(place(node_id, path), 0), path)
+    opened = run.open_steps.get(step)
+    if opened is not None:
+        return _continue(definition, run, path, node, opened, now_us)
+    gate = run.gates.get(step)
+    if gate is not None:
+        return at_gate(definition, run, gate)
+    return _enter(definition, run, path, node)
+
+
+def _end(definition: Definition, run: Run) -> Action:
+    """The exit is behind us, or nothing leads on: the end, unless a goal gate is unmet."""
+    at = unmet_gate(definition, run)
+    if at is None:
+        return Stop((RunCompleted(),))
+    gate = node_of(at)
+    back = way_back(definition.graph, gate)
+    if back is None:
+        detail = f"goal gate {gate} ended as {run.outcomes[at]} and names no retry_target"
+        return honouring_a_pause(run, RunFailed(reason="goal_unmet", detail=detail, step=gate))
+    if run.reroutes >= definition.max_reroutes:
+        detail = f"goal gate {gate} is still unmet after {run.reroutes} redirects (max_reroutes)"
+        return honouring_a_pause(run, RunFailed(reason="goal_unmet", detail=detail, step=gate))
+    return Record((GoalRedirected(gate=gate, next=back),))
+
+
+def _enter(definition: Definition, run: Run, path: str, node: Node) -> Action:
+    """A node that has not begun: its next visit."""
+    visits = run.visits.get(place(node.id, path), 0)
+    if visits >= definition.max_visits:
+        detail = f"node {node.id} was visited {visits} times (max_visits)"
+        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+    if run.steps_finished >= definition.max_steps:
+        detail = f"the run has finished {run.steps_finished} steps (max_steps)"
+        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+    rule = _RULES.get(definition.kind(node.id))
+    if rule is not None:
+        return rule(definition, run, path, node)
+    step = step_id(node.id, visits + 1, path)
+    return Perform(_started(definition, run, path, node, step, attempt=1))
+
+
+def _continue(
+    definition: Definition, run: Run, path: str, node: Node, opened: OpenStep, now_us: int
+) -> Action:
+    """A step that has begun: what became of its last attempt decides."""
+    match opened.state:
+        case AttemptState.RETRYING:
+            if opened.retry_at_us is not None and opened.retry_at_us > now_us:
+                return Sleep(opened.retry_at_us, opened.step)
+            return Perform(_started(definition, run, path, node, opened.step, attempt=opened.attempt + 1))
+        case AttemptState.FAILED:
+            detail = f"step {opened.step}: {opened.reason}"
+            return honouring_a_pause(run, RunFailed(reason="step_failed", detail=detail, step=opened.step))
+        case AttemptState.OPEN if opened.token == run.token:
+            raise AssertionError(f"{opened.step} is being performed under token {run.token}")
+        case _:
+            return _abandoned(definition, run, path, node, opened)
+
+
+def _abandoned(definition: Definition, run: Run, path: str, node: Node, opened: OpenStep) -> Action:
+    """An attempt that somebody began and nobody finished keeps its number, if it may be made again."""
+    if opened.repeatable:
+        return Perform(_started(definition, run, path, node, opened.step, attempt=opened.attempt))
+    detail = f"step {opened.step} was cut off and must not be blindly repeated"
+    return honouring_a_pause(run, RunInterrupted(reason="in_doubt", detail=detail))
+
+
+def _started(
+    definition: Definition, run: Run, path: str, node: Node, step: str, *, attempt: int
+) -> StepStarted:
+    fidelity, degraded_from = "", ""
+    if definition.kind(node.id) == AGENT:
+        fidelity, degraded_from = fidelity_of(definition.graph, run, run.branches[path], node)
+    return StepStarted(
+        step=step,
+        node=node.id,
+        attempt=attempt,
+        repeatable=node.repeatable,
+        fidelity=fidelity,
+        degraded_from=degraded_from,
+    )
+
+
+def _pass_start(definition: Definition, run: Run, path: str, node: Node) -> Action:
+    outcome = Outcome(status=StepStatus.SUCCESS)
+    onward = definition.only_way(node.id) or way_on(
+        definition.graph, node.id, outcome, context_after(run.branches[path].context, outcome, {}, {})
+    )
+    return passed(run, path, node, outcome, onward)
+
+
+def _pass_exit(definition: Definition, run: Run, path: str, node: Node) -> Action:
+    """Gates are judged before the exit counts as reached."""
+    end = _end(definition, run)
+    if not (isinstance(end, Stop) and isinstance(end.events[0], RunCompleted)):
+        return end
+    return passed(run, path, node, Outcome(status=StepStatus.SUCCESS), None)
+
+
+def _pass_conditional(definition: Definition, run: Run, path: str, node: Node) -> Action:
+    """The outcome that came in goes out: a conditional node is where others' outcomes are routed."""
+    branch = run.branches[path]
+    came_in = branch.context.get("outcome", StepStatus.SUCCESS.value)
+    if came_in not in ROUTED:
+        detail = f"the context says outcome={came_in!r}, and {node.id} can route only {', '.join(ROUTED)}"
+        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+    outcome = Outcome(status=StepStatus(came_in), preferred_label=branch.label)
+    onward = way_on(definition.graph, node.id, outcome, branch.context)
+    if onward is None and outcome.status is StepStatus.FAIL:
+        return failed(run, f"no edge of {node.id} takes outcome={came_in}")
+    return passed(run, path, node, outcome, onward)
+
+
+_RULES: Mapping[str, Callable[[Definition, Run, str, Node], Action]] = {
+    START: _pass_start,
+    EXIT: _pass_exit,
+    CONDITIONAL: _pass_conditional,
+    GATE: open_gate,
+    PARALLEL: fan_out,
+    FAN_IN: fan_in,
+}
