@@ -109,7 +109,7 @@ def _result(parallel: Parallel, path: str, branch: Branch, before: FrozenMap[Any
     }
     result: dict[str, Any] = {
         "id": path.removeprefix(f"{parallel.step}."),
-        "status": branch.ended if branch.ended != CANCELLED else "skipped",
+        "status": "skipped" if branch.ended in ("", CANCELLED) else branch.ended,
         "last_node": branch.previous,
         "context": changed,
     }
