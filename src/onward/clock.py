@@ -12,8 +12,7 @@ import secrets
 import time
 from typing import Protocol
 
-ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_PAIRS = tuple(first + second for first in ALPHABET for second in ALPHABET)
+from onward.model.ids import sortable_id
 
 
 class Clock(Protocol):
@@ -88,9 +87,3 @@ class SystemDice:
 
     def roll(self) -> float:
         return random.random()
-
-
-def sortable_id(now_ms: int, noise: int) -> str:
-    """26 characters: 48 bits of milliseconds, then 80 bits of noise, in an alphabet without look-alikes."""
-    number = ((now_ms & (1 << 48) - 1) << 80) | noise
-    return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -10, -10)])

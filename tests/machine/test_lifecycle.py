@@ -196,6 +196,7 @@ def test_a_reason_belongs_to_a_status_that_its_stop_leads_to(name: str) -> None:
         I: RunInterrupted,
         F: RunFailed,
         C: RunCancelled,
+        D: RunCompleted,
     }
     assert any(row.get(stops[reason.status]) is reason.status for row in RUN.values())
     assert reason.says
@@ -207,6 +208,7 @@ def test_the_reasons_are_the_designed_ones() -> None:
         I: ({"restart", "crash", "limit", "in_doubt", "rate_limit"}, set()),
         F: ({"step_failed", "goal_unmet", "crash_loop", "pipeline_error"}, {"rejected", "invalid"}),
         C: (set(), {"user", "superseded"}),
+        D: (set(), {"restarted_as"}),  # the dialect's own
     }
     for status, (recoverable, lost) in designed.items():
         found = {name: reason for name, reason in REASONS.items() if reason.status is status}

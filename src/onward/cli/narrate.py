@@ -8,10 +8,13 @@ from onward.cli.text import one_line, span
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
+    BranchFinished,
     Event,
     GateDecided,
     GateOpened,
     GoalRedirected,
+    ParallelStarted,
+    RunCompleted,
     RunCreated,
     StepFinished,
     StepStarted,
@@ -67,6 +70,12 @@ class Narrator:
                 yield _told(
                     "answered", event.gate, f"{one_line(event.choice.label)} (by {one_line(event.by)})"
                 )
+            case ParallelStarted():
+                yield _told("branches", event.step, ", ".join(plan.to for plan in event.branches))
+            case BranchFinished(status="cancelled" | "fail"):
+                yield _told("branch", event.branch, event.status, one_line(event.reason))
+            case RunCompleted(restarted_as=str(successor)) if successor:
+                yield _told("restarts", f"run {display_id(run.id)}", f"as run {display_id(successor)}")
             case GoalRedirected():
                 yield _told("back to", event.next.to, f"goal gate {event.gate} is unmet")
 

@@ -94,6 +94,7 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
     """Everything about a run that fits a page; `view` is what `show --json` prints."""
     yield f"run {view['display_id']}: {one_line(view['pipeline'])} (id {view['id']})"
     detail = one_line(view["detail"], 1_000)
+    detail = "" if view["restarted_as"] else detail
     yield f"  status   {status_words(view)}" + (f": {detail}" if detail else "")
     if view["holder"]:
         yield f"  held by  {view['holder']}"
@@ -123,6 +124,10 @@ def when(at: str, now_us: int) -> str:
 def _lineage(view: Mapping[str, Any]) -> Iterator[str]:
     if view["parent"]:
         yield f"  parent   {display_id(view['parent']['run'])} at checkpoint {view['parent']['seq']}"
+    if view["restart_of"]:
+        yield f"  restart  of run {display_id(view['restart_of'])}"
+    if view["restarted_as"]:
+        yield f"  goes on  as run {display_id(view['restarted_as'])}"
     for fork in view["forks"]:
         yield f"  fork     {fork['display_id']} from checkpoint {fork['seq']} ({fork['status']})"
 

@@ -21,14 +21,16 @@ from onward.engine.keeper import Hold, LeaseKeeper
 from onward.engine.stop import StopSwitch
 from onward.errors import HistoryCorrupt, LeaseLost, StaleHistory, StoreError, UnknownHandler
 from onward.handlers.port import Handler, StepContext
-from onward.machine.action import Action, Perform, Sleep, Wait
+from onward.machine.action import Action, Perform, Restart, Sleep, Wait
 from onward.machine.advance import advance
 from onward.machine.definition import Definition
 from onward.machine.finish import finish
-from onward.model.event import AttemptInterrupted, Event, StepStarted
+from onward.machine.restart import restarted
+from onward.model.event import AttemptInterrupted, Event, RunCompleted, StepStarted
 from onward.model.ids import branch_of, idempotency_key, place_of
 from onward.model.result import Result
 from onward.model.run import Run
+from onward.version import VERSION
 
 Observer = Callable[[Run, Sequence[Event]], None]
 First = Callable[[Run], Sequence[Event]]
@@ -80,6 +82,8 @@ class Drive:
                         self._launch(starts)
                         self._flights.interrupt(HALTED, halt)
                         first = await self._landed(until_us)
+                    case Restart(to, run_id):
+                        first = await self._restart(to, run_id)
                     case Sleep(until_us):
                         first = _nothing
                         await self._sleep(until_us)
@@ -185,6 +189,15 @@ class Drive:
             return finish(self._definition, run, step, result, now_us=now_us, jitter=jitter)
 
         return record
+
+    async def _restart(self, to: str, run_id: str) -> First:
+        """Make the run that takes over. Made again after a crash, it is the same one."""
+        event = restarted(self._definition, self._folded.run, to, VERSION)
+        at_us = self._tools.clock.now_us()
+        run, stamped = applied(None, (event,), run_id=run_id, at_us=at_us)
+        append_id = f"restart of {self._folded.run.id}"
+        await self._tools.journal.create(run, stamped, at_us=at_us, append_id=append_id)
+        return lambda run: (RunCompleted(restarted_as=run_id),)
 
     async def _sleep(self, until_us: int) -> None:
         """Wait for a retry's time, or for news."""

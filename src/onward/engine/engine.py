@@ -22,6 +22,7 @@ from onward.engine.source import Sources
 from onward.engine.stop import StopSwitch
 from onward.errors import Refused, StaleHistory
 from onward.handlers.port import Handler
+from onward.machine.action import Action
 from onward.machine.advance import advance
 from onward.machine.decide import (
     ResumeRequest,
@@ -125,9 +126,8 @@ class Engine:
         self._observe(folded.run, (*first, *ahead.events))
         if folded.run.status is not RunStatus.RUNNING:
             return folded
-        drive = Drive(self._tools(handlers), definition, folded, stop)
-        driven = drive.run(claimed_s=claimed_s, action=ahead.action)
-        return await self._claims.driving(folded.lease, driven)
+        ended = await self._drive_one(folded, definition, handlers, claimed_s, stop, ahead.action)
+        return await self._follow(ended, definition, handlers, stop)
 
     async def submit(self, pipeline: Pipeline, start: Start) -> Folded:
         """Create a run and leave it queued for whoever claims it."""
@@ -307,8 +307,43 @@ class Engine:
     ) -> Folded:
         if folded.run.status is not RunStatus.RUNNING or folded.run.worker != self.store.me:
             return folded
-        drive = Drive(self._tools(handlers), definition, folded, stop or StopSwitch())
-        return await self._claims.driving(folded.lease, drive.run(claimed_s=claimed_s))
+        stop = stop or StopSwitch()
+        ended = await self._drive_one(folded, definition, handlers, claimed_s, stop)
+        return await self._follow(ended, definition, handlers, stop)
+
+    async def _drive_one(
+        self,
+        folded: Folded,
+        definition: Definition,
+        handlers: Mapping[str, Handler],
+        claimed_s: float,
+        stop: StopSwitch,
+        action: Action | None = None,
+    ) -> Folded:
+        drive = Drive(self._tools(handlers), definition, folded, stop)
+        driven = drive.run(claimed_s=claimed_s, action=action)
+        return await self._claims.driving(folded.lease, driven)
+
+    async def _follow(
+        self, ended: Folded, definition: Definition, handlers: Mapping[str, Handler], stop: StopSwitch
+    ) -> Folded:
+        """Go on with the run that a loop_restart began, unless this process stops or somebody else has it."""
+        while ended.run.restarted_as is not None:
+            run_id, claimed_s = ended.run.restarted_as, self._clock.awake_s()
+            if stop.reason is not None:
+                return await self.journal.load(run_id)
+            ended, has_claimed = await self._claims.request(
+                run_id, self._claiming_a_new_run, append_id=self._ids.unique()
+            )
+            if not has_claimed:
+                break
+            ended = await self._drive_one(ended, definition, handlers, claimed_s, stop)
+        return ended
+
+    def _claiming_a_new_run(self, current: Folded, held: Held) -> Sequence[Event]:
+        if current.run.status is not RunStatus.QUEUED or current.run.token:
+            return ()
+        return decide_claim(current.run, self._claims.standing(current, held))
 
     # -- requests ------------------------------------------------------------------------------------
 

@@ -91,6 +91,8 @@ def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[s
             }
             for gate in run.gates.values()
         ],
+        "restart_of": run.restart_of,
+        "restarted_as": run.restarted_as,
         "branches": [
             {
                 "branch": path,

@@ -42,10 +42,18 @@ class Wait(Frozen, frozen=True):
     events: tuple[Event, ...] = ()
 
 
+class Restart(Frozen, frozen=True):
+    """Make the run that takes over at `to`, then write down that this one ended as it."""
+
+    to: str
+    run_id: str
+    events: tuple[Event, ...] = ()
+
+
 class Stop(Frozen, frozen=True):
     """Write these down; the last of them lets go of the run."""
 
     events: tuple[Event, ...]
 
 
-Action = Record | Perform | Sleep | Wait | Stop
+Action = Record | Perform | Sleep | Wait | Restart | Stop

@@ -9,12 +9,13 @@ from typing import ClassVar
 
 from onward.machine.retry import RetryPolicy, policy_of
 from onward.model.event import Transition
-from onward.pipeline.graph import BUILT_IN_TYPES, Graph, Node
+from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
 from onward.pipeline.joins import FAN_IN, PARALLEL, joins
 
 MAX_VISITS = 1_000
 MAX_STEPS = 100_000
 MAX_REROUTES = 50
+MAX_RESTARTS = 100
 
 MAX_PARALLEL = 4
 
@@ -42,6 +43,10 @@ class Definition:
     @cached_property
     def max_reroutes(self) -> int:
         return self._ceiling("max_reroutes", MAX_REROUTES)
+
+    @cached_property
+    def max_restarts(self) -> int:
+        return self._ceiling("max_restarts", MAX_RESTARTS)
 
     def _ceiling(self, name: str, default: int) -> int:
         found = self.graph.count(name)
@@ -93,6 +98,19 @@ class Definition:
     def effect_kinds(self) -> dict[str, str]:
         """The nodes that need a handler, and which."""
         return {node_id: kind for node_id, kind in self._kinds.items() if kind not in CONTROL_KINDS}
+
+    @cached_property
+    def _edges(self) -> dict[int, Edge]:
+        return {edge.order: edge for edge in self.graph.edges}
+
+    def edge(self, order: int | None) -> Edge | None:
+        """The edge at this place in the graph; None for a jump."""
+        return None if order is None else self._edges.get(order)
+
+    @cached_property
+    def restarts(self) -> frozenset[int]:
+        """The edges that end the run and begin another."""
+        return frozenset(edge.order for edge in self.graph.edges if edge.loop_restart)
 
     @cached_property
     def _only_ways(self) -> dict[str, Transition]:

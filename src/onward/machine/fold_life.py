@@ -23,6 +23,8 @@ def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
         on_owner_loss=event.on_owner_loss,
         exclusive_key=event.exclusive_key,
         simulation=event.simulation,
+        restart_of=event.restart_of,
+        restarts=event.restarts,
         created_at_us=at_us,
         updated_at_us=at_us,
         wake_at_us=at_us,

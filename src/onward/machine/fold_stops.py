@@ -96,7 +96,11 @@ def _sent_on(opened: OpenStep, event: RunResumed, *, keeps_spent: bool) -> OpenS
 
 
 def completed(run: Run, event: RunCompleted, at_us: int) -> Changes:
-    return {**_released(None), "ended_at_us": at_us, "pending": NOTHING_PENDING, **_closed(run, event)}
+    changes = {**_released(None), "ended_at_us": at_us, "pending": NOTHING_PENDING, **_closed(run, event)}
+    if event.restarted_as:
+        changes.update(reason="restarted_as", detail=event.restarted_as)
+        changes["branches"] = {"": replace(run.root, next_node=None)}
+    return changes
 
 
 def cancelled(run: Run, event: RunCancelled, at_us: int) -> Changes:

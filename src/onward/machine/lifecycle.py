@@ -134,6 +134,7 @@ REASONS: Mapping[str, Reason] = {
     "pipeline_error": Reason(FAILED, True, "the pipeline itself does not allow to go on"),
     "rejected": Reason(FAILED, False, "a person said no and no edge leads on from there"),
     "invalid": Reason(FAILED, False, "the run can never work as it was asked for"),
+    "restarted_as": Reason(COMPLETED, False, "a loop_restart edge ended it, and another run goes on"),
     "user": Reason(CANCELLED, False, "somebody gave the run up"),
     "superseded": Reason(CANCELLED, False, "a fresh start took its place"),
 }

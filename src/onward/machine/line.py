@@ -18,6 +18,7 @@ from onward.machine.fidelity import fidelity_of
 from onward.machine.fold_steps import context_after
 from onward.machine.gates import at_gate, open_gate
 from onward.machine.passing import failed, honouring_a_pause, passed
+from onward.machine.restart import restart
 from onward.machine.route import unmet_gate, way_back, way_on
 from onward.model.event import (
     GoalRedirected,
@@ -86,6 +87,8 @@ def _enter(definition: Definition, run: Run, path: str, node: Node) -> Action:
     if run.steps_finished >= definition.max_steps:
         detail = f"the run has finished {run.steps_finished} steps (max_steps)"
         return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+    if run.branches[path].edge in definition.restarts:
+        return restart(definition, run, path, node)
     rule = _RULES.get(definition.kind(node.id))
     if rule is not None:
         return rule(definition, run, path, node)

@@ -89,6 +89,8 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     exclusive_key: str | None = None
     simulation: dict[str, Any] | None = None
     version: str = ""
+    restart_of: str | None = None
+    restarts: int = 0
 
 
 class RunForked(ContextEvent, frozen=True, kw_only=True):
@@ -268,7 +270,9 @@ class RunResumed(Event, frozen=True, kw_only=True):
 
 
 class RunCompleted(Event, frozen=True, kw_only=True):
-    """The exit was reached, or no edge led on after success. Final."""
+    """The exit was reached, no edge led on after success, or a loop_restart began another run. Final."""
+
+    restarted_as: str = ""
 
 
 class RunCancelled(Event, frozen=True, kw_only=True):

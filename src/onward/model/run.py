@@ -155,6 +155,8 @@ class Run(Frozen, frozen=True, kw_only=True):
     first_hop: bool = False
     directives: dict[str, str] = {}
     parallels: dict[str, Parallel] = {}
+    restart_of: str | None = None
+    restarts: int = 0
 
     @property
     def root(self) -> Branch:
@@ -167,6 +169,11 @@ class Run(Frozen, frozen=True, kw_only=True):
     @property
     def next_node(self) -> str | None:
         return self.branches[""].next_node
+
+    @property
+    def restarted_as(self) -> str | None:
+        """The run that a loop_restart began when this one ended."""
+        return self.detail if self.reason == "restarted_as" else None
 
     @property
     def is_final(self) -> bool:

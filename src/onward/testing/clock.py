@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from onward.clock import sortable_id
+from onward.model.ids import sortable_id
 
 NOVEMBER_2023_US = 1_700_000_000_000_000
 TURNS = 8
