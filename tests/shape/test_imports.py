@@ -25,6 +25,7 @@ LAYERS: dict[str, list[str]] = {
     "model": ["errors"],
     "pipeline": ["model", "errors"],
     "machine": ["pipeline", "model", "errors"],
+    "draw": ["pipeline", "model"],
     "store": ["model", "errors", "clock", "host"],
     "handlers": ["model", "errors", "clock", "pipeline.graph", "process"],
     "receipts": ["machine", "pipeline", "model", "errors", "clock"],

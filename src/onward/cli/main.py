@@ -26,6 +26,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("show", "inspect", "Show one run: what happened, what is open."),
     ("events", "inspect", "Print a run's log."),
     ("checkpoints", "inspect", "List a run's checkpoints."),
+    ("graph", "graph", "Draw a pipeline, or a run in its pipeline."),
     ("resume", "resume", "Go on with a stopped run."),
     ("replay", "replay", "Fork a run at a checkpoint and run the fork."),
     ("pause", "operate", "Ask a run to stop, so that it can be resumed."),

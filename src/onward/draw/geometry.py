@@ -1,0 +1,99 @@
+"""Places and sizes, in pixels; x grows to the right and y downwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Point(NamedTuple):
+    """A place."""
+
+    x: float
+    y: float
+
+
+class Size(NamedTuple):
+    """How much room something needs."""
+
+    width: float
+    height: float
+
+
+class Box(NamedTuple):
+    """A rectangle, by its middle."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def left(self) -> float:
+        return self.x - self.width / 2
+
+    @property
+    def right(self) -> float:
+        return self.x + self.width / 2
+
+    @property
+    def top(self) -> float:
+        return self.y - self.height / 2
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.height / 2
+
+
+class Curve(NamedTuple):
+    """A cubic curve from wherever the one before ended."""
+
+    first: Point
+    second: Point
+    end: Point
+
+
+class Direction(StrEnum):
+    """Which way the graph flows: the values of `rankdir`."""
+
+    DOWN = "TB"
+    RIGHT = "LR"
+    UP = "BT"
+    LEFT = "RL"
+
+    @property
+    def is_sideways(self) -> bool:
+        return self in (Direction.RIGHT, Direction.LEFT)
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A line to draw from one box to another, both by number, and the room that its caption needs."""
+
+    tail: int
+    head: int
+    caption: Size | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a line runs; `is_back` if it leads against the flow."""
+
+    start: Point
+    curves: tuple[Curve, ...]
+    caption: Box | None
+    is_back: bool
+
+    @property
+    def end(self) -> Point:
+        return self.curves[-1].end
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A box for every size that was given, a route for every wire, and the page that holds them all."""
+
+    size: Size
+    boxes: tuple[Box, ...]
+    routes: tuple[Route, ...]

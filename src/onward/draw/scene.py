@@ -1,0 +1,120 @@
+"""The boxes, lines and words of one picture, before anything has a place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from onward.draw.geometry import Direction
+from onward.draw.measure import one_line
+from onward.draw.ranks import Pair, loops_back, reading_order
+from onward.draw.states import NodeState, States
+from onward.pipeline.graph import SHAPE_KINDS, Edge, Graph, Node
+
+KIND_SHAPES: Mapping[str, str] = {kind: shape for shape, kind in SHAPE_KINDS.items()}
+KIND_WORDS: Mapping[str, str] = {
+    "codergen": "agent",
+    "wait.human": "human gate",
+    "parallel": "fan-out",
+    "parallel.fan_in": "fan-in",
+    "stack.manager_loop": "manager loop",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A node as it is drawn; `state` is None when no run is shown."""
+
+    id: str
+    label: str
+    kind: str
+    shape: str
+    state: NodeState | None
+
+    @property
+    def kind_words(self) -> str:
+        """What the node is, for a person."""
+        return KIND_WORDS.get(self.kind, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An edge as it is drawn, or a jump (these come last); its ends are places in the list of items."""
+
+    tail: int
+    head: int
+    label: str
+    condition: str
+    taken: int | None
+    is_jump: bool = False
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything a picture shows. `title` is its heading; `start` is a place in the list of items."""
+
+    title: str
+    items: Sequence[Item]
+    lines: Sequence[Line]
+    start: int | None
+    direction: Direction
+    has_run: bool
+
+    @cached_property
+    def reading_order(self) -> list[int]:
+        """The items, by place, in the order in which a person would tell them."""
+        return reading_order(len(self.items), self._edges, self.start)
+
+    @cached_property
+    def loops_back(self) -> frozenset[int]:
+        """The edges, by place, that close a cycle."""
+        return loops_back(len(self.items), self._edges, self.start)
+
+    @property
+    def _edges(self) -> list[Pair]:
+        return [(line.tail, line.head) for line in self.lines if not line.is_jump]
+
+    @cached_property
+    def leaving(self) -> list[list[Line]]:
+        """For every item the lines that leave it."""
+        lines: list[list[Line]] = [[] for _ in self.items]
+        for line in self.lines:
+            lines[line.tail].append(line)
+        return lines
+
+
+def make_scene(graph: Graph, states: States | None = None, *, title: str) -> Scene:
+    """A picture of a graph, with what a run did in it if there is one."""
+    places = {node_id: place for place, node_id in enumerate(graph.nodes)}
+    items = [_item(graph, node, states) for node in graph.nodes.values()]
+    drawn = [edge for edge in graph.edges if edge.source in places and edge.target in places]
+    lines = [_line(edge, (places[edge.source], places[edge.target]), states) for edge in drawn]
+    for jump in states.jumps if states else ():
+        lines.append(Line(places[jump.source], places[jump.target], "jump", "", jump.taken, is_jump=True))
+    start = places.get(graph.start_id or "")
+    return Scene(one_line(title), items, lines, start, _direction(graph), states is not None)
+
+
+def _item(graph: Graph, node: Node, states: States | None) -> Item:
+    kind = node.kind
+    if not node.type:
+        kind = "start" if node.id == graph.start_id else "exit" if node.id == graph.exit_id else kind
+    return Item(
+        id=node.id,
+        label=node.label,
+        kind=kind,
+        shape=KIND_SHAPES.get(kind, node.shape),
+        state=states.nodes[node.id] if states else None,
+    )
+
+
+def _line(edge: Edge, ends: Pair, states: States | None) -> Line:
+    taken = None if states is None else states.taken.get(edge.order, 0)
+    return Line(*ends, one_line(edge.label), one_line(edge.condition), taken)
+
+
+def _direction(graph: Graph) -> Direction:
+    """Where `rankdir` points; what it cannot mean is down, as it is for whoever else draws DOT."""
+    wanted = graph.text("rankdir").strip().upper()
+    return Direction(wanted) if wanted in set(Direction) else Direction.DOWN

@@ -1,0 +1,56 @@
+"""What a log says about the way a run took, beyond what its fold remembers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from onward.model.event import Event, GoalRedirected, Outcome, StepFinished, Transition
+from onward.model.ids import branch_of
+
+Move = tuple[str, str, int | None]
+"""From a node, to a node, by the edge with this place in the graph; None for a jump."""
+
+
+@dataclass(slots=True)
+class Trail:
+    """The moves of a run and how the last visits of its nodes ended; bounded by the graph, not by the log.
+
+    A place is a node, in a branch `branch/node`: a step without its visit.
+    """
+
+    moves: Counter[Move] = field(default_factory=Counter)
+    finished: Counter[str] = field(default_factory=Counter)
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    _last: dict[str, str] = field(default_factory=dict)
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Take in the next events of the log."""
+        for event in events:
+            match event:
+                case StepFinished():
+                    self._finish(event)
+                case GoalRedirected(next=onward):
+                    self._move(self._last.get("", ""), onward)
+
+    def _finish(self, event: StepFinished) -> None:
+        place = place_of(event.step)
+        self.finished[place] += 1
+        self._last[branch_of(event.step)] = event.node
+        self.outcomes[place] = event.outcome
+        if event.next is not None:
+            self._move(event.node, event.next)
+
+    def _move(self, node: str, onward: Transition) -> None:
+        self.moves[node, onward.to, onward.edge] += 1
+
+
+def place_of(step: str) -> str:
+    """Where a step is made: its branch and node, without the visit."""
+    return step.rpartition("#")[0]
+
+
+def node_of(place: str) -> str:
+    """The node of a place."""
+    return place.rpartition("/")[2]

@@ -1,0 +1,1 @@
+"""Pictures: where things go, what they say, and that no label can do harm."""

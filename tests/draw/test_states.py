@@ -1,0 +1,212 @@
+"""What a picture says about a run: every state, the way taken, and branches put together."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from onward.draw.states import Jump, NodeState, Standing, States, states_of
+from onward.draw.trail import Trail, node_of, place_of
+from onward.model.event import (
+    AttemptFailed,
+    AttemptInterrupted,
+    Choice,
+    Event,
+    GateDecided,
+    GateOpened,
+    GoalRedirected,
+    Outcome,
+    RunCancelled,
+    RunInterrupted,
+    StepFinished,
+    StepStarted,
+    StepStatus,
+    Transition,
+)
+from onward.model.frozenmap import FrozenMap
+from onward.model.run import AttemptState, OpenStep, Run
+from tests.draw.pictures import FAN, RELEASE, graph_of, lived, states_after
+
+EDGES = {(edge.source, edge.target): edge.order for edge in graph_of(RELEASE).edges}
+
+
+def began(step: str, attempt: int = 1) -> StepStarted:
+    return StepStarted(step=step, node=node_of(place_of(step)), attempt=attempt)
+
+
+def ended(
+    step: str, to: str | None = None, status: StepStatus = StepStatus.SUCCESS, *, jump: bool = False
+) -> StepFinished:
+    node = node_of(place_of(step))
+    edge = None if jump else EDGES.get((node, to or ""))
+    onward = None if to is None else Transition(to=to, reason="why", edge=edge)
+    reason = "two tests failed" if status is StepStatus.FAIL else ""
+    outcome = Outcome(status=status, failure_reason=reason)
+    return StepFinished(step=step, node=node, attempt=1, outcome=outcome, next=onward)
+
+
+def failed(step: str, *, again: bool) -> AttemptFailed:
+    return AttemptFailed(
+        step=step, attempt=1, status=StepStatus.FAIL, reason="busy", retry_at_us=9 if again else None
+    )
+
+
+GIVEN_UP = RunCancelled(reason="user")
+START = ended("start#1", "plan")
+ASKED = GateOpened(gate="plan#1", node="plan", text="Go on?", choices=(Choice(key="Y", label="Yes", to="x"),))
+
+
+@pytest.mark.parametrize(
+    ("events", "standing", "note"),
+    [
+        ([], Standing.NOT_REACHED, ""),
+        ([began("plan#1")], Standing.RUNNING, ""),
+        ([ASKED], Standing.WAITING, "Go on?"),
+        (
+            [ASKED, GateDecided(gate="plan#1", choice=ASKED.choices[0], by="me")],
+            Standing.WAITING,
+            "answered: Yes",
+        ),
+        ([began("plan#1"), ended("plan#1", "write")], Standing.SUCCEEDED, ""),
+        ([began("plan#1"), ended("plan#1", "write", StepStatus.PARTIAL_SUCCESS)], Standing.PARTIAL, ""),
+        ([began("plan#1"), ended("plan#1", "write", StepStatus.SKIPPED)], Standing.SKIPPED, ""),
+        ([began("plan#1"), ended("plan#1", "write", StepStatus.FAIL)], Standing.FAILED, "two tests failed"),
+        ([began("plan#1"), failed("plan#1", again=True)], Standing.RETRYING, "busy"),
+        ([began("plan#1"), failed("plan#1", again=False)], Standing.FAILED, "busy"),
+        (
+            [began("plan#1"), AttemptInterrupted(step="plan#1", attempt=1, why="stopped")],
+            Standing.INTERRUPTED,
+            "stopped",
+        ),
+        (
+            [began("plan#1"), AttemptInterrupted(step="plan#1", attempt=1, why="x"), GIVEN_UP],
+            Standing.INTERRUPTED,
+            "begun and left unfinished",
+        ),
+    ],
+)  # fmt: skip
+def test_every_way_a_node_can_stand(events: list[Event], standing: Standing, note: str) -> None:
+    state = states_after(RELEASE, START, *events).nodes["plan"]
+    assert (state.standing, state.note) == (standing, note)
+
+
+def test_an_attempt_that_nobody_makes_is_not_shown_as_running() -> None:
+    at_work = [START, began("plan#1")]
+    assert states_after(RELEASE, *at_work, is_at_work=False).nodes["plan"].standing is Standing.INTERRUPTED
+    stopped = states_after(RELEASE, *at_work, RunInterrupted(reason="crash"))
+    assert stopped.nodes["plan"].standing is Standing.INTERRUPTED
+
+
+def test_a_second_visit_that_was_skipped_does_not_show_the_outcome_of_the_first() -> None:
+    states = states_after(
+        RELEASE,
+        START,
+        *(began("plan#1"), ended("plan#1", "plan", jump=True)),
+        *(began("plan#2"), ended("plan#2", "write", StepStatus.SKIPPED)),
+    )
+    assert states.nodes["plan"] == NodeState(Standing.SKIPPED, visits=2)
+
+
+def test_visits_and_retries_are_counted_and_the_next_node_is_marked() -> None:
+    states = states_after(
+        RELEASE,
+        START,
+        *(began("plan#1"), ended("plan#1", "write")),
+        *(began("write#1"), failed("write#1", again=True), began("write#1", 2), ended("write#1", "test")),
+        *(began("test#1"), ended("test#1", "fix", StepStatus.FAIL)),
+        *(began("fix#1"), ended("fix#1", "write")),
+    )
+    assert states.nodes["write"] == NodeState(Standing.SUCCEEDED, visits=1, retries=1, is_next=True)
+    assert states.nodes["write"].words == "succeeded, 1 retry, next"
+    assert [node for node, state in states.nodes.items() if state.is_next] == ["write"]
+
+
+def test_the_edges_that_were_taken_are_counted() -> None:
+    states = states_after(
+        RELEASE,
+        START,
+        *(began("plan#1"), ended("plan#1", "write")),
+        *(began("write#1"), ended("write#1", "test")),
+        *(began("test#1"), ended("test#1", "fix", StepStatus.FAIL)),
+        *(began("fix#1"), ended("fix#1", "write")),
+        *(began("write#2"), ended("write#2", "test")),
+    )
+    taken = {(edge.source, edge.target): states.taken.get(edge.order, 0) for edge in graph_of(RELEASE).edges}
+    assert {ends: times for ends, times in taken.items() if times} == {
+        ("start", "plan"): 1,
+        ("plan", "write"): 1,
+        ("write", "test"): 2,
+        ("test", "fix"): 1,
+        ("fix", "write"): 1,
+    }
+    assert states.jumps == ()
+
+
+def test_a_move_that_no_edge_stands_for_is_a_jump() -> None:
+    states = states_after(
+        RELEASE,
+        START,
+        *(began("plan#1"), ended("plan#1", "start", jump=True)),
+        GoalRedirected(gate="plan", next=Transition(to="write", reason="goal")),
+    )
+    # An edge plan -> write exists, and was not what led there.
+    assert set(states.jumps) == {Jump("plan", "start", 1), Jump("plan", "write", 1)}
+    assert EDGES["plan", "write"] not in states.taken
+
+
+def test_under_a_changed_pipeline_the_ends_of_a_move_decide_its_edge() -> None:
+    run, trail = lived(START)
+    trail.moves.clear()
+    trail.moves["start", "plan", 99] = 2
+    states = states_of(graph_of(RELEASE), run, trail, is_at_work=False)
+    assert states.taken == {EDGES["start", "plan"]: 2}
+
+
+def branched(**opened: AttemptState) -> tuple[Run, Trail]:
+    """A run whose branches went through `fan` twice, and are open now as said."""
+    run, trail = lived()
+    visits = {"start": 1, "fan": 2, "fan#1.lint/lint": 1, "fan#1.test/test": 1, "fan#1.test/deep": 2}
+    visits |= {"fan#2.lint/lint": 1, "fan#2.test/test": 1}
+    for place, count in visits.items():
+        trail.finished[place] = count
+        trail.outcomes[place] = Outcome(status=StepStatus.SUCCESS)
+    trail.outcomes["fan#1.lint/lint"] = Outcome(status=StepStatus.FAIL)
+    steps = {
+        f"fan#2.{branch}/{branch}#1": OpenStep(
+            step=f"fan#2.{branch}/{branch}#1", node=branch, attempt=1, token=1, state=state
+        )
+        for branch, state in opened.items()
+    }
+    return replace(run, visits=FrozenMap(visits), open_steps=steps), trail
+
+
+def fan_states(run: Run, trail: Trail) -> States:
+    return states_of(graph_of(FAN), run, trail, is_at_work=True)
+
+
+def test_a_node_in_branches_counts_all_visits_and_shows_the_last_round() -> None:
+    states = fan_states(*branched(test=AttemptState.RETRYING))
+    assert states.nodes["lint"] == NodeState(Standing.SUCCEEDED, visits=2)
+    assert states.nodes["test"] == NodeState(Standing.RETRYING, visits=2)
+    assert states.nodes["deep"].visits == 2
+    assert states.nodes["join"].standing is Standing.NOT_REACHED
+
+
+def test_of_several_branches_through_one_node_the_most_urgent_counts() -> None:
+    run, trail = branched()
+    for branch, status in (("lint", StepStatus.SUCCESS), ("test", StepStatus.FAIL)):
+        trail.finished[f"fan#2.{branch}/deep"] = 1
+        trail.outcomes[f"fan#2.{branch}/deep"] = Outcome(status=status)
+    places = {"fan#2.lint/deep": 1, "fan#2.test/deep": 1}
+    states = fan_states(replace(run, visits=run.visits.with_all(places)), trail)
+    assert states.nodes["deep"] == NodeState(Standing.FAILED, visits=4)
+
+
+def test_the_edges_into_branches_are_taken_once_for_every_round() -> None:
+    run, trail = branched()
+    trail.moves["fan", "join", None] = 2  # where the run's own line goes on: no jump
+    states = fan_states(run, trail)
+    edges = {(edge.source, edge.target): edge.order for edge in graph_of(FAN).edges}
+    assert states.taken[edges["fan", "lint"]] == 2
+    assert states.taken[edges["fan", "test"]] == 2
+    assert states.jumps == ()
