@@ -89,7 +89,7 @@ def _ports(
             even = box.x + (position - (len(ends) - 1) / 2) * step
             room = SNAP * box.width if len(ends) == 1 else step / 2
             # Half a step either way keeps the order of the lines and a little room between them.
-            ports[wire] = last = max(wanted if abs(wanted - even) <= room else even, last + step / 4)
+            ports[wire] = last = max(wanted if abs(wanted - even) <= room else even, last + step / 2)
     return ports
 
 
