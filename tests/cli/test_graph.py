@@ -24,6 +24,22 @@ digraph work {
   send -> exit
 }
 """
+FAN = """
+digraph fan {
+  start [shape=Mdiamond]
+  exit [shape=Msquare]
+  fan [shape=component]
+  lint [shape=parallelogram, tool_command="true"]
+  test [shape=parallelogram, tool_command="true"]
+  deep [shape=parallelogram, tool_command="exit 4"]
+  join [shape=tripleoctagon]
+  ask [shape=hexagon, label="Again?"]
+  start -> fan -> lint -> join -> ask
+  fan -> test -> deep -> join
+  ask -> fan [label="[Y] Yes"]
+  ask -> exit [label="[N] No"]
+}
+"""
 
 
 def waiting(shell: Shell, run_id: str = "work") -> None:
@@ -86,6 +102,39 @@ work: run {name}, failed
         ("send", "exit"): 0,
     }
     assert [edge["target"] for edge in view["edges"] if edge["loops_back"]] == ["flaky"]
+
+
+def test_branches_that_ran_beside_each_other_are_put_together(shell: Shell) -> None:
+    shell.write("fan.dot", FAN)
+    assert shell.inside("run", "fan.dot", "--run-id", "work").code == 75
+    assert shell.inside("answer", "work", "y").code == 75
+    assert (
+        shell.inside("graph", "work", "--format", "text").out
+        == f"""\
+fan: run {display_id("work")}, waiting
+
+✓ start  succeeded            start
+◐ fan    partial, 2 visits    fan-out
+┣━▶ lint    ×2
+┗━▶ test    ×2
+
+✓ lint   succeeded, 2 visits  tool
+┗━▶ join    ×2
+
+✓ test   succeeded, 2 visits  tool
+✗ deep   failed, 2 visits     tool
+    exit code 4
+✓ join   succeeded, 2 visits  fan-in
+? ask    waiting, 2 visits    human gate  Again?
+┣━▶ fan  ↑  [Y] Yes
+└─▷ exit    [N] No
+
+· exit   not reached          exit
+
+? waiting   ✗ failed   ◐ partial   ✓ succeeded   · not reached
+└─▷ way on   ┗━▶ taken   ↑ loops back   no arrow: on to the line below
+"""
+    )
 
 
 def test_the_json_of_a_file_has_no_run_in_it(shell: Shell) -> None:

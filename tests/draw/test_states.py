@@ -10,12 +10,14 @@ from onward.draw.trail import Trail, node_of, place_of
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
+    BranchPlan,
     Choice,
     Event,
     GateDecided,
     GateOpened,
     GoalRedirected,
     Outcome,
+    ParallelStarted,
     RunCancelled,
     RunInterrupted,
     StepFinished,
@@ -24,9 +26,10 @@ from onward.model.event import (
     Transition,
 )
 from onward.model.frozenmap import FrozenMap
-from onward.model.run import AttemptState, OpenStep, Run
+from onward.model.run import AttemptState, OpenStep, Run, RunStatus
 from tests.draw.pictures import FAN, RELEASE, graph_of, lived, states_after
 
+FAN_EDGES = {(edge.source, edge.target): edge.order for edge in graph_of(FAN).edges}
 EDGES = {(edge.source, edge.target): edge.order for edge in graph_of(RELEASE).edges}
 
 
@@ -202,11 +205,43 @@ def test_of_several_branches_through_one_node_the_most_urgent_counts() -> None:
     assert states.nodes["deep"] == NodeState(Standing.FAILED, visits=4)
 
 
-def test_the_edges_into_branches_are_taken_once_for_every_round() -> None:
-    run, trail = branched()
-    trail.moves["fan", "join", None] = 2  # where the run's own line goes on: no jump
+def fanned_out() -> tuple[Run, Trail]:
+    plans = tuple(BranchPlan(path=f"fan#1.{to}", to=to, edge=FAN_EDGES["fan", to]) for to in ("lint", "test"))
+    return lived(
+        StepFinished(
+            step="start#1",
+            node="start",
+            attempt=1,
+            outcome=Outcome(status=StepStatus.SUCCESS),
+            next=Transition(to="fan", reason="why", edge=FAN_EDGES["start", "fan"]),
+        ),
+        ParallelStarted(
+            step="fan#1", node="fan", branches=plans, join="join", policy="wait_all", max_parallel=4
+        ),
+    )
+
+
+def test_a_fan_out_under_way_is_running_and_its_edges_are_taken() -> None:
+    run, trail = fanned_out()
     states = fan_states(run, trail)
-    edges = {(edge.source, edge.target): edge.order for edge in graph_of(FAN).edges}
-    assert states.taken[edges["fan", "lint"]] == 2
-    assert states.taken[edges["fan", "test"]] == 2
-    assert states.jumps == ()
+    assert states.nodes["fan"] == NodeState(Standing.RUNNING, visits=1)
+    assert {ends for ends, order in FAN_EDGES.items() if states.taken.get(order)} == {
+        ("start", "fan"),
+        ("fan", "lint"),
+        ("fan", "test"),
+    }
+    assert {node for node, state in states.nodes.items() if state.is_next} == {"lint", "test"}
+
+
+def test_a_fan_out_whose_branches_stopped_is_not_running() -> None:
+    run, trail = fanned_out()
+    waiting = replace(run, status=RunStatus.WAITING)
+    assert fan_states(waiting, trail).nodes["fan"].standing is Standing.WAITING
+    stopped = replace(run, status=RunStatus.INTERRUPTED)
+    assert fan_states(stopped, trail).nodes["fan"].standing is Standing.INTERRUPTED
+
+
+def test_the_way_from_a_fan_out_to_where_its_branches_meet_is_no_jump() -> None:
+    run, trail = branched()
+    trail.moves["fan", "join", None] = 2
+    assert fan_states(run, trail).jumps == ()

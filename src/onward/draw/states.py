@@ -88,7 +88,7 @@ class States:
 
 def states_of(graph: Graph, run: Run, trail: Trail, *, is_at_work: bool) -> States:
     """How a graph stands in a run; `is_at_work`: whether somebody alive holds the run."""
-    taken, jumps = _taken(graph, run, trail)
+    taken, jumps = _taken(graph, trail)
     return States(_nodes(graph, run, trail, is_at_work), taken, jumps)
 
 
@@ -98,7 +98,8 @@ def states_of(graph: Graph, run: Run, trail: Trail, *, is_at_work: bool) -> Stat
 def _nodes(graph: Graph, run: Run, trail: Trail, is_at_work: bool) -> dict[str, NodeState]:
     opened = {place_of(step): one for step, one in run.open_steps.items()}
     gates = {place_of(gate): one for gate, one in run.gates.items()}
-    ahead = set() if run.is_final else {branch.next_node for branch in run.branches.values()}
+    fans = {place_of(step) for step in run.parallels}
+    ahead = {branch.next_node for branch in run.branches.values() if not (run.is_final or branch.ended)}
     held = is_at_work and run.status is RunStatus.RUNNING
     places: dict[str, list[str]] = {node_id: [] for node_id in graph.nodes}
     for place in dict.fromkeys((*run.visits, *opened, *gates)):
@@ -107,12 +108,15 @@ def _nodes(graph: Graph, run: Run, trail: Trail, is_at_work: bool) -> dict[str, 
     states: dict[str, NodeState] = {}
     for node_id, found in places.items():
         stands = [
-            _stand(run, trail, place, opened.get(place), gates.get(place), held) for place in _latest(found)
+            _fanned_out(run, held)
+            if place in fans
+            else _stand(run, trail, place, opened.get(place), gates.get(place), held)
+            for place in _latest(found)
         ]
         standing, note = min(stands, key=lambda one: _URGENCY[one[0]], default=(Standing.NOT_REACHED, ""))
         visits = sum(run.visits.get(place, 0) for place in found)
         made = sum(run.executions.get(place, 0) for place in found)
-        is_open = any(place in opened or place in gates for place in found)
+        is_open = any(place in opened or place in gates or place in fans for place in found)
         states[node_id] = NodeState(
             standing, visits, max(made - visits, 0), node_id in ahead and not is_open, note
         )
@@ -137,6 +141,13 @@ def _stand(
     return _OF_OUTCOME[outcome.status], outcome.failure_reason
 
 
+def _fanned_out(run: Run, held: bool) -> tuple[Standing, str]:
+    """A fan-out stands as its branches let it."""
+    if run.status is RunStatus.WAITING:
+        return Standing.WAITING, "its branches wait"
+    return (Standing.RUNNING, "") if held else (Standing.INTERRUPTED, "its branches are under way")
+
+
 _VISIT = re.compile(r"#(\d+)")
 
 
@@ -154,7 +165,7 @@ def _latest(places: Iterable[str]) -> list[str]:
 # -- edges ---------------------------------------------------------------------------------------------
 
 
-def _taken(graph: Graph, run: Run, trail: Trail) -> tuple[dict[int, int], tuple[Jump, ...]]:
+def _taken(graph: Graph, trail: Trail) -> tuple[dict[int, int], tuple[Jump, ...]]:
     taken, jumps = Counter[int](), Counter[tuple[str, str]]()
     for (source, target, order), times in trail.moves.items():
         edge = _edge(graph, source, target, order)
@@ -162,10 +173,6 @@ def _taken(graph: Graph, run: Run, trail: Trail) -> tuple[dict[int, int], tuple[
             taken[edge] += times
         elif source in graph.nodes and target in graph.nodes and graph.nodes[source].kind != FAN_OUT:
             jumps[source, target] += times
-    for (source, target), times in _fanned_out(run).items():
-        edge = _edge(graph, source, target, None)
-        if edge is not None:
-            taken[edge] = max(taken[edge], times)
     return dict(taken), tuple(Jump(*ends, times) for ends, times in jumps.items())
 
 
@@ -178,14 +185,4 @@ def _edge(graph: Graph, source: str, target: str, order: int | None) -> int | No
     between = [edge.order for edge in graph.outgoing(source) if edge.target == target]
     if order in between:
         return order
-    is_jump = order is None and source in graph.nodes and graph.nodes[source].kind != FAN_OUT
-    return between[0] if len(between) == 1 and not is_jump else None
-
-
-_BRANCH = re.compile(r"(\w+)#(\d+)\.(\w+)")
-
-
-def _fanned_out(run: Run) -> Mapping[tuple[str, str], int]:
-    """The edges into branches: `fan#2.lint` was entered from `fan` at `lint`, for the second time."""
-    entered = {match.groups() for place in run.visits if "/" in place for match in _BRANCH.finditer(place)}
-    return Counter((source, target) for source, _, target in entered)
+    return between[0] if len(between) == 1 and order is not None else None

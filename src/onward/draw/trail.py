@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from onward.model.event import Event, GoalRedirected, Outcome, StepFinished, Transition
+from onward.model.event import Event, GoalRedirected, Outcome, ParallelStarted, StepFinished, Transition
 from onward.model.ids import branch_of
 
 Move = tuple[str, str, int | None]
@@ -31,6 +31,8 @@ class Trail:
             match event:
                 case StepFinished():
                     self._finish(event)
+                case ParallelStarted(node=node, branches=branches):
+                    self.moves.update((node, branch.to, branch.edge) for branch in branches)
                 case GoalRedirected(next=onward):
                     self._move(self._last.get("", ""), onward)
 
