@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from onward.machine.lifecycle import FIRST, REASONS, RUN
+from onward.machine.telling import NAMES
 from onward.model.event import CATALOGUE, CHECKPOINTS, Event
 from onward.model.run import RunStatus
 
@@ -37,6 +38,17 @@ def events_page() -> str:
         if fields:
             lines += ["| field | type | default |", "|---|---|---|"]
             lines += [f"| `{field.name}` | {type_name(field.type)} | {default(field)} |" for field in fields]
+    lines += [
+        "",
+        "## The dialect's names",
+        "",
+        "`onward events --dialect` and `Onward.told` tell the same log under the names that other",
+        "implementations of the DOT dialect use. Nothing is stored under them.",
+        "",
+        "| name | fields |",
+        "|---|---|",
+        *(f"| {name} | {', '.join(f'`{field}`' for field in fields)} |" for name, fields in NAMES.items()),
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -13,7 +13,7 @@ async with app:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -21,13 +21,16 @@ from onward.engine.drive import Observer
 from onward.engine.engine import Engine, Resume, Start, ignore
 from onward.engine.interview import AutoApprove, Interviewer
 from onward.engine.journal import Folded
+from onward.engine.look import log_pages
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.handlers.function import Function, FunctionHandler
 from onward.handlers.port import Handler
 from onward.handlers.simulate import check_script
+from onward.machine.telling import Teller, Told
 from onward.model.run import Run
 from onward.pipeline.build import Pipeline, Transform
+from onward.store.codec import unseal
 from onward.store.port import Store
 from onward.wiring import make_engine, open_store
 
@@ -157,6 +160,14 @@ class Onward:
     async def get(self, run_id: str) -> Run:
         """A run as it stands."""
         return (await (await self.engine()).journal.load(run_id)).run
+
+    async def told(self, run_id: str) -> AsyncIterator[Told]:
+        """What has happened to a run so far, in the event names of the DOT dialect."""
+        engine, teller = await self.engine(), Teller(run_id)
+        async for page in log_pages(engine.store, run_id):
+            for record in page:
+                for told in teller.tell(unseal(record), record.at_us):
+                    yield told
 
     async def pipeline(self, source: str, *, name: str = "pipeline") -> Pipeline:
         """A pipeline from its text."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -19,13 +20,16 @@ from onward.clock import SystemClock
 from onward.engine.history import History
 from onward.engine.journal import Journal
 from onward.engine.look import find_run, log_pages
-from onward.engine.view import completed_steps, view_checkpoints, view_event, view_run
+from onward.engine.view import completed_steps, instant, view_checkpoints, view_event, view_run
 from onward.machine.project import project
+from onward.machine.telling import Teller
+from onward.store.codec import unseal
 from onward.store.port import Record, RunQuery, Store
 
 ALL = 2**31 - 1
 POLL_S = 0.2
 VALUE_WIDTH = 80
+Seen = tuple[int, int, str, dict[str, Any]]
 ENVELOPE = ("seq", "kind", "at", "token", "run")
 
 
@@ -69,21 +73,29 @@ async def events(
     *,
     follow: Annotated[bool, Parameter(help="Go on with what is appended, until the run has ended.")] = False,
     after: Annotated[int, Parameter(help="Begin behind this event.")] = 0,
+    dialect: Annotated[
+        bool, Parameter(help="Use the event names of the DOT dialect: PipelineStarted, StageCompleted …")
+    ] = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
     """Print a run's log, one event a line."""
-    asked = asyncio.Event()
+    asked, heard = asyncio.Event(), 0
     async with store_to_look_at(common) as store:
         run_id = (await find_run(store, run)).row.id
+        teller = Teller(run_id) if dialect else None
         with on_signals(asked.set):
             while True:
                 # Asked before reading, so that the last events of a run are read once more.
                 is_over = not follow or await _has_ended(store, run_id)
-                async for page in log_pages(store, run_id, after=after):
-                    after = page[-1].seq
+                # What a name says may depend on what came before, so a teller hears everything.
+                async for page in log_pages(store, run_id, after=heard if teller else after):
+                    heard = page[-1].seq
                     for record in page:
-                        _tell_event(record, out)
+                        told = list(_in_dialect(teller, record)) if teller else [_event(record)]
+                        if record.seq > after:
+                            _say(told, out)
+                    after = max(after, heard)
                 if is_over or asked.is_set() or out.is_gone:
                     return FINE
                 await SystemClock().wait_s(POLL_S, asked)
@@ -94,14 +106,23 @@ async def _has_ended(store: Store, run_id: str) -> bool:
     return folded.run.ended_at_us is not None
 
 
-def _tell_event(record: Record, out: Output) -> None:
-    view = view_event(record)
-    if out.is_json:
-        out.value(view)
-        return
-    fields = (f"{key}={_short(value)}" for key, value in view.items() if key not in ENVELOPE)
-    told = f"{record.seq:>5}  {local_time(record.at_us)}  {record.kind:<18}  {'  '.join(fields)}"
-    out.say(told.rstrip())
+def _event(record: Record) -> Seen:
+    return record.seq, record.at_us, record.kind, view_event(record)
+
+
+def _in_dialect(teller: Teller, record: Record) -> Iterator[Seen]:
+    for told in teller.tell(unseal(record), record.at_us):
+        envelope = {"seq": record.seq, "kind": told.name, "at": instant(record.at_us)}
+        yield record.seq, record.at_us, told.name, {**envelope, **told.fields}
+
+
+def _say(events: Iterable[Seen], out: Output) -> None:
+    for seq, at_us, kind, view in events:
+        if out.is_json:
+            out.value(view)
+            continue
+        fields = (f"{key}={_short(value)}" for key, value in view.items() if key not in ENVELOPE)
+        out.say(f"{seq:>5}  {local_time(at_us)}  {kind:<18}  {'  '.join(fields)}".rstrip())
 
 
 def _short(value: Any) -> str:

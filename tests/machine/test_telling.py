@@ -1,0 +1,81 @@
+"""The dialect's event names, told from the log (dialect §18)."""
+
+from __future__ import annotations
+
+from onward.machine.telling import Teller, Told
+from onward.model.event import StepStarted
+from onward.model.result import Result
+from tests.machine.play import Play
+
+
+def told(play: Play) -> list[Told]:
+    teller = Teller("r")
+    return [one for event, at_us, _ in play.log for one in teller.tell(event, at_us)]
+
+
+def names(play: Play) -> list[str]:
+    return [one.name for one in told(play)]
+
+
+def test_a_simple_run_is_told_from_start_to_end() -> None:
+    play = Play('a [prompt="do"]; start -> a -> exit')
+    play.now_us += 2_000_000
+    play.succeed()
+    assert names(play) == [
+        *("PipelineStarted", "CheckpointSaved"),
+        *("StageStarted", "StageCompleted", "CheckpointSaved"),
+        *("StageStarted", "StageCompleted", "CheckpointSaved"),
+        *("StageStarted", "StageCompleted", "CheckpointSaved"),
+        "PipelineCompleted",
+    ]
+    stage = next(one for one in told(play) if one.name == "StageCompleted" and one.fields["name"] == "a")
+    assert stage.fields == {"name": "a", "index": 1, "duration_s": 2.0}
+    assert told(play)[-1].fields == {"duration_s": 2.0, "artifact_count": 0}
+
+
+def test_a_retry_says_that_it_failed_and_when_it_is_tried_again() -> None:
+    play = Play('a [prompt="do", max_retries=1]; start -> a -> exit')
+    play.result(Result.retry("busy"), jitter=0.5)
+    failed, retrying = told(play)[-2:]
+    assert failed.fields == {"name": "a", "index": 1, "error": "busy", "will_retry": True}
+    assert (retrying.name, retrying.fields["attempt"], retrying.fields["delay_s"]) == (
+        "StageRetrying",
+        2,
+        0.2,
+    )
+
+
+def test_a_failure_for_good_ends_the_pipeline() -> None:
+    play = Play('a [prompt="do"]; start -> a -> exit')
+    play.fail("broken")
+    assert names(play)[-2:] == ["StageFailed", "PipelineFailed"]
+    assert told(play)[-2].fields["will_retry"] is False
+    assert "broken" in told(play)[-1].fields["error"]
+
+
+def test_a_question_and_its_answer_are_an_interview() -> None:
+    play = Play('g [shape=hexagon, label="Go?"]; start -> g; g -> exit [label="[Y] yes"]')
+    play.now_us += 3_000_000
+    play.answer("yes")
+    asked, answered = (one for one in told(play) if one.name.startswith("Interview"))
+    assert asked.fields == {"question": "Go?", "stage": "g"}
+    assert answered.fields == {"question": "Go?", "answer": "[Y] yes", "duration_s": 3.0}
+
+
+def test_branches_are_counted_and_told_one_by_one() -> None:
+    body = "f [shape=component]; j [shape=tripleoctagon]; start -> f; f -> j; f -> d -> j; j -> exit; "
+    play = Play(body + "d [shape=diamond]")
+    found = [one for one in told(play) if one.name.startswith("Parallel")]
+    assert [one.name for one in found] == [
+        "ParallelStarted",
+        *("ParallelBranchStarted", "ParallelBranchStarted"),
+        *("ParallelBranchCompleted", "ParallelBranchCompleted"),
+        "ParallelCompleted",
+    ]
+    assert found[0].fields == {"branch_count": 2}
+    assert found[-1].fields == {"duration_s": 0.0, "success_count": 2, "failure_count": 0}
+
+
+def test_a_degraded_step_says_so() -> None:
+    event = StepStarted(step="a#1", node="a", attempt=1, fidelity="summary:high", degraded_from="full")
+    assert [one.name for one in Teller("r").tell(event, 1)] == ["StageStarted", "FidelityDegraded"]
