@@ -89,6 +89,9 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     exclusive_key: str | None = None
     simulation: dict[str, Any] | None = None
     version: str = ""
+    priority: int = 0
+    needs: tuple[str, ...] = ()
+    max_running: int | None = None
     restart_of: str | None = None
     restarts: int = 0
 

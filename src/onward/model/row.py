@@ -27,6 +27,9 @@ class RunRow(Frozen, frozen=True, kw_only=True):
     wake_at_us: int | None
     exclusive_key: str | None
     on_owner_loss: str
+    priority: int
+    needs: str
+    max_running: int | None
     parent: str | None
     parent_seq: int | None
     created_at_us: int

@@ -155,6 +155,9 @@ class Run(Frozen, frozen=True, kw_only=True):
     first_hop: bool = False
     directives: dict[str, str] = {}
     parallels: dict[str, Parallel] = {}
+    priority: int = 0
+    needs: tuple[str, ...] = ()
+    max_running: int | None = None
     restart_of: str | None = None
     restarts: int = 0
 

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from onward.clock import SystemClock
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store.port import (
     Controlled,
     Decide,
+    DecideLoaded,
     Held,
     Holder,
     Lease,
@@ -26,6 +28,7 @@ from onward.store.port import (
     Record,
     RunQuery,
     Snapshot,
+    Wanted,
     Write,
 )
 from onward.store.refusals import key_occupied, run_exists
@@ -54,8 +57,8 @@ class StoredRun:
 class MemoryDatabase:
     """What several stores share."""
 
-    def __init__(self, now_us: Callable[[], int] = lambda: 0) -> None:
-        self.now_us = now_us
+    def __init__(self, now_us: Callable[[], int] | None = None) -> None:
+        self.now_us = now_us or SystemClock().now_us
         self.runs: dict[str, StoredRun] = {}
         self.blobs: dict[str, bytes] = {}
         self.alive: set[str] = set()
@@ -132,6 +135,30 @@ class MemoryStore:
         self._write(stored, write)
         stored.appends.add(append_id)
         return Controlled(write.head)
+
+    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+        for stored in sorted(self.database.runs.values(), key=_turn):
+            if self._is_due(stored.row, wanted):
+                loaded = await self.load(stored.row.id, fold_version=fold_version)
+                assert loaded is not None
+                held = Held(stored.position, stored.row.status, loaded.holder, self._me)
+                write = decide(held, loaded)
+                if write is not None:
+                    self._write(stored, write)
+                return Controlled(stored.position)
+        return None
+
+    def _is_due(self, row: RunRow, wanted: Wanted) -> bool:
+        if row.wake_at_us is None or row.wake_at_us > self.database.now_us() or row.needs in wanted.unserved:
+            return False
+        others = [other.row for other in self.database.runs.values() if other.row.owner is not None]
+        if row.exclusive_key is not None and any(o.exclusive_key == row.exclusive_key for o in others):
+            return False
+        return row.max_running is None or sum(o.pipeline == row.pipeline for o in others) < row.max_running
+
+    async def held(self) -> Sequence[Listed]:
+        runs = sorted(self.database.runs.values(), key=lambda stored: stored.row.id)
+        return [Listed(run.row, self._holder(run)) for run in runs if run.row.owner is not None]
 
     def _check_key(self, write: Write) -> None:
         row = write.row
@@ -250,6 +277,10 @@ class MemoryStore:
 
     async def close(self) -> None:
         self.kill()
+
+
+def _turn(stored: StoredRun) -> tuple[int, int, str]:
+    return -stored.row.priority, stored.row.wake_at_us or 0, stored.row.id
 
 
 def _advanced(row: RunRow, write: Write) -> RunRow:

@@ -138,6 +138,16 @@ class RunQuery:
     limit: int = 50
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which due runs to take: none that needs one of these sets of handlers."""
+
+    unserved: tuple[str, ...] = ()
+
+
+DecideLoaded = Callable[[Held, Loaded], Write | None]
+
+
 class RunLog(Protocol):
     """The one door."""
 
@@ -185,6 +195,22 @@ class Leases(Protocol):
         ...
 
 
+class Queue(Protocol):
+    """Runs whose time has come, and runs whose owner may be gone."""
+
+    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+        """Lock the first run that is due and show it to `decide`, as `control` does; None if none is due.
+
+        The highest priority comes first, then the one that has been due for longest. What others are about
+        to take, what has a key in use, and pipelines with as many runs held as they may have are passed over.
+        """
+        ...
+
+    async def held(self) -> Sequence[Listed]:
+        """Every run that somebody owns, alive or not."""
+        ...
+
+
 class Runs(Protocol):
     """Finding runs."""
 
@@ -209,7 +235,7 @@ class Blobs(Protocol):
         ...
 
 
-class Store(RunLog, Leases, Runs, Blobs, Protocol):
+class Store(RunLog, Leases, Queue, Runs, Blobs, Protocol):
     """Everything together."""
 
     async def close(self) -> None:

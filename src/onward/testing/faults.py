@@ -17,10 +17,22 @@ from typing import TypeVar
 
 from onward.errors import StoreError, StoreUnavailable
 from onward.model.run import RunStatus
-from onward.store.port import Controlled, Decide, Lease, Listed, Loaded, Record, RunQuery, Store, Write
+from onward.store.port import (
+    Controlled,
+    Decide,
+    DecideLoaded,
+    Lease,
+    Listed,
+    Loaded,
+    Record,
+    RunQuery,
+    Store,
+    Wanted,
+    Write,
+)
 
 T = TypeVar("T")
-WRITES = frozenset({"create", "append", "control"})
+WRITES = frozenset({"create", "append", "control", "take"})
 READS = frozenset({"load", "read", "blob"})
 
 
@@ -101,6 +113,14 @@ class FaultyStore:
             "control",
             lambda: self.store.control(run_id, since=since, append_id=append_id, decide=decide),
         )
+
+    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+        return await self._call(
+            "take", lambda: self.store.take(wanted, fold_version=fold_version, decide=decide)
+        )
+
+    async def held(self) -> Sequence[Listed]:
+        return await self._call("held", lambda: self.store.held())
 
     async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
         return await self._call("load", lambda: self.store.load(run_id, fold_version=fold_version))

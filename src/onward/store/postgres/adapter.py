@@ -14,7 +14,19 @@ from onward.model.run import RunStatus
 from onward.store import rows
 from onward.store.group import GroupCommit
 from onward.store.owner import owner_name, owner_proof
-from onward.store.port import Controlled, Decide, Held, Lease, Listed, Loaded, Record, RunQuery, Write
+from onward.store.port import (
+    Controlled,
+    Decide,
+    DecideLoaded,
+    Held,
+    Lease,
+    Listed,
+    Loaded,
+    Record,
+    RunQuery,
+    Wanted,
+    Write,
+)
 from onward.store.postgres.binary import numbers, texts
 from onward.store.postgres.checks import check_database
 from onward.store.postgres.connection import RENEWING, SESSION, Address
@@ -24,6 +36,7 @@ from onward.store.postgres.reading import (
     Reader,
     count_runs,
     events_call,
+    find_due,
     read_blobs,
     read_records,
     with_values,
@@ -165,6 +178,32 @@ class PostgresStore:
         if refusal is not None:
             raise refusal
         return Controlled(write.head), write
+
+    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+        answer, write = await self._reading.use(lambda wire: self._take(wire, wanted, fold_version, decide))
+        if write is not None:
+            self._note_holding(write)
+        return answer
+
+    async def _take(
+        self, wire: Wire, wanted: Wanted, fold_version: int, decide: DecideLoaded
+    ) -> tuple[Controlled | None, Write | None]:
+        await wire.run(BEGIN)
+        run_id = await find_due(wire, wanted, self._now_us())
+        loaded = None if run_id is None else await self._reader.load(wire, run_id, fold_version)
+        if loaded is None:
+            return None, None
+        row = loaded.row
+        write = decide(Held(loaded.position, row.status, loaded.holder, self._me), loaded)
+        if write is None:
+            return Controlled(loaded.position), None
+        (refusal,) = await self._writer.write(wire, [Member(write, (row.owner, row.token))], COMMIT)
+        if refusal is not None:
+            raise refusal
+        return Controlled(write.head), write
+
+    async def held(self) -> Sequence[Listed]:
+        return await self._reading.use(self._reader.held)
 
     def _note_holding(self, write: Write) -> None:
         if write.row is not None and write.row.owner == self._me:

@@ -21,23 +21,27 @@ WITH step AS (
         :id::text[], :display_id::text[], :pipeline::text[], :pipeline_hash::text[], :path::text[],
         :status::text[], :reason::text[], :detail::text[], :recoverable::bigint[], :next_node::text[],
         :steps_finished::bigint[], :token::bigint[], :owner::text[], :wake_at_us::bigint[],
-        :exclusive_key::text[], :on_owner_loss::text[], :parent::text[], :parent_seq::bigint[],
+        :exclusive_key::text[], :on_owner_loss::text[], :priority::bigint[], :needs::text[],
+        :max_running::bigint[], :parent::text[], :parent_seq::bigint[],
         :created_at_us::bigint[], :updated_at_us::bigint[], :ended_at_us::bigint[], :head::bigint[],
         :hash::bytea[], :parent_hash::bytea[], :append_id::text[]
     ) AS step (
         id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-        steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+        steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+        max_running, parent, parent_seq,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, append_id
     )
 ),
 moved AS (
     INSERT INTO run (
         id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-        steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+        steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+        max_running, parent, parent_seq,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us
     )
     SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-        steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+        steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+        max_running, parent, parent_seq,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash,
         CASE
             WHEN owner IS NOT NULL
@@ -253,7 +257,8 @@ WHERE hash = :hash;
 
 -- run_get --
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+    max_running, parent, parent_seq,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM run
@@ -280,7 +285,8 @@ LIMIT 20;
 -- run_list --
 -- Differs because the statuses come as an array.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+    max_running, parent, parent_seq,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM run
@@ -288,6 +294,42 @@ WHERE (:statuses::text[] IS NULL OR status = ANY (:statuses::text[]))
     AND (:pipeline::text IS NULL OR pipeline = :pipeline::text)
 ORDER BY created_at_us DESC, id DESC
 LIMIT :limit;
+
+-- run_due --
+-- Differs because runs that somebody else is about to take are passed over.
+SELECT id, pipeline, max_running
+FROM run
+WHERE wake_at_us IS NOT NULL AND wake_at_us <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+    AND needs <> ALL (:unserved::text[])
+    AND pipeline <> ALL (:full::text[])
+    AND NOT EXISTS (
+        SELECT 1
+        FROM run AS other
+        WHERE other.exclusive_key = run.exclusive_key AND other.owner IS NOT NULL
+    )
+ORDER BY priority DESC, wake_at_us, id
+LIMIT 1
+FOR NO KEY UPDATE OF run SKIP LOCKED;
+
+-- ceiling_lock --
+INSERT INTO ceiling (pipeline)
+VALUES (:pipeline)
+ON CONFLICT (pipeline) DO UPDATE SET pipeline = excluded.pipeline;
+
+-- ceiling_used --
+SELECT count(*)
+FROM run
+WHERE pipeline = :pipeline AND owner IS NOT NULL;
+
+-- run_held --
+SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
+    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+    max_running, parent, parent_seq,
+    created_at_us, updated_at_us, ended_at_us, head, hash,
+    coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+FROM run
+WHERE owner IS NOT NULL
+ORDER BY id;
 
 -- run_count --
 SELECT status, count(*)

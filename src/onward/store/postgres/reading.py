@@ -14,7 +14,7 @@ from onward.errors import HistoryCorrupt
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store import rows
-from onward.store.port import Listed, Loaded, Record, RunQuery, Snapshot
+from onward.store.port import Listed, Loaded, Record, RunQuery, Snapshot, Wanted
 from onward.store.postgres.binary import texts
 from onward.store.postgres.failure import ServerError
 from onward.store.postgres.statements import Call, call
@@ -105,6 +105,27 @@ async def _inherited(wire: Wire, row: RunRow, fold_version: int) -> Snapshot | N
     return None
 
 
+async def find_due(wire: Wire, wanted: Wanted, now_us: int | None) -> str | None:
+    """Lock the run whose turn it is, passing over pipelines that have as many runs held as they may.
+
+    Whoever takes a run of a pipeline with a ceiling waits here for others who do, and then counts.
+    """
+    full: list[str] = []
+    while True:
+        due = call("run_due", unserved=texts(wanted.unserved), full=texts(full), now_us=now_us)
+        (found,) = await wire.run(due)
+        if not found:
+            return None
+        run_id, pipeline, max_running = found[0]
+        if max_running is None:
+            return str(run_id)
+        await wire.run(call("ceiling_lock", pipeline=pipeline))
+        ((used,),) = (await wire.run(call("ceiling_used", pipeline=pipeline)))[0]
+        if used < max_running:
+            return str(run_id)
+        full.append(pipeline)
+
+
 async def count_runs(wire: Wire) -> dict[RunStatus, int]:
     """How many runs there are in each status."""
     (found,) = await wire.run(call("run_count"))
@@ -154,6 +175,11 @@ class Reader:
                 now_us=self.now_us(),
             )
         )
+        return [self.listed(columns) for columns in found]
+
+    async def held(self, wire: Wire) -> Sequence[Listed]:
+        """Every run that somebody owns."""
+        (found,) = await wire.run(call("run_held", now_us=self.now_us()))
         return [self.listed(columns) for columns in found]
 
     def _get(self, run_id: str) -> Call:

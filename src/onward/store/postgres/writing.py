@@ -24,7 +24,7 @@ TOUCHED_MAX = 10_000
 ALONE_EVENTS_MAX = 8
 _NUMBERS = (
     *("recoverable", "steps_finished", "token", "wake_at_us", "parent_seq", "created_at_us"),
-    *("updated_at_us", "ended_at_us", "head", "after", "held_token"),
+    *("updated_at_us", "ended_at_us", "head", "after", "held_token", "priority", "max_running"),
 )
 _ARRAYS: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
     **dict.fromkeys(_NUMBERS, numbers),

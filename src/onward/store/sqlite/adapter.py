@@ -13,11 +13,23 @@ from onward.model.run import RunStatus
 from onward.store import rows
 from onward.store.group import GroupCommit
 from onward.store.owner import owner_name, owner_proof
-from onward.store.port import Controlled, Decide, Held, Lease, Listed, Loaded, Record, RunQuery, Write
+from onward.store.port import (
+    Controlled,
+    Decide,
+    DecideLoaded,
+    Held,
+    Lease,
+    Listed,
+    Loaded,
+    Record,
+    RunQuery,
+    Wanted,
+    Write,
+)
 from onward.store.sqlite.checks import check_database
 from onward.store.sqlite.connection import Connect
 from onward.store.sqlite.presence import Alive, Presence, probe
-from onward.store.sqlite.reading import Reader, count_runs, one, read_blobs, read_records
+from onward.store.sqlite.reading import Reader, count_runs, find_due, one, read_blobs, read_records
 from onward.store.sqlite.transaction import Transactions
 from onward.store.sqlite.writing import Writer, has_append, note_append
 
@@ -141,6 +153,32 @@ class SqliteStore:
             raise refusal
         note_append(db, write, append_id)
         return Controlled(write.head), write
+
+    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+        me = self.me
+        answer, write = await self._transact(lambda db: self._take(db, wanted, fold_version, decide, me))
+        if write is not None:
+            self._note_holding(write)
+        return answer
+
+    def _take(
+        self, db: apsw.Connection, wanted: Wanted, fold_version: int, decide: DecideLoaded, me: str
+    ) -> tuple[Controlled | None, Write | None]:
+        run_id = find_due(db, wanted, self._now_us())
+        loaded = None if run_id is None else self._reader.load(db, run_id, fold_version)
+        if loaded is None:
+            return None, None
+        row = loaded.row
+        write = decide(Held(loaded.position, row.status, loaded.holder, me), loaded)
+        if write is None:
+            return Controlled(loaded.position), None
+        refusal = self._writer.update(db, write, row.owner, row.token)
+        if refusal is not None:
+            raise refusal
+        return Controlled(write.head), write
+
+    async def held(self) -> Sequence[Listed]:
+        return await self._database.look(self._reader.held)
 
     def _note_holding(self, write: Write) -> None:
         if write.row is not None and write.row.owner == self._me:

@@ -16,12 +16,14 @@ VALUES (:number, :name, CAST(unixepoch('subsec') * 1000000 AS INTEGER));
 -- run_insert --
 INSERT INTO run (
     id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+    max_running, parent, parent_seq,
     created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us
 )
 VALUES (
     :id, :display_id, :pipeline, :pipeline_hash, :path, :status, :reason, :detail, :recoverable, :next_node,
-    :steps_finished, :token, :owner, :wake_at_us, :exclusive_key, :on_owner_loss, :parent, :parent_seq,
+    :steps_finished, :token, :owner, :wake_at_us, :exclusive_key, :on_owner_loss, :priority,
+    :needs, :max_running, :parent, :parent_seq,
     :created_at_us, :updated_at_us, :ended_at_us, :head, :hash, :parent_hash,
     CASE WHEN :owner IS NOT NULL THEN coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us END
 )
@@ -121,7 +123,8 @@ WHERE hash = ?;
 
 -- run_get --
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+    max_running, parent, parent_seq,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run
@@ -147,7 +150,8 @@ LIMIT 20;
 
 -- run_list --
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, parent, parent_seq,
+    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+    max_running, parent, parent_seq,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run
@@ -155,6 +159,40 @@ WHERE (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
     AND (:pipeline IS NULL OR pipeline = :pipeline)
 ORDER BY created_at_us DESC, id DESC
 LIMIT :limit;
+
+-- run_due --
+SELECT id, pipeline, max_running
+FROM run
+WHERE wake_at_us IS NOT NULL AND wake_at_us <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+    AND needs NOT IN (SELECT value FROM json_each(:unserved))
+    AND pipeline NOT IN (SELECT value FROM json_each(:full))
+    AND NOT EXISTS (
+        SELECT 1
+        FROM run AS other
+        WHERE other.exclusive_key = run.exclusive_key AND other.owner IS NOT NULL
+    )
+ORDER BY priority DESC, wake_at_us, id
+LIMIT 1;
+
+-- ceiling_lock --
+INSERT INTO ceiling (pipeline)
+VALUES (:pipeline)
+ON CONFLICT (pipeline) DO UPDATE SET pipeline = excluded.pipeline;
+
+-- ceiling_used --
+SELECT count(*)
+FROM run
+WHERE pipeline = :pipeline AND owner IS NOT NULL;
+
+-- run_held --
+SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
+    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+    max_running, parent, parent_seq,
+    created_at_us, updated_at_us, ended_at_us, head, hash,
+    coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+FROM run
+WHERE owner IS NOT NULL
+ORDER BY id;
 
 -- run_count --
 SELECT status, count(*)

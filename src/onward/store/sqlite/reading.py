@@ -12,7 +12,7 @@ import apsw
 from onward.errors import HistoryCorrupt
 from onward.model.run import RunStatus
 from onward.store import rows
-from onward.store.port import Listed, Loaded, Record, RunQuery, Snapshot
+from onward.store.port import Listed, Loaded, Record, RunQuery, Snapshot, Wanted
 from onward.store.sqlite.connection import QUERIES
 
 UNLIMITED = 2**62
@@ -110,9 +110,31 @@ class Reader:
         found = db.execute(QUERIES["run_list"], {**values, "now_us": self.now_us()})
         return [self._listed(columns) for columns in found]
 
+    def held(self, db: apsw.Connection) -> Sequence[Listed]:
+        """Every run that somebody owns."""
+        found = db.execute(QUERIES["run_held"], {"now_us": self.now_us()})
+        return [self._listed(columns) for columns in found]
+
     def _listed(self, columns: Sequence[Any]) -> Listed:
         row = rows.run_row(columns)
         return Listed(row, rows.holder_of(row.owner, row.token, bool(columns[-1]), self.is_alive))
+
+
+def find_due(db: apsw.Connection, wanted: Wanted, now_us: int | None) -> str | None:
+    """The run whose turn it is, passing over pipelines that have as many runs held as they may."""
+    full: list[str] = []
+    while True:
+        values = {"unserved": json.dumps(wanted.unserved), "full": json.dumps(full), "now_us": now_us}
+        found = one(db, "run_due", **values)
+        if found is None:
+            return None
+        run_id, pipeline, max_running = found
+        if max_running is None:
+            return str(run_id)
+        used = one(db, "ceiling_used", pipeline=pipeline)
+        if used is None or used[0] < max_running:
+            return str(run_id)
+        full.append(pipeline)
 
 
 def count_runs(db: apsw.Connection) -> dict[RunStatus, int]:

@@ -27,6 +27,7 @@ CHAPTERS = (
     "grouping",
     "controlling",
     "claiming",
+    "queueing",
     "loading",
     "forking",
     "keeping",

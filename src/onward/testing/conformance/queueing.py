@@ -1,0 +1,137 @@
+"""The queue: whose turn it is, each run taken by one worker only, and nothing that cannot be served."""
+
+from __future__ import annotations
+
+import asyncio
+
+from onward.machine.apply import apply
+from onward.machine.project import project
+from onward.model.event import RunClaimed, RunPaused
+from onward.model.run import FOLD_VERSION
+from onward.store.codec import seal, unseal
+from onward.store.port import Held, Loaded, Store, Wanted, Write
+from onward.testing.conformance.processes import Connect
+from onward.testing.drafts import created, held, requested
+
+EARLY, LATE = 1_000_000, 2_000_000
+
+
+def claiming(held: Held, loaded: Loaded) -> Write | None:
+    """What a worker decides: that the run is its own."""
+    run = None
+    for record in loaded.tail:
+        run = apply(run, unseal(record), run_id=loaded.row.id, at_us=record.at_us, token=record.token)
+    assert run is not None
+    at_us = run.updated_at_us
+    event = RunClaimed(token=run.token + 1, worker=held.me, lost=run.worker is not None)
+    after = apply(run, event, run_id=run.id, at_us=at_us, token=event.token)
+    records, _ = seal(run.id, held.position, [(event, event.token)], at_us)
+    return Write(
+        run_id=run.id,
+        after=held.position,
+        records=records,
+        at_us=at_us,
+        next_node=after.next_node,
+        steps_finished=after.steps_finished,
+        row=project(after),
+    )
+
+
+async def taken_by(store: Store, wanted: Wanted = Wanted()) -> str | None:  # noqa: B008 - a value
+    """The run that a worker takes now."""
+    seen: list[str] = []
+
+    def decide(held: Held, loaded: Loaded) -> Write | None:
+        seen.append(loaded.row.id)
+        return claiming(held, loaded)
+
+    answer = await store.take(wanted, fold_version=FOLD_VERSION, decide=decide)
+    return seen[-1] if answer is not None else None
+
+
+async def test_the_run_that_has_been_due_for_longest_is_taken_first(store: Store) -> None:
+    late = await created(store, "late", at_us=LATE)
+    early = await created(store, "early", at_us=EARLY)
+    assert [await taken_by(store) for _ in range(3)] == [early.id, late.id, None]
+
+
+async def test_a_higher_priority_goes_before_age(store: Store) -> None:
+    await created(store, "old", at_us=EARLY)
+    await created(store, "urgent", at_us=LATE, priority=5)
+    assert await taken_by(store) == "urgent"
+
+
+async def test_what_is_taken_is_held_by_who_took_it(store: Store, other: Store) -> None:
+    run = await created(store)
+    await taken_by(other)
+    (listed,) = await store.held()
+    assert (listed.row.id, listed.row.owner, listed.row.token) == (run.id, other.me, 1)
+    assert listed.holder is not None
+    assert listed.holder.is_alive
+
+
+async def test_a_run_whose_time_has_not_come_is_left_alone(store: Store) -> None:
+    await created(store, at_us=2**52)
+    assert await taken_by(store) is None
+
+
+async def test_a_run_that_is_stopped_or_held_is_left_alone(store: Store) -> None:
+    await requested(store, await created(store), RunPaused(reason="operator"))
+    await held(store)
+    assert await taken_by(store) is None
+
+
+async def test_what_needs_handlers_that_a_worker_does_not_have_is_passed_over(store: Store) -> None:
+    await created(store, "needy", at_us=EARLY, needs=("codergen", "special"))
+    await created(store, "plain", at_us=LATE, needs=("tool",))
+    assert await taken_by(store, Wanted(unserved=("codergen special",))) == "plain"
+    assert await taken_by(store, Wanted(unserved=("codergen special",))) is None
+    assert await taken_by(store) == "needy"
+
+
+async def test_a_pipeline_has_no_more_runs_held_than_its_ceiling(store: Store) -> None:
+    for name in ("a", "b", "c"):
+        await created(store, name, at_us=EARLY, max_running=2)
+    await created(store, "free", at_us=LATE, pipeline="other")
+    assert [await taken_by(store) for _ in range(4)] == ["a", "b", "free", None]
+
+
+async def test_a_key_that_is_in_use_keeps_a_run_waiting_and_others_not(store: Store) -> None:
+    await held(store, "holder", exclusive_key="chat")
+    await created(store, "second", at_us=EARLY, exclusive_key="chat")
+    await created(store, "third", at_us=LATE, exclusive_key="mail")
+    assert [await taken_by(store) for _ in range(2)] == ["third", None]
+
+
+async def test_a_worker_may_decide_not_to_take_what_it_was_shown(store: Store) -> None:
+    await created(store, "run")
+    answer = await store.take(Wanted(), fold_version=FOLD_VERSION, decide=lambda *_: None)
+    assert answer is not None
+    assert await taken_by(store) == "run"
+
+
+async def test_of_many_workers_each_run_goes_to_one(connect: Connect) -> None:
+    stores = [await connect() for _ in range(4)]
+    for number in range(40):
+        await created(stores[0], f"run-{number:02}", at_us=EARLY + number)
+
+    async def work(store: Store) -> list[str]:
+        found = []
+        while (run_id := await taken_by(store)) is not None:
+            found.append(run_id)
+        return found
+
+    taken = await asyncio.gather(*(work(store) for store in stores))
+    assert sorted(run_id for found in taken for run_id in found) == [f"run-{n:02}" for n in range(40)]
+    for store in stores:
+        await store.close()
+
+
+async def test_many_workers_together_keep_a_ceiling(connect: Connect) -> None:
+    stores = [await connect() for _ in range(4)]
+    for number in range(12):
+        await created(stores[0], f"run-{number:02}", at_us=EARLY + number, max_running=3)
+    taken = await asyncio.gather(*(taken_by(store) for store in stores * 2))
+    assert sum(run_id is not None for run_id in taken) == 3
+    for store in stores:
+        await store.close()
