@@ -150,3 +150,20 @@ def test_an_interviewer_of_the_app_answers(shell: Shell) -> None:
     nobody = shell("run", "gate.dot", "--app", "office:app", "--answers", "intern")
     assert nobody.code == 2
     assert nobody.err == "onward: --answers 'intern' is nobody; choose one of auto, boss, prompt, wait.\n"
+
+
+def test_a_step_whose_session_is_gone_says_what_it_is_shown_instead(shell: Shell) -> None:
+    """K12: on the screen and in the log; the one who answers is another process than the one who asked."""
+    source = """digraph talk { default_fidelity=full; default_thread_id=talk; start [shape=Mdiamond]
+      exit [shape=Msquare]; ask [shape=hexagon]; send [prompt=p]; start -> ask -> send -> exit }"""
+    shell.write("talk.dot", source)
+    assert shell.inside("run", "talk.dot", "--run-id", "work", "--simulate").code == 75
+    done = shell.inside("answer", "work", "send")
+    assert "  degraded  send#1  the session is gone: summary:high instead of full" in done.out.splitlines()
+    begun = [event for event in shell.log("work") if event["kind"] == "StepStarted"]
+    assert (begun[-1]["fidelity"], begun[-1]["degraded_from"], begun[-1]["thread"]) == (
+        "summary:high",
+        "full",
+        "talk",
+    )
+    assert "degraded_from=full" in shell.inside("events", "work").out

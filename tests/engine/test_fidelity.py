@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onward.engine.snapshot import decode_run, encode_run
 from onward.model.event import StepStarted
 from onward.model.run import RunStatus
 from onward.testing.faults import Died
@@ -54,3 +55,41 @@ async def test_a_step_that_is_not_shown_everything_anyway_loses_nothing(world: W
     process = await world.process()
     await process.resume()
     assert [call.fidelity for call in world.ledger.calls] == ["compact"] * 3
+
+
+ASKING = """digraph asking {
+  graph [default_fidelity=full, default_thread_id=talk]
+  start [shape=Mdiamond]
+  exit [shape=Msquare]
+  a [prompt=p]
+  ask [shape=hexagon]
+  b [prompt=p]
+  start -> a -> ask -> b -> exit
+}"""
+
+
+async def test_a_process_that_answers_its_own_question_has_its_sessions_still(world: World) -> None:
+    """R6: only what is really gone is made up for."""
+    process = await world.process()
+    assert (await process.start(ASKING)).status is RunStatus.WAITING
+    await process.engine.answer("run", "b", by="pat")
+    assert [(call.fidelity, call.thread) for call in world.ledger.calls] == [("full", "talk")] * 2
+
+
+async def test_a_process_that_answers_anothers_question_has_not(world: World) -> None:
+    """R6, C11: the thread is the same, its conversation is not."""
+    await (await world.process()).start(ASKING)
+    await (await world.process()).engine.answer("run", "b", by="pat")
+    assert [(call.fidelity, call.thread) for call in world.ledger.calls] == [
+        ("full", "talk"),
+        ("summary:high", "talk"),
+    ]
+
+
+async def test_what_is_gone_is_known_from_the_log_alone(world: World) -> None:
+    """The worker that held the run last is part of its state, in a snapshot too."""
+    process = await world.process()
+    await process.start(ASKING)
+    folded = await process.load()
+    assert (folded.run.worker, folded.run.last_worker) == (None, process.store.me)
+    assert decode_run(encode_run(folded.run)) == folded.run

@@ -20,6 +20,7 @@ from onward.model.event import (
     RunCreated,
     RunInterrupted,
     RunPaused,
+    RunResumed,
     RunWaiting,
     StepStarted,
     StepStatus,
@@ -89,9 +90,18 @@ def test_each_lost_owner_is_counted_until_a_step_finishes() -> None:
     assert then(run, started(), finished()).losses == 0
 
 
-def test_a_second_claim_means_that_live_sessions_are_gone() -> None:
-    assert not held().first_hop
-    assert then(held(), RunClaimed(token=2, worker="w1")).first_hop
+def test_a_claim_by_another_process_means_that_live_sessions_are_gone() -> None:
+    assert not held().root.first_hop
+    assert then(held(), RunClaimed(token=2, worker="w2")).root.first_hop
+
+
+def test_a_claim_by_the_process_that_held_the_run_last_finds_its_sessions_alive() -> None:
+    """R6: it let go at a gate or a pause, and nothing died."""
+    paused = then(held(), RunPaused(reason="operator"), RunResumed(by="pat"))
+    assert (paused.worker, paused.last_worker) == (None, "w1")
+    assert not then(paused, RunClaimed(token=2, worker="w1")).root.first_hop
+    between = then(paused, RunClaimed(token=2, worker="w2"), RunPaused(reason="operator"))
+    assert then(between, RunResumed(by="pat"), RunClaimed(token=3, worker="w1")).root.first_hop
 
 
 # -- steps -------------------------------------------------------------------------------------------

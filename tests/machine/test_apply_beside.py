@@ -42,7 +42,9 @@ def test_what_happens_on_one_line_leaves_other_lines_alone(event: Event) -> None
     side = Branch(context=FrozenMap({"x": 1}), next_node="z")
     run = held()
     run = replace(run, branches={**run.branches, "side": side})
-    assert then(run, event).branches["side"] == side
+    after = then(run, event).branches["side"]
+    assert replace(after, first_hop=False) == side
+    assert after.first_hop is isinstance(event, RunForked)  # another run has other sessions
 
 
 @pytest.mark.parametrize(

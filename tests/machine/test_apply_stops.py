@@ -175,7 +175,7 @@ def test_a_fork_goes_on_from_its_parents_state_under_its_own_name() -> None:
     assert child.parent is not None
     assert (child.parent.run_id, child.parent.seq, child.parent.hash) == ("r", 4, "ab")
     assert (child.created_at_us, child.wake_at_us, child.worker, child.losses) == (90, 90, None, 0)
-    assert (child.first_hop, child.on_owner_loss, child.head) == (True, "requeue", parent.head + 1)
+    assert (child.root.first_hop, child.on_owner_loss, child.head) == (True, "requeue", parent.head + 1)
     assert (parent.id, parent.context["x"]) == ("r", 1)
     row = project(child)
     assert (row.parent, row.parent_seq, row.display_id) == ("r", 4, display_id("child"))
@@ -197,13 +197,13 @@ def test_a_fork_takes_nothing_over_that_was_under_way() -> None:
     assert (child.open_steps, child.gates, child.retries.plain()) == ({}, {}, {})
     assert (child.pending, child.directives, child.ended_at_us) == (Pending(), {}, None)
     assert (child.reason, child.detail, child.stopped_step) == ("", "", "")
-    assert (child.exclusive_key, child.first_hop, parent.first_hop) == ("mine", True, False)
+    assert (child.exclusive_key, child.root.first_hop, parent.root.first_hop) == ("mine", True, False)
 
 
 def test_a_fork_of_a_run_that_nobody_ever_held_has_no_live_session_either() -> None:
     event = RunForked(parent="r", parent_seq=1, parent_hash="ab", by="pat")
     child = apply(created(), event, run_id="child", at_us=90, token=0)
-    assert then(child, RunClaimed(token=1, worker="w")).first_hop
+    assert then(child, RunClaimed(token=1, worker="w")).root.first_hop
 
 
 def test_an_accepted_change_replaces_the_pipelines_hash() -> None:

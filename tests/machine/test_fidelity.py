@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onward.model.event import StepStatus
+from onward.machine.finish import finish
+from onward.model.event import StepStarted, StepStatus
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from tests.machine.play import ALIVE, NO_ONE, Play, define
@@ -24,6 +25,20 @@ AGENTS = "a [prompt=p]; b [prompt=p]; c [prompt=p]; default_fidelity=full; start
 def test_the_edge_beats_the_node_and_the_node_beats_the_graph(written: str, mode: str) -> None:
     play = Play(f"a [prompt=p]; a -> exit; {written}")
     assert (play.started.fidelity, play.started.degraded_from) == (mode, "")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "default_fidelity=best; start -> a",
+        "default_fidelity=truncate; a [fidelity=best]; start -> a",
+        "a [fidelity=full]; start -> a [fidelity=best]",
+    ],
+)
+def test_a_mode_that_does_not_exist_counts_as_compact(written: str) -> None:
+    """V10: lint warns and says so; what was meant is not guessed from a weaker place."""
+    play = Play(f"a [prompt=p]; a -> exit; {written}")
+    assert (play.started.fidelity, play.started.thread) == ("compact", "")
 
 
 def test_only_agent_steps_have_a_fidelity() -> None:
@@ -54,6 +69,57 @@ def test_the_first_agent_step_after_a_resume_is_shown_a_summary_and_the_next_is_
     )
     play.succeed()
     assert (play.started.step, play.started.fidelity, play.started.degraded_from) == ("c#1", "full", "")
+
+
+def test_each_line_that_lost_its_sessions_is_degraded_once() -> None:
+    """K12: both branches that the dead process worked in, and the line that they came from."""
+    play = Play(
+        "f [shape=component]; j [shape=tripleoctagon]; default_fidelity=full; a [prompt=p]; b [prompt=p]; "
+        "a2 [prompt=p]; b2 [prompt=p]; z [prompt=p]; f -> a -> a2 -> j; f -> b -> b2 -> j; start -> f; "
+        "j -> z -> exit"
+    )
+    play.claim("second")
+    hops = {node: degraded for node, degraded in finish_all(play)}
+    assert hops == {"a": "full", "b": "full", "a2": "", "b2": "", "z": "full"}
+
+
+def test_a_branch_that_is_opened_after_the_resume_has_lost_nothing() -> None:
+    """Its conversations begin with it."""
+    play = Play(
+        "f [shape=component]; j [shape=tripleoctagon]; t [type=tool]; default_fidelity=full; a [prompt=p]; "
+        "b [prompt=p]; z [prompt=p]; f -> a -> j; f -> b -> j; start -> t -> f; j -> z -> exit"
+    )
+    play.claim("second")
+    play.succeed()
+    hops = {node: degraded for node, degraded in finish_all(play)}
+    assert hops == {"a": "", "b": "", "z": "full"}
+
+
+def finish_all(play: Play) -> list[tuple[str, str]]:
+    """Let every agent step succeed that is under way or comes; each node and the mode it lost."""
+    seen: list[tuple[str, str]] = []
+    while opened := next(iter(play.run.open_steps.values()), None):
+        begun = [e for e in play.events if isinstance(e, StepStarted) and e.step == opened.step]
+        seen.append((opened.node, begun[-1].degraded_from))
+        play.go(finish(play.definition, play.run, opened.step, Result(), now_us=play.now_us, jitter=0.5))
+    return seen
+
+
+def test_a_claim_by_the_same_process_degrades_nothing() -> None:
+    """R6: it waited for an answer, and its sessions are where they were."""
+    play = Play("g [shape=hexagon]; a [prompt=p]; default_fidelity=full; start -> g -> a -> exit")
+    play.answer("a")
+    play.claim("first")
+    assert (play.started.fidelity, play.started.degraded_from) == ("full", "")
+
+
+def test_a_hop_that_a_person_skipped_has_not_been_taken() -> None:
+    play = Play(AGENTS)
+    play.claim("second")
+    assert play.started.degraded_from == "full"
+    play.fail()
+    play.resume(NO_ONE, action="skip")
+    assert (play.started.step, play.started.degraded_from) == ("b#1", "full")
 
 
 def test_another_attempt_of_the_first_hop_is_still_the_first_hop() -> None:

@@ -44,6 +44,7 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ("retry_target_exists", "warning"),
         ("goal_gate_has_retry", "warning"),
         ("prompt_on_llm_nodes", "warning"),
+        ("thread_id_once", "warning"),
         ("attribute_type", "error"),
     ]
 
@@ -142,6 +143,11 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
                 "3:13 fidelity_valid fidelity of node 'A' is 'worst'",
                 "4:18 fidelity_valid fidelity of edge A -> A is 'summary:huge'",
             ],
+        ),
+        (
+            "thread_id_once",
+            "A [thread_id=own]\nB\nA -> A [thread_id=own]\nB -> A [thread_id=other]\nA -> B [thread_id=x]",
+            ["5:19 thread_id_once thread_id of edge B -> A is 'other', but node 'A' has its own"],
         ),
         (
             "retry_target_exists",

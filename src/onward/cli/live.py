@@ -19,7 +19,14 @@ from onward.model.event import Event, StepStarted
 from onward.model.run import AttemptState, OpenStep, Run
 
 TICK_S = 0.25
-STYLES = {"finished": "green", "failed": "red", "retrying": "yellow", "stopped": "yellow", "asks": "bold"}
+STYLES = {
+    "finished": "green",
+    "failed": "red",
+    "retrying": "yellow",
+    "stopped": "yellow",
+    "degraded": "yellow",
+    "asks": "bold",
+}
 
 
 def can_move() -> bool:

@@ -52,6 +52,9 @@ class Narrator:
                     yield _told(
                         "started", event.step, f"attempt {event.attempt}" if event.attempt > 1 else ""
                     )
+                if event.degraded_from:
+                    why = f"the session is gone: {event.fidelity} instead of {event.degraded_from}"
+                    yield _told("degraded", event.step, why)
             case StepFinished():
                 yield _told("finished", event.step, *self._ending(run, event))
             case AttemptFailed(retry_at_us=None):

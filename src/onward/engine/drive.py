@@ -162,6 +162,7 @@ class Drive:
             node=node,
             graph=definition.graph,
             fidelity=started.fidelity,
+            thread=started.thread,
             is_continued=run.directives.get(started.step) == "continue",
             values=run.branches[branch_of(started.step)].context,
         )

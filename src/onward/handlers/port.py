@@ -28,6 +28,7 @@ class StepContext(Frozen, frozen=True, kw_only=True):
     fidelity: str
     is_continued: bool
     values: FrozenMap[Any]
+    thread: str = ""
 
     @property
     def context(self) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from onward.machine.effect import Changes, IllegalEvent
@@ -41,9 +43,10 @@ def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
 
 
 def forked(run: Run, event: RunForked, at_us: int) -> Changes:
-    root = run.root
+    branches = _without_sessions(run.branches)
+    branches[""] = replace(branches[""], context=run.context.with_all(event.context))
     return {
-        "branches": {**run.branches, "": replace(root, context=root.context.with_all(event.context))},
+        "branches": branches,
         "parent": Fork(run_id=event.parent, seq=event.parent_seq, hash=event.parent_hash),
         "on_owner_loss": event.on_owner_loss,
         "exclusive_key": event.exclusive_key,
@@ -51,6 +54,7 @@ def forked(run: Run, event: RunForked, at_us: int) -> Changes:
         "wake_at_us": at_us,
         "ended_at_us": None,
         "worker": None,
+        "last_worker": None,
         # Other branches may have had work under way, and nobody knows what became of it.
         "open_steps": {name: step for name, step in run.open_steps.items() if branch_of(name)},
         "gates": {name: gate for name, gate in run.gates.items() if branch_of(name)},
@@ -58,7 +62,6 @@ def forked(run: Run, event: RunForked, at_us: int) -> Changes:
         "pending": NOTHING_PENDING,
         "losses": 0,
         "directives": {},
-        "first_hop": True,
         **NOT_STOPPED,
     }
 
@@ -66,13 +69,24 @@ def forked(run: Run, event: RunForked, at_us: int) -> Changes:
 def claimed(run: Run, event: RunClaimed, at_us: int) -> Changes:
     if event.token <= run.token:
         raise IllegalEvent(run.status, event, f"a claim with token {event.token} after token {run.token}")
-    return {
+    changes: Changes = {
         "token": event.token,
         "worker": event.worker,
+        "last_worker": event.worker,
         "wake_at_us": None,
         "losses": run.losses + 1 if event.lost else run.losses,
-        "first_hop": run.first_hop or run.token > 0,
         **NOT_STOPPED,
+    }
+    # Sessions live in a process: the one that held the run last still has them.
+    if run.token > 0 and event.worker != run.last_worker:
+        changes["branches"] = _without_sessions(run.branches)
+    return changes
+
+
+def _without_sessions(branches: Mapping[str, Branch]) -> dict[str, Branch]:
+    """Every line for which a live session may have died: each is shown a summary once."""
+    return {
+        path: branch if branch.ended else replace(branch, first_hop=True) for path, branch in branches.items()
     }
 
 

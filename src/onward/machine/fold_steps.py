@@ -116,8 +116,6 @@ def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
     opened = run.open_steps.get(event.step)
     if opened is not None:
         changes["open_steps"] = without(run.open_steps, event.step)
-        if opened.fidelity:
-            changes["first_hop"] = False  # only an agent step has a fidelity to lose
     elif event.step in run.gates:
         changes["gates"] = without(run.gates, event.step)
     elif event.step in run.parallels:
@@ -149,7 +147,14 @@ def _moved(run: Run, branch: Branch, event: StepFinished) -> Branch:
         previous=event.node,
         label=branch.label if outcome.status is StepStatus.SKIPPED else outcome.preferred_label,
         reason=outcome.failure_reason,
+        first_hop=branch.first_hop and not _has_hopped(run, event),
     )
+
+
+def _has_hopped(run: Run, event: StepFinished) -> bool:
+    """Whether this was an agent's step, and an agent worked in it: only those have a session."""
+    opened = run.open_steps.get(event.step)
+    return opened is not None and opened.fidelity != "" and event.outcome.status is not StepStatus.SKIPPED
 
 
 def redirected(run: Run, event: GoalRedirected, at_us: int) -> Changes:

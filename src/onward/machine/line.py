@@ -14,7 +14,7 @@ from onward.machine.definition import (
     Definition,
 )
 from onward.machine.fan import fan_in, fan_out
-from onward.machine.fidelity import fidelity_of
+from onward.machine.fidelity import NOTHING_SHOWN, shown_to
 from onward.machine.fold_steps import context_after
 from onward.machine.gates import at_gate, open_gate
 from onward.machine.passing import failed, honouring_a_pause, passed
@@ -125,16 +125,17 @@ def _abandoned(definition: Definition, run: Run, path: str, node: Node, opened: 
 def _started(
     definition: Definition, run: Run, path: str, node: Node, step: str, *, attempt: int
 ) -> StepStarted:
-    fidelity, degraded_from = "", ""
+    shown = NOTHING_SHOWN
     if definition.kind(node.id) == AGENT:
-        fidelity, degraded_from = fidelity_of(definition.graph, run, run.branches[path], node)
+        shown = shown_to(definition.graph, run.branches[path], path, node)
     return StepStarted(
         step=step,
         node=node.id,
         attempt=attempt,
         repeatable=node.repeatable,
-        fidelity=fidelity,
-        degraded_from=degraded_from,
+        fidelity=shown.fidelity,
+        degraded_from=shown.degraded_from,
+        thread=shown.thread,
     )
 
 

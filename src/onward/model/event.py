@@ -132,6 +132,7 @@ class StepStarted(Event, frozen=True, kw_only=True):
     repeatable: bool = True
     fidelity: str = ""
     degraded_from: str = ""
+    thread: str = ""
     parent: str | None = None
     key: str | None = None
     definition: str | None = None

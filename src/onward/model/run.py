@@ -14,7 +14,7 @@ import msgspec
 from onward.model.event import Choice
 from onward.model.frozenmap import FrozenMap
 
-FOLD_VERSION = 2
+FOLD_VERSION = 3
 
 
 class RunStatus(StrEnum):
@@ -76,7 +76,7 @@ class Branch(Frozen, frozen=True, kw_only=True):
 
     `edge` is the place of the edge it came by, None after a jump; `previous` is the node that finished
     last, `label` what that node's outcome preferred, and `reason` why it failed. `ended` says what a branch
-    came to.
+    came to. `first_hop`: the live sessions of this line are gone, and no agent step has finished since.
     """
 
     context: FrozenMap[Any]
@@ -86,6 +86,7 @@ class Branch(Frozen, frozen=True, kw_only=True):
     label: str = ""
     reason: str = ""
     ended: str = ""
+    first_hop: bool = False
 
 
 class Parallel(Frozen, frozen=True, kw_only=True):
@@ -141,6 +142,7 @@ class Run(Frozen, frozen=True, kw_only=True):
     wake_at_us: int | None = None
     token: int = 0
     worker: str | None = None
+    last_worker: str | None = None
     parent: Fork | None = None
     visits: FrozenMap[int]
     executions: FrozenMap[int]
@@ -152,7 +154,6 @@ class Run(Frozen, frozen=True, kw_only=True):
     reroutes: int = 0
     steps_finished: int = 0
     losses: int = 0
-    first_hop: bool = False
     directives: dict[str, str] = {}
     parallels: dict[str, Parallel] = {}
     priority: int = 0

@@ -21,6 +21,7 @@ from onward.pipeline.value import (
 )
 
 FIDELITIES = ("full", "truncate", "compact", "summary:low", "summary:medium", "summary:high")
+DEFAULT_FIDELITY = "compact"
 
 RETRY_POLICIES = ("none", "standard", "aggressive", "linear", "patient")
 
@@ -120,7 +121,23 @@ def _unknown_fidelity(owner: Graph | Node | Edge, key: str) -> Iterator[Problem]
     fidelity = owner.text(key)
     if fidelity and fidelity not in FIDELITIES:
         message = f"{key} of {owner.subject} is {shown(fidelity)}"
-        yield about(owner, message, key=key, fix=f"write one of {', '.join(FIDELITIES)}")
+        yield about(
+            owner,
+            message,
+            key=key,
+            fix=f"write one of {', '.join(FIDELITIES)}; as it is, it counts as {DEFAULT_FIDELITY}",
+        )
+
+
+def thread_id_once(subject: Subject) -> Iterator[Problem]:
+    """C12: a thread that is written on an edge as well as on the node it leads to is only the node's."""
+    graph = subject.graph
+    for edge in graph.edges:
+        node = graph.nodes.get(edge.target)
+        ours, theirs = edge.text("thread_id"), node.text("thread_id") if node else ""
+        if ours and theirs and ours != theirs:
+            message = f"thread_id of {edge.subject} is {shown(ours)}, but node {edge.target!r} has its own"
+            yield about(edge, message, key="thread_id", fix=f"the node's {shown(theirs)} counts; write one")
 
 
 def prompt_on_llm_nodes(subject: Subject) -> Iterator[Problem]:

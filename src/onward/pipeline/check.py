@@ -31,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     Rule("retry_target_exists", Severity.WARNING, structure.retry_target_exists),
     Rule("goal_gate_has_retry", Severity.WARNING, structure.goal_gate_has_retry),
     Rule("prompt_on_llm_nodes", Severity.WARNING, attributes.prompt_on_llm_nodes),
+    Rule("thread_id_once", Severity.WARNING, attributes.thread_id_once),
     Rule("attribute_type", Severity.ERROR, attributes.attribute_type, local=True),
 )
 

@@ -30,6 +30,7 @@ class Call:
     attempt: int
     idempotency_key: str
     fidelity: str
+    thread: str
 
 
 class Ledger:
@@ -41,7 +42,15 @@ class Ledger:
     def note(self, step: StepContext) -> None:
         """An effect happens now."""
         self.calls.append(
-            Call(step.run_id, step.step, step.node.id, step.attempt, step.idempotency_key, step.fidelity)
+            Call(
+                run_id=step.run_id,
+                step=step.step,
+                node=step.node.id,
+                attempt=step.attempt,
+                idempotency_key=step.idempotency_key,
+                fidelity=step.fidelity,
+                thread=step.thread,
+            )
         )
 
     @property
