@@ -240,3 +240,18 @@ def test_output_that_cannot_be_written_is_a_failure(shell: Shell) -> None:
         )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr == "onward: the output could not be written: No space left on device.\n"
+
+
+def test_what_a_step_wrote_down_is_on_the_page_of_its_run(shell: Shell) -> None:
+    shell.write(
+        "talkative.py",
+        "from onward import Onward\napp = Onward()\n\n"
+        '@app.handler("talk")\ndef talk(step):\n    step.log("seen\\n7 files")\n',
+    )
+    shell.write("talk.dot", AGENT.replace("prompt=x", "type=talk"))
+    done = shell("run", "talk.dot", "--run-id", "work", "--app", "talkative:app")
+    assert done.code == 0, done.err
+    page = shell.inside("show", "work").out
+    assert "LOG\n  think#1: seen 7 files\n" in page
+    assert [step["log"] for step in shell.read("work")["steps"]] == [[], ["seen\n7 files"], []]
+    assert 'log=["seen\\n7 files"]' in shell.inside("events", "work").out

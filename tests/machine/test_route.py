@@ -284,3 +284,47 @@ def test_a_choice_stands_for_its_own_edge_even_beside_another_to_the_same_node()
     assert renamed is not None
     assert renamed.label == "Quick"
     assert edge_of(graph, "g", Choice(key="X", label="Other", to="gone")) is None
+
+
+@pytest.mark.parametrize("key", ["current_node", "context.current_node"])
+def test_a_condition_can_ask_for_the_node_that_it_leads_on_from(key: str) -> None:
+    """Engine keys are there without being stored."""
+    play = Play(
+        f'a [type=tool]; b [type=tool]; start -> a; a -> exit; a -> b [condition="{key}=a"]; b -> exit'
+    )
+    play.succeed()
+    assert play.started.step == "b#1"
+    assert "current_node" not in play.run.context
+
+
+def test_a_condition_can_ask_how_many_retries_a_failure_had_spent() -> None:
+    play = Play(
+        "a [type=tool, max_retries=1]; b [type=tool]; start -> a; a -> exit; b -> exit; "
+        'a -> b [condition="outcome=fail && internal.retry_count.a=1"]'
+    )
+    play.fail(retryable=True)
+    play.now_us += 10_000_000
+    play.go()
+    play.fail(retryable=True)
+    assert play.started.step == "b#1"
+
+
+def test_a_success_resets_the_count_that_a_condition_sees() -> None:
+    play = Play(
+        "a [type=tool, max_retries=1]; b [type=tool]; start -> a; a -> exit; b -> exit; "
+        'a -> b [condition="internal.retry_count.a=0"]'
+    )
+    play.fail(retryable=True)
+    play.now_us += 10_000_000
+    play.go()
+    play.succeed()
+    assert play.started.step == "b#1"
+
+
+def test_the_edges_of_a_fan_out_see_the_engines_keys_too() -> None:
+    play = Play(
+        "f [shape=component]; j [shape=tripleoctagon]; a [type=tool]; b [type=tool]; start -> f; "
+        'f -> a [condition="current_node=f"]; f -> b [condition="current_node=start"]; '
+        "a -> j; b -> j; j -> exit"
+    )
+    assert list(play.run.open_steps) == ["f#1.a/a#1"]

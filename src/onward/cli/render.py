@@ -109,6 +109,7 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
     if ahead:
         yield f"  go on    {ahead}"
     yield from _steps(view["steps"])
+    yield from _log(view["steps"])
     yield from _gates(view)
     yield from _context(view["context"])
 
@@ -147,6 +148,15 @@ def _steps(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for step in steps
     ]
     yield from table(("STEP", "OUTCOME", "ATTEMPTS", "TOOK", ""), rows)
+
+
+def _log(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    lines = [(step["step"], line) for step in steps for line in step["log"]]
+    if lines:
+        yield ""
+        yield "LOG"
+        for step, line in lines:
+            yield f"  {one_line(step)}: {one_line(line)}"
 
 
 def _gates(view: Mapping[str, Any]) -> Iterator[str]:

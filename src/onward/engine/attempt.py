@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from onward.errors import OnwardError
 from onward.handlers.port import Handler, StepContext
+from onward.model.namespace import check_updates
 from onward.model.result import Result
-from onward.model.value import check_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,13 @@ async def _call(handler: Handler, step: StepContext) -> Result:
         else:
             result = await _in_time(handler, step, step.node.timeout_s)
         if result.context_updates:
-            check_changes(result.context_updates)
-        return result
+            check_updates(result.context_updates)
+        return result.with_log(step.lines) if step.lines else result
     except OnwardError as error:
-        return Result.fail(str(error), retryable=False)
+        return Result.fail(str(error), retryable=False).with_log(step.lines)
     except (Exception, SystemExit) as error:
-        return Result.fail(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return Result.fail(why).with_log(step.lines)
 
 
 async def _in_time(handler: Handler, step: StepContext, timeout_s: float) -> Result:

@@ -165,6 +165,7 @@ class Drive:
             thread=started.thread,
             is_continued=run.directives.get(started.step) == "continue",
             values=run.branches[branch_of(started.step)].context,
+            retries=run.open_steps[started.step].retries_spent,
         )
         if self._stop.is_now:
             return _interrupted(started, STOPPED)  # asked while the start was being written

@@ -36,8 +36,9 @@ from onward.machine.decide import (
 from onward.machine.definition import Definition
 from onward.model.event import Event, RunClaimed, RunCreated
 from onward.model.ids import check_run_id
+from onward.model.namespace import check_given
 from onward.model.run import Run, RunStatus
-from onward.model.value import check_changes, copied
+from onward.model.value import copied
 from onward.pipeline.build import Pipeline, Transform
 from onward.pipeline.value import as_text
 from onward.store.port import Held, Store
@@ -149,7 +150,7 @@ class Engine:
         return folded if start.append_id is None else await self.journal.first_answer(folded)
 
     def _created(self, pipeline: Pipeline, start: Start) -> tuple[str, RunCreated]:
-        check_changes(start.inputs)
+        check_given(start.inputs)
         run_id = (
             self._ids.run_id(self._clock.now_us()) if start.run_id is None else check_run_id(start.run_id)
         )
@@ -376,7 +377,7 @@ class Engine:
     ) -> Folded:
         """A new run that shares another's log up to a checkpoint. The other run is not touched."""
         changes = changes or {}
-        check_changes(changes)
+        check_given(changes)
         onto = await checkpoint(self.journal, run_id, seq)
         # Whatever would refuse the fork when it runs must refuse it now, before it exists.
         self._serving.handlers_for(

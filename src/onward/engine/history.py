@@ -44,8 +44,9 @@ class History:
                 self._begin(step, node, record.at_us, "running")["attempts"] = attempt
             case GateOpened(gate=gate, node=node):
                 self._begin(gate, node, record.at_us, "waiting")
-            case AttemptFailed(step=step, reason=reason, retry_at_us=retry_at_us):
+            case AttemptFailed(step=step, reason=reason, retry_at_us=retry_at_us, log=log):
                 self._change(step, status="failed" if retry_at_us is None else "retrying", reason=reason)
+                self._write_down(step, log)
             case AttemptInterrupted(step=step, why=why):
                 self._change(step, status="interrupted", reason=why)
             case GateDecided(gate=gate, choice=choice, by=by):
@@ -72,6 +73,7 @@ class History:
                 "finished_at": None,
                 "duration_s": None,
                 "reason": "",
+                "log": [],
             },
         )
         found["status"] = status
@@ -80,6 +82,10 @@ class History:
     def _change(self, step: str, **changes: str) -> None:
         if step in self._steps:
             self._steps[step].update(changes)
+
+    def _write_down(self, step: str, lines: Iterable[str]) -> None:
+        if step in self._steps:
+            self._steps[step]["log"] += lines
 
     def _finish(self, event: StepFinished, at_us: int) -> None:
         step = self._steps.get(event.step) or self._begin(event.step, event.node, at_us, "")
@@ -90,6 +96,7 @@ class History:
             duration_s=(at_us - self._started[event.step]) / 1_000_000,
             reason=event.outcome.failure_reason,
         )
+        self._write_down(event.step, event.log)
 
     def _leave(self, why: str) -> None:
         for step in self._steps.values():

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import msgspec
+
 from onward.model.frozenmap import FrozenMap
-from onward.model.result import Result
+from onward.model.namespace import engine_values
+from onward.model.result import LOG_LINES_MAX, Result, log_line
 from onward.model.run import Frozen
 from onward.model.value import copied
 from onward.pipeline.graph import Graph, Node
@@ -29,15 +32,25 @@ class StepContext(Frozen, frozen=True, kw_only=True):
     is_continued: bool
     values: FrozenMap[Any]
     thread: str = ""
+    retries: int = 0
+    lines: list[str] = msgspec.field(default_factory=list)
 
     @property
     def context(self) -> dict[str, Any]:
         """The run's context; a copy, changed only by what the handler returns."""
-        return copied(self.values)
+        return {**copied(self.values), **engine_values(self.node.id, self.retries)}
 
     def get(self, key: str, default: Any = None) -> Any:
         """One context value, as a copy."""
+        own = engine_values(self.node.id, self.retries)
+        if key in own:
+            return own[key]
         return copied({key: self.values[key]})[key] if key in self.values else default
+
+    def log(self, text: str) -> None:
+        """Write a line down for whoever looks at the run later; it is stored with the attempt's end."""
+        if len(self.lines) <= LOG_LINES_MAX:  # one more than are kept, to say that there were more
+            self.lines.append(log_line(text))
 
     @property
     def goal(self) -> str:

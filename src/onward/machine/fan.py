@@ -14,6 +14,7 @@ from onward.machine.passing import failed, passed
 from onward.machine.route import way_on, way_out
 from onward.model.event import BranchPlan, Outcome, ParallelStarted, StepStatus
 from onward.model.ids import branch_path, place, step_id
+from onward.model.namespace import as_seen
 from onward.model.result import Result
 from onward.model.run import Run
 from onward.pipeline.condition import resolver
@@ -47,7 +48,8 @@ def fan_out(definition: Definition, run: Run, path: str, node: Node) -> Action:
 
 def _open_edges(definition: Definition, run: Run, path: str, node: Node) -> Sequence[Edge]:
     outcome = Outcome(status=StepStatus.SUCCESS)
-    resolve = resolver(outcome.status.value, "", context_after(run.branches[path].context, outcome, {}, {}))
+    context = context_after(run.branches[path].context, outcome, {}, {})
+    resolve = resolver(outcome.status.value, "", as_seen(context, node.id))
     return [edge for edge in definition.graph.outgoing(node.id) if edge.guard.holds(resolve)]
 
 

@@ -61,6 +61,7 @@ def _failed_attempt(
         status=result.status,
         reason=reason,
         retry_at_us=retry_at_us,
+        log=result.log,
     )
 
 
@@ -92,12 +93,14 @@ def _finished(
         outcome=outcome,
         context=fresh,
         grown=grown,
-        next=_next(definition, node, outcome, before, fresh, grown),
+        next=_next(definition, opened, node, outcome, before, fresh, grown),
+        log=result.log,
     )
 
 
 def _next(
     definition: Definition,
+    opened: OpenStep,
     node: Node,
     outcome: Outcome,
     before: FrozenMap[Any],
@@ -115,5 +118,5 @@ def _next(
             return only
     after = context_after(before, outcome, fresh, grown)
     if outcome.status is StepStatus.FAIL:
-        return way_out(definition, node, outcome, after)
+        return way_out(definition, node, outcome, after, opened.retries_spent)
     return way_on(definition.graph, node.id, outcome, after)

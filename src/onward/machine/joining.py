@@ -22,11 +22,13 @@ from onward.model.event import (
 )
 from onward.model.frozenmap import FrozenMap
 from onward.model.ids import branch_of
+from onward.model.namespace import OUTCOME, PREFERRED_LABEL, as_seen
 from onward.model.run import AttemptState, Branch, OpenStep, Parallel, Run
+from onward.model.value import same
 
 CANCELLED = "cancelled"
 # The engine's own keys say how a branch went, not what it found out.
-_OWN = ("outcome", "preferred_label")
+_OWN = (OUTCOME, PREFERRED_LABEL)
 
 
 def join(definition: Definition, run: Run, flying: Sequence[OpenStep]) -> Action | None:
@@ -105,7 +107,7 @@ def _result(parallel: Parallel, path: str, branch: Branch, before: FrozenMap[Any
     changed = {
         key: value
         for key, value in branch.context.items()
-        if key not in _OWN and not (key in before and before[key] == value)
+        if key not in _OWN and not (key in before and same(before[key], value))
     }
     result: dict[str, Any] = {
         "id": path.removeprefix(f"{parallel.step}."),
@@ -128,4 +130,6 @@ def _onward(
     if outcome.status is not StepStatus.FAIL:
         return join
     node = definition.graph.nodes.get(parallel.node)
-    return (meant_for_failure(definition.graph, node, outcome, context) if node else None) or join
+    if node is None:
+        return join
+    return meant_for_failure(definition.graph, node, outcome, as_seen(context, node.id)) or join

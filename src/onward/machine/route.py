@@ -8,6 +8,7 @@ from typing import Any
 from onward.machine.definition import CONDITIONAL, Definition
 from onward.model.event import Choice, Outcome, StepStatus, Transition
 from onward.model.ids import node_of
+from onward.model.namespace import as_seen
 from onward.model.run import Gate, Run
 from onward.pipeline.edges import Selection, accelerator, normalise_label, select_edge, true_condition_edge
 from onward.pipeline.graph import Edge, Graph, Node
@@ -23,19 +24,21 @@ def way_on(graph: Graph, node_id: str, outcome: Outcome, context: Mapping[str, A
         outcome=_routing_status(outcome, context),
         preferred_label=outcome.preferred_label,
         suggested_ids=outcome.suggested_next_ids,
-        context=context,
+        context=as_seen(context, node_id),
     )
     return _by(chosen)
 
 
 def way_out(
-    definition: Definition, node: Node, outcome: Outcome, context: Mapping[str, Any]
+    definition: Definition, node: Node, outcome: Outcome, context: Mapping[str, Any], retries: int = 0
 ) -> Transition | None:
     """The way on from a failure: a true condition, a retry target, or an edge meant for failures.
 
     A plain edge is followed only to a conditional node, whose own edges look at the outcome, or where
-    `continue_on_fail=true` says so: otherwise a failure would pass for a success.
+    `continue_on_fail=true` says so: otherwise a failure would pass for a success. `retries` is how many the
+    step had spent when it failed.
     """
+    context = as_seen(context, node.id, retries)
     meant = meant_for_failure(definition.graph, node, outcome, context)
     return meant or _plain_way(definition, node, outcome, context)
 

@@ -146,6 +146,7 @@ class AttemptFailed(Event, frozen=True, kw_only=True):
     status: StepStatus
     reason: str
     retry_at_us: int | None = None
+    log: tuple[str, ...] = ()
 
 
 class AttemptInterrupted(Event, frozen=True, kw_only=True):
@@ -165,6 +166,7 @@ class StepFinished(ContextEvent, frozen=True, kw_only=True):
     outcome: Outcome
     grown: dict[str, Any] = {}
     next: Transition | None = None
+    log: tuple[str, ...] = ()
 
 
 class ParallelStarted(Event, frozen=True, kw_only=True):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from onward.errors import InvalidInput
 from onward.model.event import StepStatus
 from onward.model.value import plain_text
+
+LOG_LINES_MAX, LOG_LINE_MAX = 100, 1_000
+LOG_FULL = "… the lines after this one were left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,7 @@ class Result:
     notes: str = ""
     failure_reason: str = ""
     retryable: bool = True
+    log: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """What a handler says is stored and must be readable for ever, so a wrong type is refused here."""
@@ -34,6 +39,12 @@ class Result:
         if self.suggested_next_ids != ():
             ids = tuple(plain_text(one, "a suggested id of a result") for one in self.suggested_next_ids)
             object.__setattr__(self, "suggested_next_ids", ids)
+        if self.log != ():
+            object.__setattr__(self, "log", log_lines(self.log))
+
+    def with_log(self, lines: Iterable[str]) -> Result:
+        """The same, and what the handler wrote down on the way before what it returned."""
+        return replace(self, log=(*lines, *self.log))
 
     @classmethod
     def success(cls, notes: str = "", **context_updates: Any) -> Result:
@@ -49,6 +60,21 @@ class Result:
     def retry(cls, reason: str) -> Result:
         """Not yet: try again."""
         return cls(status=StepStatus.RETRY, failure_reason=reason)
+
+
+def log_lines(lines: Iterable[str]) -> tuple[str, ...]:
+    """Lines for the log as they are stored: a few, none of them long. What is left out is said."""
+    kept = [log_line(line) for line in islice(lines, LOG_LINES_MAX + 1)]
+    return tuple(kept if len(kept) <= LOG_LINES_MAX else [*kept[:LOG_LINES_MAX], LOG_FULL])
+
+
+def log_line(line: object) -> str:
+    """One line for the log, shortened if need be."""
+    text = plain_text(line, "a line for the log")
+    if len(text) <= LOG_LINE_MAX:
+        return text
+    size = f"… ({len(text):,} characters)"
+    return text[: LOG_LINE_MAX - len(size)] + size
 
 
 def _status(status: object) -> StepStatus:
