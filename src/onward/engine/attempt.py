@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 
-from onward.errors import OnwardError
+from onward.errors import OnwardError, StoreError
 from onward.handlers.port import Handler, StepContext
 from onward.model.namespace import check_updates
 from onward.model.result import Result
@@ -83,7 +83,8 @@ async def _call(handler: Handler, step: StepContext) -> Result:
             check_updates(result.context_updates)
         return result.with_log(step.lines) if step.lines else result
     except OnwardError as error:
-        return Result.fail(str(error), retryable=False).with_log(step.lines)
+        # What is wrong with a value or a definition stays so; a database may come back.
+        return Result.fail(str(error), retryable=isinstance(error, StoreError)).with_log(step.lines)
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return Result.fail(why).with_log(step.lines)

@@ -18,6 +18,7 @@ from onward.engine.attempt import Ended, Interrupter
 from onward.engine.flights import Flights
 from onward.engine.journal import Folded, Journal, applied
 from onward.engine.keeper import Hold, LeaseKeeper
+from onward.engine.recall import recall
 from onward.engine.stop import StopSwitch
 from onward.errors import HistoryCorrupt, LeaseLost, StaleHistory, StoreError, UnknownHandler
 from onward.handlers.port import Handler, StepContext
@@ -166,6 +167,7 @@ class Drive:
             is_continued=run.directives.get(started.step) == "continue",
             values=run.branches[branch_of(started.step)].context,
             retries=run.open_steps[started.step].retries_spent,
+            recall=partial(recall, self._tools.journal, definition.graph.goal, self._folded, started),
         )
         if self._stop.is_now:
             return _interrupted(started, STOPPED)  # asked while the start was being written

@@ -76,6 +76,14 @@ class Journal:
         """The stored log."""
         return await self._log.read(run_id, after=after, limit=limit)
 
+    async def tail(self, folded: Folded, count: int) -> Sequence[Record]:
+        """The last `count` events up to where `folded` stands."""
+        run_id, seq = folded.run.id, folded.position.seq
+        after = max(0, seq - count)
+        if after == seq:
+            return ()
+        return await insist(self._clock, lambda: self._log.read(run_id, after=after, limit=seq - after))
+
     async def catch_up(self, folded: Folded) -> Folded:
         """The same run with whatever has been appended since."""
         run_id, seq = folded.run.id, folded.position.seq

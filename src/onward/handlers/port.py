@@ -6,6 +6,7 @@ same step after a crash: `idempotency_key` is then the same, so an effect outsid
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -16,6 +17,11 @@ from onward.model.result import LOG_LINES_MAX, Result, log_line
 from onward.model.run import Frozen
 from onward.model.value import copied
 from onward.pipeline.graph import Graph, Node
+
+
+async def _no_past(mode: str) -> str:
+    """A step that was made by hand has nothing behind it."""
+    return ""
 
 
 class StepContext(Frozen, frozen=True, kw_only=True):
@@ -34,6 +40,7 @@ class StepContext(Frozen, frozen=True, kw_only=True):
     thread: str = ""
     retries: int = 0
     lines: list[str] = msgspec.field(default_factory=list)
+    recall: Callable[[str], Awaitable[str]] = _no_past
 
     @property
     def context(self) -> dict[str, Any]:
@@ -46,6 +53,13 @@ class StepContext(Frozen, frozen=True, kw_only=True):
         if key in own:
             return own[key]
         return copied({key: self.values[key]})[key] if key in self.values else default
+
+    async def preamble(self, mode: str = "") -> str:
+        """What a new session is told about the run so far, under this step's fidelity or another.
+
+        Reads the end of the log when it is called. Empty under `full`, where the session itself knows.
+        """
+        return await self.recall(mode)
 
     def log(self, text: str) -> None:
         """Write a line down for whoever looks at the run later; it is stored with the attempt's end."""
