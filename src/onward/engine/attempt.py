@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 
-from onward.errors import OnwardError, StoreError
+from onward.errors import OnwardError, StoreIO, StoreUnavailable
 from onward.handlers.port import Handler, StepContext
 from onward.model.namespace import check_updates
 from onward.model.result import Result
@@ -72,7 +72,8 @@ async def _take_back(task: asyncio.Task[object], cancels: int) -> None:
 async def _call(handler: Handler, step: StepContext) -> Result:
     """The handler's result; an error becomes a failure, and one of ours is not worth another try.
 
-    Neither does a handler that exits end the process: the run has other steps, and the process other runs.
+    Only a database that was out of reach may be back by then. Neither does a handler that exits end the
+    process: the run has other steps, and the process other runs.
     """
     try:
         if step.node.timeout_s is None or handler.keeps_time:
@@ -83,8 +84,8 @@ async def _call(handler: Handler, step: StepContext) -> Result:
             check_updates(result.context_updates)
         return result.with_log(step.lines) if step.lines else result
     except OnwardError as error:
-        # What is wrong with a value or a definition stays so; a database may come back.
-        return Result.fail(str(error), retryable=isinstance(error, StoreError)).with_log(step.lines)
+        may_pass = isinstance(error, StoreUnavailable | StoreIO)  # a database may come back
+        return Result.fail(str(error), retryable=may_pass).with_log(step.lines)
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return Result.fail(why).with_log(step.lines)
