@@ -17,7 +17,7 @@ from onward.machine.advance import advance
 from onward.machine.apply import apply, fold
 from onward.machine.definition import Definition
 from onward.machine.lifecycle import REASONS
-from onward.machine.plan import LOSSES_MAX
+from onward.machine.losing import LOSSES_MAX
 from onward.machine.project import project
 from onward.model.event import (
     CHECKPOINTS,

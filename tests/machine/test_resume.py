@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide import ResumeRequest, check_resumable, decide_resume, is_in_doubt
-from onward.machine.plan import LOSSES_MAX
+from onward.machine.losing import LOSSES_MAX
 from onward.model.event import (
     AttemptInterrupted,
     PipelineChanged,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from onward.machine.action import Stop
-from onward.machine.plan import LOSSES_MAX
+from onward.machine.losing import LOSSES_MAX
 from onward.model.event import (
     Event,
     RunCancelled,

@@ -16,6 +16,7 @@ class Start:
     simulation: Mapping[str, Any] | None = None
     on_owner_loss: str = "interrupt"
     exclusive_key: str | None = None
+    priority: int = 0
     append_id: str | None = None
 
 

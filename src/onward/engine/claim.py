@@ -13,7 +13,7 @@ from onward.errors import LeaseLost, OnwardError, Refused, StoreError
 from onward.machine.decide import Standing
 from onward.model.event import Event, RunClaimed
 from onward.store.owner import owner_label
-from onward.store.port import Held, Lease, Leases
+from onward.store.port import Held, Holder, Lease, Leases
 
 
 class Claims:
@@ -29,8 +29,11 @@ class Claims:
         holder = held.holder if held is not None else folded.holder
         if holder is None:
             return Standing(None, False, me)
-        is_dropped = Lease(folded.run.id, holder.owner, holder.token) in self.dropped
-        return Standing(owner_label(holder.owner), holder.is_alive and not is_dropped, me)
+        return Standing(owner_label(holder.owner), self.is_at_work(folded.run.id, holder), me)
+
+    def is_at_work(self, run_id: str, holder: Holder) -> bool:
+        """Whether the holder is alive, and has not dropped the run."""
+        return holder.is_alive and Lease(run_id, holder.owner, holder.token) not in self.dropped
 
     async def starting(self, run_id: str, create: Callable[[], Awaitable[Folded]]) -> Folded:
         """Make a run that is claimed from its first moment; a claim without a reply is dropped."""

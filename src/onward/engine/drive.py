@@ -27,7 +27,7 @@ from onward.machine.advance import advance
 from onward.machine.definition import Definition
 from onward.machine.finish import finish
 from onward.machine.restart import restarted
-from onward.model.event import AttemptInterrupted, Event, RunCompleted, StepStarted
+from onward.model.event import AttemptInterrupted, Event, RunCompleted, RunQueued, StepStarted
 from onward.model.ids import branch_of, idempotency_key, place_of
 from onward.model.result import Result
 from onward.model.run import Run
@@ -52,9 +52,17 @@ class Tools:
 
 
 class Drive:
-    """One run under one lease."""
+    """One run under one lease. A wait of more than `patience_s` is left to whoever takes the run then."""
 
-    def __init__(self, tools: Tools, definition: Definition, folded: Folded, stop: StopSwitch) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        definition: Definition,
+        folded: Folded,
+        stop: StopSwitch,
+        patience_s: float | None = None,
+    ) -> None:
+        self._patience_s, self._has_written = patience_s, False
         self._tools, self._definition, self._folded, self._stop = tools, definition, folded, stop
         self._interrupter = Interrupter()
         self._news = asyncio.Event()
@@ -85,6 +93,8 @@ class Drive:
                         first = await self._landed(until_us)
                     case Restart(to, run_id):
                         first = await self._restart(to, run_id)
+                    case Sleep(until_us) if self._is_too_long(until_us):
+                        first = _handed_back(until_us)
                     case Sleep(until_us):
                         first = _nothing
                         await self._sleep(until_us)
@@ -116,6 +126,7 @@ class Drive:
             except StaleHistory:
                 await self._catch_up()
                 continue
+            self._has_written = True
             self._tools.observe(ahead.run, ahead.events)
             return ahead.action
 
@@ -203,6 +214,16 @@ class Drive:
         await self._tools.journal.create(run, stamped, at_us=at_us, append_id=append_id)
         return lambda run: (RunCompleted(restarted_as=run_id),)
 
+    def _is_too_long(self, until_us: int) -> bool:
+        """Whether a wait is not worth holding the run for.
+
+        A run that was just claimed, and yet is not due by this clock, is held: by the database's clock it
+        is due, so it would only come back at once.
+        """
+        if self._patience_s is None or not self._has_written or self._stop.reason is not None:
+            return False
+        return (until_us - self._tools.clock.now_us()) / 1_000_000 > self._patience_s
+
     async def _sleep(self, until_us: int) -> None:
         """Wait for a retry's time, or for news."""
         self._news.clear()
@@ -260,6 +281,10 @@ class Drive:
     def _interrupt(self, why: str) -> None:
         self._interrupter.interrupt(why)
         self._flights.interrupt(why)
+
+
+def _handed_back(until_us: int) -> First:
+    return lambda run: (RunQueued(why="waits for its next attempt", wake_at_us=until_us),)
 
 
 def _nothing(run: Run) -> Sequence[Event]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,8 @@ from onward.engine.release import Dropped
 from onward.engine.serving import Serving
 from onward.engine.source import Sources
 from onward.engine.stop import StopSwitch
+from onward.engine.sweep import Sweeper, Swept
+from onward.engine.taking import Taking
 from onward.errors import Refused, StaleHistory
 from onward.handlers.port import Handler
 from onward.machine.action import Action
@@ -33,7 +35,7 @@ from onward.machine.decide import (
     decide_pause,
     decide_resume,
 )
-from onward.machine.definition import Definition
+from onward.machine.definition import AGENT, Definition
 from onward.model.event import Event, RunClaimed, RunCreated
 from onward.model.ids import check_run_id
 from onward.model.namespace import check_given
@@ -46,6 +48,7 @@ from onward.version import VERSION
 
 __all__ = ["Engine", "Resume", "Start", "ignore"]
 
+WORTH_HOLDING_S = 5.0
 WAIT_POLL_S = 0.2
 
 
@@ -89,6 +92,8 @@ class Engine:
         self._keeper = LeaseKeeper(store, clock)
         self._claims = Claims(store, self.journal, clock, ids, observe)
         self._serving = Serving(handlers)
+        self._taking = Taking(self.journal, self._claims, handlers)
+        self._sweeper = Sweeper(store, self.journal, self._claims, clock, ids)
 
     @property
     def dropped(self) -> Dropped:
@@ -167,7 +172,15 @@ class Engine:
             exclusive_key=start.exclusive_key,
             simulation=None if start.simulation is None else dict(start.simulation),
             version=VERSION,
+            priority=start.priority,
+            needs=self._needs(pipeline, start),
+            max_running=graph.count("max_running"),
         )
+
+    def _needs(self, pipeline: Pipeline, start: Start) -> tuple[str, ...]:
+        """The handlers without which nobody can drive the run; simulated agents need none."""
+        kinds = set(self._serving.definition(pipeline).effect_kinds.values())
+        return tuple(sorted(kinds if start.simulation is None else kinds - {AGENT}))
 
     # -- going on ------------------------------------------------------------------------------------
 
@@ -320,8 +333,9 @@ class Engine:
         claimed_s: float,
         stop: StopSwitch,
         action: Action | None = None,
+        patience_s: float | None = None,
     ) -> Folded:
-        drive = Drive(self._tools(handlers), definition, folded, stop)
+        drive = Drive(self._tools(handlers), definition, folded, stop, patience_s)
         driven = drive.run(claimed_s=claimed_s, action=action)
         return await self._claims.driving(folded.lease, driven)
 
@@ -345,6 +359,34 @@ class Engine:
         if current.run.status is not RunStatus.QUEUED or current.run.token:
             return ()
         return decide_claim(current.run, self._claims.standing(current, held))
+
+    # -- working -------------------------------------------------------------------------------------
+
+    async def take(self, stop: StopSwitch) -> tuple[Folded, Awaitable[Folded]] | None:
+        """Own the run whose turn it is; answers it, and what to await to drive it until it stops."""
+        claimed_s = self._clock.awake_s()
+        folded = await self._taking.take()
+        return None if folded is None else (folded, self._go_on(folded, claimed_s, stop))
+
+    async def _go_on(self, folded: Folded, claimed_s: float, stop: StopSwitch) -> Folded:
+        try:
+            definition = self._serving.definition(await self.sources.stored(folded.run))
+            handlers = self._serving.handlers_for(definition, folded.run.simulation)
+        except (Exception, asyncio.CancelledError):
+            self.dropped.drop(folded.lease)
+            raise
+        # The run that a restart begins is queued: whoever has room takes it.
+        return await self._drive_one(
+            folded, definition, handlers, claimed_s, stop, patience_s=WORTH_HOLDING_S
+        )
+
+    async def sweep(self) -> Swept:
+        """Take runs from owners that are dead, and stop them as their policies say."""
+        return await self._sweeper.sweep()
+
+    async def recover(self) -> Swept:
+        """What a server does first: sweep, announce open questions again, and report."""
+        return await self._sweeper.recover()
 
     # -- requests ------------------------------------------------------------------------------------
 

@@ -16,7 +16,19 @@ from onward.machine.project import project
 from onward.model.event import Event, RunClaimed
 from onward.model.run import FOLD_VERSION, Frozen, Run, RunStatus
 from onward.store.codec import check_chain, seal, unseal
-from onward.store.port import ORIGIN, Held, Holder, Lease, Position, Record, RunLog, Snapshot, Write
+from onward.store.port import (
+    ORIGIN,
+    Held,
+    Holder,
+    Lease,
+    Loaded,
+    Position,
+    Record,
+    RunLog,
+    Snapshot,
+    Wanted,
+    Write,
+)
 
 SNAPSHOT_BYTES_MIN = 32 * 1024
 READ_ALL = 2**31
@@ -59,10 +71,7 @@ class Journal:
         if loaded.snapshot is not None and start is None:
             # Up to where the row said: the log may have grown since that one consistent read.
             tail = await self._log.read(run_id, after=0, limit=loaded.position.seq)
-        folded = _folded(start, tail, run_id)
-        if folded is None or folded.position != loaded.position:
-            raise HistoryCorrupt(run_id, loaded.position.seq, "the log does not end where the run's row says")
-        return replace(folded, holder=loaded.holder)
+        return replace(_whole(_folded(start, tail, run_id), loaded), holder=loaded.holder)
 
     async def load_at(self, run_id: str, seq: int) -> Folded:
         """A run as it stood after event `seq`."""
@@ -138,16 +147,7 @@ class Journal:
         def decided(held: Held, tail: Sequence[Record]) -> Write | None:
             nonlocal result
             current = _folded(known, tail, run_id) or known
-            current = replace(current, holder=held.holder)
-            events = decide(current, held)
-            if not events:
-                result = current
-                return None
-            at_us = self._clock.now_us()
-            run, stamped = applied(current.run, events, run_id=run_id, at_us=at_us)
-            write, result = _write(
-                run, stamped, after=current.position, at_us=at_us, full=True, before=current, blobs=blobs
-            )
+            write, result = self._decided(replace(current, holder=held.holder), decide, held, blobs)
             return write
 
         since = known.position.seq
@@ -160,6 +160,53 @@ class Journal:
         if result is known:
             return replace(await self.load(run_id), is_repeat=True)
         return await self.first_answer(result)  # the reply to this very request may have been lost
+
+    async def take(
+        self, wanted: Wanted, decide: DecideRun, on_damage: Callable[[str, HistoryCorrupt], None]
+    ) -> Folded | None:
+        """Let `decide` see the run whose turn it is, under its lock, and write what it returns.
+
+        None when nothing is due, or what is due cannot be read. Nobody can ask for the same again: a claim
+        whose reply was lost is a run that this process owns and does not drive, and is given back as such.
+        """
+        result: Folded | None = None
+        unread: list[str] = []
+
+        def decided(held: Held, loaded: Loaded) -> Write | None:
+            nonlocal result
+            start = _started_from(loaded.snapshot)
+            if loaded.snapshot is not None and start is None:
+                unread.append(loaded.row.id)
+                return None
+            try:
+                current = _whole(_folded(start, loaded.tail, loaded.row.id), loaded)
+            except HistoryCorrupt as error:
+                on_damage(loaded.row.id, error)
+                return None
+            write, result = self._decided(replace(current, holder=held.holder), decide, held)
+            return write
+
+        await self._log.take(wanted, fold_version=FOLD_VERSION, decide=decided)
+        if unread:  # its snapshot is of no use, so it must be folded from its beginning, which takes its time
+            return await self.control(unread[0], decide, append_id=f"{unread[0]} {self._clock.now_us()}")
+        return result
+
+    def _decided(
+        self,
+        current: Folded,
+        decide: DecideRun,
+        held: Held,
+        blobs: Mapping[str, bytes] | None = None,
+    ) -> tuple[Write | None, Folded]:
+        """What `decide` makes of a run, as a write, and the run after it."""
+        events = decide(current, held)
+        if not events:
+            return None, current
+        at_us = self._clock.now_us()
+        run, stamped = applied(current.run, events, run_id=current.run.id, at_us=at_us)
+        return _write(
+            run, stamped, after=current.position, at_us=at_us, full=True, before=current, blobs=blobs
+        )
 
 
 def applied(
@@ -208,6 +255,14 @@ def _write(
         snapshot=snapshot,
     )
     return write, Folded(run, head, log_bytes, snapshot_bytes)
+
+
+def _whole(folded: Folded | None, loaded: Loaded) -> Folded:
+    """The fold, if it is of all that the row knows of."""
+    if folded is None or folded.position != loaded.position:
+        why = "the log does not end where the run's row says"
+        raise HistoryCorrupt(loaded.row.id, loaded.position.seq, why)
+    return folded
 
 
 def _size(records: Sequence[Record]) -> int:

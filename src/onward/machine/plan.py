@@ -11,12 +11,13 @@ from onward.machine.closing import cancelling
 from onward.machine.definition import Definition
 from onward.machine.joining import join
 from onward.machine.line import has_arrived, plan_line
+from onward.machine.losing import LOSSES_MAX
 from onward.machine.passing import honouring_a_pause
-from onward.model.event import BranchFinished, Event, RunFailed, RunPaused, RunWaiting, StepStatus
+from onward.model.event import BranchFinished, Event, RunFailed, RunPaused, RunQueued, RunWaiting, StepStatus
 from onward.model.ids import branch_of, place
 from onward.model.run import AttemptState, Branch, OpenStep, Run
 
-LOSSES_MAX = 5
+DRAIN = "drain"
 
 
 def plan(definition: Definition, run: Run, *, now_us: int, stop_reason: str | None = None) -> Action:
@@ -31,19 +32,26 @@ def plan(definition: Definition, run: Run, *, now_us: int, stop_reason: str | No
         return _plan_branches(definition, run, flying, now_us, stop_reason)
     # Nothing is left to pause before: a run that has arrived is finished, not stopped.
     if not has_arrived(definition, run.root):
-        stopped = _asked_to_stop(run, stop_reason)
+        stopped = _asked_to_stop(run, stop_reason, now_us)
         if stopped is not None:
             return stopped
     return plan_line(definition, run, "", now_us)
 
 
-def _asked_to_stop(run: Run, stop_reason: str | None) -> Stop | None:
+def _asked_to_stop(run: Run, stop_reason: str | None, now_us: int) -> Stop | None:
     """A signal leaves a run that waits for an answer waiting; a person's pause is a pause."""
-    if stop_reason is not None and not _only_asks(run):
-        return Stop((RunPaused(reason=stop_reason),))
+    if stop_reason is not None and not _only_asks(run) and run.pending.pause_after is None:
+        return Stop((_let_go(stop_reason, now_us),))
     if run.pending.pause_after is not None:
         return Stop((RunPaused(reason="operator", detail=f"asked by {run.pending.pause_by}"),))
     return None
+
+
+def _let_go(stop_reason: str, now_us: int) -> Event:
+    """What stops here was a foreground process, or a worker, whose runs others may go on with."""
+    if stop_reason == DRAIN:
+        return RunQueued(why="handed back by a worker that stops", wake_at_us=now_us)
+    return RunPaused(reason=stop_reason)
 
 
 def _only_asks(run: Run) -> bool:
@@ -82,7 +90,7 @@ def _plan_branches(
     joined = join(definition, run, flying)
     if joined is not None:
         return joined
-    stopped = _asked_to_stop(run, stop_reason)
+    stopped = _asked_to_stop(run, stop_reason, now_us)
     if stopped is not None:
         return _when_landed(flying, stopped, halt=run.pending.pause_after == "now")
     stops: list[Event] = []

@@ -28,6 +28,7 @@ from onward.store.port import (
     Record,
     RunQuery,
     Snapshot,
+    Unwatch,
     Wanted,
     Write,
 )
@@ -62,6 +63,7 @@ class MemoryDatabase:
         self.runs: dict[str, StoredRun] = {}
         self.blobs: dict[str, bytes] = {}
         self.alive: set[str] = set()
+        self.watchers: list[Callable[[], None]] = []
         self._processes = 0
 
     def connect(self, lease_s: float | None = None) -> MemoryStore:
@@ -151,6 +153,8 @@ class MemoryStore:
     def _is_due(self, row: RunRow, wanted: Wanted) -> bool:
         if row.wake_at_us is None or row.wake_at_us > self.database.now_us() or row.needs in wanted.unserved:
             return False
+        if row.id in wanted.skipped:
+            return False
         others = [other.row for other in self.database.runs.values() if other.row.owner is not None]
         if row.exclusive_key is not None and any(o.exclusive_key == row.exclusive_key for o in others):
             return False
@@ -185,6 +189,9 @@ class MemoryStore:
             stored.row = write.row
         else:
             stored.row = _advanced(stored.row, write)
+        if stored.row.wake_at_us is not None:
+            for on_due in self.database.watchers:
+                on_due()
         self.database.blobs.update(write.blobs)
         stored.snapshot = write.snapshot or stored.snapshot
 
@@ -271,6 +278,14 @@ class MemoryStore:
         for stored in self.database.runs.values():
             counts[stored.row.status] = counts.get(stored.row.status, 0) + 1
         return counts
+
+    async def watch(self, on_due: Callable[[], None]) -> Unwatch:
+        self.database.watchers.append(on_due)
+
+        async def unwatch() -> None:
+            self.database.watchers.remove(on_due)
+
+        return unwatch
 
     async def check(self) -> Sequence[tuple[str, bool, str]]:
         return (("durability", False, "memory keeps nothing; use SQLite or PostgreSQL to keep runs"),)

@@ -6,7 +6,7 @@ it needs, writes events, and updates the row, the ownership and the wake time wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -140,9 +140,10 @@ class RunQuery:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which due runs to take: none that needs one of these sets of handlers."""
+    """Which due runs to take: none that needs one of these sets of handlers, and none of these runs."""
 
     unserved: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 DecideLoaded = Callable[[Held, Loaded], Write | None]
@@ -161,6 +162,14 @@ class RunLog(Protocol):
 
     async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
         """Lock the run, show `decide` the records after `since`, and write what it returns."""
+        ...
+
+    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+        """Lock the first run that is due and show it to `decide`, as `control` does; None if none is due.
+
+        The highest priority comes first, then the one that has been due for longest. What others are about
+        to take, what has a key in use, and pipelines with as many runs held as they may have are passed over.
+        """
         ...
 
     async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
@@ -195,22 +204,6 @@ class Leases(Protocol):
         ...
 
 
-class Queue(Protocol):
-    """Runs whose time has come, and runs whose owner may be gone."""
-
-    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
-        """Lock the first run that is due and show it to `decide`, as `control` does; None if none is due.
-
-        The highest priority comes first, then the one that has been due for longest. What others are about
-        to take, what has a key in use, and pipelines with as many runs held as they may have are passed over.
-        """
-        ...
-
-    async def held(self) -> Sequence[Listed]:
-        """Every run that somebody owns, alive or not."""
-        ...
-
-
 class Runs(Protocol):
     """Finding runs."""
 
@@ -220,6 +213,10 @@ class Runs(Protocol):
 
     async def list(self, query: RunQuery) -> Sequence[Listed]:
         """Runs, newest first."""
+        ...
+
+    async def held(self) -> Sequence[Listed]:
+        """Every run that somebody owns, alive or not."""
         ...
 
     async def count(self) -> Mapping[RunStatus, int]:
@@ -235,8 +232,18 @@ class Blobs(Protocol):
         ...
 
 
-class Store(RunLog, Leases, Queue, Runs, Blobs, Protocol):
+Unwatch = Callable[[], Awaitable[None]]
+
+
+class Store(RunLog, Leases, Runs, Blobs, Protocol):
     """Everything together."""
+
+    async def watch(self, on_due: Callable[[], None]) -> Unwatch:
+        """Call when a run may have become due, if the database can tell; returns how to stop that.
+
+        It may call too often and it may miss some: whoever waits for runs also looks by itself.
+        """
+        ...
 
     async def close(self) -> None:
         """Let go of files and connections. Runs still held are left for others to take over."""

@@ -27,6 +27,7 @@ from onward.store.port import (
     Record,
     RunQuery,
     Store,
+    Unwatch,
     Wanted,
     Write,
 )
@@ -142,6 +143,9 @@ class FaultyStore:
 
     async def blob(self, hash: str) -> bytes | None:
         return await self._call("blob", lambda: self.store.blob(hash))
+
+    async def watch(self, on_due: Callable[[], None]) -> Unwatch:
+        return await self.store.watch(on_due)
 
     async def check(self) -> Sequence[tuple[str, bool, str]]:
         return await self.store.check()

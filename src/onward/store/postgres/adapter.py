@@ -24,12 +24,14 @@ from onward.store.port import (
     Loaded,
     Record,
     RunQuery,
+    Unwatch,
     Wanted,
     Write,
 )
 from onward.store.postgres.binary import numbers, texts
 from onward.store.postgres.checks import check_database
 from onward.store.postgres.connection import RENEWING, SESSION, Address
+from onward.store.postgres.listening import Listener
 from onward.store.postgres.migrate import NEWEST, migrate, schema_number
 from onward.store.postgres.pool import Pool
 from onward.store.postgres.reading import (
@@ -67,7 +69,7 @@ class PostgresStore:
         clock: Clock,
         patience_s: float,
     ) -> None:
-        self._lease_s, self._clock = lease_s, clock
+        self._address, self._lease_s, self._clock = address, lease_s, clock
         # The nonce tells the stores of one process apart.
         self._me = owner_name(f"{SystemIds().unique()}/{host_identity().text()}")
         self._held: dict[str, int] = {}
@@ -246,6 +248,11 @@ class PostgresStore:
 
     async def count(self) -> Mapping[RunStatus, int]:
         return await self._reading.use(count_runs)
+
+    async def watch(self, on_due: Callable[[], None]) -> Unwatch:
+        listener = Listener(self._address, on_due)
+        await listener.start()
+        return listener.stop
 
     async def check(self) -> Sequence[tuple[str, bool, str]]:
         return await self._reading.use(lambda wire: check_database(wire, self._clock))

@@ -300,6 +300,7 @@ LIMIT :limit;
 SELECT id, pipeline, max_running
 FROM run
 WHERE wake_at_us IS NOT NULL AND wake_at_us <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+    AND id <> ALL (:skipped::text[])
     AND needs <> ALL (:unserved::text[])
     AND pipeline <> ALL (:full::text[])
     AND NOT EXISTS (
@@ -330,6 +331,9 @@ SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, re
 FROM run
 WHERE owner IS NOT NULL
 ORDER BY id;
+
+-- due_notify --
+SELECT pg_notify('onward_due', '')::text;
 
 -- run_count --
 SELECT status, count(*)

@@ -112,8 +112,10 @@ async def find_due(wire: Wire, wanted: Wanted, now_us: int | None) -> str | None
     """
     full: list[str] = []
     while True:
-        due = call("run_due", unserved=texts(wanted.unserved), full=texts(full), now_us=now_us)
-        (found,) = await wire.run(due)
+        left = {"unserved": wanted.unserved, "skipped": wanted.skipped, "full": full}
+        (found,) = await wire.run(
+            call("run_due", now_us=now_us, **{name: texts(names) for name, names in left.items()})
+        )
         if not found:
             return None
         run_id, pipeline, max_running = found[0]

@@ -67,9 +67,10 @@ class Writer:
         sent = [member for member in members if member.write.run_id not in orphans] if orphans else members
         statements, blobs = self._statements(sent), self._blobs(sent)
         snapshots = [member.write for member in sent if member.write.snapshot is not None]
+        notices = [call("due_notify")] if any(map(_makes_due, sent)) else []
         try:
             answers = await wire.run(
-                *statements, *map(_blob_call, blobs.items()), *map(_snapshot_call, snapshots), *then
+                *statements, *map(_blob_call, blobs.items()), *map(_snapshot_call, snapshots), *notices, *then
             )
         except ServerError as error:
             if error.constraint != KEY_IN_USE or len(members) > 1:
@@ -211,6 +212,11 @@ def _blob_call(blob: tuple[str, tuple[bytes, int]]) -> Call:
 def _snapshot_call(write: Write) -> Call:
     assert write.snapshot is not None
     return call("snapshot_put", run_id=write.run_id, **write.snapshot._asdict())
+
+
+def _makes_due(member: Member) -> bool:
+    """Whether a worker may be waiting for this."""
+    return member.write.row is not None and member.write.row.wake_at_us is not None
 
 
 def _is_fork(member: Member) -> bool:

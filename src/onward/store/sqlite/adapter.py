@@ -23,6 +23,7 @@ from onward.store.port import (
     Loaded,
     Record,
     RunQuery,
+    Unwatch,
     Wanted,
     Write,
 )
@@ -221,6 +222,14 @@ class SqliteStore:
 
     async def count(self) -> Mapping[RunStatus, int]:
         return await self._database.look(count_runs)
+
+    async def watch(self, on_due: Callable[[], None]) -> Unwatch:
+        """Nothing tells one process of another's write to a file; whoever waits looks often instead."""
+
+        async def unwatch() -> None:
+            return None
+
+        return unwatch
 
     async def check(self) -> Sequence[tuple[str, bool, str]]:
         return await self._database.look(lambda db: check_database(db, self.path))

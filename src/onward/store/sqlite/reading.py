@@ -124,8 +124,8 @@ def find_due(db: apsw.Connection, wanted: Wanted, now_us: int | None) -> str | N
     """The run whose turn it is, passing over pipelines that have as many runs held as they may."""
     full: list[str] = []
     while True:
-        values = {"unserved": json.dumps(wanted.unserved), "full": json.dumps(full), "now_us": now_us}
-        found = one(db, "run_due", **values)
+        left = {"unserved": wanted.unserved, "skipped": wanted.skipped, "full": full}
+        found = one(db, "run_due", now_us=now_us, **{name: json.dumps(names) for name, names in left.items()})
         if found is None:
             return None
         run_id, pipeline, max_running = found

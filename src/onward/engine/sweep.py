@@ -1,0 +1,105 @@
+"""Looking for runs whose owner died. Every server and every worker does it, all the time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from onward.clock import Clock, Ids
+from onward.engine.claim import Claims
+from onward.engine.journal import Folded, Journal
+from onward.errors import OnwardError
+from onward.machine.losing import decide_loss
+from onward.model.event import Event
+from onward.model.run import Run, RunStatus
+from onward.store.port import Held, Listed, RunQuery, Store
+
+log = logging.getLogger("onward.recovery")
+GATES_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one look found: runs that lost their owner, runs that cannot be handled, and open questions."""
+
+    stopped: tuple[Run, ...] = ()
+    requeued: tuple[Run, ...] = ()
+    broken: tuple[tuple[str, str], ...] = ()
+    asking: tuple[Run, ...] = field(default=())
+
+
+class Sweeper:
+    """Takes runs from owners that are dead. One bad run never keeps it from the others."""
+
+    def __init__(self, store: Store, journal: Journal, claims: Claims, clock: Clock, ids: Ids) -> None:
+        self._store, self._journal, self._claims = store, journal, claims
+        self._clock, self._ids = clock, ids
+
+    async def sweep(self, *, is_restart: bool = False) -> Swept:
+        """One look at every run that somebody owns."""
+        stopped: list[Run] = []
+        requeued: list[Run] = []
+        broken: list[tuple[str, str]] = []
+        for listed in await self._store.held():
+            if self._is_alive(listed):
+                continue
+            try:
+                found = await self._take(listed.row.id, is_restart)
+            except OnwardError as error:
+                log.error("run %s could not be recovered: %s", listed.row.id, error)
+                broken.append((listed.row.id, str(error)))
+                continue
+            if found is not None:
+                (requeued if found.status is RunStatus.QUEUED else stopped).append(found)
+        return Swept(tuple(stopped), tuple(requeued), tuple(broken))
+
+    async def recover(self) -> Swept:
+        """A server's first look: also says which questions are still open, so that they are asked again."""
+        swept = await self.sweep(is_restart=True)
+        asking: list[Run] = []
+        broken = list(swept.broken)
+        for listed in await self._store.list(RunQuery((RunStatus.WAITING,), limit=GATES_MAX)):
+            try:
+                asking.append((await self._journal.load(listed.row.id)).run)
+            except OnwardError as error:
+                log.error("run %s could not be read: %s", listed.row.id, error)
+                broken.append((listed.row.id, str(error)))
+        found = Swept(swept.stopped, swept.requeued, tuple(broken), tuple(asking))
+        _report(found)
+        return found
+
+    def _is_alive(self, listed: Listed) -> bool:
+        if listed.holder is None:
+            return True
+        return self._claims.is_at_work(listed.row.id, listed.holder)
+
+    async def _take(self, run_id: str, is_restart: bool) -> Run | None:
+        taken: list[Event] = []
+
+        def decide(current: Folded, held: Held) -> Sequence[Event]:
+            standing = self._claims.standing(current, held)
+            taken[:] = decide_loss(current.run, standing, now_us=self._clock.now_us(), is_restart=is_restart)
+            return tuple(taken)
+
+        folded = await self._journal.control(run_id, decide, append_id=self._ids.unique())
+        return folded.run if taken else None
+
+
+def _report(found: Swept) -> None:
+    """Each run at info, then one line with the counts."""
+    for run in (*found.stopped, *found.requeued):
+        log.info("run %s: %s (%s)", run.id, run.status.value, run.detail or run.reason)
+    for run in found.asking:
+        log.info("run %s waits for an answer at %s", run.id, ", ".join(run.gates))
+    log.info(
+        "Recovery complete: %d workflows marked failed, %d approvals restored.",
+        len(found.stopped),
+        len(found.asking),
+        extra={
+            "interrupted": len(found.stopped),
+            "requeued": len(found.requeued),
+            "waiting": len(found.asking),
+            "broken": len(found.broken),
+        },
+    )

@@ -1,0 +1,50 @@
+"""Taking the run whose turn it is, if this process can serve it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from onward.engine.claim import Claims
+from onward.engine.journal import Folded, Journal
+from onward.errors import HistoryCorrupt
+from onward.machine.decide import decide_claim
+from onward.model.event import Event
+from onward.store.port import Held, Wanted
+
+SKIPPED_MAX = 1_000
+
+
+class Taking:
+    """Takes due runs. It remembers what it cannot serve and what cannot be read, and passes them over."""
+
+    def __init__(self, journal: Journal, claims: Claims, kinds: Collection[str]) -> None:
+        self._journal, self._claims, self._kinds = journal, claims, kinds
+        self._unserved: set[str] = set()
+        self.damaged: dict[str, str] = {}
+
+    async def take(self) -> Folded | None:
+        """The run that is now this process's, or None when nothing that it can serve is due."""
+        while True:
+            is_ours = False
+
+            def decide(current: Folded, held: Held) -> Sequence[Event]:
+                nonlocal is_ours
+                if not set(current.run.needs) <= set(self._kinds):
+                    self._unserved.add(" ".join(current.run.needs))
+                    return ()
+                events = decide_claim(current.run, self._claims.standing(current, held))
+                is_ours = True
+                return events
+
+            known = len(self.damaged)
+            folded = await self._journal.take(self._wanted(), decide, self._pass_over)
+            if is_ours or (folded is None and len(self.damaged) == known):
+                return folded
+
+    def _wanted(self) -> Wanted:
+        return Wanted(tuple(sorted(self._unserved)), tuple(self.damaged))
+
+    def _pass_over(self, run_id: str, error: HistoryCorrupt) -> None:
+        if len(self.damaged) >= SKIPPED_MAX:
+            self.damaged.clear()
+        self.damaged[run_id] = str(error)

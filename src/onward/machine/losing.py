@@ -1,0 +1,51 @@
+"""What becomes of a run whose owner died: its own policy decides, and whoever finds it only carries it out.
+
+The finding is a claim with the stop event behind it, so an owner that was only frozen is fenced when it
+wakes.
+"""
+
+from __future__ import annotations
+
+from onward.machine.closing import cancelling
+from onward.machine.decide import Standing
+from onward.model.event import Event, RunClaimed, RunFailed, RunInterrupted, RunPaused, RunQueued
+from onward.model.run import Run, RunStatus
+
+LOSSES_MAX = 5
+REQUEUE = "requeue"
+RESTARTED = "Server restarted while workflow was running"
+BACK_OFF_S_FIRST, BACK_OFF_S_MAX = 1.0, 60.0
+
+
+def decide_loss(run: Run, standing: Standing, *, now_us: int, is_restart: bool = False) -> tuple[Event, ...]:
+    """Take a run from an owner that is dead and stop it as its policy says; nothing if it is not so.
+
+    `is_restart`: this is the first look of a server, which means that it was restarted.
+    """
+    if run.status is not RunStatus.RUNNING or standing.is_alive:
+        return ()
+    claim = RunClaimed(token=run.token + 1, worker=standing.me, lost=True)
+    return (claim, *_stopped(run, standing, now_us, is_restart))
+
+
+def _stopped(run: Run, standing: Standing, now_us: int, is_restart: bool) -> tuple[Event, ...]:
+    """Every stop honours a pending cancel, then a pending pause."""
+    losses, holder = run.losses + 1, standing.holder or "its owner"
+    if run.pending.cancel_by is not None:
+        return cancelling(run, by=run.pending.cancel_by)
+    if run.pending.pause_after is not None:
+        return (RunPaused(reason="operator", detail=f"asked by {run.pending.pause_by}"),)
+    if losses >= LOSSES_MAX:
+        detail = f"{losses} owners in a row died without finishing a step"
+        return (RunFailed(reason="crash_loop", detail=detail),)
+    if run.on_owner_loss == REQUEUE:
+        return (RunQueued(why=f"{holder} died", wake_at_us=now_us + _back_off_us(losses)),)
+    reason, detail = ("restart", RESTARTED) if is_restart else ("crash", f"{holder} died")
+    return (RunInterrupted(reason=reason, detail=detail),)
+
+
+def _back_off_us(losses: int) -> int:
+    """The first time at once: most often a worker was simply replaced."""
+    if losses <= 1:
+        return 0
+    return int(min(BACK_OFF_S_FIRST * 2.0 ** (losses - 2), BACK_OFF_S_MAX) * 1_000_000)

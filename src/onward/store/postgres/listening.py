@@ -1,0 +1,50 @@
+"""Being told that a run may be due, so that nobody has to wait for the next look.
+
+The notice carries nothing and promises nothing: a lost connection loses notices, and looking goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import psycopg
+
+from onward.errors import StoreError
+from onward.store.postgres.connection import SESSION, Address, connect
+
+CHANNEL = "onward_due"
+RETRY_S = 1.0
+
+
+class Listener:
+    """Calls `on_due` at every notice, as long as it is started, reconnecting when it must."""
+
+    def __init__(self, address: Address, on_due: Callable[[], None]) -> None:
+        self._address, self._on_due = address, on_due
+        self._task: asyncio.Task[None] | None = None
+        self._listens = asyncio.Event()
+
+    async def start(self) -> None:
+        """Return when notices are heard, or when it is clear that they are not, for now."""
+        self._task = asyncio.create_task(self._listen())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._listens.wait(), RETRY_S)
+
+    async def stop(self) -> None:
+        """Hear nothing any more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _listen(self) -> None:
+        while True:
+            with contextlib.suppress(StoreError, psycopg.Error):  # gone; looking goes on meanwhile
+                async with await connect(self._address, SESSION) as connection:
+                    await connection.execute(f"LISTEN {CHANNEL}".encode())
+                    self._listens.set()
+                    self._on_due()  # what came before this was not heard
+                    async for _ in connection.notifies():
+                        self._on_due()
+            await asyncio.sleep(RETRY_S)

@@ -1,0 +1,130 @@
+"""One worker: takes runs in turn, drives several at once, sweeps, and drains when asked to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from onward.clock import Clock
+from onward.engine.engine import Engine
+from onward.engine.journal import Folded
+from onward.engine.stop import StopSwitch
+from onward.errors import LeaseLost, OnwardError
+
+POLL_S = 0.5
+SWEEP_S = 1.0
+SAY_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """What a worker came to: how many runs it drove, and whether it had to leave some behind."""
+
+    driven: int
+    left_behind: int
+
+
+class Worker:
+    """Drives up to `concurrency` runs. `say` is told what a person in front of it should know."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        stop: StopSwitch,
+        *,
+        concurrency: int = 4,
+        poll_s: float = POLL_S,
+        say: Callable[[str], None] = lambda line: None,
+        until_idle: bool = False,
+    ) -> None:
+        self._engine, self._clock, self._stop = engine, clock, stop
+        self._concurrency, self._poll_s, self._say = concurrency, poll_s, say
+        self._until_idle = until_idle
+        self._driving: dict[asyncio.Task[None], str] = {}
+        self._news = asyncio.Event()
+        self._driven = 0
+
+    async def run(self) -> Shift:
+        """Until asked to stop, or, with `until_idle`, until nothing is due and nothing is under way."""
+        unlisten = self._stop.listen(self._news.set)
+        unwatch = await self._engine.store.watch(self._news.set)
+        sweeping = asyncio.create_task(self._sweep())
+        try:
+            while self._stop.reason is None and not await self._fill():
+                await self._rest(self._poll_s)
+            return await self._drain()
+        finally:
+            sweeping.cancel()
+            await unwatch()
+            unlisten()
+            await self._end_all()
+
+    async def _fill(self) -> bool:
+        """Take what is due while there is room; says whether there is nothing left to do at all."""
+        self._news.clear()
+        while len(self._driving) < self._concurrency and self._stop.reason is None:
+            try:
+                taken = await self._engine.take(self._stop)
+            except OnwardError as error:
+                self._say(f"cannot take a run: {error}")
+                return False
+            if taken is None:
+                return self._until_idle and not self._driving
+            folded, drive = taken
+            task = asyncio.create_task(self._drive(folded, drive))
+            self._driving[task] = folded.run.id
+            task.add_done_callback(self._landed)
+        return False
+
+    async def _drive(self, folded: Folded, drive: Awaitable[Folded]) -> None:
+        run_id = folded.run.id
+        try:
+            ended = (await drive).run
+        except LeaseLost:
+            self._say(f"run {run_id} was taken over by somebody else")
+        except OnwardError as error:
+            self._say(f"run {run_id}: {error}")
+        else:
+            self._driven += 1
+            because = f" ({ended.reason})" if ended.reason else ""
+            self._say(f"run {run_id} {ended.status.value}{because}")
+
+    def _landed(self, task: asyncio.Task[None]) -> None:
+        self._driving.pop(task, None)
+        self._news.set()
+
+    async def _rest(self, seconds: float) -> None:
+        await self._clock.wait_s(seconds, self._news)
+
+    async def _sweep(self) -> None:
+        never = asyncio.Event()
+        while True:
+            try:
+                swept = await self._engine.sweep()
+            except OnwardError as error:
+                self._say(f"cannot look for lost runs: {error}")
+            else:
+                for run in (*swept.stopped, *swept.requeued):
+                    self._say(f"run {run.id} lost its owner and is {run.status.value}")
+                if swept.requeued:
+                    self._news.set()
+            await self._clock.wait_s(SWEEP_S, never)
+
+    async def _drain(self) -> Shift:
+        """No new work; each run is handed back at its next boundary, or cut off when the time is over."""
+        while self._driving and not self._stop.is_now:
+            self._say(f"draining: {len(self._driving)} runs remain")
+            self._news.clear()
+            await self._rest(SAY_EVERY_S)
+        left = len(self._driving)
+        if left:
+            await asyncio.wait(list(self._driving), timeout=SAY_EVERY_S)
+        return Shift(self._driven, left)
+
+    async def _end_all(self) -> None:
+        for task in self._driving:
+            task.cancel()
+        if self._driving:
+            await asyncio.gather(*self._driving, return_exceptions=True)
