@@ -13,7 +13,7 @@ async with app:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -30,12 +30,16 @@ from onward.handlers.simulate import check_script
 from onward.machine.telling import Teller, Told
 from onward.model.run import Run
 from onward.pipeline.build import Pipeline, Transform
+from onward.pipeline.check import RULES, Problem, Rule, Subject
+from onward.pipeline.own_rules import own_rule, with_one_severity
+from onward.pipeline.prepare import checked_transform
 from onward.store.codec import unseal
 from onward.store.port import Store
 from onward.wiring import make_engine, open_store
 
 F = TypeVar("F", bound=Function)
 TransformT = TypeVar("TransformT", bound=Transform)
+RuleT = TypeVar("RuleT", bound=Callable[[Subject], Iterable[Problem]])
 
 
 class Onward:
@@ -47,6 +51,7 @@ class Onward:
         self._opening = asyncio.Lock()
         self.handlers: dict[str, Handler] = {}
         self.transforms: list[Transform] = []
+        self.rules: list[Rule] = list(RULES)
         self.interviewers: dict[str, Interviewer] = {"auto": AutoApprove()}
 
     # -- registering ---------------------------------------------------------------------------------
@@ -63,9 +68,25 @@ class Onward:
         return register
 
     def transform(self, function: TransformT) -> TransformT:
-        """Register a function from graph to graph; they apply in order, between reading and checking."""
-        self.transforms.append(function)
+        """Register a function from graph to graph, or an object with such an `apply`.
+
+        They apply in order, after `$goal` and the stylesheet and before the checks, in every command.
+        """
+        self.transforms.append(checked_transform(function))
         return function
+
+    def rule(self, name: str, severity: str = "warning") -> Callable[[RuleT], RuleT]:
+        """Register a function that yields the `Problem`s it finds in a `Subject` as a rule of the checker."""
+
+        def register(function: RuleT) -> RuleT:
+            self.rules.append(own_rule(name, severity, function))
+            return function
+
+        return register
+
+    def severity(self, rule: str, severity: str) -> None:
+        """Let a rule count for more or for less: `app.severity("reachability", "warning")`."""
+        self.rules[:] = with_one_severity(self.rules, rule, severity)
 
     def interviewer(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register an async function `(run, gate) -> answer or None` that answers gates."""
@@ -87,6 +108,7 @@ class Onward:
                     store,
                     handlers=self.handlers,
                     transforms=self.transforms,
+                    rules=self.rules,
                     observe=observe,
                     tool_env=tool_env,
                 )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onward.engine.engine import Engine
     from onward.handlers.port import Handler
     from onward.pipeline.build import Transform
+    from onward.pipeline.check import Rule
 
 POSTGRES = ("postgres://", "postgresql://")
 
@@ -44,12 +45,14 @@ def make_engine(
     *,
     handlers: Mapping[str, Handler] | None = None,
     transforms: Sequence[Transform] = (),
+    rules: Sequence[Rule] | None = None,
     observe: Observer | None = None,
     tool_env: tuple[str, ...] = (),
 ) -> Engine:
     """An engine on the system's clock and dice, with the built-in handlers and the caller's."""
     from onward.clock import SystemClock, SystemDice, SystemIds
     from onward.engine.engine import Engine, ignore
+    from onward.pipeline.check import RULES
 
     return Engine(
         store,
@@ -58,6 +61,7 @@ def make_engine(
         dice=SystemDice(),
         handlers={**_built_in(tool_env), **(handlers or {})},
         transforms=transforms,
+        rules=RULES if rules is None else rules,
         observe=observe or ignore,
     )
 

@@ -66,3 +66,32 @@ def test_what_a_handler_prints_stands_above_the_step_in_a_terminal(shell: Shell)
     done = terminal.end()
     assert done.code == 0
     assert "a handler may print\n" in done.out.replace("\r", "")
+
+
+RULED = """
+from onward import Onward
+
+app = Onward("own.db")
+app.severity("reachability", "warning")
+
+@app.transform
+def name_the_model(graph):
+    if graph.name == "broken":
+        return None
+    return graph
+"""
+
+
+def test_validate_uses_the_transforms_and_rules_of_the_app_like_a_run(shell: Shell) -> None:
+    """O8, C4: what a run would refuse, `validate` refuses, and in the same words."""
+    shell.write("mine.py", RULED)
+    orphan = "digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; a [label=x]; start -> exit }"
+    shell.write("orphan.dot", orphan)
+    shell.write("broken.dot", orphan.replace("digraph g", "digraph broken"))
+    assert shell("validate", "orphan.dot").code == 2
+    assert shell("validate", "orphan.dot", "--app", "mine:app").out.endswith("1 warning\n")
+    assert shell("run", "orphan.dot", "--app", "mine:app", "--simulate").code == 0
+    said = "transform 'name_the_model' returned None and no graph"
+    for command in ("validate", "run"):
+        done = shell(command, "broken.dot", "--app", "mine:app")
+        assert (done.code, said in done.out + done.err) == (2, True)

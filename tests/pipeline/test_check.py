@@ -29,7 +29,7 @@ def test_a_good_pipeline_has_no_findings() -> None:
 
 
 def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
-    """V1 to V13, and the types of attributes."""
+    """V1 to V13, the types of attributes, and what steers a run."""
     assert [(rule.name, rule.severity.value) for rule in RULES] == [
         ("start_node", "error"),
         ("terminal_node", "error"),
@@ -46,6 +46,12 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ("prompt_on_llm_nodes", "warning"),
         ("thread_id_once", "warning"),
         ("attribute_type", "error"),
+        ("effort_known", "warning"),
+        ("parallel_join", "warning"),
+        ("fan_in_has_parallel", "warning"),
+        ("manager_loop_child", "error"),
+        ("gate_default_choice", "error"),
+        ("thread_id_once", "warning"),
     ]
 
 
@@ -230,6 +236,7 @@ def test_the_rules_that_can_judge_a_graph_with_holes_are_marked() -> None:
         "type_known",
         "fidelity_valid",
         "attribute_type",
+        "effort_known",
     }
 
 

@@ -31,7 +31,9 @@ async def validate(
     app = app_of(load_settings(db=common.db, app=common.app))
     known = {*app.handlers, *BUILT_IN_TYPES}
     try:
-        pipeline = build(read_source(file), file=file, transforms=app.transforms, known_types=known)
+        pipeline = build(
+            read_source(file), file=file, transforms=app.transforms, known_types=known, rules=app.rules
+        )
     except InvalidPipeline as error:
         findings, code = error.diagnostics, USAGE
         verdict = f"{file} cannot run: {count(len(findings), 'error')}"

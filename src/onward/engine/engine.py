@@ -42,6 +42,7 @@ from onward.model.namespace import check_given
 from onward.model.run import Run, RunStatus
 from onward.model.value import copied
 from onward.pipeline.build import Pipeline, Transform
+from onward.pipeline.check import RULES, Rule
 from onward.pipeline.value import as_text
 from onward.store.port import Held, Store
 from onward.version import VERSION
@@ -84,10 +85,11 @@ class Engine:
         dice: Dice,
         handlers: Mapping[str, Handler],
         transforms: Sequence[Transform] = (),
+        rules: Sequence[Rule] = RULES,
         observe: Observer = ignore,
     ) -> None:
         self.store, self._clock, self._ids, self._dice = store, clock, ids, dice
-        self._observe, self._transforms = observe, transforms
+        self._observe, self._transforms, self._rules = observe, transforms, rules
         self.journal = Journal(store, clock)
         self._keeper = LeaseKeeper(store, clock)
         self._claims = Claims(store, self.journal, clock, ids, observe)
@@ -104,7 +106,7 @@ class Engine:
     def sources(self) -> Sources:
         """Pipelines, prepared the same way for every door."""
         known = {*self._serving.handlers, *Definition.BUILT_IN}
-        return Sources(self.store, self._transforms, known)
+        return Sources(self.store, self._transforms, known, self._rules)
 
     async def close(self) -> None:
         """Let go of the store, and before it of every run that this process owns and does not drive."""

@@ -10,6 +10,7 @@ from onward.errors import HistoryCorrupt, InvalidInput, Refused
 from onward.model.ids import node_of
 from onward.model.run import Run
 from onward.pipeline.build import Pipeline, Transform, build, changed_nodes
+from onward.pipeline.check import RULES, Rule
 from onward.pipeline.dot import decode
 from onward.store.port import Blobs
 
@@ -21,10 +22,13 @@ class Sources:
     blobs: Blobs
     transforms: Sequence[Transform]
     known_types: Collection[str]
+    rules: Sequence[Rule] = RULES
 
     def prepare(self, source: str, file: str) -> Pipeline:
         """A pipeline from its text."""
-        return build(source, file=file, transforms=self.transforms, known_types=self.known_types)
+        return build(
+            source, file=file, transforms=self.transforms, known_types=self.known_types, rules=self.rules
+        )
 
     def read(self, path: str) -> Pipeline:
         """A pipeline from a file."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
 from onward.errors import ConditionError, StylesheetError
+from onward.pipeline.condition import Condition, parse_condition
 from onward.pipeline.graph import DEFAULT_KIND, Edge, Graph, Node
 from onward.pipeline.rule import Problem, Subject, about
 from onward.pipeline.stylesheet import parse_stylesheet
@@ -17,11 +19,18 @@ from onward.pipeline.value import (
     as_duration_s,
     as_integer,
     as_positive,
+    as_text,
     shown,
 )
 
 FIDELITIES = ("full", "truncate", "compact", "summary:low", "summary:medium", "summary:high")
 DEFAULT_FIDELITY = "compact"
+
+JOIN_POLICIES = ("wait_all", "first_success")
+
+MANAGER_ACTIONS = ("observe", "steer", "wait")
+
+EFFORTS = ("low", "medium", "high")
 
 RETRY_POLICIES = ("none", "standard", "aggressive", "linear", "patient")
 
@@ -33,6 +42,29 @@ def as_retry_policy(value: Value) -> str:
     if value not in RETRY_POLICIES:
         raise ValueError(f"one of {', '.join(RETRY_POLICIES)}")
     return str(value)
+
+
+def as_join_policy(value: Value) -> str:
+    """The name of a join policy; a ValueError says which there are."""
+    if as_text(value) not in JOIN_POLICIES:
+        raise ValueError(f"one of {', '.join(JOIN_POLICIES)}")
+    return as_text(value)
+
+
+def as_actions(value: Value) -> tuple[str, ...]:
+    """What a manager loop may do, separated by commas; a ValueError says what there is."""
+    actions = tuple(action.strip() for action in as_text(value).split(","))
+    if not set(actions) <= set(MANAGER_ACTIONS):
+        raise ValueError(f"some of {', '.join(MANAGER_ACTIONS)}, separated by commas")
+    return actions
+
+
+def as_condition(value: Value) -> Condition:
+    """A condition; a ValueError says what is wrong with it."""
+    try:
+        return parse_condition(as_text(value))
+    except ConditionError as error:
+        raise ValueError(f"a condition: {error.message}") from None
 
 
 GRAPH_TYPES: Mapping[str, Reading] = {
@@ -54,9 +86,12 @@ NODE_TYPES: Mapping[str, Reading] = {
     "repeatable": as_boolean,
     "continue_on_fail": as_boolean,
     "retry_policy": as_retry_policy,
+    "join_policy": as_join_policy,
     "max_parallel": as_positive,
     "manager.poll_interval": as_duration_s,
     "manager.max_cycles": as_positive,
+    "manager.stop_condition": as_condition,
+    "manager.actions": as_actions,
     "stack.child_autostart": as_boolean,
 }
 EDGE_TYPES: Mapping[str, Reading] = {"weight": as_integer, "loop_restart": as_boolean}
@@ -138,6 +173,25 @@ def thread_id_once(subject: Subject) -> Iterator[Problem]:
         if ours and theirs and ours != theirs:
             message = f"thread_id of {edge.subject} is {shown(ours)}, but node {edge.target!r} has its own"
             yield about(edge, message, key="thread_id", fix=f"the node's {shown(theirs)} counts; write one")
+
+
+def effort_known(subject: Subject) -> Iterator[Problem]:
+    """A reasoning effort, wherever it is written, is one that every provider knows."""
+    graph = subject.graph
+    for owner in chain[Graph | Node]((graph,), graph.nodes.values()):
+        if "reasoning_effort" in owner.written:
+            yield from _unknown_effort(owner, owner.text("reasoning_effort"), "reasoning_effort", None)
+    with suppress(StylesheetError):
+        for rule in parse_stylesheet(graph.text("model_stylesheet")):
+            for setting in rule.properties:
+                if setting.name == "reasoning_effort":
+                    yield from _unknown_effort(graph, setting.value, "model_stylesheet", setting.offset)
+
+
+def _unknown_effort(owner: Graph | Node, effort: str, key: str, offset: int | None) -> Iterator[Problem]:
+    if effort and effort not in EFFORTS:
+        fix = f"write one of {', '.join(EFFORTS)}"
+        yield about(owner, f"reasoning_effort is {shown(effort)}", key=key, offset=offset, fix=fix)
 
 
 def prompt_on_llm_nodes(subject: Subject) -> Iterator[Problem]:

@@ -13,7 +13,8 @@ from onward.pipeline.check import RULES, Rule, check
 from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
 from onward.pipeline.dot import Reading, read
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
-from onward.pipeline.transforms import Transform, expand_goal
+from onward.pipeline.prepare import prepared
+from onward.pipeline.transforms import Transform
 from onward.pipeline.value import as_text
 
 __all__ = ["BUILT_IN_TYPES", "Pipeline", "Transform", "build", "changed_nodes"]
@@ -44,7 +45,7 @@ def build(
     A `file` in angle brackets, such as `<request>`, is a name for messages and no path.
     """
     reading = read(source, file=file)
-    graph = _transformed(reading, transforms)
+    graph = prepared(reading.graph, transforms) if reading.whole else reading.graph
     findings = check(graph, known_types=known_types, rules=_applicable(reading, rules))
     errors = [*reading.errors, *(finding for finding in findings if finding.severity is Severity.ERROR)]
     if errors:
@@ -58,14 +59,6 @@ def build(
         graph=graph,
         warnings=tuple(sorted(warnings, key=by_position)),
     )
-
-
-def _transformed(reading: Reading, transforms: Sequence[Transform]) -> Graph:
-    graph = reading.graph
-    if reading.whole:
-        for transform in (expand_goal, *transforms):
-            graph = transform(graph)
-    return graph
 
 
 def _applicable(reading: Reading, rules: Sequence[Rule]) -> Sequence[Rule]:

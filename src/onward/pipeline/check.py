@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 
 from onward.pipeline import attribute_rules as attributes
+from onward.pipeline import control_rules as control
 from onward.pipeline import structure_rules as structure
 from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
 from onward.pipeline.graph import Graph
@@ -33,6 +34,12 @@ RULES: tuple[Rule, ...] = (
     Rule("prompt_on_llm_nodes", Severity.WARNING, attributes.prompt_on_llm_nodes),
     Rule("thread_id_once", Severity.WARNING, attributes.thread_id_once),
     Rule("attribute_type", Severity.ERROR, attributes.attribute_type, local=True),
+    Rule("effort_known", Severity.WARNING, attributes.effort_known, local=True),
+    Rule("parallel_join", Severity.WARNING, control.parallel_join),
+    Rule("fan_in_has_parallel", Severity.WARNING, control.fan_in_has_parallel),
+    Rule("manager_loop_child", Severity.ERROR, control.manager_loop_child),
+    Rule("gate_default_choice", Severity.ERROR, control.gate_default_choice),
+    Rule("thread_id_once", Severity.WARNING, control.thread_id_once),
 )
 
 

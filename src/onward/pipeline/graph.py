@@ -29,6 +29,7 @@ SHAPE_KINDS: Mapping[str, str] = MappingProxyType(
 )
 """Which handler a shape stands for."""
 DEFAULT_KIND = "codergen"
+DEFAULT_EFFORT = "high"
 BUILT_IN_TYPES = frozenset(SHAPE_KINDS.values())
 
 _Attrs = Mapping[str, Value]
@@ -39,7 +40,7 @@ _Places = Mapping[str, Written]
 class Node(Attributes):
     """A node and what was written about it, scoped defaults included; two nodes that mean the same are equal.
 
-    `derived` are the classes of the labelled subgraphs around it, the innermost first.
+    `derived` are the classes of the labelled subgraphs around it, innermost first; threads use them too.
     """
 
     id: str
@@ -80,6 +81,20 @@ class Node(Attributes):
         """The classes written on the node, then the derived ones, each once."""
         own = (name.strip() for name in self.text("class").split(","))
         return tuple(dict.fromkeys(name for name in (*own, *self.derived) if name))
+
+    @cached_property
+    def llm_model(self) -> str:
+        """The model that was asked for, on the node, by the stylesheet or the graph; "" leaves it open."""
+        return self.text("llm_model")
+
+    @cached_property
+    def llm_provider(self) -> str:
+        """Whose model it is; "" leaves it to be told from the model's name."""
+        return self.text("llm_provider")
+
+    @cached_property
+    def reasoning_effort(self) -> str:
+        return self.text("reasoning_effort") or DEFAULT_EFFORT
 
     @cached_property
     def max_retries(self) -> int | None:

@@ -1,16 +1,26 @@
-"""Built-in rewritings of a graph between reading and checking."""
+"""Rewritings of a graph between reading and checking: what one is, and the first of the built-in ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Protocol
 
 from onward.errors import InvalidPipeline
 from onward.pipeline.diagnostic import Diagnostic, Severity
 from onward.pipeline.graph import Graph, Node
 
-Transform = Callable[[Graph], Graph]
+
+class Applicable(Protocol):
+    """A transform as an object, for those that carry settings."""
+
+    def apply(self, graph: Graph) -> Graph:
+        """Another graph; the one that was given stays as it is."""
+        ...
+
+
+Transform = Callable[[Graph], Graph] | Applicable
 """Takes a graph and gives another; it must not change the one it got."""
 
 VARIABLE = "$goal"

@@ -1,0 +1,83 @@
+"""Rules about the nodes that steer a run: parallel and fan-in, gates, manager loops, threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onward.pipeline.graph import Graph
+from onward.pipeline.joins import FAN_IN, PARALLEL, joins
+from onward.pipeline.rule import Problem, Subject, about
+from onward.pipeline.value import shown
+
+GATE, MANAGER = "wait.human", "stack.manager_loop"
+CHILD = "stack.child_dotfile"
+TARGETS_SHOWN_MAX = 5
+
+
+def parallel_join(subject: Subject) -> Iterator[Problem]:
+    """A parallel node has branches, and they meet in a fan-in."""
+    graph = subject.graph
+    fix = "lead all branches to one node with shape=tripleoctagon"
+    for node_id, join in joins(graph).items():
+        node = graph.nodes[node_id]
+        if not graph.outgoing(node_id):
+            yield about(node, f"parallel node {node_id!r} has no branches", fix="add an edge for each branch")
+        elif join is None:
+            message = f"the branches of parallel node {node_id!r} do not all lead to one end"
+            yield about(node, message, fix=fix)
+        elif join == graph.exit_id:
+            message = f"the branches of parallel node {node_id!r} meet in no fan-in; they end at the exit"
+            yield about(node, message, fix=fix)
+
+
+def fan_in_has_parallel(subject: Subject) -> Iterator[Problem]:
+    """A fan-in has something to join: a parallel node leads to it."""
+    graph = subject.graph
+    fan_ins = [node for node in graph.nodes.values() if node.kind == FAN_IN]
+    reached = _behind_parallels(graph) if fan_ins else set()
+    for node in fan_ins:
+        if node.id not in reached:
+            message = f"no parallel node leads to fan-in {node.id!r}; it has nothing to join"
+            yield about(node, message, fix="add a node with shape=component before it, or use another shape")
+
+
+def _behind_parallels(graph: Graph) -> set[str]:
+    open_ids = [node.id for node in graph.nodes.values() if node.kind == PARALLEL]
+    reached: set[str] = set()
+    while open_ids:
+        for edge in graph.outgoing(open_ids.pop()):
+            if edge.target not in reached:
+                reached.add(edge.target)
+                open_ids.append(edge.target)
+    return reached
+
+
+def manager_loop_child(subject: Subject) -> Iterator[Problem]:
+    """A manager loop says which pipeline it supervises."""
+    graph = subject.graph
+    for node in graph.nodes.values():
+        if node.kind == MANAGER and not (node.text(CHILD) or graph.text(CHILD)):
+            message = f"manager loop {node.id!r} has no pipeline to supervise"
+            yield about(node, message, fix=f'write graph [{CHILD}="child.dot"]')
+
+
+def gate_default_choice(subject: Subject) -> Iterator[Problem]:
+    """What a gate chooses when nobody answers is one of its ways."""
+    graph = subject.graph
+    for node in graph.nodes.values():
+        choice = node.text("human.default_choice")
+        targets = [edge.target for edge in graph.outgoing(node.id)]
+        if node.kind == GATE and choice and choice not in targets:
+            message = f"human.default_choice of gate {node.id!r} is {shown(choice)}, and no edge leads there"
+            known = ", ".join(dict.fromkeys(targets[:TARGETS_SHOWN_MAX])) or "no node at all"
+            yield about(node, message, key="human.default_choice", fix=f"the edges lead to {known}")
+
+
+def thread_id_once(subject: Subject) -> Iterator[Problem]:
+    """C12: a thread is named on the node or on the edge to it; of both, the node's counts."""
+    graph = subject.graph
+    for edge in graph.edges:
+        target = graph.nodes.get(edge.target)
+        if target is not None and edge.text("thread_id") and target.text("thread_id"):
+            message = f"thread_id is set on {edge.subject} and on node {target.id!r}; the node's counts"
+            yield about(edge, message, key="thread_id", fix="remove one")

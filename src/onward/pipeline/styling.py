@@ -1,0 +1,71 @@
+"""Which model a node asks for: the model stylesheet and the graph's own defaults, written onto the nodes.
+
+For each property by itself the first that speaks wins: the node (scoped `node [...]` defaults count as the
+node's own words), the stylesheet, the graph's attribute of the same name, and at last the handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from onward.errors import StylesheetError
+from onward.pipeline.graph import Graph, Node
+from onward.pipeline.stylesheet import PROPERTIES, Kind, StyleRule, parse_stylesheet
+
+_Rank = tuple[int, int]
+_Style = Mapping[str, tuple[_Rank, str]]
+"""Of each property its value, and how strong the rule is that says so: specificity, then place."""
+_NO_STYLE: _Style = {}
+
+
+def apply_stylesheet(graph: Graph) -> Graph:
+    """Give every node the model, provider and effort that it leaves open.
+
+    A stylesheet that does not parse says nothing here; the checker says what is wrong with it.
+    """
+    try:
+        rules = parse_stylesheet(graph.text("model_stylesheet"))
+    except StylesheetError:
+        rules = ()
+    defaults = {name: graph.text(name) for name in PROPERTIES if graph.text(name)}
+    if not (rules or defaults):
+        return graph
+    styles = _Styles(rules)
+    changed: dict[str, Node] = {}
+    for node in graph.nodes.values():
+        found = {**defaults, **styles.of(node)}
+        if missing := {name: value for name, value in found.items() if name not in node.attrs}:
+            changed[node.id] = node.with_attrs(missing)
+    return replace(graph, nodes=MappingProxyType({**graph.nodes, **changed})) if changed else graph
+
+
+class _Styles:
+    """Rules by what they select, so that a node costs what is said about it and not what is said at all."""
+
+    def __init__(self, rules: Iterable[StyleRule]) -> None:
+        self._by: dict[tuple[Kind, str], dict[str, tuple[_Rank, str]]] = {}
+        self._seen: dict[tuple[str, tuple[str, ...]], _Style] = {}
+        for place, rule in enumerate(rules):
+            selector = rule.selector
+            style = self._by.setdefault((selector.kind, selector.name), {})
+            for setting in rule.properties:
+                style[setting.name] = (selector.specificity, place), setting.value
+
+    def of(self, node: Node) -> dict[str, str]:
+        """What the rules say about a node."""
+        group = node.shape, node.classes
+        if group not in self._seen:
+            classes: list[tuple[Kind, str]] = [("class", name) for name in node.classes]
+            self._seen[group] = self._strongest([("all", "*"), ("shape", node.shape), *classes])
+        style = {**self._seen[group], **self._by.get(("id", node.id), _NO_STYLE)}
+        return {name: value for name, (_, value) in style.items()}
+
+    def _strongest(self, selectors: Iterable[tuple[Kind, str]]) -> _Style:
+        strongest: dict[str, tuple[_Rank, str]] = {}
+        for selector in selectors:
+            for name, (rank, value) in self._by.get(selector, _NO_STYLE).items():
+                if name not in strongest or strongest[name][0] < rank:
+                    strongest[name] = rank, value
+        return strongest
