@@ -106,9 +106,9 @@ def attribute_type(subject: Subject) -> Iterator[Problem]:
 
 
 def _mistyped(owner: Graph | Node | Edge, types: Mapping[str, Reading]) -> Iterator[Problem]:
-    for key, reading in types.items():
-        value = owner.attrs.get(key)
-        if value is None:
+    for key, value in owner.attrs.items():
+        reading = types.get(key)
+        if reading is None:
             continue
         try:
             reading(value)

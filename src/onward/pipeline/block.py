@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from types import MappingProxyType
 
-from onward.pipeline.draft import Block, Draft
+from onward.pipeline.draft import ATTRIBUTES_MAX, Block, Draft
 from onward.pipeline.lexer import Lexer, Token
 from onward.pipeline.source import Written, unescaped
 from onward.pipeline.trouble import Trouble, unexpected, unsupported
 from onward.pipeline.value import Value, number
 
+_Attribute = tuple[str, int, Value, Written]
+"""Key, where the key stands, value, where the value stands."""
+_WORDS: dict[str, Value] = {"true": True, "false": False}
 _ESCAPE = re.compile(r'\\(?:[nt"\\]|(.))', re.DOTALL)
 
 
@@ -24,26 +28,39 @@ class BlockReader:
 
     def block(self) -> Block:
         """The block that the current token opens."""
-        opened = self.lexer.take()
+        opened = self.lexer.token
         self.inside = True
         values: dict[str, Value] = {}
         written: dict[str, Written] = {}
-        for count, (key, token) in enumerate(self._attributes(opened), start=1):
-            self.draft.check_attributes(count, opened.start)
-            if key.text in values:
-                message = f"attribute {key.text!r} is written twice; the last one counts"
-                self.draft.warn("repeated_attribute", message, key.start, fix="remove one")
-            values[key.text] = self._value(token)
-            written[key.text] = Written(self.draft.source, token.start, token.end)
+        attributes = chain(self._plain(), self._irregular(opened))
+        for count, (key, start, value, place) in enumerate(attributes, start=1):
+            if count > ATTRIBUTES_MAX:
+                self.draft.too_many_attributes(opened.start)
+            if key in values:
+                message = f"attribute {key!r} is written twice; the last one counts"
+                self.draft.warn("repeated_attribute", message, start, fix="remove one")
+            values[key] = value
+            written[key] = place
         self.inside = False
         return Block(MappingProxyType(values), MappingProxyType(written))
 
-    def _attributes(self, opened: Token) -> Iterator[tuple[Token, Token]]:
-        yield from self.lexer.take_plain_attributes()
+    def _plain(self) -> Iterator[_Attribute]:
+        source = self.draft.source
+        for match in self.lexer.plain_attributes():
+            key, word, string, digits = match.groups()
+            start, end = match.span(match.lastindex or 0)
+            if string is not None:
+                value = string[1:-1] if "\\" not in string else self._string(string, start)
+            else:
+                value = number(digits) if word is None else _WORDS.get(word, word)
+            yield key, match.start(1), value, Written(source, start, end)
+
+    def _irregular(self, opened: Token) -> Iterator[_Attribute]:
         while self.lexer.token.kind != "]":
             if self._left_open(opened):
                 return
-            yield self._key(), self._value_token()
+            key = self._key()
+            yield key.text, key.start, *self.value()
             self._separator()
         self.lexer.take()
 
@@ -99,17 +116,17 @@ class BlockReader:
 
     def _value(self, token: Token) -> Value:
         if token.kind == "string":
-            return self._string(token)
+            return self._string(token.text, token.start)
         if token.kind == "number":
             return _number(token)
-        return token.text == "true" if token.text in ("true", "false") else token.text
+        return _WORDS.get(token.text, token.text)
 
-    def _string(self, token: Token) -> str:
-        for match in _ESCAPE.finditer(token.text) if "\\" in token.text else ():
+    def _string(self, text: str, start: int) -> str:
+        for match in _ESCAPE.finditer(text) if "\\" in text else ():
             if match[1]:
                 message = f"'\\' before {match[1]!r} has no meaning and is kept as it is"
-                self.draft.warn("unknown_escape", message, token.start + match.start(), fix="write '\\\\'")
-        return unescaped(token.text[1:-1])
+                self.draft.warn("unknown_escape", message, start + match.start(), fix="write '\\\\'")
+        return unescaped(text[1:-1])
 
 
 def _number(token: Token) -> Value:

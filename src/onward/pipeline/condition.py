@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from onward.errors import ConditionError
@@ -20,6 +21,8 @@ __all__ = ["Clause", "Condition", "ConditionError", "parse_condition", "resolver
 Resolve = Callable[[str], str]
 
 CLAUSES_MAX = 100
+SHORT = 100
+"""Conditions up to this length are remembered, whoever wrote them."""
 
 _SPACE = re.compile(r"\s*+")
 _KEY = re.compile(r"[A-Za-z_][\w-]*+(?:\.[\w-]++)*+", re.ASCII)
@@ -70,6 +73,16 @@ class Condition:
 
 def parse_condition(text: str) -> Condition:
     """Read a condition; ConditionError says what is wrong and at which character."""
+    return _short(text) if len(text) <= SHORT else _parsed(text)
+
+
+@lru_cache(maxsize=1_000)
+def _short(text: str) -> Condition:
+    # A pipeline says the same few things on most of its edges.
+    return _parsed(text)
+
+
+def _parsed(text: str) -> Condition:
     clauses: list[Clause] = []
     place = _skip(text, 0)
     while place < len(text):

@@ -137,7 +137,11 @@ class Draft:
     def check_attributes(self, count: int, start: int) -> None:
         """Stop if one place has too many attributes."""
         if count > ATTRIBUTES_MAX:
-            self.stop("limit", f"more than {ATTRIBUTES_MAX} attributes in one place", start)
+            self.too_many_attributes(start)
+
+    def too_many_attributes(self, start: int) -> NoReturn:
+        """Stop: a small file must not grow into a large graph."""
+        self.stop("limit", f"more than {ATTRIBUTES_MAX} attributes in one place", start)
 
     def check_edges(self, chain: Sequence[Token]) -> None:
         """Stop if the edges of this chain would be too many."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from onward.pipeline.attributes import Attributes
 from onward.pipeline.condition import Condition, parse_condition
+from onward.pipeline.kept import kept
 from onward.pipeline.source import Written
 from onward.pipeline.value import Duration, Value
 
@@ -54,88 +54,91 @@ class Node(Attributes):
     def subject(self) -> str:
         return f"node {self.id!r}"
 
-    @cached_property
+    @kept
     def shape(self) -> str:
         return self.text("shape", "box")
 
-    @cached_property
+    @kept
     def type(self) -> str:
         """The handler that was asked for by name, or nothing."""
         return self.text("type")
 
-    @cached_property
+    @kept
     def kind(self) -> str:
         """The handler type that serves this node: its `type`, or else what its shape stands for."""
         return self.type or SHAPE_KINDS.get(self.shape, DEFAULT_KIND)
 
-    @cached_property
+    @kept
     def label(self) -> str:
         return self.text("label", self.id)
 
-    @cached_property
+    @kept
     def prompt(self) -> str:
         return self.text("prompt")
 
-    @cached_property
+    @kept
     def classes(self) -> tuple[str, ...]:
         """The classes written on the node, then the derived ones, each once."""
+        if "class" not in self.attrs:
+            return self.derived
         own = (name.strip() for name in self.text("class").split(","))
         return tuple(dict.fromkeys(name for name in (*own, *self.derived) if name))
 
-    @cached_property
+    @kept
     def llm_model(self) -> str:
         """The model that was asked for, on the node, by the stylesheet or the graph; "" leaves it open."""
         return self.text("llm_model")
 
-    @cached_property
+    @kept
     def llm_provider(self) -> str:
         """Whose model it is; "" leaves it to be told from the model's name."""
         return self.text("llm_provider")
 
-    @cached_property
+    @kept
     def reasoning_effort(self) -> str:
         return self.text("reasoning_effort") or DEFAULT_EFFORT
 
-    @cached_property
+    @kept
     def max_retries(self) -> int | None:
         """Additional attempts, or None if the node leaves it to the graph."""
         return self.count("max_retries")
 
-    @cached_property
+    @kept
     def goal_gate(self) -> bool:
         return self.boolean("goal_gate")
 
-    @cached_property
+    @kept
     def retry_target(self) -> str:
         return self.text("retry_target")
 
-    @cached_property
+    @kept
     def fallback_retry_target(self) -> str:
         return self.text("fallback_retry_target")
 
-    @cached_property
+    @kept
     def timeout_s(self) -> float | None:
         return self.duration_s("timeout")
 
-    @cached_property
+    @kept
     def repeatable(self) -> bool:
         """Whether an attempt that was cut off may simply be made again."""
         return self.boolean("repeatable", True)
 
-    @cached_property
+    @kept
     def allow_partial(self) -> bool:
         return self.boolean("allow_partial")
 
-    @cached_property
+    @kept
     def auto_status(self) -> bool:
         return self.boolean("auto_status")
 
     def with_attrs(self, changes: Mapping[str, Value]) -> Node:
         """The same node with some attributes set, for transforms; these then have no place in the file."""
-        written = {key: place for key, place in self.written.items() if key not in changes}
-        return replace(
-            self, attrs=MappingProxyType({**self.attrs, **changes}), written=MappingProxyType(written)
-        )
+        attrs, written = MappingProxyType({**self.attrs, **changes}), self.written
+        if not written.keys().isdisjoint(changes):
+            kept_places = {key: place for key, place in written.items() if key not in changes}
+            written = MappingProxyType(kept_places)
+        return Node(self.id, attrs, self.derived, written, self.line, self.column)
 
 
 @dataclass(frozen=True)
@@ -154,24 +157,24 @@ class Edge(Attributes):
     def subject(self) -> str:
         return f"edge {self.source} -> {self.target}"
 
-    @cached_property
+    @kept
     def label(self) -> str:
         return self.text("label")
 
-    @cached_property
+    @kept
     def condition(self) -> str:
         return self.text("condition")
 
-    @cached_property
+    @kept
     def guard(self) -> Condition:
         """The condition, read once; one without clauses is none. ConditionError if it does not parse."""
         return parse_condition(self.condition)
 
-    @cached_property
+    @kept
     def weight(self) -> int:
         return self.integer("weight") or 0
 
-    @cached_property
+    @kept
     def loop_restart(self) -> bool:
         return self.boolean("loop_restart")
 
@@ -201,20 +204,20 @@ class Graph(Attributes):
         """The edges that lead to a node, in declaration order."""
         return self._incoming.get(node_id, ())
 
-    @cached_property
+    @kept
     def _outgoing(self) -> Mapping[str, tuple[Edge, ...]]:
         return _grouped((edge.source, edge) for edge in self.edges)
 
-    @cached_property
+    @kept
     def _incoming(self) -> Mapping[str, tuple[Edge, ...]]:
         return _grouped((edge.target, edge) for edge in self.edges)
 
-    @cached_property
+    @kept
     def starts(self) -> tuple[str, ...]:
         """The nodes that claim to be the start: by shape, or if none has it, by name."""
         return self._claimants("Mdiamond", ("start", "Start"))
 
-    @cached_property
+    @kept
     def exits(self) -> tuple[str, ...]:
         """The nodes that claim to be the exit: by shape, or if none has it, by name."""
         return self._claimants("Msquare", ("exit", "end"))
@@ -223,29 +226,29 @@ class Graph(Attributes):
         by_shape = tuple(node.id for node in self.nodes.values() if node.shape == shape)
         return by_shape or tuple(node_id for node_id in self.nodes if node_id in names)
 
-    @cached_property
+    @kept
     def start_id(self) -> str | None:
         """Where a run begins, or None unless exactly one node claims it."""
         return self.starts[0] if len(self.starts) == 1 else None
 
-    @cached_property
+    @kept
     def exit_id(self) -> str | None:
         """Where a run ends, or None unless exactly one node claims it."""
         return self.exits[0] if len(self.exits) == 1 else None
 
-    @cached_property
+    @kept
     def goal(self) -> str:
         return self.text("goal")
 
-    @cached_property
+    @kept
     def retry_target(self) -> str:
         return self.text("retry_target")
 
-    @cached_property
+    @kept
     def fallback_retry_target(self) -> str:
         return self.text("fallback_retry_target")
 
-    @cached_property
+    @kept
     def default_max_retries(self) -> int:
         """Additional attempts for nodes that do not say; the older name `default_max_retry` still counts."""
         key = "default_max_retries" if "default_max_retries" in self.attrs else "default_max_retry"

@@ -74,16 +74,16 @@ class Lexer:
         self._count += 1
         match = pattern.match(self._text, place)
         assert match is not None  # `stray` and `end` leave nothing unmatched
-        kind, text, end = match.lastgroup or "", match[match.lastindex or 0], match.end()
+        group = match.lastindex or 0
+        kind, text, (start, end) = match.lastgroup or "", match[group], match.span(group)
         if kind == "mark":
             kind = text
         elif kind == "unclosed":
             what = "string" if text == '"' else "comment"
-            raise Unreadable("syntax", f"this {what} never ends", end - len(text))
+            raise Unreadable("syntax", f"this {what} never ends", start)
         if self._count > TOKENS_MAX:
-            message = f"there are more than {TOKENS_MAX:,} words and marks"
-            raise Unreadable("limit", message, end - len(text))
-        return Token(kind, text, end - len(text), end)
+            raise Unreadable("limit", f"there are more than {TOKENS_MAX:,} words and marks", start)
+        return Token(kind, text, start, end)
 
     def take(self) -> Token:
         """The current token, after moving on; what follows a '=' is read as a value."""
@@ -91,13 +91,15 @@ class Lexer:
         self.token = self._read(_VALUE if taken.kind == "=" else _STATEMENT, taken.end)
         return taken
 
-    def take_plain_attributes(self) -> Iterator[tuple[Token, Token]]:
-        """Take `key=value` pairs as long as they are perfectly regular, which is nearly always, and fast."""
-        place = self._taken_end
+    def plain_attributes(self) -> Iterator[re.Match[str]]:
+        """Take the mark that opens a block, and `key=value` pairs as long as they are perfectly regular.
+
+        That is nearly always, and fast: the first group is the key, the last one the value.
+        """
+        place = self.token.end
         while match := _PLAIN.match(self._text, place):
             place = match.end()
-            kind = match.lastgroup or ""
-            yield Token("word", match["key"], *match.span("key")), Token(kind, match[kind], *match.span(kind))
+            yield match
         self.token = self._read(_STATEMENT, place)
 
     def starts_line(self) -> bool:

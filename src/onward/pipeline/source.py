@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from onward.errors import InvalidPipeline
 from onward.pipeline.diagnostic import Diagnostic, Severity
@@ -53,8 +54,7 @@ class Source:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """The place in the source where a value was written, quotes included."""
 
     source: Source

@@ -49,7 +49,7 @@ Value = str | int | float | bool | Duration
 def number(text: str) -> int | float | Duration:
     """Read an unquoted value that starts like a number; ValueError says what was expected."""
     if _INTEGER.fullmatch(text):
-        return as_integer(text)
+        return _bounded(int(text))
     if _FLOAT.fullmatch(text):
         return float(text)
     try:
@@ -60,6 +60,8 @@ def number(text: str) -> int | float | Duration:
 
 def as_text(value: Value) -> str:
     """The value as it would be written, without quotes."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
@@ -71,6 +73,10 @@ def as_integer(value: Value) -> int:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError("a whole number such as 3")
+    return _bounded(value)
+
+
+def _bounded(value: int) -> int:
     if abs(value) > INTEGER_MAX:
         raise ValueError("a whole number of at most 64 bits")
     return value

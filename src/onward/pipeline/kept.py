@@ -1,0 +1,35 @@
+"""A property that is worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class kept(Generic[T]):
+    """The value of the function, worked out at first use and kept with the object; frozen ones included.
+
+    What `functools.cached_property` does, without the lock that it takes for every value before Python 3.12:
+    a large graph has tens of thousands of them.
+    """
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self.function = function
+        self.name = ""
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> kept[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type) -> kept[T] | T:
+        if instance is None:
+            return self
+        value = instance.__dict__[self.name] = self.function(instance)
+        return value
