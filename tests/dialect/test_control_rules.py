@@ -31,7 +31,7 @@ FORK = "P [shape=component]\nF [shape=tripleoctagon]\na\nb\nexit\n"
         (
             "parallel_join",
             FORK + "P -> a -> F -> exit\nP -> b",
-            ["2:1 parallel_join the branches of parallel node 'P' do not all lead to one end"],
+            ["2:1 parallel_join no common end was found for the branches of parallel node 'P'"],
         ),
         ("fan_in_has_parallel", FORK + "P -> a -> F", []),
         (

@@ -23,7 +23,7 @@ def parallel_join(subject: Subject) -> Iterator[Problem]:
         if not graph.outgoing(node_id):
             yield about(node, f"parallel node {node_id!r} has no branches", fix="add an edge for each branch")
         elif join is None:
-            message = f"the branches of parallel node {node_id!r} do not all lead to one end"
+            message = f"no common end was found for the branches of parallel node {node_id!r}"
             yield about(node, message, fix=fix)
         elif join == graph.exit_id:
             message = f"the branches of parallel node {node_id!r} meet in no fan-in; they end at the exit"

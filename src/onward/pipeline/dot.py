@@ -17,6 +17,8 @@ from onward.pipeline.trouble import Trouble, unexpected, unsupported
 __all__ = ["Parsed", "Reading", "decode", "parse", "read"]
 
 SUBGRAPH_DEPTH_MAX = 64
+STATEMENTS_MAX = 50_000
+"""Twice what the largest pipeline needs."""
 RESERVED = frozenset({"strict", "digraph", "graph", "subgraph", "node", "edge"})
 
 _ID_RULE = "an id is a letter or _, then letters, digits and _, without quotes"
@@ -77,6 +79,7 @@ class _Reader:
         self.blocks = BlockReader(lexer, draft)
         self.start = lexer.token.start
         self.name = ""
+        self.statements = 0
         self.whole = True
 
     @property
@@ -142,6 +145,9 @@ class _Reader:
         first = self.token
         if first.kind == ";":
             return
+        self.statements += 1
+        if self.statements > STATEMENTS_MAX:
+            self.draft.stop("limit", f"there are more than {STATEMENTS_MAX:,} statements", first.start)
         if first.kind == "{":
             self.report(unsupported("a group needs a keyword", first.start, fix="write subgraph { ... }"))
             self.subgraph()

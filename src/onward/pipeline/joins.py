@@ -16,7 +16,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from onward.pipeline.graph import Graph
 
 PARALLEL, FAN_IN = "parallel", "parallel.fan_in"
-_FIRST_LOOK = 16
+LOOKS_MAX = 50_000
+"""Twice what any well-formed graph needs. Of branches that are knotted worse, no join is told."""
+_FIRST_LOOK = 4
 """Nodes to look at before asking for the first time whether the branches have met; doubled each time."""
 
 
@@ -28,22 +30,28 @@ def join_of(graph: Graph, node_id: str) -> str | None:
 def joins(graph: Graph) -> Mapping[str, str | None]:
     """For every parallel node its fan-in; or the exit, if the branches meet only there; or None."""
     found: dict[str, str | None] = {}
+    looks = 0
     for node in graph.nodes.values():
         if node.kind == PARALLEL and node.id not in found:
-            _resolve(graph, node.id, found)
+            looks += _resolve(graph, node.id, found, LOOKS_MAX - looks)
     return found
 
 
-def _resolve(graph: Graph, node_id: str, found: dict[str, str | None]) -> None:
+def _resolve(graph: Graph, node_id: str, found: dict[str, str | None], looks_max: int) -> int:
     # Searches that wait for an inner one are kept in a dict: nesting may be deeper than Python's stack.
     waiting = {node_id: _Search(graph, node_id)}
+    looks = 0
     while waiting:
         current = next(reversed(waiting))
-        inner = waiting[current].run(found, waiting)
+        search = waiting[current]
+        looks -= search.looks
+        inner = search.run(found, waiting, looks_max - looks)
+        looks += search.looks
         if inner is None:
             found[current] = waiting.pop(current).join
         else:
             waiting[inner] = _Search(graph, inner)
+    return looks
 
 
 class _Search:
@@ -52,24 +60,28 @@ class _Search:
     def __init__(self, graph: Graph, origin: str) -> None:
         self.graph = graph
         self.join: str | None = None
+        self.looks = 0
+        self.circle = _FIRST_LOOK
         self.branches = tuple(dict.fromkeys(edge.target for edge in graph.outgoing(origin)))
         self.seen = dict.fromkeys((*self.branches, origin))
         self.ahead = deque(node_id for node_id in self.branches if node_id != origin)
         self.ways: dict[str, tuple[str, ...]] = {}
         self.passed: dict[str, str] = {}
 
-    def run(self, found: Mapping[str, str | None], waiting: Collection[str]) -> str | None:
+    def run(self, found: Mapping[str, str | None], waiting: Collection[str], looks_max: int) -> str | None:
         """Search to the end, or until an inner parallel is met whose join must be known first."""
-        while True:
-            limit = max(_FIRST_LOOK, 2 * len(self.ways))
-            while self.ahead and len(self.ways) < limit:
+        while self.looks < looks_max:
+            while self.ahead and len(self.ways) < self.circle:
                 inner = self._look(self.ahead[0], found, waiting)
                 if inner is not None:
                     return inner
                 self.ahead.popleft()
+            self.looks += len(self.ways)
+            self.circle = 2 * len(self.ways)
             self.join = self._meeting()
             if self.join is not None or not self.ahead:
-                return None
+                break
+        return None
 
     def _look(self, node_id: str, found: Mapping[str, str | None], waiting: Collection[str]) -> str | None:
         node = self.graph.nodes.get(node_id)

@@ -17,6 +17,7 @@ __all__ = ["PROPERTIES", "Property", "Selector", "StyleRule", "StylesheetError",
 PROPERTIES = ("llm_model", "llm_provider", "reasoning_effort")
 """What a stylesheet can set."""
 RULES_MAX = 1_000
+SETTINGS_MAX = 5_000
 
 Kind = Literal["all", "shape", "class", "id"]
 _SPECIFICITY: dict[Kind, int] = {"all": 0, "shape": 1, "class": 2, "id": 3}
@@ -64,10 +65,12 @@ def parse_stylesheet(text: str) -> tuple[StyleRule, ...]:
     """The rules of a stylesheet in order; StylesheetError says what is wrong and at which character."""
     reader = _Reader(text)
     rules: list[StyleRule] = []
+    settings = 0
     while not reader.at_end():
         if len(rules) == RULES_MAX:
             raise StylesheetError(f"there are more than {RULES_MAX:,} rules", reader.place)
-        rules.append(reader.rule())
+        rules.append(reader.rule(SETTINGS_MAX - settings))
+        settings += len(rules[-1].properties)
     return tuple(rules)
 
 
@@ -80,7 +83,7 @@ class _Reader:
     def at_end(self) -> bool:
         return self.place == len(self.text)
 
-    def rule(self) -> StyleRule:
+    def rule(self, settings_max: int) -> StyleRule:
         selector = self.selector()
         opened = self.place
         self.expect("{")
@@ -88,6 +91,8 @@ class _Reader:
         while not self.took("}"):
             if self.at_end():
                 raise StylesheetError("this '{' is never closed", opened)
+            if len(properties) == settings_max:
+                raise StylesheetError(f"there are more than {SETTINGS_MAX:,} settings", self.place)
             properties.append(self.setting())
             if not self.took(";") and not self.at_end() and self.text[self.place] != "}":
                 raise self.unexpected("';' or '}'")
