@@ -1,4 +1,4 @@
-"""`make bench`: steps and runs per second against the floor, resume time, growth, and `onward status`.
+"""`make bench`: reading pipelines, steps and runs per second against the floor, resume, growth, `status`.
 
 Each figure is the median of interleaved rounds; a ratio compares with a floor measured in the same round.
 """
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import astuple
 
+from bench.dialect import Timing, dialect_timings
 from bench.floor import Row, postgres_rate, sqlite_rate
 from bench.pipelines import engine_on, line, loop, looping_engine
 from onward.engine.asked import Resume, Start
@@ -160,6 +161,16 @@ async def resume_cost(fresh: Callable[[], str], rounds: int) -> Figure:
     )
 
 
+def dialect(rounds: int) -> list[Figure]:
+    """How long a pipeline takes to be read, prepared, checked and planned."""
+    return [_timed(timing) for timing in dialect_timings(rounds)]
+
+
+def _timed(timing: Timing) -> Figure:
+    value = f"{timing.took:.1f} {timing.unit}"
+    return Figure(timing.what, value, f"< {timing.limit:g} {timing.unit}", timing.took < timing.limit)
+
+
 async def growth(directory: str) -> Figure:
     """Bytes on disk per step of a conversation that grows by a kilobyte a step."""
     path = os.path.join(directory, "growth.db")
@@ -211,6 +222,10 @@ async def report(rounds: int, only: str | None) -> bool:
             print(figure, flush=True)
         figures.extend(new)
 
+    if only in (None, "dialect"):
+        add(*dialect(rounds))
+    if only == "dialect":  # needs no database
+        return all(figure.met for figure in figures)
     with tempfile.TemporaryDirectory(dir=".") as directory, PostgresServer(fsync=True) as server:
 
         def fresh_file() -> str:
@@ -241,7 +256,7 @@ def main() -> int:
     """Exit 0 if every goal was met."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=["sqlite", "postgres", "resume", "growth", "status"])
+    parser.add_argument("--only", choices=["sqlite", "postgres", "resume", "growth", "status", "dialect"])
     arguments = parser.parse_args()
     return 0 if asyncio.run(report(arguments.rounds, arguments.only)) else 1
 
