@@ -11,6 +11,7 @@ from tests.shape.tree import PACKAGE, ROOT
 
 NAMED = re.compile(r"`([\w./]+\.py)::(test_\w+)`")
 ROWS = re.compile(r"^\| ([KO]\d+) \|", re.MULTILINE)
+DIALECT = re.compile(r"^\| ([DPV]\d+) \|(.*)$", re.MULTILINE)
 README = ROOT / "tests" / "README.md"
 
 
@@ -37,3 +38,18 @@ def test_every_row_has_its_test() -> None:
     assert ROWS.findall(README.read_text(encoding="utf-8")) == rows
     table = [line for line in README.read_text(encoding="utf-8").splitlines() if ROWS.match(line)]
     assert all(NAMED.search(line) for line in table)
+
+
+def numbered(letter: str, *spans: tuple[int, int]) -> set[str]:
+    return {f"{letter}{number}" for first, last in spans for number in range(first, last + 1)}
+
+
+def test_every_row_of_the_dialects_preparation_has_its_test() -> None:
+    """Reading, checking, conditions, stylesheet, transforms; the rows of other parts come with those parts."""
+    found = DIALECT.findall(README.read_text(encoding="utf-8"))
+    rows = [row for row, _ in found]
+    wanted = numbered("D", (1, 20), (59, 75)) | numbered("V", (1, 13))
+    wanted |= numbered("P", (1, 6), (13, 15), (18, 19), (21, 21))
+    assert wanted <= set(rows)
+    assert len(rows) == len(set(rows))
+    assert all(NAMED.search(rest) for _, rest in found)
