@@ -4,7 +4,8 @@ A file is read in three passes, and each knows only its own question.
 
 1. `dot` asks what is written. It turns the text into a `Graph` and remembers where every value stands, so
    that any later complaint can point at the exact column, even inside a stylesheet that spans ten lines.
-2. `transforms` ask what is meant: `$goal` is put into the prompts, and the caller's own transforms follow.
+2. `prepare` asks what is meant: `$goal` is put into the prompts, the stylesheet gives models to the nodes
+   that leave them open, and the caller's own transforms follow.
 3. `check` asks whether it can run. Every rule is a row of a table, and all of them speak at once.
 
 `build` is the only door that goes through all three. Starting a run, resuming it and merely looking at it

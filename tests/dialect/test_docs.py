@@ -1,0 +1,50 @@
+"""docs/dialect.md names everything that the reader and the checker know."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from onward.machine.retry import PRESETS
+from onward.pipeline.attribute_rules import (
+    EDGE_TYPES,
+    FIDELITIES,
+    GRAPH_TYPES,
+    JOIN_POLICIES,
+    NODE_TYPES,
+)
+from onward.pipeline.build import build
+from onward.pipeline.check import RULES
+from onward.pipeline.diagnostic import Severity
+from onward.pipeline.graph import SHAPE_KINDS
+from onward.pipeline.stylesheet import PROPERTIES
+
+PAGE = (Path(__file__).parents[2] / "docs/dialect.md").read_text(encoding="utf-8")
+ATTRIBUTES = {*GRAPH_TYPES, *NODE_TYPES, *EDGE_TYPES, *PROPERTIES}
+VALUES = {*FIDELITIES, *JOIN_POLICIES, *PRESETS, *SHAPE_KINDS, *SHAPE_KINDS.values()}
+
+
+@pytest.mark.parametrize("name", sorted(ATTRIBUTES | VALUES))
+def test_every_attribute_and_value_is_explained(name: str) -> None:
+    assert re.search(rf"`[^`]*(?<![\w.]){re.escape(name)}(?![\w.])[^`]*`", PAGE)
+
+
+@pytest.mark.parametrize("severity", [Severity.ERROR, Severity.WARNING])
+def test_every_rule_is_listed_with_its_severity(severity: Severity) -> None:
+    heading = {"error": "Errors", "warning": "Warnings"}[severity]
+    (listed,) = re.findall(rf"{heading}: ([`\w\s]+)\.", PAGE)
+    assert re.findall(r"`(\w+)`", listed) == [rule.name for rule in RULES if rule.severity is severity]
+
+
+def test_every_contradiction_is_settled() -> None:
+    assert re.findall(r"^\| (C\d+) \|", PAGE, re.MULTILINE) == [f"C{number}" for number in range(1, 23)]
+
+
+def test_the_stylesheet_of_the_page_parses() -> None:
+    (sheet,) = re.findall(r"```dot\n(.*?)```", PAGE, re.DOTALL)
+    graph = build(
+        f"digraph {{ start; exit; review [label=x]; start -> review -> exit {sheet} }}", file="f"
+    ).graph
+    assert (graph.nodes["review"].llm_model, graph.nodes["start"].reasoning_effort) == ("largest", "medium")
