@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
+from onward.machine.action import Perform
 from onward.machine.advance import advance
 from onward.machine.apply import apply
 from onward.machine.definition import Definition
 from onward.machine.finish import finish
-from onward.machine.plan import Perform
 from onward.model.event import RunClaimed, RunCreated
 from onward.model.result import Result
 from onward.pipeline.build import build

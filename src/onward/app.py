@@ -22,6 +22,7 @@ from onward.engine.engine import Engine, Resume, Start, ignore
 from onward.engine.interview import AutoApprove, Interviewer
 from onward.engine.journal import Folded
 from onward.engine.look import log_pages
+from onward.engine.source import read_source
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.handlers.function import Function, FunctionHandler
@@ -29,7 +30,7 @@ from onward.handlers.port import Handler
 from onward.handlers.simulate import check_script
 from onward.machine.telling import Teller, Told
 from onward.model.run import Run
-from onward.pipeline.build import Pipeline, Transform
+from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, Transform, build
 from onward.pipeline.check import RULES, Problem, Rule, Subject
 from onward.pipeline.own_rules import own_rule, with_one_severity
 from onward.pipeline.prepare import checked_transform
@@ -190,6 +191,12 @@ class Onward:
             for record in page:
                 for told in teller.tell(unseal(record), record.at_us):
                     yield told
+
+    def read(self, path: str) -> Pipeline:
+        """A pipeline from a file, prepared and checked as for a run; no store is opened for it."""
+        known = {*self.handlers, *BUILT_IN_TYPES}
+        source = read_source(path)
+        return build(source, file=path, transforms=self.transforms, known_types=known, rules=self.rules)
 
     async def pipeline(self, source: str, *, name: str = "pipeline") -> Pipeline:
         """A pipeline from its text."""

@@ -82,16 +82,18 @@ def name_the_model(graph):
 """
 
 
-def test_validate_uses_the_transforms_and_rules_of_the_app_like_a_run(shell: Shell) -> None:
-    """O8, C4: what a run would refuse, `validate` refuses, and in the same words."""
+def test_validate_and_graph_use_the_transforms_and_rules_of_the_app_like_a_run(shell: Shell) -> None:
+    """O8, C4: what a run would refuse, the others refuse, and in the same words."""
     shell.write("mine.py", RULED)
     orphan = "digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; a [label=x]; start -> exit }"
     shell.write("orphan.dot", orphan)
     shell.write("broken.dot", orphan.replace("digraph g", "digraph broken"))
     assert shell("validate", "orphan.dot").code == 2
     assert shell("validate", "orphan.dot", "--app", "mine:app").out.endswith("1 warning\n")
-    assert shell("run", "orphan.dot", "--app", "mine:app", "--simulate").code == 0
+    assert shell("run", "orphan.dot", "--app", "mine:app", "--simulate", "--run-id", "orphan").code == 0
+    for subject in ("orphan.dot", "orphan"):
+        assert shell("graph", subject, "--app", "mine:app", "--format", "svg").code == 0
     said = "transform 'name_the_model' returned None and no graph"
-    for command in ("validate", "run"):
+    for command in ("validate", "run", "graph"):
         done = shell(command, "broken.dot", "--app", "mine:app")
         assert (done.code, said in done.out + done.err) == (2, True)

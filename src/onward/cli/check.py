@@ -25,15 +25,9 @@ async def validate(
     file: Annotated[str, Parameter(help="The pipeline: a DOT file.")], /, *, common: Common = COMMON, out: Out
 ) -> int:
     """Read and check a pipeline: all problems at once, with line and column. Nothing is executed."""
-    from onward.engine.source import read_source
-    from onward.pipeline.build import BUILT_IN_TYPES, build
-
     app = app_of(load_settings(db=common.db, app=common.app))
-    known = {*app.handlers, *BUILT_IN_TYPES}
     try:
-        pipeline = build(
-            read_source(file), file=file, transforms=app.transforms, known_types=known, rules=app.rules
-        )
+        pipeline = app.read(file)
     except InvalidPipeline as error:
         findings, code = error.diagnostics, USAGE
         verdict = f"{file} cannot run: {count(len(findings), 'error')}"

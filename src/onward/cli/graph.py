@@ -22,12 +22,12 @@ from onward.draw.trail import Trail
 from onward.draw.view import to_view
 from onward.engine.journal import Journal
 from onward.engine.look import find_run, log_pages
-from onward.engine.source import Sources, read_source
+from onward.engine.source import Sources
 from onward.engine.view import view_row
 from onward.errors import InvalidInput, NoDatabase, Refused, RunNotFound
 from onward.machine.project import project
 from onward.model.event import RunCreated
-from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, build
+from onward.pipeline.build import BUILT_IN_TYPES, Pipeline
 from onward.store.codec import unseal
 from onward.store.port import Store
 
@@ -91,9 +91,7 @@ def _print(scene: Scene, format: Format | None, out: Output) -> None:
 
 
 def _of_file(path: str, common: Common) -> tuple[Scene, Subject]:
-    app = app_of(load_settings(db=common.db, app=common.app))
-    known = {*app.handlers, *BUILT_IN_TYPES}
-    pipeline = build(read_source(path), file=path, transforms=app.transforms, known_types=known)
+    pipeline = app_of(load_settings(db=common.db, app=common.app)).read(path)
     return make_scene(pipeline.graph, title=pipeline.name), _subject(pipeline, None)
 
 
@@ -117,7 +115,7 @@ async def _drawn(store: Store, run_id: str, original: bool, common: Common) -> t
     if original and first is not None:
         run = replace(run, pipeline_hash=first.pipeline_hash)
     app = app_of(load_settings(db=common.db, app=common.app))
-    sources = Sources(store, app.transforms, {*app.handlers, *BUILT_IN_TYPES})
+    sources = Sources(store, app.transforms, {*app.handlers, *BUILT_IN_TYPES}, app.rules)
     pipeline = await sources.stored(run)
     is_at_work = folded.holder is not None and folded.holder.is_alive
     states = states_of(pipeline.graph, folded.run, trail, is_at_work=is_at_work)

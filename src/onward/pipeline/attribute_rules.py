@@ -73,6 +73,7 @@ GRAPH_TYPES: Mapping[str, Reading] = {
     "max_visits": as_count,
     "max_steps": as_count,
     "max_reroutes": as_count,
+    "max_restarts": as_count,
     "retry_on_fail": as_boolean,
     "continue_on_fail": as_boolean,
     "retry_policy": as_retry_policy,
