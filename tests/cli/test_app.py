@@ -97,3 +97,13 @@ def test_validate_and_graph_use_the_transforms_and_rules_of_the_app_like_a_run(s
     for command in ("validate", "run", "graph"):
         done = shell(command, "broken.dot", "--app", "mine:app")
         assert (done.code, said in done.out + done.err) == (2, True)
+
+
+def test_where_a_transform_failed_is_shown_on_request(shell: Shell) -> None:
+    shell.write("mine.py", RULED.replace("return None", "raise KeyError('gone')"))
+    shell.write("broken.dot", "digraph broken { start; exit; start -> exit }")
+    done = shell("run", "broken.dot", "--app", "mine:app")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "transform 'name_the_model' raised KeyError: 'gone'" in done.err
+    shell.environment["ONWARD_DEBUG"] = "1"
+    assert "in name_the_model" in shell("run", "broken.dot", "--app", "mine:app").err
