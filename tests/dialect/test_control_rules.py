@@ -1,4 +1,4 @@
-"""What the checker says about the nodes that steer a run (D43, D44, C8, C12)."""
+"""What the checker says about the nodes that steer a run (D43, D44, C8)."""
 
 from __future__ import annotations
 
@@ -78,11 +78,6 @@ FORK = "P [shape=component]\nF [shape=tripleoctagon]\na\nb\nexit\n"
         ),
         ("gate_default_choice", "g [shape=hexagon, human.default_choice=b]\na\nb\ng -> a\ng -> b", []),
         ("gate_default_choice", "g [human.default_choice=b]", []),
-        (
-            "thread_id_once",
-            "a [thread_id=one]\nb\na -> a [thread_id=two]\na -> b [thread_id=two]\nb -> a -> c",
-            ["4:19 thread_id_once thread_id is set on edge a -> a and on node 'a'; the node's counts"],
-        ),
     ],
 )
 def test_a_rule_names_what_is_wrong_at_its_place(rule: str, statements: str, expected: list[str]) -> None:

@@ -26,7 +26,7 @@ digraph release {
     notes   [label="Release notes", prompt="Say what changed"]
     approve [label="Ship it?", shape=hexagon]
     deploy  [label="Deploy", shape=parallelogram, tool_command="true"]
-    watch   [label="Watch the rollout", shape=house]
+    watch   [label="Watch the rollout", shape=house, stack.child_dotfile="rollout.dot"]
     start -> plan -> write -> test
     test -> good [condition="outcome=success"]
     test -> fix  [condition="outcome=fail"]

@@ -51,7 +51,6 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ("fan_in_has_parallel", "warning"),
         ("manager_loop_child", "error"),
         ("gate_default_choice", "error"),
-        ("thread_id_once", "warning"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Rules about the nodes that steer a run: parallel and fan-in, gates, manager loops, threads."""
+"""Rules about the nodes that steer a run: parallel and fan-in, gates, manager loops."""
 
 from __future__ import annotations
 
@@ -71,13 +71,3 @@ def gate_default_choice(subject: Subject) -> Iterator[Problem]:
             message = f"human.default_choice of gate {node.id!r} is {shown(choice)}, and no edge leads there"
             known = ", ".join(dict.fromkeys(targets[:TARGETS_SHOWN_MAX])) or "no node at all"
             yield about(node, message, key="human.default_choice", fix=f"the edges lead to {known}")
-
-
-def thread_id_once(subject: Subject) -> Iterator[Problem]:
-    """C12: a thread is named on the node or on the edge to it; of both, the node's counts."""
-    graph = subject.graph
-    for edge in graph.edges:
-        target = graph.nodes.get(edge.target)
-        if target is not None and edge.text("thread_id") and target.text("thread_id"):
-            message = f"thread_id is set on {edge.subject} and on node {target.id!r}; the node's counts"
-            yield about(edge, message, key="thread_id", fix="remove one")
