@@ -48,6 +48,7 @@ class Onward:
 
     def __init__(self, store: str | Store = ".onward/onward.db") -> None:
         self.store = store
+        self.lease_s: float | None = None
         self._engine: Engine | None = None
         self._opening = asyncio.Lock()
         self.handlers: dict[str, Handler] = {}
@@ -104,7 +105,9 @@ class Onward:
         """The engine of this app; opens the store the first time, and only once."""
         async with self._opening:
             if self._engine is None:
-                store = await open_store(self.store) if isinstance(self.store, str) else self.store
+                store = self.store
+                if isinstance(store, str):
+                    store = await open_store(store, lease_s=self.lease_s)
                 self._engine = make_engine(
                     store,
                     handlers=self.handlers,

@@ -20,19 +20,22 @@ if TYPE_CHECKING:
 POSTGRES = ("postgres://", "postgresql://")
 
 
-async def open_store(db: str) -> Store:
-    """The store that a path or address names. A driver is imported only when it is used."""
-    if db.startswith(POSTGRES):
-        from onward.store.postgres.adapter import PostgresStore
+async def open_store(db: str, *, lease_s: float | None = None) -> Store:
+    """The store that a path or address names. A driver is imported only when it is used.
 
-        return await PostgresStore.open(db)
+    `lease_s` is how long a claim is good for where nobody can see whether its process lives.
+    """
+    if db.startswith(POSTGRES):
+        from onward.store.postgres.adapter import LEASE_S, PostgresStore
+
+        return await PostgresStore.open(db, lease_s=lease_s or LEASE_S)
     if db == ":memory:":
         from onward.store.memory import MemoryDatabase
 
         return MemoryDatabase().connect()
-    from onward.store.sqlite.adapter import SqliteStore
+    from onward.store.sqlite import adapter
 
-    return SqliteStore(db.removeprefix("sqlite://"))
+    return adapter.SqliteStore(db.removeprefix("sqlite://"), lease_s=lease_s or adapter.LEASE_S)
 
 
 def is_there(db: str) -> bool:

@@ -1,0 +1,75 @@
+"""Workers on the command line: submitted, driven, drained, killed, recovered."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+from tests.cli.shell import Shell, pipeline
+
+
+def test_a_submitted_run_is_queued_until_a_worker_drives_it(shell: Shell) -> None:
+    shell.write("tool.dot", pipeline(("a", "printf a")))
+    done = shell.inside("submit", "tool.dot", "--run-id", "mine", "--priority", "3", "--json")
+    assert done.code == 0
+    assert (json.loads(done.out)["status"], json.loads(done.out)["on_owner_loss"]) == ("queued", "requeue")
+    worked = shell.inside("worker", "--until-idle", "--concurrency", "2")
+    assert worked.code == 0
+    assert "run mine completed" in worked.out
+    assert "1 run driven" in worked.out
+    assert shell.read("mine")["status"] == "completed"
+
+
+def test_wrong_flags_are_refused_in_a_sentence(shell: Shell) -> None:
+    for flags, said in (
+        (("--concurrency", "0"), "--concurrency 0 is not between 1 and 1000."),
+        (("--lease", "10"), "--lease '10' is not a whole number with its unit"),
+        (("--grace", "0s"), "--grace '0s' is no time at all"),
+    ):
+        done = shell.inside("worker", *flags)
+        assert done.code == 2
+        assert said in done.err
+
+
+def test_a_worker_that_is_asked_to_stop_says_so_and_exits_well(shell: Shell) -> None:
+    """Document 002: SIGTERM takes no new runs and exits 0 when nothing is left."""
+    worker = shell.start("worker")
+    worker.wait_for("up to 4 runs at once")
+    worker.signal(signal.SIGTERM)
+    done = worker.end()
+    assert done.code == 0
+    assert "draining: taking no new runs" in done.out
+
+
+def test_past_the_grace_time_a_worker_exits_1_and_the_run_can_be_taken_again(shell: Shell) -> None:
+    latch = shell.latch("latch")
+    shell.write("slow.dot", pipeline(("a", latch.command)))
+    assert shell.inside("submit", "slow.dot", "--run-id", "slow").code == 0
+    worker = shell.start("worker", "--grace", "200ms")
+    latch.wait_reached()
+    worker.signal(signal.SIGTERM)
+    done = worker.end()
+    assert done.code == 1
+    assert "draining: 1 runs remain" in done.out
+    assert shell.read("slow")["status"] in ("queued", "interrupted", "running")
+
+
+def test_a_killed_workers_run_is_found_by_recover(shell: Shell) -> None:
+    latch = shell.latch("latch")
+    shell.write("slow.dot", pipeline(("a", latch.command)))
+    assert shell.inside("submit", "slow.dot", "--run-id", "slow", "--on-owner-loss", "interrupt").code == 0
+    worker = shell.start("worker")
+    latch.wait_reached()
+    assert "alive" in shell.inside("workers").out
+    worker.signal(signal.SIGKILL)
+    worker.end()
+    assert "dead" in shell.inside("workers").out
+    done = shell.inside("recover")
+    assert done.code == 0
+    assert "1 run interrupted, 0 requeued, 0 waiting for an answer" in done.out
+    found = shell.read("slow")
+    assert (found["status"], found["detail"]) == (
+        "interrupted",
+        "Server restarted while workflow was running",
+    )
+    assert found["recoverable"]
