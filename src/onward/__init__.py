@@ -11,14 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onward.app import Onward
+    from onward.engine.interview import (
+        AutoApprove,
+        CallbackInterviewer,
+        QueueInterviewer,
+        RecordingInterviewer,
+    )
     from onward.engine.stop import StopSwitch
     from onward.handlers.port import StepContext
+    from onward.model.answer import Answer
     from onward.model.event import StepStatus
     from onward.model.result import Result
-    from onward.model.run import Run, RunStatus
+    from onward.model.run import Gate, Run, RunStatus
 
 _WHERE = {
+    "Answer": "onward.model.answer",
+    "AutoApprove": "onward.engine.interview",
+    "CallbackInterviewer": "onward.engine.interview",
+    "Gate": "onward.model.run",
     "Onward": "onward.app",
+    "QueueInterviewer": "onward.engine.interview",
+    "RecordingInterviewer": "onward.engine.interview",
     "Result": "onward.model.result",
     "Run": "onward.model.run",
     "RunStatus": "onward.model.run",
@@ -26,7 +39,21 @@ _WHERE = {
     "StepStatus": "onward.model.event",
     "StopSwitch": "onward.engine.stop",
 }
-__all__ = ["Onward", "Result", "Run", "RunStatus", "StepContext", "StepStatus", "StopSwitch"]
+__all__ = [
+    "Answer",
+    "AutoApprove",
+    "CallbackInterviewer",
+    "Gate",
+    "Onward",
+    "QueueInterviewer",
+    "RecordingInterviewer",
+    "Result",
+    "Run",
+    "RunStatus",
+    "StepContext",
+    "StepStatus",
+    "StopSwitch",
+]
 
 
 def __getattr__(name: str) -> Any:

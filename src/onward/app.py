@@ -15,11 +15,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from onward.engine.drive import Observer
 from onward.engine.engine import Engine, Resume, Start, ignore
-from onward.engine.interview import AutoApprove, Interviewer
+from onward.engine.interview import AutoApprove, CallbackInterviewer, Interviewer
 from onward.engine.journal import Folded
 from onward.engine.look import log_pages
 from onward.engine.source import read_source
@@ -29,6 +29,7 @@ from onward.handlers.function import Function, FunctionHandler
 from onward.handlers.port import Handler
 from onward.handlers.simulate import check_script
 from onward.machine.telling import Teller, Told
+from onward.model.answer import Answer
 from onward.model.run import Run
 from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, Transform, build
 from onward.pipeline.check import RULES, Problem, Rule, Subject
@@ -41,6 +42,7 @@ from onward.wiring import make_engine, open_store
 F = TypeVar("F", bound=Function)
 TransformT = TypeVar("TransformT", bound=Transform)
 RuleT = TypeVar("RuleT", bound=Callable[[Subject], Iterable[Problem]])
+AnswersT = TypeVar("AnswersT", bound=Callable[..., Any] | Interviewer)
 
 
 class Onward:
@@ -90,12 +92,23 @@ class Onward:
         """Let a rule count for more or for less: `app.severity("reachability", "warning")`."""
         self.rules[:] = with_one_severity(self.rules, rule, severity)
 
-    def interviewer(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register an async function `(run, gate) -> answer or None` that answers gates."""
+    def interviewer(self, name: str) -> Callable[[AnswersT], AnswersT]:
+        """Register who answers gates under a name: an interviewer, or a function `(run, gate) -> answer`.
 
-        def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            self.interviewers[name] = CallbackInterviewer(name, function)
-            return function
+        The function may be async. It returns an `Answer`, a choice or words, True or False for a verdict, or
+        None to leave the gate open.
+        """
+        if not name:
+            raise InvalidInput("an interviewer needs a name: @app.interviewer('name').")
+
+        def register(who: AnswersT) -> AnswersT:
+            is_function = not hasattr(who, "ask")
+            self.interviewers[name] = (
+                CallbackInterviewer(name, cast("Callable[..., Any]", who))
+                if is_function
+                else cast("Interviewer", who)
+            )
+            return who
 
         return register
 
@@ -165,9 +178,17 @@ class Onward:
         interviewer = self._interviewer(answers)
         return (await self._attended(await engine.resume(run_id, Resume(**how), stop), interviewer, stop)).run
 
-    async def answer(self, run_id: str, choice: str, *, by: str = "user", **how: Any) -> Run:
-        """Decide a run's open gate and go on with it."""
-        return (await (await self.engine()).answer(run_id, choice, by=by, **how)).run
+    async def answer(self, run_id: str, answer: str | Answer, *, by: str = "user", **how: Any) -> Run:
+        """Decide a run's open gate and go on with it; the keywords are `gate`, `text` and `run`."""
+        return (await (await self.engine()).answer(run_id, answer, by=by, **how)).run
+
+    async def approve(self, run_id: str, text: str = "", *, by: str = "user", **how: Any) -> Run:
+        """Say yes at a run's open gate, whatever its choices are called."""
+        return await self.answer(run_id, Answer.approve(text), by=by, **how)
+
+    async def reject(self, run_id: str, text: str = "", *, by: str = "user", **how: Any) -> Run:
+        """Say no at a run's open gate; where no edge takes that, the run fails as rejected."""
+        return await self.answer(run_id, Answer.reject(text), by=by, **how)
 
     async def replay(self, run_id: str, checkpoint: int, *, changes: Mapping[str, Any] | None = None) -> Run:
         """Fork a run at one of its checkpoints and run the fork."""
@@ -225,14 +246,3 @@ def _script(simulate: bool | Mapping[str, Any]) -> Mapping[str, Any] | None:
     if isinstance(simulate, bool):
         return {} if simulate else None
     return check_script(dict(simulate), "simulate")
-
-
-class CallbackInterviewer:
-    """Answers gates with a function."""
-
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        self.name, self._function = name, function
-
-    async def ask(self, run: Run, gate: Any) -> str | None:
-        answer = await self._function(run, gate)
-        return None if answer is None else str(answer)

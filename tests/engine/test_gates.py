@@ -178,7 +178,7 @@ async def test_an_interviewer_can_leave_a_question_open(world: World) -> None:
     class Undecided:
         name = "nobody"
 
-        async def ask(self, run: Run, gate: Gate) -> str | None:
+        async def ask(self, run: Run, gate: Gate) -> None:
             return None
 
     process = await world.process()

@@ -6,6 +6,7 @@ a crash, a request or a result between any two events.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from onward.machine.decide import (
 )
 from onward.machine.definition import Definition
 from onward.machine.finish import finish
+from onward.model.answer import Answer
 from onward.model.event import Event, RunClaimed, RunCreated, StepFinished, StepStarted
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
@@ -115,7 +117,7 @@ class Play:
     def claim(self, me: str = "second") -> Action:
         """Somebody takes the run, whose owner, if there was one, is dead."""
         holder = "first" if self.run.status is RunStatus.RUNNING else None
-        self.write(*decide_claim(self.run, Standing(holder, False, me)))
+        self.write(*decide_claim(self.run, Standing(holder, False, me, self.now_us)))
         return self.go()
 
     def pause(self, standing: Standing = ALIVE, after: str = "step") -> tuple[Event, ...]:
@@ -128,8 +130,9 @@ class Play:
         self.write(*events)
         return events
 
-    def answer(self, answer: str, *, gate: str | None = None, text: str = "") -> tuple[Event, ...]:
-        events = decide_answer(self.run, gate_id=gate, answer=answer, by="pat", text=text)
+    def answer(self, answer: str | Answer, *, gate: str | None = None, text: str = "") -> tuple[Event, ...]:
+        said = answer if isinstance(answer, Answer) else Answer(answer, text)
+        events = decide_answer(self.run, gate_id=gate, answer=said, by="pat", now_us=self.now_us)
         self.write(*events)
         return events
 
@@ -144,6 +147,7 @@ class Play:
     ) -> Action:
         """A person sends the run on; it is claimed and goes on."""
         request = ResumeRequest("pat", from_node, action, step, take_over=take_over)
+        standing = dataclasses.replace(standing, now_us=self.now_us)
         self.write(*decide_resume(self.definition, self.run, standing, request))
         return self.go()
 

@@ -82,7 +82,7 @@ def test_a_run_that_waits_for_a_provider_can_be_claimed_though_it_is_interrupted
 def test_a_waiting_run_is_claimed_together_with_its_answer() -> None:
     """Design §3: a foreground answer claims in the same transaction."""
     play = Play(ASK)
-    claim = decide_claim(play.run, NO_ONE)
+    claim = decide_claim(play.run, NO_ONE, answered=True)
     play.answer("Yes")
     play.write(*claim)
     play.go()

@@ -62,6 +62,26 @@ def test_a_question_and_its_answer_are_an_interview() -> None:
     assert answered.fields == {"question": "Go?", "answer": "[Y] yes", "duration_s": 3.0}
 
 
+def test_a_question_that_nobody_answered_in_time_says_so() -> None:
+    play = Play(
+        "g [shape=hexagon, label=Go, human.timeout=2s, human.default_choice=exit]; start -> g -> exit"
+    )
+    play.now_us += 2_000_000
+    play.claim()
+    late, answered = [one for one in told(play) if one.name.startswith("Interview")][1:]
+    assert (late.name, late.fields) == (
+        "InterviewTimeout",
+        {"question": "Go", "stage": "g", "duration_s": 2.0},
+    )
+    assert answered.fields["answer"] == "exit"
+
+
+def test_words_are_the_answer_where_words_are_asked_for() -> None:
+    play = Play("g [shape=hexagon, human.type=freeform]; start -> g; g -> exit; g -> g [weight=-1]")
+    play.answer("by noon")
+    assert told(play)[-1].fields["answer"] == "by noon"
+
+
 def test_branches_are_counted_and_told_one_by_one() -> None:
     body = "f [shape=component]; j [shape=tripleoctagon]; start -> f; f -> j; f -> d -> j; j -> exit; "
     play = Play(body + "d [shape=diamond]")

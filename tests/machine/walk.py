@@ -41,6 +41,8 @@ EXTRAS = (
     "continue_on_fail=true",
     "fidelity=full",
     "retry_target=n0",
+    "human.timeout=1s",
+    "human.on_timeout=reject",
 )
 GUARDS = ("", "", 'condition="outcome=fail"', 'condition="outcome=success"', 'condition="context.k=1"')
 LABELS = ("", "", "label=go", 'label="[G] Go"', "label=back")

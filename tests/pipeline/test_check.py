@@ -29,7 +29,7 @@ def test_a_good_pipeline_has_no_findings() -> None:
 
 
 def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
-    """V1 to V13, the types of attributes, and what steers a run."""
+    """V1 to V13, the types of attributes, what steers a run, and what human gates ask."""
     assert [(rule.name, rule.severity.value) for rule in RULES] == [
         ("start_node", "error"),
         ("terminal_node", "error"),
@@ -51,6 +51,7 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ("fan_in_has_parallel", "warning"),
         ("manager_loop_child", "error"),
         ("gate_default_choice", "error"),
+        ("human_gate", "error"),
     ]
 
 

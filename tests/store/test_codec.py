@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt
+from onward.model.event import Choice, Event, GateDecided, GateOpened, RunWaiting
 from onward.store.codec import check_chain, content_hash, seal, unseal
 from onward.store.port import ORIGIN, Position, Record
 from onward.testing.drafts import Draft, creation, step
 
 LARGE = "large " * 2_000
+YES = Choice(key="Y", label="Yes", to="b")
 
 
 def log_of(steps: int) -> tuple[Draft, list[Record]]:
@@ -112,3 +114,24 @@ def test_sealing_again_gives_the_same_records() -> None:
     records, blobs = first
     assert [content_hash(content) for content in blobs.values()] == list(blobs)
     assert check_chain(RUN.position, records).seq == RUN.position.seq + 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "event"),
+    [
+        (
+            "GateOpened",
+            '{"gate":"g#1","node":"g","text":"?","choices":[{"key":"Y","label":"Yes","to":"b"}]}',
+            GateOpened(gate="g#1", node="g", text="?", choices=(YES,)),
+        ),
+        (
+            "GateDecided",
+            '{"gate":"g#1","choice":{"key":"Y","label":"Yes","to":"b"},"by":"pat"}',
+            GateDecided(gate="g#1", choice=YES, by="pat"),
+        ),
+        ("RunWaiting", "{}", RunWaiting()),
+    ],
+)
+def test_an_event_of_an_older_version_is_read_as_it_was_meant(kind: str, body: str, event: Event) -> None:
+    """Fields that came later have the meaning that their absence had."""
+    assert unseal(replace(LOG[0], kind=kind, v=1, body=body)) == event

@@ -10,16 +10,23 @@ from onward.cli.exits import FINE, UNFINISHED
 from onward.cli.foreground import foreground
 from onward.cli.options import COMMON, Answers, Common, Out, RunName
 from onward.engine.look import find_run
+from onward.errors import InvalidInput
 from onward.machine.decide import open_gate
+from onward.model.answer import Answer, Verdict
 
 
 async def answer(
     run: RunName,
     choice: Annotated[
-        str | None, Parameter(help="The choice: its key, its label, or the node it leads to.")
+        str | None,
+        Parameter(help="The choice: its key, its label, or the node it leads to; or the words asked for."),
     ] = None,
     /,
     *,
+    approve: Annotated[bool, Parameter(help="Say yes, whatever the gate calls it.")] = False,
+    reject: Annotated[
+        bool, Parameter(help="Say no. Where no edge takes that, the run fails as rejected.")
+    ] = False,
     gate: Annotated[str | None, Parameter(help="The gate, if several are open.")] = None,
     text: Annotated[str, Parameter(help="Words for the run, beside the choice.", show_default=False)] = "",
     go_on: Annotated[
@@ -29,25 +36,33 @@ async def answer(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Decide a run's open gate and go on with it. Without a choice: show the question, and ask."""
+    """Decide a run's open gate and go on with it. Without an answer: show the question, and ask."""
+    said = _said(choice, text, approve=approve, reject=reject)
     async with foreground(common, out, answers) as desk:
         run_id, by = (await find_run(desk.engine.store, run)).row.id, "user"
-        if choice is None:
+        if said.skipped:
             known = await desk.engine.journal.load(run_id)
             asked = open_gate(known.run, gate)
             if desk.interviewer is not None:
-                choice, by, gate = (
-                    await desk.interviewer.ask(known.run, asked),
-                    desk.interviewer.name,
-                    asked.gate,
-                )
-            if choice is None:
+                said = await desk.engine.ask(known.run, asked, desk.interviewer)
+                by, gate = desk.interviewer.name, asked.gate
+            if said.skipped:
                 await desk.tell(known)
                 return UNFINISHED
-        folded = await desk.engine.answer(
-            run_id, choice, by=by, gate=gate, text=text, run=go_on, stop=desk.stop
-        )
+        folded = await desk.engine.answer(run_id, said, by=by, gate=gate, run=go_on, stop=desk.stop)
         if not go_on:
             await desk.tell(folded)
             return FINE
         return await desk.finish(folded)
+
+
+def _said(choice: str | None, text: str, *, approve: bool, reject: bool) -> Answer:
+    """What the flags say together; nothing at all is for the interviewer to find out."""
+    given = [name for name, is_given in (("--approve", approve), ("--reject", reject)) if is_given]
+    if choice is not None:
+        given.append(f"the choice {choice!r}")
+    if len(given) > 1:
+        raise InvalidInput(f"{' and '.join(given)} contradict each other; say one.")
+    if approve or reject:
+        return Answer(text=text, verdict=Verdict.APPROVE if approve else Verdict.REJECT)
+    return Answer.skip() if choice is None and not text else Answer(choice or "", text)

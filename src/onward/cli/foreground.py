@@ -21,7 +21,7 @@ from onward.engine.interview import Interviewer
 from onward.engine.journal import Folded
 from onward.engine.look import completed_of
 from onward.engine.stop import StopSwitch
-from onward.engine.view import view_run
+from onward.engine.view import view_gate, view_run
 from onward.errors import InvalidInput, NoDatabase
 from onward.machine.lifecycle import is_recoverable
 from onward.machine.project import project
@@ -59,7 +59,8 @@ class Foreground:
         run = folded.run
         self.out.say(summary(run))
         if run.status is RunStatus.WAITING and self.interviewer is None:
-            for line in (line for gate in run.gates.values() for line in gate_lines(gate)):
+            gates = [view_gate(gate) for gate in run.gates.values() if gate.decided is None]
+            for line in (line for gate in gates for line in gate_lines(gate)):
                 self.out.say(f"  {line}")
         ahead = self._next_command(run)
         if ahead:

@@ -22,9 +22,11 @@ TICK_S = 0.25
 STYLES = {
     "finished": "green",
     "failed": "red",
+    "rejected": "red",
     "retrying": "yellow",
     "stopped": "yellow",
     "degraded": "yellow",
+    "expired": "yellow",
     "asks": "bold",
 }
 

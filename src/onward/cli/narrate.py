@@ -69,10 +69,13 @@ class Narrator:
                 yield _told("stopped", event.step, f"attempt {event.attempt}: {one_line(event.why)}")
             case GateOpened() if not self._is_brief:
                 yield _told("asks", event.gate, one_line(event.text))
+            case GateDecided(expired=True):
+                what = "rejected" if event.rejected else one_line(event.choice.label)
+                yield _told("expired", event.gate, f"{what} (nobody answered in time)")
             case GateDecided():
-                yield _told(
-                    "answered", event.gate, f"{one_line(event.choice.label)} (by {one_line(event.by)})"
-                )
+                what = one_line(event.choice.label or event.text)
+                verb = "rejected" if event.rejected else "answered"
+                yield _told(verb, event.gate, f"{what} (by {one_line(event.by)})")
             case ParallelStarted():
                 yield _told("branches", event.step, ", ".join(plan.to for plan in event.branches))
             case BranchFinished(status="cancelled" | "fail"):

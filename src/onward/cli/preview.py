@@ -12,8 +12,10 @@ from onward.engine.engine import Resume
 from onward.engine.look import completed_of
 from onward.engine.preview import Preview
 from onward.machine.action import Perform, Sleep, Wait
+from onward.machine.answers import overdue
 from onward.model.event import (
     Event,
+    GateDecided,
     GateOpened,
     PipelineChanged,
     RunCancelled,
@@ -21,7 +23,7 @@ from onward.model.event import (
     RunFailed,
     StepFinished,
 )
-from onward.model.run import RunStatus
+from onward.model.run import Run, RunStatus
 
 Planned = tuple[str, str, str]
 
@@ -43,10 +45,17 @@ async def preview_resume(desk: Foreground, run_id: str, how: Resume) -> int:
     return FINE
 
 
+def is_asking(run: Run, how: Resume) -> bool:
+    """Whether a resume of this run comes down to asking its questions: no deadline has answered them."""
+    is_plain = how.action is None and how.from_node is None
+    return run.status is RunStatus.WAITING and is_plain and not overdue(run, SystemClock().now_us())
+
+
 async def _ahead(desk: Foreground, run_id: str, how: Resume) -> tuple[str, list[Planned]]:
     known = (await desk.engine.journal.load(run_id)).run
-    if known.status is RunStatus.WAITING and how.action is None and how.from_node is None:
-        return "", [("ASK", gate.gate, gate.text) for gate in known.gates.values()]
+    if is_asking(known, how):
+        asked = [gate for gate in known.gates.values() if gate.decided is None]
+        return "", [("ASK", gate.gate, gate.text) for gate in asked]
     seen = await desk.engine.preview_resume(run_id, how)
     return seen.notice, list(_plan(seen))
 
@@ -74,6 +83,9 @@ def _planned(event: Event) -> Iterator[Planned]:
             yield "PASS", event.step, event.outcome.status.value
         case GateOpened():
             yield "ASK", event.gate, event.text
+        case GateDecided():
+            what = "rejected" if event.rejected else event.choice.label
+            yield "TAKE", event.gate, f"{what}: nobody answered in time"
         case RunCompleted():
             yield "END", "completed", ""
         case RunFailed():

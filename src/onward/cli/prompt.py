@@ -11,8 +11,12 @@ from collections.abc import Callable
 from onward.cli.output import Output
 from onward.cli.render import gate_lines
 from onward.engine.stop import StopSwitch
-from onward.machine.route import match_choice
+from onward.engine.view import view_gate
+from onward.errors import InvalidInput
+from onward.machine.answers import decision
+from onward.model.answer import Answer
 from onward.model.run import Gate, Run
+from onward.pipeline.questions import FREEFORM
 
 CHUNK = 4096
 
@@ -79,20 +83,39 @@ class Prompt:
         self._out, self._stop = out, stop
         self._lines = None if sys.stdin is None else Lines(sys.stdin.fileno())
 
-    async def ask(self, run: Run, gate: Gate) -> str | None:
+    async def ask(self, run: Run, gate: Gate) -> Answer:
         if self._lines is not None:
             self._lines.forget_what_was_typed_ahead()
-        for line in gate_lines(gate):
+        for line in gate_lines(view_gate(gate)):
             self._out.say(line)
-        keys = "/".join(choice.key for choice in gate.choices)
         while self._lines is not None:
-            self._out.say(f"your answer ({keys}): ", end="")
-            answer = await self._lines.next(self._stop)
-            if answer is None:
+            self._out.say(asking_line(gate), end="")
+            typed = await self._lines.next(self._stop)
+            if typed is None:
                 break
-            if match_choice(gate, answer) is not None:
-                return answer
-            if answer.strip():
-                self._out.say(f"{gate.gate} does not offer {answer.strip()!r}.")
+            answer = Answer(typed.strip() or default_key(gate))
+            try:
+                decision(gate, answer, by=self.name)
+            except InvalidInput as error:
+                if answer.choice:
+                    self._out.say(str(error))
+                continue
+            return answer
         self._out.say()
-        return None
+        return Answer.skip()
+
+    async def inform(self, message: str, stage: str) -> None:
+        self._out.say(f"\n{message}")
+
+
+def default_key(gate: Gate) -> str:
+    """What the empty line chooses; where words are asked for it is no answer."""
+    return "" if gate.type == FREEFORM else gate.default
+
+
+def asking_line(gate: Gate) -> str:
+    """What stands before the cursor: the keys, and what the empty line means."""
+    default = f"Enter for {default_key(gate)}" if default_key(gate) else ""
+    keys = "" if gate.type == FREEFORM else "/".join(choice.key for choice in gate.choices)
+    offered = "; ".join(filter(None, (keys, default)))
+    return f"your answer ({offered}): " if offered else "your answer: "

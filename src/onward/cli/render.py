@@ -9,7 +9,7 @@ from onward.cli.options import Common
 from onward.cli.text import age, clean, count, local_time, one_line, span, table
 from onward.engine.view import view_row
 from onward.model.ids import display_id
-from onward.model.run import Gate, Run, RunStatus
+from onward.model.run import Run, RunStatus
 from onward.store.port import Listed
 
 HEADINGS = ("RUN", "PIPELINE", "STATUS", "STEPS", "NEXT", "CHANGED")
@@ -46,11 +46,32 @@ def run_line(listed: Listed) -> str:
     return "  ".join(one_line(word) for word in words if word)
 
 
-def gate_lines(gate: Gate) -> Iterator[str]:
-    """A question and what can be answered."""
-    yield f"{gate.gate}: {clean(gate.text)}"
-    for choice in gate.choices:
-        yield f"  {choice.key:<3} {one_line(choice.label)}  → {one_line(choice.to)}"
+def gate_lines(gate: Mapping[str, Any]) -> Iterator[str]:
+    """A question as `view_gate` gives it, what can be answered, and until when."""
+    yield f"{gate['gate']}: {clean(gate['text'])}"
+    yield from _offers(gate)
+
+
+def _offers(gate: Mapping[str, Any]) -> Iterator[str]:
+    if gate["type"] == "freeform":
+        yield "  answer in your own words"
+    else:
+        for choice in gate["choices"]:
+            to = f"  → {one_line(choice['to'])}" if choice["to"] else "  → ends the run as rejected"
+            yield f"  {choice['key']:<3} {one_line(choice['label'])}{to}"
+    if gate["deadline"]:
+        yield f"  until {_local(gate['deadline'])}, then {_rule(gate)}"
+
+
+def _rule(gate: Mapping[str, Any]) -> str:
+    match gate["on_timeout"]:
+        case "default":
+            default = next(choice for choice in gate["choices"] if choice["key"] == gate["default"])
+            return f"it takes {one_line(default['label'])}"
+        case "reject":
+            return "it is rejected"
+        case _:
+            return "it stays open"
 
 
 def next_command(status: str, reason: str, recoverable: bool, run_id: str, common: Common) -> str | None:
@@ -116,10 +137,18 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
 
 def when(at: str, now_us: int) -> str:
     """An RFC 3339 instant by the local clock, and how long ago that was."""
+    at_us = _instant_us(at)
+    return f"{local_time(at_us)} ({age(at_us, now_us)})"
+
+
+def _local(at: str) -> str:
+    return local_time(_instant_us(at))
+
+
+def _instant_us(at: str) -> int:
     from datetime import datetime
 
-    at_us = int(datetime.fromisoformat(at).timestamp() * 1_000_000)
-    return f"{local_time(at_us)} ({age(at_us, now_us)})"
+    return int(datetime.fromisoformat(at).timestamp() * 1_000_000)
 
 
 def _lineage(view: Mapping[str, Any]) -> Iterator[str]:
@@ -164,8 +193,7 @@ def _gates(view: Mapping[str, Any]) -> Iterator[str]:
         if gate["decided"] is None:
             yield ""
             yield f"{gate['gate']} asks: {clean(gate['text'])}"
-            for choice in gate["choices"]:
-                yield f"  {choice['key']:<3} {one_line(choice['label'])}  → {one_line(choice['to'])}"
+            yield from _offers(gate)
 
 
 def _context(context: Mapping[str, Any]) -> Iterator[str]:

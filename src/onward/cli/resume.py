@@ -11,7 +11,7 @@ from onward.cli.exits import FINE
 from onward.cli.foreground import Foreground, foreground
 from onward.cli.options import COMMON, Answers, Common, Out, RunName
 from onward.cli.output import Output
-from onward.cli.preview import preview_resume
+from onward.cli.preview import is_asking, preview_resume
 from onward.cli.text import age, one_line
 from onward.clock import SystemClock
 from onward.engine.engine import Resume
@@ -19,7 +19,7 @@ from onward.engine.look import find_run, last_checkpoint
 from onward.errors import InvalidInput
 from onward.model.event import StepFinished
 from onward.model.ids import display_id
-from onward.model.run import Run, RunStatus
+from onward.model.run import Run
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
 
@@ -84,7 +84,7 @@ def _one_of(flags: Mapping[str, bool]) -> str | None:
 
 async def _go_on(desk: Foreground, run_id: str, how: Resume) -> int:
     known = await desk.engine.journal.load(run_id)
-    if known.run.status is RunStatus.WAITING and how.action is None and how.from_node is None:
+    if is_asking(known.run, how):
         return await desk.finish(known)
     desk.progress.narrator.opening = await _opening(desk, known.run)
     if known.holder is not None and known.holder.is_alive:

@@ -12,12 +12,13 @@ from onward.cli.listing import ALL, Wanted
 from onward.cli.opening import store_to_look_at
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.output import Output
-from onward.cli.render import next_command, run_table, status_words
+from onward.cli.render import gate_lines, next_command, run_table, status_words
 from onward.cli.text import age, count, one_line
 from onward.clock import SystemClock
 from onward.engine.look import completed_of
-from onward.engine.view import view_row
+from onward.engine.view import view_gate, view_row
 from onward.errors import NoDatabase
+from onward.model.run import RunStatus
 from onward.store.port import Listed, Store
 
 StatusName = Literal[
@@ -69,6 +70,18 @@ async def _tell(store: Store, wanted: Wanted, watch: bool, common: Common, out: 
     lines = _one(found[0], common) if wanted.run is not None else await _list(store, found, wanted)
     for line in lines:
         out.say(line)
+    if wanted.run is not None and found[0].row.status is RunStatus.WAITING:
+        await _tell_questions(store, found[0].row.id, out)
+
+
+async def _tell_questions(store: Store, run_id: str, out: Output) -> None:
+    """What a waiting run waits for; only then is its log worth reading."""
+    from onward.engine.journal import Journal
+
+    run = (await Journal(store, SystemClock()).load(run_id)).run
+    for gate in (gate for gate in run.gates.values() if gate.decided is None):
+        for line in gate_lines(view_gate(gate)):
+            out.say(f"  {line}")
 
 
 def _one(listed: Listed, common: Common) -> Iterator[str]:

@@ -20,16 +20,16 @@ class Claims:
     """Every claim of this process goes through here."""
 
     def __init__(self, leases: Leases, journal: Journal, clock: Clock, ids: Ids, observe: Observer) -> None:
-        self._leases, self._journal, self._observe = leases, journal, observe
+        self._leases, self._journal, self._observe, self._clock = leases, journal, observe, clock
         self.dropped = Dropped(journal, clock, ids)
 
     def standing(self, folded: Folded, held: Held | None = None) -> Standing:
-        """Who has the run. What this process dropped, it does not have."""
-        me = self._leases.me
+        """Who has the run, now. What this process dropped, it does not have."""
+        me, now_us = self._leases.me, self._clock.now_us()
         holder = held.holder if held is not None else folded.holder
         if holder is None:
-            return Standing(None, False, me)
-        return Standing(owner_label(holder.owner), self.is_at_work(folded.run.id, holder), me)
+            return Standing(None, False, me, now_us)
+        return Standing(owner_label(holder.owner), self.is_at_work(folded.run.id, holder), me, now_us)
 
     def is_at_work(self, run_id: str, holder: Holder) -> bool:
         """Whether the holder is alive, and has not dropped the run."""

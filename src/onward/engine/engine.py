@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from onward.clock import Clock, Dice, Ids
+from onward.engine.answering import Answering
 from onward.engine.asked import Resume, Start
 from onward.engine.claim import Claims
 from onward.engine.drive import Drive, Observer, Tools
@@ -29,17 +30,17 @@ from onward.machine.advance import advance
 from onward.machine.decide import (
     ResumeRequest,
     check_resumable,
-    decide_answer,
     decide_cancel,
     decide_claim,
     decide_pause,
     decide_resume,
 )
 from onward.machine.definition import AGENT, Definition
+from onward.model.answer import Answer
 from onward.model.event import Event, RunClaimed, RunCreated
 from onward.model.ids import check_run_id
 from onward.model.namespace import check_given
-from onward.model.run import Run, RunStatus
+from onward.model.run import Gate, Run, RunStatus
 from onward.model.value import copied
 from onward.pipeline.build import Pipeline, Transform
 from onward.pipeline.check import RULES, Rule
@@ -96,6 +97,7 @@ class Engine:
         self._serving = Serving(handlers)
         self._taking = Taking(self.journal, self._claims, handlers)
         self._sweeper = Sweeper(store, self.journal, self._claims, clock, ids)
+        self._answering = Answering(self.journal, self._claims, clock, ids, self._served, self._drive)
 
     @property
     def dropped(self) -> Dropped:
@@ -271,7 +273,7 @@ class Engine:
     async def answer(
         self,
         run_id: str,
-        answer: str,
+        answer: Answer | str,
         *,
         by: str,
         gate: str | None = None,
@@ -281,37 +283,24 @@ class Engine:
         stop: StopSwitch | None = None,
     ) -> Folded:
         """Decide a gate; with `run`, go on with the run in the same transaction and drive it."""
-        known = await self.journal.load(run_id)
-        definition: Definition | None = None
-        handlers: Mapping[str, Handler] = {}
-        if run and known.run.status is RunStatus.WAITING:
-            definition = self._serving.definition(await self.sources.stored(known.run))
-            handlers = self._serving.handlers_for(definition, known.run.simulation)
-
-        def decide(current: Folded, held: Held) -> Sequence[Event]:
-            decided = decide_answer(current.run, gate_id=gate, answer=answer, by=by, text=text)
-            if definition is None or current.run.status is not RunStatus.WAITING:
-                return decided
-            return (*decided, *decide_claim(current.run, self._claims.standing(current, held)))
-
-        claimed_s = self._clock.awake_s()
-        folded, has_claimed = await self._claims.request(
-            run_id, decide, append_id=append_id or self._ids.unique()
+        said = answer if isinstance(answer, Answer) else Answer(answer, text)
+        append_id = append_id or self._ids.unique()
+        return await self._answering.answer(
+            run_id, said, by=by, gate=gate, run=run, append_id=append_id, stop=stop
         )
-        # Only what this very answer claimed may be driven: the run may be at work elsewhere in this process.
-        if definition is None or not has_claimed:
-            return folded
-        return await self._drive(folded, definition, handlers, claimed_s, stop)
 
     async def attend(self, folded: Folded, interviewer: Interviewer, stop: StopSwitch) -> Folded:
-        """Answer the gates of a waiting run as they come, until it stops or a question is left open."""
-        while folded.run.status is RunStatus.WAITING and stop.reason is None:
-            gate = next(gate for gate in folded.run.gates.values() if gate.decided is None)
-            answer = await interviewer.ask(folded.run, gate)
-            if answer is None:
-                return folded
-            folded = await self.answer(folded.run.id, answer, by=interviewer.name, gate=gate.gate, stop=stop)
-        return folded
+        """Answer the gates of a waiting run as they come, until it stops or every question is left open."""
+        return await self._answering.attend(folded, interviewer, stop)
+
+    async def ask(self, run: Run, gate: Gate, interviewer: Interviewer) -> Answer:
+        """Put one question; when its deadline comes first, the answer is skipped."""
+        return await self._answering.ask(run, gate, interviewer)
+
+    async def _served(self, run: Run) -> tuple[Definition, Mapping[str, Handler]]:
+        """What a run that goes on as it is needs: its stored source, and a handler for every node."""
+        definition = self._serving.definition(await self.sources.stored(run))
+        return definition, self._serving.handlers_for(definition, run.simulation)
 
     async def _drive(
         self,

@@ -49,8 +49,9 @@ class History:
                 self._write_down(step, log)
             case AttemptInterrupted(step=step, why=why):
                 self._change(step, status="interrupted", reason=why)
-            case GateDecided(gate=gate, choice=choice, by=by):
-                self._change(gate, status="decided", answer=choice.label, by=by)
+            case GateDecided(gate=gate, choice=choice, by=by, text=text, rejected=rejected):
+                status = "rejected" if rejected else "decided"
+                self._change(gate, status=status, answer=choice.label or text, by=by)
             case GateWithdrawn(gate=gate):
                 self._change(gate, status="withdrawn")
             case StepFinished() as finished:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, runtime_checkable
 
+from onward.model.answer import Answer
 from onward.model.run import Gate, Run
+from onward.pipeline.questions import CONFIRMATION, FREEFORM, YES_NO
+
+Said = Answer | str | bool | None
 
 
 class Interviewer(Protocol):
@@ -15,15 +22,69 @@ class Interviewer(Protocol):
         """Who the log says answered."""
         ...
 
-    async def ask(self, run: Run, gate: Gate) -> str | None:
-        """The answer to a gate, or None to leave it waiting."""
+    async def ask(self, run: Run, gate: Gate) -> Said:
+        """An `Answer`; or in short a choice or words, True or False for a verdict, None to skip."""
+        ...
+
+
+@runtime_checkable
+class Informed(Protocol):
+    """An interviewer who can be told something between questions."""
+
+    async def inform(self, message: str, stage: str) -> None:
+        """Pass on a message about a node of the pipeline."""
         ...
 
 
 class AutoApprove:
-    """Takes the first choice of every gate."""
+    """Says yes, or takes the first choice; where words are asked for, says that nobody gave any."""
 
     name = "auto"
 
-    async def ask(self, run: Run, gate: Gate) -> str | None:
-        return gate.choices[0].key
+    async def ask(self, run: Run, gate: Gate) -> Answer:
+        if gate.type in (YES_NO, CONFIRMATION):
+            return Answer.approve()
+        return Answer(text="auto-approved") if gate.type == FREEFORM else Answer(gate.choices[0].key)
+
+
+class CallbackInterviewer:
+    """Answers with a function of run and gate, which may be async and may return whatever `ask` may."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name, self._function = name, function
+
+    async def ask(self, run: Run, gate: Gate) -> Answer:
+        said = self._function(run, gate)
+        return Answer.of(await said if inspect.isawaitable(said) else said)
+
+
+class QueueInterviewer:
+    """Gives prepared answers, one per question; when there are no more, questions stay open."""
+
+    def __init__(self, answers: Iterable[Said], *, name: str = "queue") -> None:
+        self.name = name
+        self._answers = deque(answers)
+
+    async def ask(self, run: Run, gate: Gate) -> Answer:
+        return Answer.of(self._answers.popleft()) if self._answers else Answer.skip()
+
+
+class RecordingInterviewer:
+    """Lets another one answer, and keeps every question with what was said to it."""
+
+    def __init__(self, interviewer: Interviewer) -> None:
+        self._interviewer = interviewer
+        self.recorded: list[tuple[Gate, Answer]] = []
+
+    @property
+    def name(self) -> str:
+        return self._interviewer.name
+
+    async def ask(self, run: Run, gate: Gate) -> Answer:
+        answer = Answer.of(await self._interviewer.ask(run, gate))
+        self.recorded.append((gate, answer))
+        return answer
+
+    async def inform(self, message: str, stage: str) -> None:
+        if isinstance(self._interviewer, Informed):
+            await self._interviewer.inform(message, stage)

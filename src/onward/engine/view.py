@@ -13,7 +13,7 @@ from onward.machine.lifecycle import REASONS
 from onward.model.event import CHECKPOINTS, Event, StepFinished
 from onward.model.ids import branch_of
 from onward.model.row import RunRow
-from onward.model.run import Run, RunStatus
+from onward.model.run import Gate, Run, RunStatus
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
 from onward.store.port import Holder, Record
@@ -80,17 +80,7 @@ def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[s
             }
             for opened in run.open_steps.values()
         ],
-        "gates": [
-            {
-                "gate": gate.gate,
-                "node": gate.node,
-                "text": gate.text,
-                "choices": [msgspec.to_builtins(choice) for choice in gate.choices],
-                "opened_at": instant(gate.opened_at_us),
-                "decided": gate.decided.key if gate.decided else None,
-            }
-            for gate in run.gates.values()
-        ],
+        "gates": [view_gate(gate) for gate in run.gates.values()],
         "restart_of": run.restart_of,
         "restarted_as": run.restarted_as,
         "branches": [
@@ -107,6 +97,28 @@ def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[s
         "visited_outcomes": run.outcomes.plain(),
         "reroute_count": run.reroutes,
         "pending": msgspec.to_builtins(run.pending),
+    }
+
+
+def view_gate(gate: Gate) -> dict[str, Any]:
+    """A question: what it asks and offers, until when, and what was decided."""
+    return {
+        "gate": gate.gate,
+        "node": gate.node,
+        "type": gate.type,
+        "text": gate.text,
+        "choices": [msgspec.to_builtins(choice) for choice in gate.choices],
+        "default": gate.default or None,
+        "opened_at": instant(gate.opened_at_us),
+        "deadline": instant(gate.deadline_us),
+        "on_timeout": gate.on_timeout,
+        "remind_s": None if gate.remind_us is None else gate.remind_us / 1_000_000,
+        "metadata": gate.metadata,
+        "decided": gate.decided.key if gate.decided else None,
+        "by": gate.by or None,
+        "answer": gate.answer,
+        "rejected": gate.rejected,
+        "expired": gate.expired,
     }
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onward.errors import InvalidInput, Refused
+from onward.machine.answers import decision, has_expired, overdue, told
 from onward.machine.closing import cancelling, closing
 from onward.machine.definition import Definition
 from onward.machine.lifecycle import REASONS, is_recoverable
-from onward.machine.route import match_choice, way_on
+from onward.machine.route import way_on
+from onward.model.answer import Answer
 from onward.model.event import (
     CancelRequested,
     Event,
-    GateDecided,
     Outcome,
     PauseRequested,
     PipelineChanged,
@@ -29,7 +30,6 @@ from onward.model.event import (
 )
 from onward.model.ids import branch_of
 from onward.model.run import AttemptState, Gate, OpenStep, Run, RunStatus
-from onward.model.value import check_value
 
 PAUSE_STRENGTH = {"step": 1, "call": 2, "now": 3}
 ACTIONS = ("retry", "skip", "continue", "abort")
@@ -37,11 +37,12 @@ ACTIONS = ("retry", "skip", "continue", "abort")
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Who holds the run, as a name for people, and whether that process can still be doing so."""
+    """Who holds the run, as a name for people; whether that process still can; who asks, and when."""
 
     holder: str | None
     is_alive: bool
     me: str
+    now_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +57,25 @@ class ResumeRequest:
     take_over: bool = False
 
 
-def decide_claim(run: Run, standing: Standing, *, take_over: bool = False) -> tuple[Event, ...]:
+def decide_claim(
+    run: Run, standing: Standing, *, take_over: bool = False, answered: bool = False
+) -> tuple[Event, ...]:
     """Own the run, unless somebody who is alive does. A wait for a provider ends with the claim.
 
-    A waiting run can be claimed together with the answer that it waits for.
+    A waiting run is claimed together with the answer that it waits for (`answered`), or when the deadline of
+    a gate has come: then with what that decides.
     """
     if standing.holder is not None and standing.is_alive and not take_over:
         raise occupied(run, standing)
     claim = _claim(run, standing.me)
     match run.status:
-        case RunStatus.QUEUED | RunStatus.RUNNING | RunStatus.WAITING:
+        case RunStatus.QUEUED | RunStatus.RUNNING:
             return (claim,)
+        case RunStatus.WAITING:
+            late = overdue(run, standing.now_us)
+            if not late and not answered:
+                raise _still_waits(run)
+            return (*late, claim)
         case RunStatus.INTERRUPTED if run.wake_at_us is not None:
             return (RunQueued(why=run.reason, wake_at_us=run.wake_at_us), claim)
         case _:
@@ -137,18 +146,24 @@ def decide_release(run: Run, *, owner: str, token: int, now_us: int) -> tuple[Ev
 
 
 def decide_answer(
-    run: Run, *, gate_id: str | None, answer: str, by: str, text: str = ""
+    run: Run, *, gate_id: str | None, answer: Answer, by: str, now_us: int
 ) -> tuple[Event, ...]:
-    """Decide a gate. The first decision is the decision; saying the same again is no contradiction."""
-    check_value(text, "the text of the answer")
+    """Decide a gate. The first decision is the decision; saying the same again is no contradiction.
+
+    When the deadline has come, its rule is the first, whether or not somebody was there to apply it.
+    """
     gate = _gate(run, gate_id)
-    choice = match_choice(gate, answer)
-    if choice is None:
-        offered = ", ".join(f"{choice.key} ({choice.label})" for choice in gate.choices)
-        raise InvalidInput(f"gate {gate.gate} does not offer {answer!r}; choose one of: {offered}.")
-    if gate.decided == choice and gate.answer == text:
+    decided = decision(gate, answer, by=by)
+    if (gate.decided, gate.answer, gate.rejected) == (decided.choice, decided.text, decided.rejected):
         return ()
-    return (GateDecided(gate=open_gate(run, gate_id).gate, choice=choice, by=by, text=text),)
+    if has_expired(open_gate(run, gate_id), now_us):
+        raise Refused(
+            "gate_expired",
+            f"gate {gate.gate} could be answered until its deadline, which has come; "
+            f"`onward resume {run.id}` goes on as the gate says ({told(gate)}).",
+            details={"gate": gate.gate, "on_timeout": gate.on_timeout},
+        )
+    return (decided,)
 
 
 def open_gate(run: Run, gate_id: str | None) -> Gate:
@@ -192,8 +207,9 @@ def decide_resume(
     fallen = check_resumable(run, standing, request)
     if request.action == "abort":
         return (*fallen, *cancelling(run, by=request.by))
-    if run.status is RunStatus.QUEUED and request.from_node is None and request.action is None:
-        return (*_changed(run, request), _claim(run, standing.me))
+    is_due = run.status in (RunStatus.QUEUED, RunStatus.WAITING)
+    if is_due and request.from_node is None and request.action is None:
+        return (*fallen, *_changed(run, request), _claim(run, standing.me))
     stopped = _stopped_step(run, request)
     from_node = _from_node(definition, run, request)
     resumed = RunResumed(
@@ -219,7 +235,10 @@ def _check_request(request: ResumeRequest) -> None:
 
 
 def check_resumable(run: Run, standing: Standing, request: ResumeRequest) -> tuple[Event, ...]:
-    """Whether the status allows it. A running run with a dead owner counts as interrupted."""
+    """Whether the status allows it. A running run with a dead owner counts as interrupted.
+
+    A waiting run can go on when the deadline of a gate has come.
+    """
     match run.status:
         case RunStatus.RUNNING:
             if standing.is_alive and not request.take_over:
@@ -229,17 +248,24 @@ def check_resumable(run: Run, standing: Standing, request: ResumeRequest) -> tup
                 raise _wrong_state(run, "resumed", why)
             return (RunInterrupted(reason="crash", detail=_how_lost(standing)),)
         case RunStatus.WAITING:
-            gates = ", ".join(gate.gate for gate in run.gates.values())
-            raise Refused(
-                "invalid_state",
-                f"run {run.id} waits for an answer at {gates}; give it with `onward answer {run.id}`.",
-            )
+            late = overdue(run, standing.now_us)
+            if not late:
+                raise _still_waits(run)
+            return late
         case RunStatus.QUEUED:
             return ()
         case _ if run.is_final or not is_recoverable(run.status, run.reason):
             raise _wrong_state(run, "resumed", _why_final(run))
         case _:
             return ()
+
+
+def _still_waits(run: Run) -> Refused:
+    gates = ", ".join(gate.gate for gate in run.gates.values() if gate.decided is None)
+    return Refused(
+        "invalid_state",
+        f"run {run.id} waits for an answer at {gates}; give it with `onward answer {run.id}`.",
+    )
 
 
 def _how_lost(standing: Standing) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from onward.machine.effect import Changes, IllegalEvent
+from onward.machine.fold_gates import asked_anew
 from onward.machine.fold_stops import NOT_STOPPED
 from onward.model.event import PipelineChanged, RunClaimed, RunCreated, RunForked
 from onward.model.frozenmap import FrozenMap
@@ -57,7 +58,7 @@ def forked(run: Run, event: RunForked, at_us: int) -> Changes:
         "last_worker": None,
         # Other branches may have had work under way, and nobody knows what became of it.
         "open_steps": {name: step for name, step in run.open_steps.items() if branch_of(name)},
-        "gates": {name: gate for name, gate in run.gates.items() if branch_of(name)},
+        "gates": asked_anew({name: gate for name, gate in run.gates.items() if branch_of(name)}, at_us),
         "retries": FrozenMap(),
         "pending": NOTHING_PENDING,
         "losses": 0,

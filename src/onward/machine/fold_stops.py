@@ -38,7 +38,7 @@ def _released(wake_at_us: int | None) -> Changes:
 
 
 def waiting(run: Run, event: RunWaiting, at_us: int) -> Changes:
-    return _released(None)
+    return _released(event.wake_at_us)
 
 
 def queued(run: Run, event: RunQueued, at_us: int) -> Changes:

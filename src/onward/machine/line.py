@@ -58,8 +58,8 @@ def plan_line(definition: Definition, run: Run, path: str, now_us: int) -> Actio
         return _continue(definition, run, path, node, opened, now_us)
     gate = run.gates.get(step)
     if gate is not None:
-        return at_gate(definition, run, gate)
-    return _enter(definition, run, path, node)
+        return at_gate(definition, run, path, node, gate, now_us)
+    return _enter(definition, run, path, node, now_us)
 
 
 def _end(definition: Definition, run: Run) -> Action:
@@ -78,7 +78,7 @@ def _end(definition: Definition, run: Run) -> Action:
     return Record((GoalRedirected(gate=gate, next=back),))
 
 
-def _enter(definition: Definition, run: Run, path: str, node: Node) -> Action:
+def _enter(definition: Definition, run: Run, path: str, node: Node, now_us: int) -> Action:
     """A node that has not begun: its next visit."""
     visits = run.visits.get(place(node.id, path), 0)
     if visits >= definition.max_visits:
@@ -89,6 +89,8 @@ def _enter(definition: Definition, run: Run, path: str, node: Node) -> Action:
         return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
     if run.branches[path].edge in definition.restarts:
         return restart(definition, run, path, node)
+    if definition.kind(node.id) == GATE:
+        return open_gate(definition, run, path, node, now_us)
     rule = _RULES.get(definition.kind(node.id))
     if rule is not None:
         return rule(definition, run, path, node)
@@ -173,7 +175,6 @@ _RULES: Mapping[str, Callable[[Definition, Run, str, Node], Action]] = {
     START: _pass_start,
     EXIT: _pass_exit,
     CONDITIONAL: _pass_conditional,
-    GATE: open_gate,
     PARALLEL: fan_out,
     FAN_IN: fan_in,
 }

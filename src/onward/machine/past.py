@@ -138,8 +138,10 @@ def _told(event: Event) -> str:
             return f"{event.step} opened {len(event.branches)} branches"
         case BranchFinished():
             return f"branch {event.branch} ended: {event.status}" + _because(event.reason)
+        case GateDecided(expired=True):
+            return f"nobody answered {event.gate} in time" + _because(event.choice.label)
         case GateDecided():
-            return f"{event.by} answered {event.gate}: {event.choice.label}" + _because(event.text)
+            return f"{event.by} answered {event.gate}{_because(event.choice.label)}{_because(event.text)}"
         case GoalRedirected():
             return f"went back to {event.next.to}: goal gate {event.gate} was unmet"
         case PipelineChanged():

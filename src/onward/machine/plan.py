@@ -7,6 +7,7 @@ effects leave it, as something to perform.
 from __future__ import annotations
 
 from onward.machine.action import Action, Perform, Record, Sleep, Stop, Wait
+from onward.machine.answers import next_deadline
 from onward.machine.closing import cancelling
 from onward.machine.definition import Definition
 from onward.machine.joining import join
@@ -95,6 +96,7 @@ def _plan_branches(
         return _when_landed(flying, stopped, halt=run.pending.pause_after == "now")
     stops: list[Event] = []
     sleep: Sleep | None = None
+    deadline_us = next_deadline(run)
     for path, _ in _lines(run):
         action = _plan_branch(definition, run, path, now_us)
         match action:
@@ -109,8 +111,14 @@ def _plan_branches(
             case Wait():
                 pass
     if flying:
-        return Wait(until_us=sleep.until_us if sleep else None)
-    return sleep or _stop_all(run, stops)
+        return Wait(until_us=_first(sleep.until_us if sleep else None, deadline_us))
+    if sleep is None:
+        return _stop_all(run, stops)
+    return Sleep(min(sleep.until_us, deadline_us or sleep.until_us), sleep.step)
+
+
+def _first(*instants: int | None) -> int | None:
+    return min((instant for instant in instants if instant is not None), default=None)
 
 
 def _plan_branch(definition: Definition, run: Run, path: str, now_us: int) -> Action:

@@ -7,10 +7,12 @@ from typing import Any
 
 from onward.machine.definition import CONDITIONAL, Definition
 from onward.model.event import Choice, Outcome, StepStatus, Transition
+from onward.model.frozenmap import FrozenMap
 from onward.model.ids import node_of
 from onward.model.namespace import as_seen
-from onward.model.run import Gate, Run
-from onward.pipeline.edges import Selection, accelerator, normalise_label, select_edge, true_condition_edge
+from onward.model.run import Run
+from onward.pipeline.condition import resolver
+from onward.pipeline.edges import Selection, select_edge, true_condition_edge
 from onward.pipeline.graph import Edge, Graph, Node
 
 MET = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value)
@@ -54,8 +56,30 @@ def meant_for_failure(
         preferred_label=outcome.preferred_label,
         context=context,
     )
-    if chosen is not None:
-        return _by(chosen)
+    return _by(chosen) or _retry_target(graph, node)
+
+
+def way_for_no(graph: Graph, node: Node, context: FrozenMap[Any]) -> Transition | None:
+    """Where a rejection leads: an edge that only failures take, or a retry target.
+
+    A condition that holds after a success, too, is not about the answer; a no must never pass for a yes.
+    """
+    no, yes = (
+        resolver(status.value, "", as_seen(context.with_all({"outcome": status.value}), node.id))
+        for status in (StepStatus.FAIL, StepStatus.SUCCESS)
+    )
+    edges = [
+        edge
+        for edge in graph.outgoing(node.id)
+        if edge.guard.clauses and edge.guard.holds(no) and not edge.guard.holds(yes)
+    ]
+    if edges:
+        best = min(edges, key=lambda edge: (-edge.weight, edge.target, edge.order))
+        return Transition(to=best.target, reason="condition", edge=best.order)
+    return _retry_target(graph, node)
+
+
+def _retry_target(graph: Graph, node: Node) -> Transition | None:
     for target, reason in (
         (node.retry_target, "retry_target"),
         (node.fallback_retry_target, "fallback_retry_target"),
@@ -121,38 +145,6 @@ def way_back(graph: Graph, gate: str) -> Transition | None:
     )
     found = next((target for target in targets if target in graph.nodes), None)
     return None if found is None else Transition(to=found, reason="goal_gate")
-
-
-def choices_of(graph: Graph, node_id: str) -> tuple[Choice, ...]:
-    """What a human gate offers: one choice per edge, each with a key of its own."""
-    choices: list[Choice] = []
-    taken: set[str] = set()
-    for number, edge in enumerate(graph.outgoing(node_id), start=1):
-        label = edge.label or edge.target
-        key = accelerator(label).upper()
-        while not key or key in taken:
-            key, number = str(number), number + 1
-        taken.add(key)
-        choices.append(Choice(key=key, label=label, to=edge.target))
-    return tuple(choices)
-
-
-def match_choice(gate: Gate, answer: str) -> Choice | None:
-    """The choice that an answer means: by key, else by label, else by the node it leads to.
-
-    Two labels may be the same but for their accelerators; an answer that could mean either means none.
-    """
-    wanted = answer.strip()
-    for choice in gate.choices:
-        if choice.key.lower() == wanted.lower():
-            return choice
-    for choice in gate.choices:
-        if choice.label.strip() == wanted:
-            return choice
-    named = [choice for choice in gate.choices if normalise_label(choice.label) == normalise_label(wanted)]
-    if named:
-        return named[0] if len(named) == 1 else None
-    return next((choice for choice in gate.choices if choice.to == wanted), None)
 
 
 def edge_of(graph: Graph, node_id: str, choice: Choice) -> Edge | None:

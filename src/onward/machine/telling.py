@@ -177,12 +177,12 @@ class Teller:
 
     def _answered(self, event: GateDecided) -> Iterator[Told]:
         text, stage, began_us = self._questions.pop(event.gate)
-        if event.by == DEADLINE:
+        if event.expired:
             yield self._told("InterviewTimeout", text, stage, self._since(began_us))
-        yield self._told("InterviewCompleted", text, event.choice.label, self._since(began_us))
+        said = event.choice.label or event.text
+        yield self._told("InterviewCompleted", text, said, self._since(began_us))
 
 
-DEADLINE = "deadline"
 _TELLERS: Mapping[type[Event], Callable[[Teller, Any], Iterator[Told]]] = {
     RunCreated: Teller._created,
     RunForked: Teller._forked,

@@ -56,7 +56,10 @@ class Transition(
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
-    """One answer that a gate offers: the key to press, what it says, the node it leads to."""
+    """One answer that a gate offers: the key to press, what it says, the node it leads to.
+
+    An empty `to` leads to no node of its own: words that edges are chosen by, or a no that no edge takes.
+    """
 
     key: str
     label: str
@@ -196,21 +199,41 @@ class GoalRedirected(Event, frozen=True, kw_only=True):
 
 
 class GateOpened(Event, frozen=True, kw_only=True):
-    """A question for a human is stored; it stays open until decided or withdrawn."""
+    """A question for a human is stored; it stays open until decided, expired or withdrawn.
+
+    `default` is the key of a choice; `on_timeout` says what happens at `deadline_us`: `default`, `reject`
+    or `none`. Version 1 had no more than gate, node, text and choices.
+    """
+
+    VERSION: ClassVar[int] = 2
 
     gate: str
     node: str
     text: str
     choices: tuple[Choice, ...]
+    type: str = "multiple_choice"
+    default: str = ""
+    deadline_us: int | None = None
+    on_timeout: str = "none"
+    remind_us: int | None = None
+    metadata: dict[str, str] = {}
 
 
 class GateDecided(Event, frozen=True, kw_only=True):
-    """A human, or a rule, answered a gate. The first answer is the answer."""
+    """A human, or a rule, answered a gate. The first answer is the answer.
+
+    `rejected`: the answer is no, and no edge takes it. `expired`: nobody answered, and the rule for the
+    deadline did. Version 1 had neither.
+    """
+
+    VERSION: ClassVar[int] = 2
 
     gate: str
     choice: Choice
     by: str
     text: str = ""
+    rejected: bool = False
+    expired: bool = False
 
 
 class GateWithdrawn(Event, frozen=True, kw_only=True):
@@ -233,7 +256,14 @@ class CancelRequested(Event, frozen=True, kw_only=True):
 
 
 class RunWaiting(Event, frozen=True, kw_only=True):
-    """Only gates are left to wait for; the lease is free."""
+    """Only gates are left to wait for; the lease is free. The wake time is the first deadline with a rule.
+
+    Version 1 had no wake time.
+    """
+
+    VERSION: ClassVar[int] = 2
+
+    wake_at_us: int | None = None
 
 
 class RunQueued(Event, frozen=True, kw_only=True):
@@ -309,7 +339,7 @@ CATALOGUE: dict[type[Event], Writer] = {
     BranchFinished: Writer.HOLDER,
     GoalRedirected: Writer.HOLDER,
     GateOpened: Writer.HOLDER,
-    GateDecided: Writer.CONTROL,
+    GateDecided: Writer.EITHER,
     GateWithdrawn: Writer.EITHER,
     PauseRequested: Writer.CONTROL,
     CancelRequested: Writer.CONTROL,

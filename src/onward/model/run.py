@@ -14,7 +14,7 @@ import msgspec
 from onward.model.event import Choice
 from onward.model.frozenmap import FrozenMap
 
-FOLD_VERSION = 3
+FOLD_VERSION = 4
 
 
 class RunStatus(StrEnum):
@@ -59,16 +59,24 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
 
 
 class Gate(Frozen, frozen=True, kw_only=True):
-    """A stored question, open until `decided`."""
+    """A stored question, open until `decided`; `answer` are the words that came with the decision."""
 
     gate: str
     node: str
     text: str
     choices: tuple[Choice, ...]
     opened_at_us: int
+    type: str = "multiple_choice"
+    default: str = ""
+    deadline_us: int | None = None
+    on_timeout: str = "none"
+    remind_us: int | None = None
+    metadata: dict[str, str] = {}
     decided: Choice | None = None
     by: str = ""
     answer: str = ""
+    rejected: bool = False
+    expired: bool = False
 
 
 class Branch(Frozen, frozen=True, kw_only=True):

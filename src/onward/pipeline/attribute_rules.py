@@ -10,6 +10,7 @@ from typing import Any
 from onward.errors import ConditionError, StylesheetError
 from onward.pipeline.condition import Condition, parse_condition
 from onward.pipeline.graph import DEFAULT_KIND, Edge, Graph, Node
+from onward.pipeline.questions import as_interval_s, as_question_type, as_timeout_rule
 from onward.pipeline.rule import Problem, Subject, about
 from onward.pipeline.stylesheet import parse_stylesheet
 from onward.pipeline.value import (
@@ -94,6 +95,10 @@ NODE_TYPES: Mapping[str, Reading] = {
     "manager.stop_condition": as_condition,
     "manager.actions": as_actions,
     "stack.child_autostart": as_boolean,
+    "human.type": as_question_type,
+    "human.timeout": as_duration_s,
+    "human.on_timeout": as_timeout_rule,
+    "human.remind": as_interval_s,
 }
 EDGE_TYPES: Mapping[str, Reading] = {"weight": as_integer, "loop_restart": as_boolean}
 

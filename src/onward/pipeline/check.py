@@ -8,6 +8,7 @@ from itertools import islice
 
 from onward.pipeline import attribute_rules as attributes
 from onward.pipeline import control_rules as control
+from onward.pipeline import gate_rules as gates
 from onward.pipeline import structure_rules as structure
 from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
 from onward.pipeline.graph import Graph
@@ -39,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     Rule("fan_in_has_parallel", Severity.WARNING, control.fan_in_has_parallel),
     Rule("manager_loop_child", Severity.ERROR, control.manager_loop_child),
     Rule("gate_default_choice", Severity.ERROR, control.gate_default_choice),
+    Rule("human_gate", Severity.ERROR, gates.human_gate),
 )
 
 

@@ -69,6 +69,11 @@ def accelerator(label: str) -> str:
     return match[match.lastindex or 0] if match else label[:1]
 
 
+def has_accelerator(label: str) -> bool:
+    """Whether the key is written in the label, and not only its first character."""
+    return _ACCELERATOR.match(label.strip()) is not None
+
+
 def _by_condition(edges: Iterable[Edge], resolve: Callable[[str], str]) -> Selection | None:
     true = [edge for edge in edges if edge.guard.clauses and edge.guard.holds(resolve)]
     return Selection(min(true, key=_rank), "condition") if true else None

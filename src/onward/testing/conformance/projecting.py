@@ -46,6 +46,7 @@ def work(run: Run) -> Iterator[e.Event]:
         )
         yield e.AttemptInterrupted(step=open_.step, attempt=open_.attempt, why="stopped")
     yield e.RunWaiting()
+    yield e.RunWaiting(wake_at_us=LATER_US)
     yield e.RunQueued(why="drained", wake_at_us=LATER_US)
     yield e.RunPaused(reason="signal", detail="Ctrl-C")
     yield e.RunInterrupted(reason="rate_limit", wake_at_us=LATER_US)

@@ -1,0 +1,149 @@
+"""Gates in the engine: an answer decides and goes on in one transaction, and a deadline is an answer, too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from onward.clock import Clock, Ids
+from onward.engine.claim import Claims
+from onward.engine.interview import Informed, Interviewer
+from onward.engine.journal import DecideRun, Folded, Journal
+from onward.engine.stop import StopSwitch
+from onward.errors import Refused
+from onward.handlers.port import Handler
+from onward.machine.answers import next_deadline, next_reminder, overdue
+from onward.machine.decide import decide_answer, decide_claim
+from onward.machine.definition import Definition
+from onward.model.answer import Answer
+from onward.model.event import Event
+from onward.model.run import Gate, Run, RunStatus
+from onward.store.port import Held
+
+Handlers = Mapping[str, Handler]
+Serve = Callable[[Run], Awaitable[tuple[Definition, Handlers]]]
+DriveOn = Callable[[Folded, Definition, Handlers, float, StopSwitch | None], Awaitable[Folded]]
+
+
+class Answering:
+    """Decides gates, and drives the runs that were waiting for it."""
+
+    def __init__(
+        self, journal: Journal, claims: Claims, clock: Clock, ids: Ids, serve: Serve, drive: DriveOn
+    ) -> None:
+        self._journal, self._claims, self._clock, self._ids = journal, claims, clock, ids
+        self._serve, self._drive = serve, drive
+
+    async def answer(
+        self,
+        run_id: str,
+        answer: Answer,
+        *,
+        by: str,
+        gate: str | None,
+        run: bool,
+        append_id: str,
+        stop: StopSwitch | None,
+    ) -> Folded:
+        """Decide a gate; with `run`, claim the run in the same transaction and drive it."""
+
+        def decide(current: Folded, held: Held) -> Sequence[Event]:
+            now_us = self._clock.now_us()
+            return decide_answer(current.run, gate_id=gate, answer=answer, by=by, now_us=now_us)
+
+        return await self._decide(run_id, decide, run=run, append_id=append_id, stop=stop)
+
+    async def expire(self, run_id: str, stop: StopSwitch | None) -> Folded:
+        """Do what the deadlines that have come say, and go on; nothing if somebody else was first."""
+
+        def decide(current: Folded, held: Held) -> Sequence[Event]:
+            is_waiting = current.run.status is RunStatus.WAITING
+            return overdue(current.run, self._clock.now_us()) if is_waiting else ()
+
+        return await self._decide(run_id, decide, run=True, append_id=self._ids.unique(), stop=stop)
+
+    async def _decide(
+        self, run_id: str, decide: DecideRun, *, run: bool, append_id: str, stop: StopSwitch | None
+    ) -> Folded:
+        known = await self._journal.load(run_id)
+        served = await self._serve(known.run) if run and known.run.status is RunStatus.WAITING else None
+
+        def decide_and_claim(current: Folded, held: Held) -> Sequence[Event]:
+            decided = decide(current, held)
+            if served is None or not decided or current.run.status is not RunStatus.WAITING:
+                return decided
+            claim = decide_claim(current.run, self._claims.standing(current, held), answered=True)
+            return (*decided, *(event for event in claim if event not in decided))
+
+        claimed_s = self._clock.awake_s()
+        folded, has_claimed = await self._claims.request(run_id, decide_and_claim, append_id=append_id)
+        # Only what this very answer claimed may be driven: the run may be at work elsewhere in this process.
+        if served is None or not has_claimed:
+            return folded
+        return await self._drive(folded, *served, claimed_s, stop)
+
+    # -- asking --------------------------------------------------------------------------------------
+
+    async def attend(self, folded: Folded, interviewer: Interviewer, stop: StopSwitch) -> Folded:
+        """Answer the gates of a waiting run, one after the other; what is skipped stays open."""
+        skipped: set[str] = set()
+        while folded.run.status is RunStatus.WAITING and stop.reason is None:
+            run = folded.run
+            if overdue(run, self._clock.now_us()):
+                folded = await self.expire(run.id, stop)
+                continue
+            asked = [gate for gate in run.gates.values() if gate.decided is None and gate.gate not in skipped]
+            if not asked:
+                return folded
+            answer = await self.ask(run, asked[0], interviewer)
+            if answer.skipped:
+                if not overdue(run, self._clock.now_us()):
+                    skipped.add(asked[0].gate)
+                continue
+            folded = await self._answered(folded, asked[0], answer, interviewer.name, stop)
+        return folded
+
+    async def _answered(
+        self, folded: Folded, gate: Gate, answer: Answer, by: str, stop: StopSwitch
+    ) -> Folded:
+        try:
+            return await self.answer(
+                folded.run.id,
+                answer,
+                by=by,
+                gate=gate.gate,
+                run=True,
+                append_id=self._ids.unique(),
+                stop=stop,
+            )
+        except Refused as refusal:
+            if refusal.code != "gate_expired":
+                raise
+            return folded  # the answer came a moment too late: the rule for the deadline is next
+
+    async def ask(self, run: Run, gate: Gate, interviewer: Interviewer) -> Answer:
+        """Put one question, and remind of it; when a deadline of the run comes first, it is skipped."""
+        deadline_us = next_deadline(run)
+        if deadline_us is None and gate.remind_us is None:
+            return Answer.of(await interviewer.ask(run, gate))
+        answered = asyncio.Event()
+        asking = asyncio.ensure_future(interviewer.ask(run, gate))
+        asking.add_done_callback(lambda _: answered.set())
+        try:
+            while not answered.is_set():
+                now_us = self._clock.now_us()
+                if deadline_us is not None and now_us >= deadline_us:
+                    return Answer.skip()
+                reminder_us = next_reminder(gate, now_us)
+                until_us = min(at for at in (deadline_us, reminder_us) if at is not None)
+                await self._clock.wait_s((until_us - now_us) / 1_000_000, answered)
+                if reminder_us is not None and not answered.is_set():
+                    await self._remind(gate, reminder_us, interviewer)
+            return Answer.of(asking.result())
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def _remind(self, gate: Gate, reminder_us: int, interviewer: Interviewer) -> None:
+        if self._clock.now_us() >= reminder_us and isinstance(interviewer, Informed):
+            await interviewer.inform(f"{gate.gate} still waits for an answer: {gate.text}", gate.node)

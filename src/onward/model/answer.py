@@ -1,0 +1,61 @@
+"""What is said to a gate: one of its choices, a verdict, words, or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from onward.model.value import check_value
+
+
+class Verdict(StrEnum):
+    """A yes or no that any gate understands, whatever its choices are called."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer to a gate: a choice by its key, label or target, or a verdict; and words beside it.
+
+    To a gate that asks for words, the words alone are the answer. One that is `skipped` leaves the gate open.
+    """
+
+    choice: str = ""
+    text: str = ""
+    verdict: Verdict | None = None
+    skipped: bool = False
+
+    def __post_init__(self) -> None:
+        """What is said is stored for ever, so what could not be is refused here."""
+        check_value(self.choice, "the answer")
+        check_value(self.text, "the text of the answer")
+
+    @classmethod
+    def approve(cls, text: str = "") -> Answer:
+        """Yes, whatever the gate calls it."""
+        return cls(verdict=Verdict.APPROVE, text=text)
+
+    @classmethod
+    def reject(cls, text: str = "") -> Answer:
+        """No, whatever the gate calls it; where no edge takes it, the run fails as rejected."""
+        return cls(verdict=Verdict.REJECT, text=text)
+
+    @classmethod
+    def skip(cls) -> Answer:
+        """Somebody else may answer; the gate stays open."""
+        return cls(skipped=True)
+
+    @classmethod
+    def of(cls, said: Answer | str | bool | None) -> Answer:
+        """What somebody said, as an answer: True approves, False rejects, None skips."""
+        match said:
+            case Answer():
+                return said
+            case None:
+                return cls.skip()
+            case bool():
+                return cls.approve() if said else cls.reject()
+            case _:
+                return cls(choice=str(said))

@@ -1,0 +1,227 @@
+"""What a human gate asks: its type, its choices, and which of them somebody means.
+
+A choice stands for an edge. Words of approval and rejection are understood by every gate, so that an API
+or a button can say yes or no without knowing what the edges are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onward.model.event import Choice
+from onward.pipeline.edges import accelerator, has_accelerator, normalise_label
+from onward.pipeline.graph import Graph, Node
+from onward.pipeline.value import Value, as_duration_s, as_text, shown
+
+MULTIPLE_CHOICE, YES_NO, CONFIRMATION, FREEFORM = "multiple_choice", "yes_no", "confirmation", "freeform"
+QUESTION_TYPES = (MULTIPLE_CHOICE, YES_NO, CONFIRMATION, FREEFORM)
+DEFAULT, REJECT, NONE = "default", "reject", "none"
+TIMEOUT_RULES = (REJECT, NONE)
+
+APPROVING = ("approve", "yes", "ok", "okay", "accept", "confirm")
+REJECTING = ("reject", "no", "deny", "decline", "cancel")
+_SHORT = {"y": APPROVING, "n": REJECTING}
+_LABELS = {YES_NO: ("Yes", "No"), CONFIRMATION: ("Confirm", "Cancel")}
+_METADATA = "human.metadata."
+
+
+class Unaskable(ValueError):
+    """A gate that cannot be asked as it is written; `key` is the attribute at fault."""
+
+    def __init__(self, message: str, key: str) -> None:
+        self.key = key
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A gate as it is written in the graph; `default` is the key of a choice."""
+
+    type: str
+    text: str
+    choices: tuple[Choice, ...]
+    default: str
+    timeout_s: float | None
+    on_timeout: str
+    remind_s: float | None
+    metadata: dict[str, str]
+
+
+def question_of(graph: Graph, node: Node) -> Question:
+    """What a gate asks. Unaskable, or what reading an attribute raises, says why it cannot be."""
+    kind = as_question_type(node.attrs.get("human.type", MULTIPLE_CHOICE))
+    choices = offered(graph, node, kind)
+    default = default_of(node, kind, choices)
+    timeout_s = node.duration_s("human.timeout")
+    rule = as_timeout_rule(node.attrs.get("human.on_timeout", NONE))
+    return Question(
+        type=kind,
+        text=node.text("human.question") or node.prompt or node.label,
+        choices=choices,
+        default=default.key if default else "",
+        timeout_s=node.timeout_s if timeout_s is None else timeout_s,
+        on_timeout=DEFAULT if default else rule,
+        remind_s=node.duration_s("human.remind"),
+        metadata={
+            key.removeprefix(_METADATA): as_text(value)
+            for key, value in node.attrs.items()
+            if key.startswith(_METADATA)
+        },
+    )
+
+
+# -- readings ----------------------------------------------------------------------------------------
+
+
+def as_question_type(value: Value) -> str:
+    """The type of a question; `YES_NO`, `yes-no` and `yes_no` are the same."""
+    found = as_text(value).strip().lower().replace("-", "_")
+    if found not in QUESTION_TYPES:
+        raise ValueError(f"one of {', '.join(QUESTION_TYPES)}")
+    return found
+
+
+def as_timeout_rule(value: Value) -> str:
+    """What a deadline does where there is no default choice."""
+    found = as_text(value).strip().lower()
+    if found not in TIMEOUT_RULES:
+        raise ValueError(f"one of {', '.join(TIMEOUT_RULES)}, or name a choice with human.default_choice")
+    return found
+
+
+def as_interval_s(value: Value) -> float:
+    """A duration that is repeated, so it cannot be nothing."""
+    seconds = as_duration_s(value)
+    if seconds <= 0:
+        raise ValueError("a duration of at least 1ms")
+    return seconds
+
+
+# -- choices -----------------------------------------------------------------------------------------
+
+
+def choices_of(graph: Graph, node_id: str) -> tuple[Choice, ...]:
+    """One choice per edge, each with a key of its own.
+
+    A key that is written, as in `[Y] Yes`, belongs to its label; a first character is only a suggestion.
+    """
+    edges = graph.outgoing(node_id)
+    labels = [edge.label or edge.target for edge in edges]
+    keys: dict[str, int] = {}
+    for is_written in (True, False):
+        for index, label in enumerate(labels):
+            key = accelerator(label).upper()
+            if key and has_accelerator(label) is is_written:
+                keys.setdefault(key, index)
+    own = {index: key for key, index in keys.items()}
+    choices: list[Choice] = []
+    for index, (edge, label) in enumerate(zip(edges, labels, strict=True)):
+        key, number = own.get(index, ""), index + 1
+        while not key or keys.get(key, index) != index:
+            key, number = str(number), number + 1
+        keys[key] = index
+        choices.append(Choice(key=key, label=label, to=edge.target))
+    return tuple(choices)
+
+
+def offered(graph: Graph, node: Node, kind: str) -> tuple[Choice, ...]:
+    """What a gate of this type offers; a yes/no question offers yes and no, in this order."""
+    choices = choices_of(graph, node.id)
+    if not choices:
+        raise Unaskable(f"human gate {node.id} has no edges to choose from", "shape")
+    return _yes_and_no(node, kind, choices) if kind in _LABELS else choices
+
+
+def _yes_and_no(node: Node, kind: str, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
+    """Yes and no by the words on the edges; of two edges, the one without such a word is the other answer."""
+    yes, no = worded(choices, APPROVING), worded(choices, REJECTING)
+    rest = [choice for choice in choices if choice not in (yes, no)]
+    yes_label, no_label = _LABELS[kind]
+    if yes is None and rest:
+        yes = _as(rest.pop(0), yes_label, "Y", no) if len(rest) == 1 else None
+    elif no is None and len(rest) == 1:
+        no = _as(rest.pop(0), no_label, "N", yes)
+    if yes is None or rest:
+        raise Unaskable(
+            f"human gate {node.id} is of type {kind}, and its edges are not a yes and a no; "
+            f"label one {yes_label} and at most one other {no_label}",
+            "human.type",
+        )
+    return yes, no or Choice(key=_key("N", yes), label=no_label, to="")
+
+
+def _as(choice: Choice, label: str, key: str, other: Choice | None) -> Choice:
+    """An edge without a word of its own takes the answer's."""
+    is_named = choice.label != choice.to
+    return Choice(key=_key(key, other), label=choice.label if is_named else label, to=choice.to)
+
+
+def _key(key: str, other: Choice | None) -> str:
+    return "2" if other is not None and other.key == key else key
+
+
+def default_of(node: Node, kind: str, choices: Sequence[Choice]) -> Choice | None:
+    """The choice that `human.default_choice` names by target, label or key."""
+    written = node.text("human.default_choice").strip()
+    if not written:
+        return None
+    to = [choice for choice in choices if choice.to == written]
+    found = to[0] if len(to) == 1 else meant(kind, choices, written)
+    if found is None:
+        names = ", ".join(choice.to or choice.label for choice in choices)
+        raise Unaskable(
+            f"human.default_choice of {node.id} is {shown(written)}, which names none of: {names}",
+            "human.default_choice",
+        )
+    return found
+
+
+# -- answers -----------------------------------------------------------------------------------------
+
+
+def meant(kind: str, choices: Sequence[Choice], said: str) -> Choice | None:
+    """The choice that an answer means: by key, label, target, or as a word for yes or no.
+
+    Two labels may be the same but for their accelerators; an answer that could mean either means none.
+    """
+    wanted = said.strip()
+    if not wanted:
+        return None
+    for choice in choices:
+        if choice.key.lower() == wanted.lower():
+            return choice
+    for choice in choices:
+        if choice.label.strip() == wanted:
+            return choice
+    named = [choice for choice in choices if normalise_label(choice.label) == normalise_label(wanted)]
+    if named:
+        return named[0] if len(named) == 1 else None
+    by_target = next((choice for choice in choices if choice.to == wanted), None)
+    return by_target or _by_word(kind, choices, wanted.lower())
+
+
+def _by_word(kind: str, choices: Sequence[Choice], word: str) -> Choice | None:
+    words = _SHORT.get(word, (word,))
+    if words[0] in APPROVING:
+        return approving(kind, choices)
+    return rejecting(kind, choices) if words[0] in REJECTING else None
+
+
+def approving(kind: str, choices: Sequence[Choice]) -> Choice | None:
+    """The choice that says yes, or None if none does."""
+    return choices[0] if kind in _LABELS else worded(choices, APPROVING)
+
+
+def rejecting(kind: str, choices: Sequence[Choice]) -> Choice | None:
+    """The choice that says no, or None if none does."""
+    return choices[1] if kind in _LABELS else worded(choices, REJECTING)
+
+
+def worded(choices: Sequence[Choice], words: Sequence[str]) -> Choice | None:
+    """The choice whose label is the first of these words that any has; None if two have it."""
+    for word in words:
+        named = [choice for choice in choices if normalise_label(choice.label) == word]
+        if named:
+            return named[0] if len(named) == 1 else None
+    return None
