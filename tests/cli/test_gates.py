@@ -94,9 +94,10 @@ def test_answer_decides_and_goes_on_to_the_next_question(shell: Shell) -> None:
     first = shell.inside("answer", "gate", "Y", "--text", "looks good")
     assert first.code == 75
     assert "waits for an answer at again#1" in first.out
+    assert shell.read("gate")["context"]["human.gate.text"] == "looks good"
     second = shell.inside("answer", "gate", "[W] Wait", "--gate", "again#1")
     assert second.code == 0
-    assert shell.read("gate")["context"]["human.gate.text"] == "looks good"
+    assert shell.read("gate")["context"]["human.gate.selected"] == "W"
 
 
 def test_answer_without_running_leaves_the_run_queued(shell: Shell) -> None:
@@ -167,3 +168,125 @@ def test_a_step_whose_session_is_gone_says_what_it_is_shown_instead(shell: Shell
         "talk",
     )
     assert "degraded_from=full" in shell.inside("events", "work").out
+
+
+# -- verdicts, types and deadlines ---------------------------------------------------------------------
+
+
+ONE = """
+digraph one {
+  start [shape=Mdiamond]
+  exit [shape=Msquare]
+  ask [shape=hexagon, label="Ship it?" ATTRS]
+  ship [shape=parallelogram, tool_command="true"]
+  start -> ask -> ship -> exit
+}
+"""
+SOON = "human.timeout=1ms"
+
+
+def asking(shell: Shell, attrs: str) -> None:
+    shell.write("one.dot", ONE.replace("ATTRS", f", {attrs}"))
+    assert shell.inside("run", "one.dot", "--run-id", "one").code == 75
+
+
+def test_any_gate_is_approved_or_rejected_by_a_flag(shell: Shell) -> None:
+    waiting_run(shell)
+    rejected = shell.inside("answer", "gate", "--reject", "--text", "not today")
+    assert rejected.code == 0
+    assert "answered  ask#1  [N] No (by user)" in rejected.out
+    assert shell.read("gate")["context"]["human.gate.text"] == "not today"
+    asking(shell, "human.type=yes_no")
+    assert shell.inside("answer", "one", "--approve").code == 0
+
+
+def test_a_rejection_that_no_edge_takes_fails_the_run_for_good(shell: Shell) -> None:
+    asking(shell, "human.type=yes_no")
+    done = shell.inside("answer", "one", "--reject", "--text", "too early")
+    assert done.code == 1
+    assert "  rejected  ask#1  No (by user)" in done.out
+    assert "failed (rejected): user rejected ask#1: too early" in done.out
+    assert "go on with" not in done.out
+    assert shell.inside("resume", "one", "--json").error["code"] == "invalid_state"
+    shown = shell.read("one")
+    assert (shown["recoverable"], shown["steps"][-1]["status"]) == (False, "rejected")
+
+
+def test_flags_that_contradict_each_other_are_refused(shell: Shell) -> None:
+    waiting_run(shell)
+    for words in (("--approve", "--reject"), ("Y", "--approve")):
+        done = shell.inside("answer", "gate", *words)
+        assert done.code == 2
+        assert "contradict each other; say one" in done.err
+    assert shell.read("gate")["status"] == "waiting"
+
+
+def test_a_question_for_words_is_answered_with_words(shell: Shell) -> None:
+    asking(shell, "human.type=freeform")
+    assert "    answer in your own words" in shell.inside("answer", "one").out.splitlines()
+    terminal = shell.terminal("answer", "one")
+    terminal.wait_for("your answer: ")
+    terminal.type("\n")
+    terminal.wait_for("your answer: ", times=2)
+    terminal.type("as soon as you can\n")
+    assert terminal.end().code == 0
+    assert shell.read("one")["context"]["human.gate.text"] == "as soon as you can"
+
+
+def test_the_empty_line_takes_the_default(shell: Shell) -> None:
+    """D56."""
+    asking(shell, "human.type=confirmation, human.default_choice=ship")
+    terminal = shell.terminal("answer", "one")
+    terminal.wait_for(r"your answer \(Y/N; Enter for Y\): ")
+    terminal.type("\n")
+    assert terminal.end().code == 0
+
+
+def test_what_is_asked_is_shown_with_its_deadline(shell: Shell) -> None:
+    asking(shell, "human.type=yes_no, human.timeout=1h, human.on_timeout=reject")
+    for command in ("show", "status"):
+        lines = shell.inside(command, "one").out.splitlines()
+        offered = [line.strip() for line in lines]
+        assert "Y   Yes  → ship" in offered
+        assert "N   No  → ends the run as rejected" in offered
+        assert any(line.startswith("until 20") and line.endswith(", then it is rejected") for line in offered)
+        assert any("Ship it?" in line for line in lines)
+    [gate] = shell.read("one")["gates"]
+    assert (gate["type"], gate["on_timeout"], gate["default"]) == ("yes_no", "reject", None)
+    assert gate["deadline"] == shell.read("one")["wake_at"]
+
+
+def test_a_resume_after_the_deadline_goes_on_by_its_rule(shell: Shell) -> None:
+    asking(shell, f"{SOON}, human.default_choice=ship")
+    late = shell.inside("answer", "one", "S", "--json")
+    assert (late.code, late.error["code"]) == (1, "gate_expired")
+    planned = shell.inside("resume", "one", "--dry-run").out.splitlines()
+    assert "TAKE  ask#1  (ship: nobody answered in time)" in planned
+    done = shell.inside("resume", "one")
+    assert done.code == 0
+    assert "  expired   ask#1  ship (nobody answered in time)" in done.out.splitlines()
+
+
+def test_a_deadline_that_rejects_says_that_nobody_answered(shell: Shell) -> None:
+    asking(shell, f"{SOON}, human.on_timeout=reject")
+    done = shell.inside("resume", "one")
+    assert done.code == 1
+    assert "  expired   ask#1  rejected (nobody answered in time)" in done.out.splitlines()
+
+
+def test_a_question_on_a_terminal_ends_at_its_deadline(shell: Shell) -> None:
+    """D56: the prompt does not outlive the time there is to answer."""
+    shell.write("one.dot", ONE.replace("ATTRS", ", human.timeout=1s, human.default_choice=ship"))
+    terminal = shell.terminal("run", "one.dot", "--run-id", "one")
+    terminal.wait_for("your answer")
+    terminal.wait_for("nobody answered in time")
+    assert terminal.end().code == 0
+
+
+def test_a_person_at_a_terminal_is_reminded(shell: Shell) -> None:
+    shell.write("one.dot", ONE.replace("ATTRS", ", human.remind=100ms"))
+    terminal = shell.terminal("run", "one.dot", "--run-id", "one")
+    terminal.wait_for("your answer")
+    terminal.wait_for("ask#1 still waits for an answer: Ship it", times=2)
+    terminal.type("s\n")
+    assert terminal.end().code == 0
