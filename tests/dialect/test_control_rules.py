@@ -71,13 +71,6 @@ FORK = "P [shape=component]\nF [shape=tripleoctagon]\na\nb\nexit\n"
             'm [manager.stop_condition="context.done=yes", manager.actions="observe, steer,wait"]',
             [],
         ),
-        (
-            "gate_default_choice",
-            "g [shape=hexagon, human.default_choice=c]\na\nb\ng -> a\ng -> b",
-            ["2:40 gate_default_choice human.default_choice of gate 'g' is 'c', and no edge leads there"],
-        ),
-        ("gate_default_choice", "g [shape=hexagon, human.default_choice=b]\na\nb\ng -> a\ng -> b", []),
-        ("gate_default_choice", "g [human.default_choice=b]", []),
     ],
 )
 def test_a_rule_names_what_is_wrong_at_its_place(rule: str, statements: str, expected: list[str]) -> None:
@@ -86,8 +79,6 @@ def test_a_rule_names_what_is_wrong_at_its_place(rule: str, statements: str, exp
 
 
 def test_the_advice_names_what_there_is() -> None:
-    (choice,) = findings("digraph { g [shape=hexagon, human.default_choice=x] }", "gate_default_choice")
-    assert choice.fix == "the edges lead to no node at all"
     (policy,) = findings("digraph { p [join_policy=k_of_n] }", "attribute_type")
     assert policy.fix == "write one of wait_all, first_success"
     (actions,) = findings('digraph { m [manager.actions=""] }', "attribute_type")

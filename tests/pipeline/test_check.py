@@ -50,7 +50,6 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ("parallel_join", "warning"),
         ("fan_in_has_parallel", "warning"),
         ("manager_loop_child", "error"),
-        ("gate_default_choice", "error"),
         ("human_gate", "error"),
     ]
 

@@ -39,7 +39,6 @@ RULES: tuple[Rule, ...] = (
     Rule("parallel_join", Severity.WARNING, control.parallel_join),
     Rule("fan_in_has_parallel", Severity.WARNING, control.fan_in_has_parallel),
     Rule("manager_loop_child", Severity.ERROR, control.manager_loop_child),
-    Rule("gate_default_choice", Severity.ERROR, control.gate_default_choice),
     Rule("human_gate", Severity.ERROR, gates.human_gate),
 )
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from onward.pipeline.graph import Graph
 from onward.pipeline.joins import FAN_IN, PARALLEL, joins
 from onward.pipeline.rule import Problem, Subject, about
-from onward.pipeline.value import shown
 
 GATE, MANAGER = "wait.human", "stack.manager_loop"
 CHILD = "stack.child_dotfile"
@@ -59,15 +58,3 @@ def manager_loop_child(subject: Subject) -> Iterator[Problem]:
         if node.kind == MANAGER and not (node.text(CHILD) or graph.text(CHILD)):
             message = f"manager loop {node.id!r} has no pipeline to supervise"
             yield about(node, message, fix=f'write graph [{CHILD}="child.dot"]')
-
-
-def gate_default_choice(subject: Subject) -> Iterator[Problem]:
-    """What a gate chooses when nobody answers is one of its ways."""
-    graph = subject.graph
-    for node in graph.nodes.values():
-        choice = node.text("human.default_choice")
-        targets = [edge.target for edge in graph.outgoing(node.id)]
-        if node.kind == GATE and choice and choice not in targets:
-            message = f"human.default_choice of gate {node.id!r} is {shown(choice)}, and no edge leads there"
-            known = ", ".join(dict.fromkeys(targets[:TARGETS_SHOWN_MAX])) or "no node at all"
-            yield about(node, message, key="human.default_choice", fix=f"the edges lead to {known}")

@@ -12,7 +12,7 @@ from onward.pipeline.rule import Problem, Rule, Subject
 RELIED_ON = frozenset(
     {
         *("start_node", "terminal_node", "edge_target_exists"),
-        *("condition_syntax", "attribute_type", "manager_loop_child", "gate_default_choice"),
+        *("condition_syntax", "attribute_type", "manager_loop_child", "human_gate"),
     }
 )
 """What these forbid, no run could survive: they stay errors."""

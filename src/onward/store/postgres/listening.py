@@ -14,7 +14,6 @@ import psycopg
 from onward.errors import StoreError
 from onward.store.postgres.connection import SESSION, Address, connect
 
-CHANNEL = "onward_due"
 RETRY_S = 1.0
 
 
@@ -42,7 +41,7 @@ class Listener:
         while True:
             with contextlib.suppress(StoreError, psycopg.Error):  # gone; looking goes on meanwhile
                 async with await connect(self._address, SESSION) as connection:
-                    await connection.execute(f"LISTEN {CHANNEL}".encode())
+                    await connection.execute(b"LISTEN onward_due")
                     self._listens.set()
                     self._on_due()  # what came before this was not heard
                     async for _ in connection.notifies():
