@@ -62,7 +62,7 @@ class Drive:
         stop: StopSwitch,
         patience_s: float | None = None,
     ) -> None:
-        self._patience_s, self._has_written = patience_s, False
+        self._patience_s = patience_s
         self._tools, self._definition, self._folded, self._stop = tools, definition, folded, stop
         self._interrupter = Interrupter()
         self._news = asyncio.Event()
@@ -126,7 +126,6 @@ class Drive:
             except StaleHistory:
                 await self._catch_up()
                 continue
-            self._has_written = True
             self._tools.observe(ahead.run, ahead.events)
             return ahead.action
 
@@ -215,12 +214,8 @@ class Drive:
         return lambda run: (RunCompleted(restarted_as=run_id),)
 
     def _is_too_long(self, until_us: int) -> bool:
-        """Whether a wait is not worth holding the run for.
-
-        A run that was just claimed, and yet is not due by this clock, is held: by the database's clock it
-        is due, so it would only come back at once.
-        """
-        if self._patience_s is None or not self._has_written or self._stop.reason is not None:
+        """Whether a wait is not worth holding the run for."""
+        if self._patience_s is None or self._stop.reason is not None:
             return False
         return (until_us - self._tools.clock.now_us()) / 1_000_000 > self._patience_s
 

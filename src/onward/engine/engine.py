@@ -95,7 +95,7 @@ class Engine:
         self._keeper = LeaseKeeper(store, clock)
         self._claims = Claims(store, self.journal, clock, ids, observe)
         self._serving = Serving(handlers)
-        self._taking = Taking(self.journal, self._claims, handlers)
+        self._taking = Taking(self.journal, self._claims, clock, handlers)
         self._sweeper = Sweeper(store, self.journal, self._claims, clock, ids)
         self._answering = Answering(self.journal, self._claims, clock, ids, self._served, self._drive)
 

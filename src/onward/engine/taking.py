@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from onward.clock import Clock
 from onward.engine.claim import Claims
 from onward.engine.journal import Folded, Journal
 from onward.errors import HistoryCorrupt
@@ -17,8 +18,8 @@ SKIPPED_MAX = 1_000
 class Taking:
     """Takes due runs. It remembers what it cannot serve and what cannot be read, and passes them over."""
 
-    def __init__(self, journal: Journal, claims: Claims, kinds: Collection[str]) -> None:
-        self._journal, self._claims, self._kinds = journal, claims, kinds
+    def __init__(self, journal: Journal, claims: Claims, clock: Clock, kinds: Collection[str]) -> None:
+        self._journal, self._claims, self._clock, self._kinds = journal, claims, clock, kinds
         self._unserved: set[str] = set()
         self.damaged: dict[str, str] = {}
 
@@ -42,7 +43,7 @@ class Taking:
                 return folded
 
     def _wanted(self) -> Wanted:
-        return Wanted(tuple(sorted(self._unserved)), tuple(self.damaged))
+        return Wanted(self._clock.now_us(), tuple(sorted(self._unserved)), tuple(self.damaged))
 
     def _pass_over(self, run_id: str, error: HistoryCorrupt) -> None:
         if len(self.damaged) >= SKIPPED_MAX:

@@ -151,7 +151,11 @@ class MemoryStore:
         return None
 
     def _is_due(self, row: RunRow, wanted: Wanted) -> bool:
-        if row.wake_at_us is None or row.wake_at_us > self.database.now_us() or row.needs in wanted.unserved:
+        if (
+            row.wake_at_us is None
+            or row.wake_at_us > min(self.database.now_us(), wanted.by_us)
+            or row.needs in wanted.unserved
+        ):
             return False
         if row.id in wanted.skipped:
             return False

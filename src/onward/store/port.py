@@ -140,8 +140,13 @@ class RunQuery:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which due runs to take: none that needs one of these sets of handlers, and none of these runs."""
+    """Which due runs to take: none that needs one of these sets of handlers, and none of these runs.
 
+    A run is due when both the database's clock and the asker's, which says `by_us`, say so: else it would
+    be handed to somebody who finds that there is nothing to do yet.
+    """
+
+    by_us: int
     unserved: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 

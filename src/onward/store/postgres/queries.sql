@@ -300,6 +300,7 @@ LIMIT :limit;
 SELECT id, pipeline, max_running
 FROM run
 WHERE wake_at_us IS NOT NULL AND wake_at_us <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+    AND wake_at_us <= :by_us
     AND id <> ALL (:skipped::text[])
     AND needs <> ALL (:unserved::text[])
     AND pipeline <> ALL (:full::text[])

@@ -113,9 +113,8 @@ async def find_due(wire: Wire, wanted: Wanted, now_us: int | None) -> str | None
     full: list[str] = []
     while True:
         left = {"unserved": wanted.unserved, "skipped": wanted.skipped, "full": full}
-        (found,) = await wire.run(
-            call("run_due", now_us=now_us, **{name: texts(names) for name, names in left.items()})
-        )
+        lists = {name: texts(names) for name, names in left.items()}
+        (found,) = await wire.run(call("run_due", now_us=now_us, by_us=wanted.by_us, **lists))
         if not found:
             return None
         run_id, pipeline, max_running = found[0]

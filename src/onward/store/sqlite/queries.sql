@@ -164,6 +164,7 @@ LIMIT :limit;
 SELECT id, pipeline, max_running
 FROM run
 WHERE wake_at_us IS NOT NULL AND wake_at_us <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+    AND wake_at_us <= :by_us
     AND id NOT IN (SELECT value FROM json_each(:skipped))
     AND needs NOT IN (SELECT value FROM json_each(:unserved))
     AND pipeline NOT IN (SELECT value FROM json_each(:full))

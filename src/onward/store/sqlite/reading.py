@@ -125,7 +125,8 @@ def find_due(db: apsw.Connection, wanted: Wanted, now_us: int | None) -> str | N
     full: list[str] = []
     while True:
         left = {"unserved": wanted.unserved, "skipped": wanted.skipped, "full": full}
-        found = one(db, "run_due", now_us=now_us, **{name: json.dumps(names) for name, names in left.items()})
+        lists = {name: json.dumps(names) for name, names in left.items()}
+        found = one(db, "run_due", now_us=now_us, by_us=wanted.by_us, **lists)
         if found is None:
             return None
         run_id, pipeline, max_running = found

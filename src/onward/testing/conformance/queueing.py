@@ -14,6 +14,8 @@ from onward.testing.conformance.processes import Connect
 from onward.testing.drafts import created, held, requested
 
 EARLY, LATE = 1_000_000, 2_000_000
+NOW_US = 2**52
+ANY = Wanted(NOW_US)
 
 
 def claiming(held: Held, loaded: Loaded) -> Write | None:
@@ -37,7 +39,7 @@ def claiming(held: Held, loaded: Loaded) -> Write | None:
     )
 
 
-async def taken_by(store: Store, wanted: Wanted = Wanted()) -> str | None:  # noqa: B008 - a value
+async def taken_by(store: Store, wanted: Wanted = ANY) -> str | None:
     """The run that a worker takes now."""
     seen: list[str] = []
 
@@ -71,8 +73,20 @@ async def test_what_is_taken_is_held_by_who_took_it(store: Store, other: Store) 
 
 
 async def test_a_run_whose_time_has_not_come_is_left_alone(store: Store) -> None:
-    await created(store, at_us=2**52)
+    await created(store, at_us=NOW_US)
     assert await taken_by(store) is None
+
+
+async def test_a_run_is_due_when_the_askers_clock_says_so_too(store: Store) -> None:
+    await created(store, "run", at_us=LATE)
+    assert await taken_by(store, Wanted(LATE - 1)) is None
+    assert await taken_by(store, Wanted(LATE)) == "run"
+
+
+async def test_a_run_that_is_to_be_passed_over_is_passed_over(store: Store) -> None:
+    await created(store, "damaged", at_us=EARLY)
+    await created(store, "sound", at_us=LATE)
+    assert await taken_by(store, Wanted(NOW_US, skipped=("damaged",))) == "sound"
 
 
 async def test_a_run_that_is_stopped_or_held_is_left_alone(store: Store) -> None:
@@ -84,8 +98,8 @@ async def test_a_run_that_is_stopped_or_held_is_left_alone(store: Store) -> None
 async def test_what_needs_handlers_that_a_worker_does_not_have_is_passed_over(store: Store) -> None:
     await created(store, "needy", at_us=EARLY, needs=("codergen", "special"))
     await created(store, "plain", at_us=LATE, needs=("tool",))
-    assert await taken_by(store, Wanted(unserved=("codergen special",))) == "plain"
-    assert await taken_by(store, Wanted(unserved=("codergen special",))) is None
+    assert await taken_by(store, Wanted(NOW_US, unserved=("codergen special",))) == "plain"
+    assert await taken_by(store, Wanted(NOW_US, unserved=("codergen special",))) is None
     assert await taken_by(store) == "needy"
 
 
@@ -105,7 +119,7 @@ async def test_a_key_that_is_in_use_keeps_a_run_waiting_and_others_not(store: St
 
 async def test_a_worker_may_decide_not_to_take_what_it_was_shown(store: Store) -> None:
     await created(store, "run")
-    answer = await store.take(Wanted(), fold_version=FOLD_VERSION, decide=lambda *_: None)
+    answer = await store.take(ANY, fold_version=FOLD_VERSION, decide=lambda *_: None)
     assert answer is not None
     assert await taken_by(store) == "run"
 
