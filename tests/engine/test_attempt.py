@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from onward.engine.attempt import Ended, Interrupter
+from onward.engine.flights import Flights
 from onward.handlers.port import StepContext
 from onward.model.frozenmap import FrozenMap
 from onward.model.result import Result
@@ -49,6 +50,16 @@ async def test_an_interruption_without_an_attempt_is_nothing() -> None:
     interrupter = Interrupter()
     interrupter.interrupt("nobody is here")
     assert await performing(interrupter, Result.success(x=1)) == Result.success(x=1)
+
+
+async def test_an_effect_beside_others_can_be_ended_before_it_has_begun() -> None:
+    """Between the record of its start and the effect another branch may win, or somebody cancel the run."""
+    landed, agent = asyncio.Event(), Scripted()
+    flights: Flights[Result | Ended] = Flights(landed.set)
+    flights.launch("a#1", lambda interrupter: interrupter.run(agent, step_context()))
+    flights.interrupt("another was first", ["a#1"])
+    await landed.wait()
+    assert (flights.take(), agent.ledger.calls) == ([Ended("another was first")], [])
 
 
 async def test_a_real_cancellation_goes_through() -> None:

@@ -24,20 +24,24 @@ class Ended:
 
 
 class Interrupter:
-    """Ends the attempt that is under way, if one is."""
+    """Ends the attempt that is under way, if one is. One `for_one` attempt can end it before it begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, for_one: bool = False) -> None:
+        self._for_one = for_one
         self._task: asyncio.Task[object] | None = None
         self._why: str | None = None
 
     def interrupt(self, why: str) -> None:
-        """End the current attempt; with none under way, nothing happens."""
-        if self._task is not None and self._why is None:
+        """End the current attempt; with none under way, nothing happens unless this is for one alone."""
+        if self._why is None and (self._for_one or self._task is not None):
             self._why = why
-            self._task.cancel()
+            if self._task is not None:
+                self._task.cancel()
 
     async def run(self, handler: Handler, step: StepContext) -> Result | Ended:
         """The handler's result, or that it was ended. Its errors are results too."""
+        if self._for_one and self._why is not None:
+            return Ended(self._why)
         task = self._task = asyncio.current_task()
         assert task is not None
         self._why, cancels = None, task.cancelling()

@@ -21,7 +21,7 @@ class Flights(Generic[T]):
 
     def launch(self, step: str, fly: Callable[[Interrupter], Awaitable[T]]) -> None:
         """Begin an effect beside the others."""
-        interrupter = self._interrupters[step] = Interrupter()
+        interrupter = self._interrupters[step] = Interrupter(for_one=True)
 
         async def flight() -> T:
             return await fly(interrupter)

@@ -67,7 +67,9 @@ class Sources:
                 details={"was": old.hash, "is": new.hash, "changed": list(changed)},
             )
         ahead = [branch.next_node for branch in run.branches.values() if branch.next_node]
-        gone = [node for node in (*map(node_of, run.visits), *ahead) if node not in new.graph.nodes]
+        ahead += [parallel.join for parallel in run.parallels.values() if parallel.join]
+        recorded = map(node_of, (*run.visits, *run.outcomes))
+        gone = [node for node in (*recorded, *ahead) if node not in new.graph.nodes]
         if gone:
             raise Refused(
                 "pipeline_changed",

@@ -10,9 +10,9 @@ from typing import Any
 from onward.machine.action import Action, Record
 from onward.machine.definition import Definition
 from onward.machine.fold_steps import context_after
-from onward.machine.passing import failed, passed
+from onward.machine.passing import failed, honouring_a_pause, passed
 from onward.machine.route import way_on, way_out
-from onward.model.event import BranchPlan, Outcome, ParallelStarted, StepStatus
+from onward.model.event import BranchPlan, Outcome, ParallelStarted, RunFailed, StepStatus
 from onward.model.ids import branch_path, place, step_id
 from onward.model.namespace import as_seen
 from onward.model.result import Result
@@ -28,6 +28,10 @@ _RANKS = {"success": 0, "partial_success": 1, "retry": 2, "fail": 3}
 
 def fan_out(definition: Definition, run: Run, path: str, node: Node) -> Action:
     """A branch for every edge whose condition, if it has one, holds."""
+    if any(piece.startswith(f"{node.id}#") for piece in path.split("/")):
+        # Each branch would open as many again, without end.
+        detail = f"a branch of {node.id} leads back to it; let it lead to the join or to a node of its own"
+        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
     step = step_id(node.id, run.visits.get(place(node.id, path), 0) + 1, path)
     edges = _open_edges(definition, run, path, node)
     if not edges:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from onward.machine.effect import Changes, IllegalEvent, without
+from onward.machine.route import MET
 from onward.model.event import BranchFinished, Event, ParallelStarted, StepFinished
-from onward.model.ids import branch_of, place_of
+from onward.model.frozenmap import FrozenMap
+from onward.model.ids import branch_of, node_of, place, place_of
 from onward.model.run import AttemptState, Branch, Parallel, Run
+
+T = TypeVar("T")
 
 
 def started(run: Run, event: ParallelStarted, at_us: int) -> Changes:
@@ -48,6 +53,7 @@ def finished(run: Run, event: BranchFinished, at_us: int) -> Changes:
         "branches": {**run.branches, event.branch: ended},
         # What was tried and not finished, as when the branch lost the race, is over with it.
         "open_steps": {s: opened for s, opened in run.open_steps.items() if branch_of(s) != event.branch},
+        "gates": {name: gate for name, gate in run.gates.items() if branch_of(name) != event.branch},
     }
 
 
@@ -60,7 +66,33 @@ def joined(run: Run, event: StepFinished, branches: Mapping[str, Branch]) -> Cha
     return {
         "branches": {path: branch for path, branch in branches.items() if path not in gone},
         "parallels": without(run.parallels, event.step),
+        **left_behind(run, gone, onto=branch_of(event.step)),
     }
+
+
+def left_behind(run: Run, gone: Collection[str], *, onto: str) -> Changes:
+    """What branches that are over leave to the line `onto`: the last outcome of every node they visited.
+
+    Where several of them visited one node, an outcome that meets no goal counts before one that does. Their
+    visits and attempts go: no branch ever has the same path again, and a loop may open any number of them.
+    """
+    found: dict[str, dict[str, str]] = {path: {} for path in gone}
+    for at, status in run.outcomes.items():
+        if (path := branch_of(at)) in found:
+            found[path][place(node_of(at), onto)] = status
+    left: dict[str, str] = {}
+    for outcomes in found.values():
+        left |= {at: status for at, status in outcomes.items() if left.get(at, MET[0]) in MET}
+    return {
+        "outcomes": _without_branches(run.outcomes, found).with_all(left),
+        "visits": _without_branches(run.visits, found),
+        "executions": _without_branches(run.executions, found),
+        "retries": _without_branches(run.retries, found),
+    }
+
+
+def _without_branches(places: FrozenMap[T], gone: Collection[str]) -> FrozenMap[T]:
+    return FrozenMap({at: value for at, value in places.items() if branch_of(at) not in gone})
 
 
 def _check_nothing_open(run: Run, event: Event, paths: tuple[str, ...]) -> None:

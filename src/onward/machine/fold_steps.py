@@ -111,8 +111,6 @@ def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
         "branches": {**run.branches, path: _moved(run, branch, event)},
         "steps_finished": run.steps_finished + 1,
     }
-    if event.outcome.status is not StepStatus.SKIPPED:
-        changes["outcomes"] = run.outcomes.with_(at, event.outcome.status.value)
     opened = run.open_steps.get(event.step)
     if opened is not None:
         changes["open_steps"] = without(run.open_steps, event.step)
@@ -123,10 +121,13 @@ def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
     else:
         _check_new_visit(run, event)
         changes["visits"] = run.visits.with_(at, run.visits.get(at, 0) + 1)
+    if event.outcome.status is not StepStatus.SKIPPED:
+        outcomes = changes.get("outcomes", run.outcomes)
+        changes["outcomes"] = outcomes.with_(at, event.outcome.status.value)
     if event.step in run.directives:
         changes["directives"] = without(run.directives, event.step)
     if at in run.retries:
-        changes["retries"] = run.retries.without(at)
+        changes["retries"] = changes.get("retries", run.retries).without(at)
     if run.losses:
         changes["losses"] = 0
     return changes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from onward.machine.effect import Changes, IllegalEvent
+from onward.machine.fold_branches import left_behind
 from onward.model.event import (
     CancelRequested,
     Event,
@@ -83,6 +84,7 @@ def resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
     if event.step and event.action:
         changes["directives"] = {**run.directives, event.step: event.action}
     if event.from_node is not None:
+        changes |= left_behind(run, [path for path in run.branches if path], onto="")
         changes.update(open_steps={}, retries=FrozenMap(), gates={}, directives={}, parallels={})
         changes["branches"] = {"": replace(run.root, next_node=event.from_node, edge=None)}
     return changes

@@ -29,7 +29,7 @@ from onward.model.event import (
     StepStarted,
     StepStatus,
 )
-from onward.model.ids import node_of, place, step_id
+from onward.model.ids import place, step_id
 from onward.model.run import AttemptState, Branch, OpenStep, Run
 from onward.pipeline.graph import Node
 from onward.pipeline.joins import FAN_IN, PARALLEL
@@ -64,13 +64,12 @@ def plan_line(definition: Definition, run: Run, path: str, now_us: int) -> Actio
 
 def _end(definition: Definition, run: Run) -> Action:
     """The exit is behind us, or nothing leads on: the end, unless a goal gate is unmet."""
-    at = unmet_gate(definition, run)
-    if at is None:
+    gate = unmet_gate(definition, run)
+    if gate is None:
         return Stop((RunCompleted(),))
-    gate = node_of(at)
     back = way_back(definition.graph, gate)
     if back is None:
-        detail = f"goal gate {gate} ended as {run.outcomes[at]} and names no retry_target"
+        detail = f"goal gate {gate} ended as {run.outcomes[gate]} and names no retry_target"
         return honouring_a_pause(run, RunFailed(reason="goal_unmet", detail=detail, step=gate))
     if run.reroutes >= definition.max_reroutes:
         detail = f"goal gate {gate} is still unmet after {run.reroutes} redirects (max_reroutes)"

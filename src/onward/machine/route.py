@@ -8,7 +8,6 @@ from typing import Any
 from onward.machine.definition import CONDITIONAL, Definition
 from onward.model.event import Choice, Outcome, StepStatus, Transition
 from onward.model.frozenmap import FrozenMap
-from onward.model.ids import node_of
 from onward.model.namespace import as_seen
 from onward.model.run import Run
 from onward.pipeline.condition import resolver
@@ -123,15 +122,15 @@ def _routing_status(outcome: Outcome, context: Mapping[str, Any]) -> str:
 
 
 def unmet_gate(definition: Definition, run: Run) -> str | None:
-    """Where the first visited goal gate is whose last outcome was neither success nor partial success.
+    """The first visited goal gate whose last outcome was neither success nor partial success.
 
-    Branches run in any order, so theirs come last and in the order of their names.
+    At the end of a run no branch is left: what they came to counts for the line that they came off.
     """
     gates = definition.goal_gates
     if not gates:
         return None
-    unmet = [at for at, status in run.outcomes.items() if node_of(at) in gates and status not in MET]
-    return min(unmet, key=lambda at: at if "/" in at else "", default=None)
+    unmet = (node for node, status in run.outcomes.items() if node in gates and status not in MET)
+    return next(unmet, None)
 
 
 def way_back(graph: Graph, gate: str) -> Transition | None:

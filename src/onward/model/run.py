@@ -14,7 +14,7 @@ import msgspec
 from onward.model.event import Choice
 from onward.model.frozenmap import FrozenMap
 
-FOLD_VERSION = 4
+FOLD_VERSION = 5
 
 
 class RunStatus(StrEnum):
