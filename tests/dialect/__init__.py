@@ -1,1 +1,1 @@
-"""The dialect, row by row: what tests/pipeline does not show by its parts."""
+"""The dialect, row by row and by random programs: what tests/pipeline does not show by its parts."""

@@ -1,0 +1,269 @@
+"""Random programs come to what the model says, whatever happens to the processes that run them.
+
+A program is drawn, written down as DOT and run; a model that knows the program and not the engine says which
+steps every line finishes, with what context, after how many attempts. Branches finish in any order, so lines
+are compared one by one, never across each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from onward.errors import RunNotFound
+from onward.model.event import StepFinished
+from onward.model.run import Run, RunStatus
+from onward.store.memory import MemoryDatabase
+from onward.store.port import Store
+from onward.testing.faults import WRITES, Died, Fault, FaultyStore
+from onward.testing.handlers import Call
+from onward.wiring import open_store
+from tests.dialect.counting import Counting
+from tests.dialect.predicted import Prediction, predict
+from tests.dialect.program import Block, answer_of, dot, programs
+from tests.world import Process, World
+
+DEATHS = (Fault.DIE_BEFORE, Fault.DIE_AFTER)
+SMALL = programs(depth=2, length=2)
+
+
+async def process_of(world: World) -> Process:
+    return await world.process(
+        handlers={"count": Counting(world.ledger)}, wrap=lambda store: FaultyStore(store, counted=WRITES)
+    )
+
+
+async def live(process: Process, source: str, run_id: str) -> Run:
+    """Bring a run to its end from whatever state it is found in, answering what it asks by the rule."""
+    try:
+        run = (await process.load(run_id)).run
+    except RunNotFound:
+        run = await process.start(source, run_id)
+    while not run.is_final and run.status is not RunStatus.FAILED:
+        if run.status is RunStatus.WAITING:
+            gate = next(gate.gate for gate in run.gates.values() if gate.decided is None)
+            run = (await process.engine.answer(run_id, answer_of(gate), by="rule", gate=gate)).run
+        else:
+            run = await process.resume(run_id)
+    return run
+
+
+def by_line(steps: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for step in steps:
+        path, _, name = step.rpartition("/")
+        found.setdefault(path, []).append(name)
+    return found
+
+
+def without_reasons(value: Any) -> Any:
+    """A context without the words in which failures are explained."""
+    if isinstance(value, dict):
+        return {key: without_reasons(one) for key, one in value.items() if key != "failure_reason"}
+    return [without_reasons(one) for one in value] if isinstance(value, list) else value
+
+
+async def check(process: Process, run_id: str, expected: Prediction, *, calls: list[Call]) -> None:
+    """Everything that the model says, and that the log can be believed."""
+    run = (await process.load(run_id)).run
+    steps = await process.completed(run_id)
+    assert by_line(steps) == expected.steps
+    context = {key: value for key, value in run.context.items() if not key.startswith("graph.")}
+    assert without_reasons(context) == expected.context
+    assert (run.status.value, run.reason, run.reroutes) == (
+        expected.status,
+        expected.reason,
+        expected.reroutes,
+    )
+    assert (run.parallels, list(run.branches)) == ({}, [""])
+    finished = {
+        event.step: event.attempt for event in await process.events(run_id) if isinstance(event, StepFinished)
+    }
+    assert len(finished) == len(steps), "a step has two outcomes"
+    for step, attempts in expected.attempts.items():
+        performed = {call.attempt for call in calls if call.step == step}
+        tried = max(performed, default=0)
+        assert performed == set(range(1, tried + 1)), step
+        assert tried == finished.get(step, tried), step
+        assert tried >= attempts if step in expected.hopeless else tried == attempts, step
+    assert {call.step for call in calls} == expected.attempts.keys()
+    assert await process.is_sound(run_id)
+
+
+def calls_of(world: World, run_id: str) -> list[Call]:
+    return [call for call in world.ledger.calls if call.run_id == run_id]
+
+
+async def undisturbed(world: World, program: Block, run_id: str = "calm") -> int:
+    """Run a program in one life; returns how often it wrote."""
+    process, expected = await process_of(world), predict(program)
+    await live(process, dot(program), run_id)
+    calls = calls_of(world, run_id)
+    await check(process, run_id, expected, calls=calls)
+    assert len(calls) == sum(expected.attempts.values()), "an effect was performed twice without a reason"
+    return len(process.store.calls)
+
+
+async def disturbed(world: World, program: Block, run_id: str, deaths: list[tuple[int, Fault]]) -> None:
+    """A life for every death, and one more to finish; no life performs what had been finished before it."""
+    source = dot(program)
+    for at, fault in deaths:
+        process = await process_of(world)
+        process.store.fail(fault, within=at)
+        try:
+            await one_life(world, process, source, run_id)
+        except Died:
+            await process.die()
+    last = await process_of(world)
+    await one_life(world, last, source, run_id)
+    await check(last, run_id, predict(program), calls=calls_of(world, run_id))
+    await last.die()
+
+
+async def one_life(world: World, process: Process, source: str, run_id: str) -> None:
+    before = len(calls_of(world, run_id))
+    finished = await process.completed(run_id)
+    try:
+        await live(process, source, run_id)
+    finally:
+        again = [call.step for call in calls_of(world, run_id)[before:] if call.step in finished]
+        assert again == [], "a finished step was performed again"
+
+
+# -- a database for each example ---------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def memory() -> AsyncIterator[World]:
+    database = MemoryDatabase()
+
+    async def connect() -> Store:
+        return database.connect()
+
+    world = World(connect, "memory")
+    try:
+        yield world
+    finally:
+        await world.close()
+
+
+@asynccontextmanager
+async def stored(db: str, kind: str) -> AsyncIterator[World]:
+    world = World(lambda: open_store(db), kind)
+    try:
+        yield world
+    finally:
+        await world.close()
+
+
+def run(scene: Callable[[World], Awaitable[None]], at: AbstractAsyncContextManager[World]) -> None:
+    """Play a scene in an event loop of its own."""
+
+    async def play() -> None:
+        async with at as world:
+            await scene(world)
+
+    asyncio.run(play())
+
+
+# -- the sentences -----------------------------------------------------------------------------------
+
+
+@given(programs())
+@settings(max_examples=80)
+def test_a_program_comes_to_what_the_model_says(program: Block) -> None:
+    """P7 to P16, P20, D28 to D34, D43, D44: path and context of every line, attempts, results, the end."""
+    calmly(program)
+
+
+@pytest.mark.slow
+@given(programs(depth=4, length=3))
+@settings(max_examples=250)
+def test_a_larger_program_comes_to_what_the_model_says(program: Block) -> None:
+    calmly(program)
+
+
+def calmly(program: Block) -> None:
+    note(dot(program))
+
+    async def scene(world: World) -> None:
+        await undisturbed(world, program)
+
+    run(scene, memory())
+
+
+async def killed_at_every_write(world: World, program: Block) -> None:
+    writes = await undisturbed(world, program)
+    for number in range(1, writes + 1):
+        for fault in DEATHS:
+            run_id = f"{number}-{fault.name.lower().replace('_', '-')}"
+            note(run_id)
+            await disturbed(world, program, run_id, [(number, fault)])
+
+
+@pytest.mark.slow
+@given(SMALL)
+@settings(max_examples=40)
+def test_a_death_at_any_write_changes_nothing_in_the_end(program: Block) -> None:
+    """K1, K14, P17: before the effect of each write and after it, in memory."""
+    note(dot(program))
+    run(lambda world: killed_at_every_write(world, program), memory())
+
+
+@pytest.mark.slow
+@given(SMALL)
+@settings(max_examples=5)
+def test_a_death_at_any_write_to_a_file_changes_nothing_in_the_end(program: Block) -> None:
+    """K1, K14: the same on SQLite."""
+    note(dot(program))
+    with TemporaryDirectory() as directory:
+        run(
+            lambda world: killed_at_every_write(world, program),
+            stored(str(Path(directory) / "onward.db"), "sqlite"),
+        )
+
+
+async def killed_at_random(world: World, program: Block, seed: int, run_id: str, lives: int) -> None:
+    calm = await undisturbed(world, program, f"{run_id}-calm")
+    chance = random.Random(seed)
+    deaths = [(chance.randint(1, calm), chance.choice(DEATHS)) for _ in range(lives)]
+    note(str(deaths))
+    await disturbed(world, program, run_id, deaths)
+
+
+@pytest.mark.slow
+@given(programs(), st.integers(0, 2**32), st.integers(2, 4))
+@settings(max_examples=100)
+def test_several_deaths_change_nothing_in_the_end(program: Block, seed: int, lives: int) -> None:
+    """K1, K14: a process that goes on may die as well. Five in a row would be a crash loop."""
+    note(dot(program))
+    run(lambda world: killed_at_random(world, program, seed, "run", lives), memory())
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_deaths_at_random_on_a_server_change_nothing_in_the_end(postgres_emptied_url: str) -> None:
+    """K1, K14: on PostgreSQL, where every process has a connection of its own."""
+    numbers = count(1)
+
+    @given(programs(depth=2, length=3), st.integers(0, 2**32))
+    @settings(max_examples=12)
+    def example(program: Block, seed: int) -> None:
+        note(dot(program))
+        run_id = f"run-{next(numbers)}"
+        run(
+            lambda world: killed_at_random(world, program, seed, run_id, 2),
+            stored(postgres_emptied_url, "postgres"),
+        )
+
+    example()
