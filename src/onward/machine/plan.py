@@ -6,6 +6,9 @@ effects leave it, as something to perform.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
 from onward.machine.action import Action, Perform, Record, Sleep, Stop, Wait
 from onward.machine.answers import next_deadline
 from onward.machine.closing import cancelling
@@ -16,7 +19,7 @@ from onward.machine.losing import LOSSES_MAX
 from onward.machine.passing import honouring_a_pause
 from onward.model.event import BranchFinished, Event, RunFailed, RunPaused, RunQueued, RunWaiting, StepStatus
 from onward.model.ids import branch_of, place
-from onward.model.run import AttemptState, Branch, OpenStep, Run
+from onward.model.run import AttemptState, Branch, OpenStep, Parallel, Run
 
 DRAIN = "drain"
 
@@ -97,10 +100,14 @@ def _plan_branches(
     stops: list[Event] = []
     sleep: Sleep | None = None
     deadline_us = next_deadline(run)
+    owners = {path: parallel for parallel in run.parallels.values() for path in parallel.branches}
+    busy, full = {branch_of(step.step) for step in flying}, _full(flying, owners)
     for path, _ in _lines(run):
-        action = _plan_branch(definition, run, path, now_us)
+        if path in busy:
+            continue
+        action = _plan_branch(definition, run, path, owners[path], now_us)
         match action:
-            case Perform() if not _has_room(run, flying, path):
+            case Perform() if any(owners[around].step in full for around in _around(path)):
                 pass  # something is under way, and this comes when it is done
             case Record() | Perform():
                 return action
@@ -108,8 +115,6 @@ def _plan_branches(
                 sleep = action if sleep is None or action.until_us < sleep.until_us else sleep
             case Stop(events):
                 stops.append(events[-1])
-            case Wait():
-                pass
     if flying:
         return Wait(until_us=_first(sleep.until_us if sleep else None, deadline_us))
     if sleep is None:
@@ -121,12 +126,9 @@ def _first(*instants: int | None) -> int | None:
     return min((instant for instant in instants if instant is not None), default=None)
 
 
-def _plan_branch(definition: Definition, run: Run, path: str, now_us: int) -> Action:
+def _plan_branch(definition: Definition, run: Run, path: str, parallel: Parallel, now_us: int) -> Action:
     """One branch. Where a run would be over, a branch is: its parent goes on with what it came to."""
     branch = run.branches[path]
-    if any(step.token == run.token for step in _open_in(run, path) if step.state is AttemptState.OPEN):
-        return Wait()
-    parallel = next(parallel for parallel in run.parallels.values() if path in parallel.branches)
     if branch.next_node in (None, parallel.join, definition.graph.exit_id):
         status = run.outcomes.get(place(branch.previous, path), StepStatus.SUCCESS.value)
         return Record((BranchFinished(branch=path, status=status, reason=branch.reason),))
@@ -138,22 +140,18 @@ def _plan_branch(definition: Definition, run: Run, path: str, now_us: int) -> Ac
             return action
 
 
-def _open_in(run: Run, path: str) -> list[OpenStep]:
-    return [step for name, step in run.open_steps.items() if branch_of(name) == path]
+def _full(flying: tuple[OpenStep, ...], owners: Mapping[str, Parallel]) -> frozenset[str]:
+    """The fan-outs that have as many effects under way as they may, in branches of branches too."""
+    busy = Counter(owners[path].step for step in flying for path in _around(branch_of(step.step)))
+    limits = {parallel.step: parallel.max_parallel for parallel in owners.values()}
+    return frozenset(step for step, number in busy.items() if number >= limits[step])
 
 
-def _has_room(run: Run, flying: tuple[OpenStep, ...], path: str) -> bool:
-    """Whether every fan-out around this branch may have another effect under way."""
-    for parallel in run.parallels.values():
-        if _is_inside(path, parallel.branches):
-            busy = sum(_is_inside(branch_of(step.step), parallel.branches) for step in flying)
-            if busy >= parallel.max_parallel:
-                return False
-    return True
-
-
-def _is_inside(path: str, branches: tuple[str, ...]) -> bool:
-    return any(path == branch or path.startswith(f"{branch}/") for branch in branches)
+def _around(path: str) -> Iterator[str]:
+    """The branch and every branch that it is inside of."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
 
 
 def _stop_all(run: Run, stops: list[Event]) -> Action:
