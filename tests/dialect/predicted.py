@@ -41,6 +41,7 @@ class Prediction:
     """
 
     steps: dict[str, list[str]] = field(default_factory=dict)
+    statuses: dict[str, str] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
     hopeless: set[str] = field(default_factory=set)
     context: dict[str, Any] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class Line:
     path: str
     context: dict[str, Any]
     steps: list[str]
+    statuses: dict[str, str]
     last_node: str = ""
     last_status: str = SUCCESS
     label: str = ""
@@ -77,6 +79,7 @@ class Line:
 
     def finish(self, step: str, status: str = SUCCESS, **changes: Any) -> None:
         self.steps.append(step.rpartition("/")[2])
+        self.statuses[step] = status
         self.context.update({key.replace("__", "."): value for key, value in changes.items()})
         self.context["outcome"] = status
         self.last_node, self.last_status = self.steps[-1].partition("#")[0], status
@@ -104,7 +107,7 @@ class _Prophet:
         self.all = prediction
 
     def run(self, program: Block) -> None:
-        root = Line("", self.all.context, self.all.steps.setdefault("", []))
+        root = Line("", self.all.context, self.all.steps.setdefault("", []), self.all.statuses)
         root.finish(root.visit("start"))
         ahead = program
         try:
@@ -228,7 +231,7 @@ class _Prophet:
 
     def branch(self, parent: Line, path: str, name: str, fan: str, block: Block) -> dict[str, Any]:
         """Its own copy of the context, and what it came to."""
-        line = Line(path, deepcopy(parent.context), [], last_node=fan)
+        line = Line(path, deepcopy(parent.context), [], self.all.statuses, last_node=fan)
         with suppress(LineFailed):
             self.block(line, block)
         if line.steps:

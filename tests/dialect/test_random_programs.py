@@ -98,10 +98,10 @@ async def check(process: Process, run_id: str, expected: Prediction, *, calls: l
         expected.reroutes,
     )
     assert (run.parallels, list(run.branches)) == ({}, [""])
-    finished = {
-        event.step: event.attempt for event in await process.events(run_id) if isinstance(event, StepFinished)
-    }
+    outcomes = [event for event in await process.events(run_id) if isinstance(event, StepFinished)]
+    finished = {event.step: event.attempt for event in outcomes}
     assert len(finished) == len(steps), "a step has two outcomes"
+    assert {event.step: event.outcome.status.value for event in outcomes} == expected.statuses
     for step, attempts in expected.attempts.items():
         performed = {call.attempt for call in calls if call.step == step}
         tried = max(performed, default=0)
