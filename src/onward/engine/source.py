@@ -68,12 +68,12 @@ class Sources:
             )
         ahead = [branch.next_node for branch in run.branches.values() if branch.next_node]
         ahead += [parallel.join for parallel in run.parallels.values() if parallel.join]
-        recorded = map(node_of, (*run.visits, *run.outcomes))
-        gone = [node for node in (*recorded, *ahead) if node not in new.graph.nodes]
+        recorded = dict.fromkeys((*map(node_of, (*run.visits, *run.outcomes)), *ahead))
+        gone = [node for node in recorded if node not in new.graph.nodes]
         if gone:
             raise Refused(
                 "pipeline_changed",
-                f"run {run.id} has steps of nodes that {path} lacks: {', '.join(dict.fromkeys(gone))}; "
+                f"run {run.id} has steps of nodes that {path} lacks: {', '.join(gone)}; "
                 "put them back, or resume with --original.",
                 details={"was": old.hash, "is": new.hash, "missing": gone},
             )

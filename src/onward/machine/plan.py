@@ -113,8 +113,8 @@ def _plan_branches(
                 return action
             case Sleep():
                 sleep = action if sleep is None or action.until_us < sleep.until_us else sleep
-            case Stop(events):
-                stops.append(events[-1])
+            case _:  # it stops: a line alone has nothing to wait for
+                stops.append(action.events[-1])
     if flying:
         return Wait(until_us=_first(sleep.until_us if sleep else None, deadline_us))
     if sleep is None:
