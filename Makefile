@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 SOURCES := $(wildcard src tests bench demo scripts)
-FAST_TESTS := $(wildcard $(addprefix tests/,model pipeline machine shape store dialect))
+FAST_TESTS := $(wildcard $(addprefix tests/,model pipeline machine shape store dialect/test_random_programs.py))
 FAST := not slow and not crash and not postgres
 LOCK = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-emit-index-url --no-emit-find-links
