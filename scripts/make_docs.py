@@ -34,7 +34,7 @@ def events_page() -> str:
         mark = " ✓" if kind in CHECKPOINTS else ""
         lines += ["", f"## {kind.__name__}{mark}", "", first_line(kind), ""]
         lines += [f"Version {kind.VERSION}; written by {writer.value}. {effect(kind)}", ""]
-        fields = msgspec.structs.fields(kind)
+        fields = [field for field in msgspec.structs.fields(kind) if field.name not in kind.BESIDE]
         if fields:
             lines += ["| field | type | default |", "|---|---|---|"]
             lines += [f"| `{field.name}` | {type_name(field.type)} | {default(field)} |" for field in fields]
@@ -73,7 +73,7 @@ def effect(kind: type[Event]) -> str:
 def type_name(kind: object) -> str:
     name = getattr(kind, "__name__", None) if not hasattr(kind, "__args__") else None
     text = name or str(kind)
-    for noise in ("typing.", "onward.model.event.", "<class '", "'>"):
+    for noise in ("typing.", "onward.model.event.", "onward.model.artifact.", "<class '", "'>"):
         text = text.replace(noise, "")
     return f"`{text}`".replace("|", "\\|")
 

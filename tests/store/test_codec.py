@@ -107,6 +107,16 @@ def test_an_event_whose_large_value_is_not_there_is_refused(values: dict[str, by
         unseal(record)
 
 
+def test_an_answer_that_is_not_there_is_refused() -> None:
+    begun, ended = step(RUN)
+    (_, record), blobs = seal("run", RUN.position, [(begun, 1), (replace(ended, response=LARGE), 1)], 5)
+    (name,) = record.refs
+    assert blobs == {name: LARGE.encode()}
+    assert unseal(replace(record, values=blobs)) == replace(ended, response=LARGE)
+    with pytest.raises(HistoryCorrupt, match=r"the response \(blob [0-9a-f]{64}\) is missing or damaged"):
+        unseal(record)
+
+
 def test_sealing_again_gives_the_same_records() -> None:
     events = [(event, 1) for event in step(RUN, text=LARGE)]
     first, second = (seal("run", RUN.position, events, 5) for _ in range(2))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import GenericAlias
+from typing import Any, get_args
 
 import msgspec
 import zstandard
@@ -31,7 +32,8 @@ def _plain(value: object) -> Any:
 
 
 def _frozen(kind: type, value: Any) -> Any:
-    return FrozenMap(value)
+    """A map with its values as what they are, and not as their JSON."""
+    return FrozenMap(msgspec.convert(value, GenericAlias(dict, (str, *get_args(kind)))))
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_plain)

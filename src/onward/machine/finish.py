@@ -95,6 +95,9 @@ def _finished(
         grown=grown,
         next=_next(definition, opened, node, outcome, before, fresh, grown),
         log=result.log,
+        response=result.response,
+        artifacts=dict(result.artifacts) if result.artifacts else {},
+        contents=dict(result.contents) if result.contents else {},
     )
 
 

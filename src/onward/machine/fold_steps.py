@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from onward.machine.effect import Changes, IllegalEvent, without
 from onward.machine.fold_branches import joined
+from onward.model.artifact import Artifact
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -53,6 +54,7 @@ def started(run: Run, event: StepStarted, at_us: int) -> Changes:
         repeatable=event.repeatable,
         fidelity=event.fidelity,
         retries_spent=before.retries_spent if before else 0,
+        tries=before.tries + 1 if before and before.attempt == event.attempt else 1,
     )
     changes: Changes = {"open_steps": {**run.open_steps, event.step: begun}}
     at = place_of(event.step)
@@ -130,7 +132,16 @@ def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
         changes["retries"] = changes.get("retries", run.retries).without(at)
     if run.losses:
         changes["losses"] = 0
+    if event.artifacts:
+        changes["artifacts"] = _kept(run.artifacts, event.artifacts)
     return changes
+
+
+def _kept(before: FrozenMap[Artifact], changes: Mapping[str, Artifact | None]) -> FrozenMap[Artifact]:
+    """A run's artifacts when a step has stored some and removed others."""
+    for name in (name for name, artifact in changes.items() if artifact is None):
+        before = before.without(name)
+    return before.with_all({name: artifact for name, artifact in changes.items() if artifact is not None})
 
 
 def _moved(run: Run, branch: Branch, event: StepFinished) -> Branch:

@@ -12,11 +12,15 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from onward.model.artifact import Artifact
+
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """A fact about a run. Subclasses add fields; a changed schema gets a new VERSION and a lift."""
 
     VERSION: ClassVar[int] = 1
+    BESIDE: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are never in the stored body: what they hold travels beside it."""
 
     @property
     def kind(self) -> str:
@@ -161,7 +165,13 @@ class AttemptInterrupted(Event, frozen=True, kw_only=True):
 
 
 class StepFinished(ContextEvent, frozen=True, kw_only=True):
-    """A step has its outcome, once and for ever: result, context changes and the way on. A checkpoint."""
+    """A step has its outcome, once and for ever: result, context changes and the way on. A checkpoint.
+
+    `response` is what an agent answered, a long one by its hash. `artifacts` are those that the step stored,
+    and None for each that it removed; `contents` are theirs, by hash, on the way to the store.
+    """
+
+    BESIDE: ClassVar[frozenset[str]] = frozenset({"contents"})
 
     step: str
     node: str
@@ -170,6 +180,10 @@ class StepFinished(ContextEvent, frozen=True, kw_only=True):
     grown: dict[str, Any] = {}
     next: Transition | None = None
     log: tuple[str, ...] = ()
+    response: str = ""
+    response_blob: str = ""
+    artifacts: dict[str, Artifact | None] = {}
+    contents: dict[str, bytes] = {}
 
 
 class ParallelStarted(Event, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from onward.errors import InvalidInput
+from onward.model.artifact import Artifact
 from onward.model.event import StepStatus
 from onward.model.value import plain_text
 
@@ -17,7 +18,12 @@ LOG_FULL = "… the lines after this one were left out"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one attempt. `retryable` says whether a failure may go away by trying again."""
+    """The result of one attempt. `retryable` says whether a failure may go away by trying again.
+
+    `response` is the text that an agent answered. `is_decided` says that the handler itself knows how the
+    step ended; without it, a `status.json` that was written during the attempt decides. What the step did to
+    the run's artifacts is filled in by the engine.
+    """
 
     status: StepStatus = StepStatus.SUCCESS
     context_updates: Mapping[str, Any] = field(default_factory=dict)
@@ -27,12 +33,16 @@ class Result:
     failure_reason: str = ""
     retryable: bool = True
     log: tuple[str, ...] = ()
+    response: str = ""
+    is_decided: bool = True
+    artifacts: Mapping[str, Artifact | None] = field(default_factory=dict)
+    contents: Mapping[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """What a handler says is stored and must be readable for ever, so a wrong type is refused here."""
         if type(self.status) is not StepStatus:
             object.__setattr__(self, "status", _status(self.status))
-        for name in ("preferred_label", "notes", "failure_reason"):
+        for name in ("preferred_label", "notes", "failure_reason", "response"):
             text = getattr(self, name)
             if type(text) is not str or not text.isascii():
                 object.__setattr__(self, name, plain_text(text, f"{name} of a result"))

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from onward.model.artifact import Artifact
 from onward.model.event import Choice
 from onward.model.frozenmap import FrozenMap
 
@@ -44,7 +45,7 @@ class Frozen(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenStep(Frozen, frozen=True, kw_only=True):
-    """A step that has begun and has no outcome yet."""
+    """A step that has begun and has no outcome yet. `tries` counts the beginnings of this attempt."""
 
     step: str
     node: str
@@ -56,6 +57,7 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
     retries_spent: int = 0
     retry_at_us: int | None = None
     reason: str = ""
+    tries: int = 1
 
 
 class Gate(Frozen, frozen=True, kw_only=True):
@@ -169,6 +171,7 @@ class Run(Frozen, frozen=True, kw_only=True):
     max_running: int | None = None
     restart_of: str | None = None
     restarts: int = 0
+    artifacts: FrozenMap[Artifact] = FrozenMap()
 
     @property
     def root(self) -> Branch:

@@ -14,8 +14,8 @@ from blake3 import blake3
 from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt
-from onward.model.event import CATALOGUE, ContextEvent, Event
-from onward.store.port import Position, Record
+from onward.model.event import CATALOGUE, ContextEvent, Event, StepFinished
+from onward.store.port import KEPT_APART, Position, Record
 
 VALUE_BYTES_MAX = 4096
 # A kind's stored name and version, and whether it has context to move out of the way.
@@ -53,6 +53,10 @@ def seal(
             if values:
                 blobs.update(values)
                 refs = tuple(values)
+        if type(event) is StepFinished and (event.response or event.artifacts):
+            event, values, more = _split_step(event)
+            blobs.update(values)
+            refs += more
         body = _encode(event)
         head = f"{run_id}|{seq}|{kind}|{version}|{at_us}|{token}|"
         before = blake3(head.encode() + blake3(body).digest() + before).digest()
@@ -74,6 +78,19 @@ def _split(event: ContextEvent) -> tuple[ContextEvent, dict[str, bytes]]:
     return replace(event, context=small, blobs=names), large
 
 
+def _split_step(event: StepFinished) -> tuple[StepFinished, dict[str, bytes], tuple[str, ...]]:
+    """Move a long answer and the contents of artifacts out of the event; what to store and to refer to."""
+    values = dict(event.contents)
+    refs = [f"{KEPT_APART}{found.hash}" for found in event.artifacts.values() if found is not None]
+    changes: dict[str, Any] = {"contents": {}}
+    answer = event.response.encode()
+    if len(answer) > VALUE_BYTES_MAX:
+        changes.update(response="", response_blob=content_hash(answer))
+        values[changes["response_blob"]] = answer
+        refs.append(changes["response_blob"])
+    return replace(event, **changes), values, tuple(refs)
+
+
 def unseal(record: Record) -> Event:
     """The event of a record, with its large values back in place."""
     run_id = record.run_id
@@ -87,20 +104,24 @@ def unseal(record: Record) -> Event:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise HistoryCorrupt(run_id, record.seq, f"{record.kind} does not decode ({error})") from None
     if isinstance(event, ContextEvent) and event.blobs:
-        return replace(event, context={**event.context, **_values(record, event.blobs)}, blobs={})
+        event = replace(event, context={**event.context, **_values(record, event.blobs)}, blobs={})
+    if isinstance(event, StepFinished) and event.response_blob:
+        answer = _content(record, event.response_blob, "the response").decode()
+        event = replace(event, response=answer, response_blob="")
     return event
 
 
 def _values(record: Record, names: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, name in names.items():
-        content = record.values.get(name)
-        if content is None or content_hash(content) != name:
-            raise HistoryCorrupt(
-                record.run_id, record.seq, f"the value of {key!r} (blob {name}) is missing or damaged"
-            )
-        found[key] = _decode_value(content)
-    return found
+    return {
+        key: _decode_value(_content(record, name, f"the value of {key!r}")) for key, name in names.items()
+    }
+
+
+def _content(record: Record, name: str, what: str) -> bytes:
+    content = record.values.get(name)
+    if content is None or content_hash(content) != name:
+        raise HistoryCorrupt(record.run_id, record.seq, f"{what} (blob {name}) is missing or damaged")
+    return content
 
 
 def check_chain(after: Position, records: Sequence[Record]) -> Position:

@@ -31,6 +31,7 @@ from onward.store.port import (
     Unwatch,
     Wanted,
     Write,
+    read_with,
 )
 from onward.store.refusals import key_occupied, run_exists
 
@@ -251,7 +252,7 @@ class MemoryStore:
         return [record for record in shared if record.seq <= row.parent_seq] + own
 
     def _filled(self, record: Record) -> Record:
-        return replace(record, values=self._values(record.refs)) if record.refs else record
+        return replace(record, values=self._values(read_with(record.refs))) if record.refs else record
 
     def _values(self, names: Sequence[str]) -> dict[str, bytes]:
         return {name: self.database.blobs[name] for name in names if name in self.database.blobs}

@@ -27,7 +27,11 @@ ORIGIN = Position(0, b"")
 
 
 class Record(Frozen, frozen=True):
-    """An event as it is stored, in the log of `run_id`. `values` are the large values it names, by hash."""
+    """An event as it is stored, in the log of `run_id`. `values` are the large values it names, by hash.
+
+    `refs` are the hashes of all content that belongs to it. One behind `~` is kept for the event and not read
+    with it: a log can be read without its artifacts.
+    """
 
     run_id: str
     seq: int
@@ -39,6 +43,14 @@ class Record(Frozen, frozen=True):
     hash: bytes
     refs: tuple[str, ...] = ()
     values: Mapping[str, bytes] = msgspec.field(default_factory=dict)
+
+
+KEPT_APART = "~"
+
+
+def read_with(refs: Sequence[str]) -> Sequence[str]:
+    """The hashes of the content that is read together with its event."""
+    return [name for name in refs if not name.startswith(KEPT_APART)]
 
 
 class Snapshot(NamedTuple):

@@ -12,7 +12,7 @@ from onward.errors import HistoryCorrupt, StoreCorrupt
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store.codec import content_hash
-from onward.store.port import Holder, Position, Record, Snapshot, Write
+from onward.store.port import Holder, Position, Record, Snapshot, Write, read_with
 
 ROW_FIELDS = tuple(field.name for field in msgspec.structs.fields(RunRow))
 
@@ -65,8 +65,13 @@ def row_parameters(write: Write) -> dict[str, Any]:
 
 
 def split_refs(refs: Any) -> tuple[str, ...]:
-    """The blob hashes of a `refs` column."""
+    """The blob hashes of a `refs` column, as they are in a record."""
     return tuple(refs.split()) if refs and isinstance(refs, str) else ()
+
+
+def values_of(refs: Any) -> Sequence[str]:
+    """The hashes in a `refs` column of what is read with the event."""
+    return read_with(split_refs(refs))
 
 
 def record_of(columns: Sequence[Any], values: Mapping[str, bytes]) -> Record:

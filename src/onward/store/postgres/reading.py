@@ -70,7 +70,7 @@ def fork_of(found: Rows) -> tuple[str | None, int]:
 
 async def with_values(wire: Wire, own: Rows) -> Sequence[Record]:
     """Events as records, with the large values they name."""
-    found = await read_blobs(wire, {name for columns in own for name in rows.split_refs(columns[8])})
+    found = await read_blobs(wire, {name for columns in own for name in rows.values_of(columns[8])})
     return [rows.record_of(columns, found) for columns in own]
 
 

@@ -37,7 +37,7 @@ def read_records(
     if after >= upto or len(shared) >= limit:
         return shared
     own = _own_events(db, run_id, after, upto, limit - len(shared))
-    found = read_blobs(db, {name for columns in own for name in rows.split_refs(columns[8])})
+    found = read_blobs(db, {name for columns in own for name in rows.values_of(columns[8])})
     return shared + [rows.record_of(columns, found) for columns in own]
 
 

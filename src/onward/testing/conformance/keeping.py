@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from onward.clock import SystemClock
 from onward.engine.journal import Journal
 from onward.errors import Refused
-from onward.model.event import ContextEvent
+from onward.model.artifact import Artifact
+from onward.model.event import ContextEvent, StepFinished
 from onward.model.value import INT_MAX, INT_MIN, check_value, same
 from onward.store.codec import VALUE_BYTES_MAX, content_hash, unseal
 from onward.store.port import Store
@@ -104,6 +106,28 @@ async def test_a_large_value_has_one_name_in_all_runs_and_keys(store: Store, oth
     assert len(names) == 1
     assert (await Journal(store, SystemClock()).load(one.id)).run.context["second"] == text
     assert (await Journal(store, SystemClock()).load(two.id)).run.context["third"] == text
+
+
+async def test_content_that_is_kept_apart_is_stored_with_its_event_and_not_read_with_it(
+    store: Store, other: Store
+) -> None:
+    run = await held(store)
+    begun, ended = step(run)
+    assert isinstance(ended, StepFinished)
+    content, answer = bytes(range(256)) * 100, "é" * LARGE
+    kept = Artifact(name="n", size=len(content), hash=content_hash(content), stored_at_us=1, step=ended.step)
+    artifacts = {"x": kept, "gone": None}
+    ended = replace(ended, artifacts=artifacts, contents={kept.hash: content}, response=answer)
+    write, _ = run.then(begun, ended, with_row=False)
+    await store.append(write, run.lease)
+    record = (await log_of(other, run.id))[-1]
+    assert record.refs == (f"~{kept.hash}", content_hash(answer.encode()))
+    assert list(record.values) == [content_hash(answer.encode())]
+    event = unseal(record)
+    assert isinstance(event, StepFinished)
+    assert (event.artifacts, event.contents, event.response) == (artifacts, {}, answer)
+    assert await other.blob(kept.hash) == content
+    assert (await Journal(other, SystemClock()).load(run.id)).run.artifacts == {"x": kept}
 
 
 @pytest.mark.parametrize("content", [b"", b"digraph {}", bytes(range(256)) * 100])
