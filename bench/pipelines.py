@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from onward.clock import SystemClock, SystemDice, SystemIds
 from onward.engine.engine import Engine
+from onward.engine.files import RunFiles
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import Handler, StepContext
 from onward.store.port import Store
@@ -44,7 +46,14 @@ def looping_engine(store: Store, visits: int, performed: list[float]) -> Engine:
 
 
 def _engine(store: Store, handlers: dict[str, Handler]) -> Engine:
-    return Engine(store, clock=SystemClock(), ids=SystemIds(), dice=SystemDice(), handlers=handlers)
+    files = RunFiles(os.devnull, store, warn=_disk_was_touched)
+    clock, ids, dice = SystemClock(), SystemIds(), SystemDice()
+    return Engine(store, clock=clock, ids=ids, dice=dice, handlers=handlers, files=files)
+
+
+def _disk_was_touched(warning: str) -> None:
+    """Steps that are functions leave no files, and must not pay for those of others."""
+    raise AssertionError(warning)
 
 
 def line(steps: int, kind: str = "noop") -> str:

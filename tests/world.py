@@ -14,6 +14,7 @@ from typing import Any
 
 from onward.engine.drive import Observer
 from onward.engine.engine import Engine, Resume, Start, ignore
+from onward.engine.files import RunFiles
 from onward.engine.journal import Folded
 from onward.engine.stop import StopSwitch
 from onward.engine.verify import verify_run
@@ -130,6 +131,7 @@ class World:
         wrap: Callable[[Store], FaultyStore] = FaultyStore,
         transforms: Sequence[Transform] = (),
         observe: Observer = ignore,
+        files: Callable[[Store], RunFiles] | None = None,
     ) -> Process:
         """A new process; without `handlers` its agents, tools and `work` nodes play from `script`."""
         store = await self.connect()
@@ -146,6 +148,7 @@ class World:
             else {kind: agent for kind in ("codergen", "tool", "work")},
             transforms=transforms,
             observe=observe,
+            files=files(faulty) if files is not None else None,
         )
         return Process(self, faulty, engine, agent, clock)
 

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
+from onward.config import file_mode
 from onward.engine.drive import Observer
 from onward.engine.engine import Engine, Resume, Start, ignore
 from onward.engine.interview import AutoApprove, CallbackInterviewer, Interviewer
@@ -37,7 +38,7 @@ from onward.pipeline.own_rules import own_rule, with_one_severity
 from onward.pipeline.prepare import checked_transform
 from onward.store.codec import unseal
 from onward.store.port import Store
-from onward.wiring import make_engine, open_store
+from onward.wiring import make_engine, open_store, runs_of
 
 F = TypeVar("F", bound=Function)
 TransformT = TypeVar("TransformT", bound=Transform)
@@ -48,8 +49,12 @@ AnswersT = TypeVar("AnswersT", bound=Callable[..., Any] | Interviewer)
 class Onward:
     """An application: a store, the handlers, transforms and interviewers registered with it."""
 
-    def __init__(self, store: str | Store = ".onward/onward.db") -> None:
-        self.store = store
+    def __init__(
+        self, store: str | Store = ".onward/onward.db", *, runs: str | None = None, files: str | None = None
+    ) -> None:
+        """`runs`: where steps have their directories, beside the database unless it is given; `files`: what
+        they leave there, full, lazy or off, whatever pipelines say."""
+        self.store, self.runs, self.files = store, runs, file_mode(files)
         self.lease_s: float | None = None
         self._engine: Engine | None = None
         self._opening = asyncio.Lock()
@@ -114,7 +119,13 @@ class Onward:
 
     # -- opening -------------------------------------------------------------------------------------
 
-    async def engine(self, *, observe: Observer = ignore, tool_env: tuple[str, ...] = ()) -> Engine:
+    async def engine(
+        self,
+        *,
+        observe: Observer = ignore,
+        tool_env: tuple[str, ...] = (),
+        warn: Callable[[str], None] | None = None,
+    ) -> Engine:
         """The engine of this app; opens the store the first time, and only once."""
         async with self._opening:
             if self._engine is None:
@@ -128,8 +139,18 @@ class Onward:
                     rules=self.rules,
                     observe=observe,
                     tool_env=tool_env,
+                    runs=self.runs_directory,
+                    files=self.files,
+                    warn=warn,
                 )
             return self._engine
+
+    @property
+    def runs_directory(self) -> str | None:
+        """Where runs have their directories; None if that was not said and the store has no place."""
+        if self.runs is not None:
+            return self.runs
+        return runs_of(self.store) if isinstance(self.store, str) else None
 
     async def __aenter__(self) -> Onward:
         await self.engine()

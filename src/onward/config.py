@@ -12,7 +12,8 @@ from onward.errors import InvalidInput
 DEFAULT_DB = ".onward/onward.db"
 CONFIG_FILE = "onward.toml"
 TOOL_ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM", "PWD")
-_KNOWN = {"db", "app", "answers", "tool_env", "grace"}
+_KNOWN = {"db", "app", "answers", "tool_env", "grace", "runs", "files"}
+FILE_MODES = ("full", "lazy", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,18 @@ class Settings:
     answers: str | None = None
     grace_s: float = 30.0
     tool_env: tuple[str, ...] = ()
+    runs: str | None = None
+    files: str | None = None
 
 
-def load_settings(*, db: str | None = None, app: str | None = None, answers: str | None = None) -> Settings:
+def load_settings(
+    *,
+    db: str | None = None,
+    app: str | None = None,
+    answers: str | None = None,
+    runs: str | None = None,
+    files: str | None = None,
+) -> Settings:
     """The settings in force; the arguments are what the command line said."""
     environment, file = os.environ, _file(CONFIG_FILE)
     named = db or environment.get("ONWARD_DB") or _text(file.get("db"))
@@ -39,7 +49,16 @@ def load_settings(*, db: str | None = None, app: str | None = None, answers: str
         answers=answers or environment.get("ONWARD_ANSWERS") or _text(file.get("answers")),
         grace_s=_seconds("grace", grace),
         tool_env=_names(file.get("tool_env", [])),
+        runs=runs or environment.get("ONWARD_RUNS") or _text(file.get("runs")),
+        files=file_mode(files or environment.get("ONWARD_FILES") or _text(file.get("files"))),
     )
+
+
+def file_mode(files: str | None) -> str | None:
+    """What steps leave on disk, if that is one of the ways there are."""
+    if files is not None and files not in FILE_MODES:
+        raise InvalidInput(f"files is {files!r}; write one of {', '.join(FILE_MODES)}.")
+    return files
 
 
 def is_debugging() -> bool:

@@ -9,6 +9,7 @@
     - Refused                 the run: a request that its state does not allow (carries a code)
     - RunNotFound             the caller: no run has this id
     - AmbiguousRun            the caller: several runs have this id or prefix
+    - ArtifactNotFound        the caller: the run has no artifact of this id
     - UnknownHandler          the definition or the app: nobody serves this node type
     - SpawnFailed             the machine: a command could not be started, and did not run
     - LeaseLost               the holder: somebody else owns the run now
@@ -91,6 +92,15 @@ class AmbiguousRun(OnwardError):
     def __init__(self, wanted: str, matches: Sequence[str]) -> None:
         self.wanted, self.matches = wanted, tuple(matches)
         super().__init__(f"{wanted!r} could be any of {', '.join(self.matches)}; give more of the id.")
+
+
+class ArtifactNotFound(OnwardError):
+    """The run has no artifact of this id."""
+
+    def __init__(self, id: str, known: Sequence[str]) -> None:
+        self.id, self.known = id, tuple(known)
+        there = f"there are {', '.join(sorted(known)[:20])}" if known else "there is none at all"
+        super().__init__(f"no artifact {id!r} in this run; {there}.")
 
 
 class UnknownHandler(OnwardError):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from onward.config import tool_environment
+from onward.config import file_mode, tool_environment
 from onward.store.port import Store
 
 # A command that only looks at runs opens a store and never needs these; it should not wait for them.
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from onward.pipeline.build import Transform
     from onward.pipeline.check import Rule
 
+log_warning = logging.getLogger("onward").warning
 POSTGRES = ("postgres://", "postgresql://")
 
 
@@ -43,6 +45,17 @@ def is_there(db: str) -> bool:
     return db.startswith(POSTGRES) or os.path.lexists(db.removeprefix("sqlite://"))
 
 
+def runs_of(db: str) -> str | None:
+    """Where the runs of a database have their directories: beside it; for a server, in the project."""
+    if db == ":memory:":
+        return None
+    if db.startswith(POSTGRES):
+        return os.path.join(".onward", "runs")
+    path = os.path.abspath(db.removeprefix("sqlite://"))
+    above = os.path.dirname(path)
+    return os.path.join(above, "runs") if os.path.basename(above) == ".onward" else f"{path}-runs"
+
+
 def make_engine(
     store: Store,
     *,
@@ -51,12 +64,22 @@ def make_engine(
     rules: Sequence[Rule] | None = None,
     observe: Observer | None = None,
     tool_env: tuple[str, ...] = (),
+    runs: str | None = None,
+    files: str | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> Engine:
-    """An engine on the system's clock and dice, with the built-in handlers and the caller's."""
+    """An engine on the system's clock and dice, with the built-in handlers and the caller's.
+
+    Steps have directories below `runs`; without it, none.
+    """
     from onward.clock import SystemClock, SystemDice, SystemIds
     from onward.engine.engine import Engine, ignore
+    from onward.engine.files import RunFiles
     from onward.pipeline.check import RULES
 
+    run_files = None
+    if runs is not None:
+        run_files = RunFiles(runs, store, mode=file_mode(files), warn=warn or log_warning)
     return Engine(
         store,
         clock=SystemClock(),
@@ -66,6 +89,7 @@ def make_engine(
         transforms=transforms,
         rules=RULES if rules is None else rules,
         observe=observe or ignore,
+        files=run_files,
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from onward import config
 from onward.errors import InvalidPipeline
 from onward.machine.retry import PRESETS
-from onward.pipeline.attribute_rules import RETRY_POLICIES
+from onward.pipeline.attribute_rules import FILE_MODES, RETRY_POLICIES
 from onward.pipeline.build import build
 
 SOURCE = """digraph g {{ {graph} start [shape=Mdiamond]; exit [shape=Msquare]; a [prompt=p {node}]
@@ -22,6 +23,8 @@ start -> a -> exit }}"""
         ("retry_on_fail", "maybe"),
         ("continue_on_fail", "perhaps"),
         ("retry_policy", "patient-ish"),
+        ("files", "some"),
+        ("tool_hooks.timeout", "soon"),
     ],
 )
 def test_a_graph_attribute_of_ours_with_a_wrong_value_is_an_error_with_its_place(
@@ -33,7 +36,15 @@ def test_a_graph_attribute_of_ours_with_a_wrong_value_is_an_error_with_its_place
     assert key in str(refused.value)
 
 
-@pytest.mark.parametrize(("key", "value"), [("continue_on_fail", "perhaps"), ("retry_policy", "often")])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("continue_on_fail", "perhaps"),
+        ("retry_policy", "often"),
+        ("files", "no"),
+        ("tool_hooks.timeout", "5"),
+    ],
+)
 def test_a_node_attribute_of_ours_with_a_wrong_value_is_an_error(key: str, value: str) -> None:
     with pytest.raises(InvalidPipeline, match=key):
         build(SOURCE.format(graph="", node=f', {key}="{value}"'), file="<test>")
@@ -48,3 +59,12 @@ def test_every_retry_policy_there_is_may_be_written(policy: str) -> None:
 
 def test_lint_and_planner_know_the_same_retry_policies() -> None:
     assert set(RETRY_POLICIES) == set(PRESETS)
+
+
+@pytest.mark.parametrize("mode", FILE_MODES)
+def test_every_way_to_leave_files_may_be_written(mode: str) -> None:
+    build(SOURCE.format(graph=f"graph [files={mode}]", node=f", files={mode}"), file="<test>")
+
+
+def test_lint_and_settings_know_the_same_ways_to_leave_files() -> None:
+    assert FILE_MODES == config.FILE_MODES

@@ -32,7 +32,7 @@ LAYERS: dict[str, list[str]] = {
     "observe": ["model", "errors", "clock"],
     "engine": [
         *("machine", "pipeline", "model", "errors", "clock", "version", "receipts"),
-        *("handlers.port", "handlers.simulate"),
+        *("handlers.port", "handlers.room", "handlers.artifacts", "handlers.simulate"),
         *("store.port", "store.codec", "store.owner"),  # never an adapter
     ],
     "worker": ["engine", "store.port", "model", "errors", "clock", "observe"],

@@ -79,11 +79,16 @@ async def _call(handler: Handler, step: StepContext) -> Result:
     Only a database that was out of reach may be back by then. Neither does a handler that exits end the
     process: the run has other steps, and the process other runs.
     """
+    room = step.room
     try:
+        if room.is_full:
+            await room.prepare(step.node, step.prompt)
         if step.node.timeout_s is None or handler.keeps_time:
             result = await handler.run(step)
         else:
             result = await _in_time(handler, step, step.node.timeout_s)
+        if room.is_used or (step.node.auto_status and not result.is_decided):
+            result = await room.settle(step.node, result)
         if result.context_updates:
             check_updates(result.context_updates)
         return result.with_log(step.lines) if step.lines else result

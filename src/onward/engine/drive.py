@@ -19,6 +19,7 @@ from onward.engine.flights import Flights
 from onward.engine.journal import Folded, Journal, applied
 from onward.engine.keeper import Hold, LeaseKeeper
 from onward.engine.recall import recall
+from onward.engine.rooms import Rooms
 from onward.engine.stop import StopSwitch
 from onward.errors import HistoryCorrupt, LeaseLost, StaleHistory, StoreError, UnknownHandler
 from onward.handlers.port import Handler, StepContext
@@ -49,6 +50,7 @@ class Tools:
     dice: Dice
     handlers: Mapping[str, Handler]
     observe: Observer
+    rooms: Rooms
 
 
 class Drive:
@@ -178,6 +180,7 @@ class Drive:
             values=run.branches[branch_of(started.step)].context,
             retries=run.open_steps[started.step].retries_spent,
             recall=partial(recall, self._tools.journal, definition.graph.goal, self._folded, started),
+            room=self._tools.rooms.of(definition, run, started),
         )
         if self._stop.is_now:
             return _interrupted(started, STOPPED)  # asked while the start was being written

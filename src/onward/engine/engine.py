@@ -12,12 +12,14 @@ from onward.engine.answering import Answering
 from onward.engine.asked import Resume, Start
 from onward.engine.claim import Claims
 from onward.engine.drive import Drive, Observer, Tools
+from onward.engine.files import RunFiles
 from onward.engine.fork import checkpoint, coming_off
 from onward.engine.interview import Interviewer
 from onward.engine.journal import DecideRun, Folded, Journal, applied
 from onward.engine.keeper import LeaseKeeper
 from onward.engine.preview import Preview, preview
 from onward.engine.release import Dropped
+from onward.engine.rooms import Rooms
 from onward.engine.serving import Serving
 from onward.engine.source import Sources
 from onward.engine.stop import StopSwitch
@@ -88,8 +90,12 @@ class Engine:
         transforms: Sequence[Transform] = (),
         rules: Sequence[Rule] = RULES,
         observe: Observer = ignore,
+        files: RunFiles | None = None,
     ) -> None:
         self.store, self._clock, self._ids, self._dice = store, clock, ids, dice
+        self._files = files
+        if files is not None:
+            observe = _both(files.observe, observe)
         self._observe, self._transforms, self._rules = observe, transforms, rules
         self.journal = Journal(store, clock)
         self._keeper = LeaseKeeper(store, clock)
@@ -98,6 +104,7 @@ class Engine:
         self._taking = Taking(self.journal, self._claims, clock, handlers)
         self._sweeper = Sweeper(store, self.journal, self._claims, clock, ids)
         self._answering = Answering(self.journal, self._claims, clock, ids, self._served, self._drive)
+        self._rooms = Rooms(store, clock, files)
 
     @property
     def dropped(self) -> Dropped:
@@ -327,8 +334,13 @@ class Engine:
         patience_s: float | None = None,
     ) -> Folded:
         drive = Drive(self._tools(handlers), definition, folded, stop, patience_s)
-        driven = drive.run(claimed_s=claimed_s, action=action)
-        return await self._claims.driving(folded.lease, driven)
+
+        async def driven() -> Folded:
+            if self._files is not None and folded.run.token > 1:  # a first life has no files to go on with
+                await self._files.go_on(folded.run)
+            return await drive.run(claimed_s=claimed_s, action=action)
+
+        return await self._claims.driving(folded.lease, driven())
 
     async def _follow(
         self, ended: Folded, definition: Definition, handlers: Mapping[str, Handler], stop: StopSwitch
@@ -427,4 +439,13 @@ class Engine:
     # -- parts ---------------------------------------------------------------------------------------
 
     def _tools(self, handlers: Mapping[str, Handler]) -> Tools:
-        return Tools(self.journal, self._keeper, self._clock, self._dice, handlers, self._observe)
+        tools = self.journal, self._keeper, self._clock, self._dice, handlers, self._observe, self._rooms
+        return Tools(*tools)
+
+
+def _both(first: Observer, second: Observer) -> Observer:
+    def observe(run: Run, events: Sequence[Event]) -> None:
+        first(run, events)
+        second(run, events)
+
+    return observe

@@ -11,7 +11,7 @@ from onward.machine.effect import IllegalEvent
 from onward.machine.project import project
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import check_chain, unseal
-from onward.store.port import ORIGIN, Position, RunLog
+from onward.store.port import ORIGIN, Blobs, Position, Store
 
 PAGE = 1_000
 
@@ -25,7 +25,7 @@ class Verified:
     problems: tuple[str, ...]
 
 
-async def verify_run(log: RunLog, run_id: str) -> Verified:
+async def verify_run(log: Store, run_id: str) -> Verified:
     """Read a run's whole log, check its chain, fold it, and compare with what is stored beside it."""
     loaded = await log.load(run_id, fold_version=FOLD_VERSION)
     if loaded is None:
@@ -43,9 +43,19 @@ async def verify_run(log: RunLog, run_id: str) -> Verified:
         return Verified(run_id, position.seq, (str(error),))
     except IllegalEvent as error:
         return Verified(run_id, position.seq, (f"event {position.seq} of run {run_id}: {error}",))
+    problems += await _missing_artifacts(log, run)
     return Verified(
         run_id, position.seq, (*problems, *_compare_row(run, position, loaded.position, loaded.row))
     )
+
+
+async def _missing_artifacts(blobs: Blobs, run: Run | None) -> list[str]:
+    kept = run.artifacts.items() if run is not None else ()
+    return [
+        f"the content of artifact {id!r} ({artifact.hash}) is missing or damaged"
+        for id, artifact in kept
+        if await blobs.blob(artifact.hash) is None
+    ]
 
 
 def _compare_snapshot(run: Run, position: Position, hash_: bytes, body: bytes) -> list[str]:

@@ -37,7 +37,7 @@ class FunctionHandler:
         return as_result(returned, step)
 
 
-_NOTHING_SAID = Result()
+_NOTHING_SAID = Result(is_decided=False)
 
 
 def as_result(returned: object, step: StepContext) -> Result:
@@ -50,7 +50,7 @@ def as_result(returned: object, step: StepContext) -> Result:
         case str():
             return text_result(returned, step)
         case dict():
-            return Result(context_updates=returned)
+            return Result(context_updates=returned, is_decided=False)
         case _:
             raise InvalidInput(
                 f"the handler of node {step.node.id!r} returned a {type(returned).__name__}; "
@@ -60,4 +60,5 @@ def as_result(returned: object, step: StepContext) -> Result:
 
 def text_result(text: str, step: StepContext) -> Result:
     """Success with a text, and the context keys that the dialect sets for it."""
-    return Result(context_updates={"last_stage": step.node.id, "last_response": text[:RESPONSE_CHARACTERS]})
+    told = {"last_stage": step.node.id, "last_response": text[:RESPONSE_CHARACTERS]}
+    return Result(context_updates=told, response=text, is_decided=False)

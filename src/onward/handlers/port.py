@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from onward.handlers.artifacts import Artifacts
+from onward.handlers.room import Room
 from onward.model.frozenmap import FrozenMap
 from onward.model.namespace import engine_values
 from onward.model.result import LOG_LINES_MAX, Result, log_line
@@ -41,6 +43,26 @@ class StepContext(Frozen, frozen=True, kw_only=True):
     retries: int = 0
     lines: list[str] = msgspec.field(default_factory=list)
     recall: Callable[[str], Awaitable[str]] = _no_past
+    room: Room = msgspec.field(default_factory=Room)
+
+    @property
+    def directory(self) -> str | None:
+        """A directory of this attempt's own, made when it is asked for; None where files are off.
+
+        What is put into `artifacts/` there becomes artifacts of the run, and `status.json` says how the step
+        ended, unless the handler returns a Result.
+        """
+        return self.room.directory
+
+    @property
+    def run_directory(self) -> str | None:
+        """The directory of the whole run; None where files are off."""
+        return self.room.run_directory
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """Named content of any size that the run keeps, for this step and those after it."""
+        return self.room.artifacts
 
     @property
     def context(self) -> dict[str, Any]:

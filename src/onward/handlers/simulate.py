@@ -70,5 +70,6 @@ class SimulatedAgent:
             context_updates={**told, **entry.context_updates},
             preferred_label=entry.preferred_label,
             suggested_next_ids=entry.suggested_next_ids,
+            response=text,
             failure_reason=text if entry.status in (StepStatus.FAIL, StepStatus.RETRY) else "",
         )

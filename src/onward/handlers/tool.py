@@ -7,12 +7,15 @@ know about its step comes in its environment. Providers' keys do not.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
+from onward.handlers.environment import step_environment
+from onward.handlers.hooks import STDERR_CHARACTERS, ToolCall, ToolHooks
 from onward.handlers.port import StepContext
+from onward.model.event import StepStatus
 from onward.model.result import Result
 from onward.process import Finished, Spawn
-
-STDERR_CHARACTERS = 500
 
 
 class ToolHandler:
@@ -22,32 +25,50 @@ class ToolHandler:
 
     def __init__(self, spawn: Spawn, *, environment: Mapping[str, str], cwd: str | None = None) -> None:
         self._spawn, self._environment, self._cwd = spawn, dict(environment), cwd
+        self._hooks = ToolHooks(spawn, environment=environment, cwd=cwd)
 
     async def run(self, step: StepContext) -> Result:
         command = step.node.text("tool_command")
         if not command:
             reason = f"node {step.node.id!r} has no tool_command; write the command to run"
             return Result.fail(reason, retryable=False)
+        call = ToolCall("shell", {"command": command})
+        forbidden = await self._hooks.before(step, call)
+        if forbidden is not None:
+            return Result.fail(forbidden, retryable=False)
         finished = await self._spawn.run(
             command,
             env={**self._environment, **step_environment(step)},
             cwd=self._cwd,
             timeout_s=step.node.timeout_s,
         )
-        output = {"tool.output": finished.stdout}
-        if finished.exit_code == 0 and not finished.timed_out:
-            return Result(context_updates=output)
-        failed = Result.fail(_why(finished, step))
-        return Result(status=failed.status, failure_reason=failed.failure_reason, context_updates=output)
+        result = _result(finished, step)
+        note = await self._hooks.after(step, call, _told(finished, result))
+        if not note:
+            return result
+        if result.failure_reason:
+            return replace(result, failure_reason=f"{result.failure_reason}; {note}")
+        return replace(result, notes=note)
 
 
-def step_environment(step: StepContext) -> dict[str, str]:
-    """What every command is told about the step it belongs to."""
+def _result(finished: Finished, step: StepContext) -> Result:
+    """Exit code 0 leaves it to the command to say more in its `status.json`; a failure is a failure."""
+    output = {"tool.output": finished.stdout}
+    if finished.exit_code == 0 and not finished.timed_out:
+        return Result(context_updates=output, is_decided=False)
+    return Result(status=StepStatus.FAIL, failure_reason=_why(finished, step), context_updates=output)
+
+
+def _told(finished: Finished, result: Result) -> dict[str, Any]:
+    """What the hook behind the call is told of it."""
     return {
-        "ONWARD_RUN_ID": step.run_id,
-        "ONWARD_STEP": step.step,
-        "ONWARD_ATTEMPT": str(step.attempt),
-        "ONWARD_IDEMPOTENCY_KEY": step.idempotency_key,
+        "status": result.status.value,
+        "exit_code": finished.exit_code,
+        "signal": finished.signal,
+        "timed_out": finished.timed_out,
+        "output": finished.stdout,
+        "stderr": finished.stderr,
+        "duration_s": finished.duration_s,
     }
 
 

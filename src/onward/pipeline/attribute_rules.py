@@ -45,6 +45,16 @@ def as_retry_policy(value: Value) -> str:
     return str(value)
 
 
+FILE_MODES = ("full", "lazy", "off")
+
+
+def as_file_mode(value: Value) -> str:
+    """What a step leaves on disk; a ValueError says which ways there are."""
+    if value not in FILE_MODES:
+        raise ValueError(f"one of {', '.join(FILE_MODES)}")
+    return str(value)
+
+
 def as_join_policy(value: Value) -> str:
     """The name of a join policy; a ValueError says which there are."""
     if as_text(value) not in JOIN_POLICIES:
@@ -78,6 +88,8 @@ GRAPH_TYPES: Mapping[str, Reading] = {
     "retry_on_fail": as_boolean,
     "continue_on_fail": as_boolean,
     "retry_policy": as_retry_policy,
+    "files": as_file_mode,
+    "tool_hooks.timeout": as_duration_s,
 }
 NODE_TYPES: Mapping[str, Reading] = {
     "max_retries": as_count,
@@ -99,6 +111,8 @@ NODE_TYPES: Mapping[str, Reading] = {
     "human.timeout": as_duration_s,
     "human.on_timeout": as_timeout_rule,
     "human.remind": as_interval_s,
+    "files": as_file_mode,
+    "tool_hooks.timeout": as_duration_s,
 }
 EDGE_TYPES: Mapping[str, Reading] = {"weight": as_integer, "loop_restart": as_boolean}
 

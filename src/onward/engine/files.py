@@ -1,0 +1,197 @@
+"""Runs on disk: which steps have a directory, and what is written there when something has happened.
+
+All of it is derived from the log and none of it is read back, so a disk that fails costs a warning and never
+a step. A run without any directory costs nothing here but a look into an empty table.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from onward.engine.look import log_pages
+from onward.engine.view import instant
+from onward.errors import HistoryCorrupt, StoreError
+from onward.machine.definition import AGENT
+from onward.model.event import AttemptFailed, Event, StepFinished
+from onward.model.ids import display_id
+from onward.model.run import Run
+from onward.pipeline.graph import Graph, Node
+from onward.receipts import pages
+from onward.receipts.folder import Folder
+from onward.receipts.names import ARTIFACTS, CHECKPOINT, MANIFEST, STATUS, Path, artifact_name
+from onward.store.codec import unseal
+from onward.store.port import RunLog
+
+TOOL = "tool"
+MANIFEST_BYTES_MAX = 1024 * 1024
+WARNED_MAX = 1_000
+
+
+@dataclass(slots=True)
+class _OnDisk:
+    """A run that this process holds and that has a directory; `finished` is known up to event `upto`."""
+
+    token: int
+    paths: dict[str, Path] = field(default_factory=dict)
+    updates: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    finished: list[tuple[str, str]] = field(default_factory=list)
+    upto: int | None = None
+    unsorted: list[tuple[int, str, str]] = field(default_factory=list)
+
+    def note(self, seq: int, event: StepFinished) -> None:
+        """A step has finished, perhaps while the log before it is still being read."""
+        self.unsorted.append((seq, event.node, pages.log_line(event)))
+        if self.upto is not None:
+            self.sort()
+
+    def sort(self) -> None:
+        assert self.upto is not None
+        for seq, node, line in self.unsorted:
+            if seq > self.upto:
+                self.finished.append((node, line))
+                self.upto = seq
+        self.unsorted.clear()
+
+
+class RunFiles:
+    """The directories of all runs, below `root`."""
+
+    def __init__(
+        self, root: str, log: RunLog, *, mode: str | None = None, warn: Callable[[str], None]
+    ) -> None:
+        self.folder = Folder(os.path.abspath(root))
+        self._log, self._mode, self._warn = log, mode, warn
+        self._on_disk: dict[str, _OnDisk] = {}
+        self._warned: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+
+    def mode_of(self, graph: Graph, node: Node, kind: str, run: Run) -> str:
+        """How a step is kept: as was set, as its node or graph says, or as suits its kind."""
+        asked = self._mode or node.text("files") or graph.text("files")
+        if asked:
+            return asked
+        return "full" if kind == TOOL or (kind == AGENT and run.simulation is None) else "lazy"
+
+    # -- while a step is made ------------------------------------------------------------------------
+
+    def begin(self, run: Run, step: str, path: Path) -> bool:
+        """Have a new directory for an attempt; False, and a warning, if that cannot be."""
+        try:
+            with self._lock:  # a handler's thread may ask for its directory
+                self._enter(run).paths[step] = path
+                self.folder.make_new((run.id, *path))
+        except OSError as error:
+            self.tell(run.id, error)
+            return False
+        return True
+
+    def write(self, run_id: str, path: Path, name: str, content: bytes) -> None:
+        """Put a file there; a disk that does not take it is warned of."""
+        try:
+            self.folder.write((run_id, *path), name, content)
+        except OSError as error:
+            self.tell(run_id, error)
+
+    def tell(self, run_id: str, error: OSError) -> None:
+        """Warn, once for each thing that can be wrong with a run's files."""
+        self._tell_once(run_id, error.strerror or str(error))
+
+    def _tell_once(self, run_id: str, why: str) -> None:
+        if (run_id, why) in self._warned:
+            return
+        if len(self._warned) >= WARNED_MAX:
+            self._warned.clear()
+        self._warned.add((run_id, why))
+        self._warn(
+            f"the files of run {display_id(run_id)} cannot be written: {why}. The run goes on without them; "
+            f"`onward files {display_id(run_id)}` writes them from its log."
+        )
+
+    def _enter(self, run: Run) -> _OnDisk:
+        found = self._on_disk.get(run.id)
+        if found is not None and found.token == run.token:
+            return found
+        start_time = instant(run.created_at_us) or ""
+        there = self.folder.read((run.id,), MANIFEST, limit=MANIFEST_BYTES_MAX)
+        if not pages.is_of(there, run, start_time=start_time):
+            self.folder.put_aside(run.id)
+        self.folder.write((run.id,), MANIFEST, pages.manifest(run, start_time=start_time))
+        found = self._on_disk[run.id] = _OnDisk(run.token)
+        return found
+
+    def settled(self, run_id: str, step: str, updates: Mapping[str, Any]) -> None:
+        """Remember what a step sets, until it is recorded: its branch may be gone by then."""
+        found = self._on_disk.get(run_id)
+        if found is not None:
+            found.updates[step] = updates
+
+    async def load(self, run_id: str) -> None:
+        """Read once what the run had finished before this process had it."""
+        found = self._on_disk.get(run_id)
+        if found is None or found.upto is not None:
+            return
+        finished, upto = list[tuple[str, str]](), 0
+        try:
+            async for page in log_pages(self._log, run_id):
+                events = (unseal(record) for record in page if record.kind == StepFinished.__name__)
+                finished += [(e.node, pages.log_line(e)) for e in events if isinstance(e, StepFinished)]
+                upto = page[-1].seq
+        except (StoreError, HistoryCorrupt) as error:
+            self._tell_once(run_id, str(error).rstrip("."))
+            return
+        if found.upto is None:  # else a sibling step was faster
+            found.finished, found.upto = finished, upto
+            found.sort()
+
+    # -- when something was recorded -----------------------------------------------------------------
+
+    async def go_on(self, run: Run) -> None:
+        """A run is driven on: if it has a directory already, that is kept up to date from now on."""
+        self._go_on(run)
+        await self.load(run.id)
+
+    def _go_on(self, run: Run) -> None:
+        if self._mode == "off" or not os.path.isdir(self.folder.path(run.id)):
+            return
+        try:
+            with self._lock:
+                self._enter(run)
+        except OSError as error:
+            self.tell(run.id, error)
+
+    def observe(self, run: Run, events: Sequence[Event]) -> None:
+        """Write down what was just recorded, if the run has a directory."""
+        found = self._on_disk.get(run.id)
+        if found is None:
+            return
+        has_finished = False
+        for seq, event in enumerate(events, run.head - len(events) + 1):
+            if isinstance(event, StepFinished):
+                has_finished = True
+                found.note(seq, event)
+                self._step_finished(run, event, found)
+            elif isinstance(event, AttemptFailed) and event.step in found.paths:
+                found.updates.pop(event.step, None)
+                self.write(run.id, found.paths.pop(event.step), STATUS, pages.failed_status(event))
+        if has_finished and found.upto is not None:
+            timestamp = instant(run.updated_at_us) or ""
+            self.write(run.id, (), CHECKPOINT, pages.checkpoint(run, found.finished, timestamp=timestamp))
+        if run.worker is None:
+            del self._on_disk[run.id]
+
+    def _step_finished(self, run: Run, event: StepFinished, found: _OnDisk) -> None:
+        path, updates = found.paths.pop(event.step, None), found.updates.pop(event.step, {})
+        if path is not None:
+            self.write(run.id, path, STATUS, pages.finished_status(event, updates))
+        for id, artifact in event.artifacts.items():
+            if artifact is not None:
+                self.write(run.id, (ARTIFACTS,), artifact_name(id), event.contents[artifact.hash])
+                continue
+            try:
+                self.folder.remove((run.id, ARTIFACTS), artifact_name(id))
+            except OSError as error:
+                self.tell(run.id, error)

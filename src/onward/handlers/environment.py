@@ -1,0 +1,19 @@
+"""What every command is told about the step it belongs to."""
+
+from __future__ import annotations
+
+from onward.handlers.port import StepContext
+
+
+def step_environment(step: StepContext) -> dict[str, str]:
+    """The variables that name the step, and its directories if it has any."""
+    told = {
+        "ONWARD_RUN_ID": step.run_id,
+        "ONWARD_STEP": step.step,
+        "ONWARD_ATTEMPT": str(step.attempt),
+        "ONWARD_IDEMPOTENCY_KEY": step.idempotency_key,
+    }
+    # A command cannot ask for its directory, so it is told of one only where that is there anyway.
+    if step.room.is_full and step.directory is not None and step.run_directory is not None:
+        told |= {"ONWARD_STEP_DIR": step.directory, "ONWARD_RUN_DIR": step.run_directory}
+    return told

@@ -1,0 +1,57 @@
+"""What a step has of its own while it is made: its artifacts, and perhaps a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from onward.handlers.artifacts import Artifacts
+from onward.model.result import Result
+from onward.pipeline.graph import Node
+
+AUTOMATIC = "the status was set automatically: the step reported none"
+
+
+class Room:
+    """A room without a directory. The engine has one with."""
+
+    is_full = False
+    """Whether the directory is there before the step begins."""
+
+    def __init__(self, make_artifacts: Callable[[], Artifacts] = Artifacts) -> None:
+        self._make_artifacts = make_artifacts
+        self._artifacts: Artifacts | None = None
+
+    @property
+    def directory(self) -> str | None:
+        return None
+
+    @property
+    def run_directory(self) -> str | None:
+        return None
+
+    @property
+    def artifacts(self) -> Artifacts:
+        if self._artifacts is None:
+            self._artifacts = self._make_artifacts()
+        return self._artifacts
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the step left something here that belongs to its result."""
+        return self._artifacts is not None
+
+    async def prepare(self, node: Node, prompt: str) -> None:
+        """Before the step begins, if the room is full."""
+
+    async def settle(self, node: Node, result: Result) -> Result:
+        """The result together with what the step left here."""
+        if not result.is_decided and node.auto_status:
+            result = replace(result, notes="; ".join(filter(None, (AUTOMATIC, result.notes))))
+        return self._with_artifacts(result)
+
+    def _with_artifacts(self, result: Result) -> Result:
+        found = self._artifacts
+        if found is None or not found.changes:
+            return result
+        return replace(result, artifacts=dict(found.changes), contents=dict(found.contents))

@@ -1,0 +1,92 @@
+"""The files of a run as values: what stands in each, by the dialect's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from onward.model.event import AttemptFailed, StepFinished
+from onward.model.run import Run
+
+
+def manifest(run: Run, *, start_time: str) -> bytes:
+    """Which run this is."""
+    return _json(
+        {
+            "name": run.pipeline,
+            "goal": run.context.get("graph.goal", ""),
+            "start_time": start_time,
+            "run_id": run.id,
+            "pipeline_hash": run.pipeline_hash,
+        }
+    )
+
+
+def is_of(content: bytes | None, run: Run, *, start_time: str) -> bool:
+    """Whether a manifest is this run's: ids may be chosen, and a database may have been made anew."""
+    try:
+        found = msgspec.json.decode(content or b"null")
+    except msgspec.DecodeError:
+        return False
+    return isinstance(found, dict) and (found.get("run_id"), found.get("start_time")) == (run.id, start_time)
+
+
+def checkpoint(run: Run, finished: Sequence[tuple[str, str]], *, timestamp: str) -> bytes:
+    """How far the run is; `finished` are the nodes of its finished steps, each with its line of the log.
+
+    A copy: resuming reads the log and never this.
+    """
+    return _json(
+        {
+            "timestamp": timestamp,
+            "current_node": finished[-1][0] if finished else None,
+            "completed_nodes": [node for node, _ in finished],
+            "node_retries": run.retries.plain(),
+            "context": run.context.plain(),
+            "logs": [line for _, line in finished],
+        }
+    )
+
+
+def log_line(event: StepFinished) -> str:
+    """What the run's log says of a finished step."""
+    outcome = event.outcome
+    said = outcome.failure_reason or outcome.notes
+    return f"{event.step}: {outcome.status.value}" + (f": {said}" if said else "")
+
+
+def finished_status(event: StepFinished, after: Mapping[str, Any]) -> bytes:
+    """`status.json` of a step that has its outcome; `after` are context values as the step set them."""
+    outcome = event.outcome
+    updates = {**event.context, **{key: after[key] for key in event.grown if key in after}}
+    return _status(
+        outcome.status.value,
+        outcome.failure_reason,
+        preferred_label=outcome.preferred_label,
+        suggested_next_ids=list(outcome.suggested_next_ids),
+        context_updates=updates,
+        notes=outcome.notes,
+    )
+
+
+def failed_status(event: AttemptFailed) -> bytes:
+    """`status.json` of an attempt that failed."""
+    return _status(
+        event.status.value,
+        event.reason,
+        preferred_label="",
+        suggested_next_ids=[],
+        context_updates={},
+        notes="",
+    )
+
+
+def _status(outcome: str, failure_reason: str, **fields: Any) -> bytes:
+    told = {"failure_reason": failure_reason} if failure_reason else {}
+    return _json({"outcome": outcome, **fields, **told})
+
+
+def _json(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
