@@ -85,12 +85,14 @@ async def foreground(
     common: Common, out: Output, answers: str | None = None, *, makes_database: bool = False
 ) -> AsyncIterator[Foreground]:
     """Everything opened, signals heard; closed and deaf again afterwards."""
-    settings = load_settings(db=common.db, app=common.app, answers=answers)
+    settings = load_settings(
+        db=common.db, app=common.app, answers=answers, runs=common.runs, files=common.files
+    )
     app, stop, progress = app_of(settings), StopSwitch(settings.grace_s), make_progress(out)
     interviewer = _interviewer(app, settings.answers, out, stop)
     if not makes_database and isinstance(app.store, str) and not is_there(app.store):
         raise NoDatabase(app.store)
-    engine = await app.engine(observe=progress.observe, tool_env=settings.tool_env)
+    engine = await app.engine(observe=progress.observe, tool_env=settings.tool_env, warn=out.note)
     desk = Foreground(engine, common, out, stop, progress, interviewer)
     try:
         with on_signals(desk.asked_to_stop), out.alone():

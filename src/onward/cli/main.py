@@ -27,6 +27,8 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("events", "inspect", "Print a run's log."),
     ("checkpoints", "inspect", "List a run's checkpoints."),
     ("graph", "graph", "Draw a pipeline, or a run in its pipeline."),
+    ("files", "files", "Write a run's files from its log."),
+    ("artifacts", "files", "List a run's artifacts, or fetch one."),
     ("resume", "resume", "Go on with a stopped run."),
     ("replay", "replay", "Fork a run at a checkpoint and run the fork."),
     ("pause", "operate", "Ask a run to stop, so that it can be resumed."),

@@ -46,6 +46,8 @@ def app_of(settings: Settings) -> Onward:
     app = Onward(settings.db) if settings.app is None else load_app(settings.app)
     if settings.is_db_given:
         app.store = settings.db
+    app.runs = settings.runs or app.runs
+    app.files = settings.files or app.files
     return app
 
 

@@ -28,9 +28,21 @@ class Common:
         Parameter(help="The app with your handlers, package.module:name (ONWARD_APP; onward.toml)."),
     ] = None
 
+    runs: Annotated[
+        str | None,
+        Parameter(help="Where steps have their directories (ONWARD_RUNS; beside the database)."),
+    ] = None
+    files: Annotated[
+        str | None,
+        Parameter(
+            help="What steps leave there: full, lazy (nothing until `onward files`) or off "
+            "(ONWARD_FILES; full for agents and tools)."
+        ),
+    ] = None
+
     def command(self, *words: str) -> str:
         """A command to type next, at the same database and app."""
-        flags = ("db", self.db), ("app", self.app)
+        flags = ("db", self.db), ("app", self.app), ("runs", self.runs), ("files", self.files)
         told = [word for name, value in flags if value for word in (f"--{name}", shlex.quote(value))]
         return " ".join(("onward", *words, *told))
 

@@ -58,6 +58,18 @@ class Output:
         text = msgspec.json.encode(value).decode()
         self._write(self._stdout, _LOUD.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
+    def raw(self, content: bytes) -> None:
+        """Bytes as they are, for a file or a program; not for a terminal."""
+        buffer = getattr(self._stdout, "buffer", None)
+        try:
+            if buffer is None:
+                self._stdout.write(content.decode(errors="replace"))
+            else:
+                buffer.write(content)
+                buffer.flush()
+        except OSError as error:
+            self.lose(self._stdout, error)
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """With JSON, whatever else is printed meanwhile, by handlers for instance, goes to standard error."""
