@@ -165,6 +165,7 @@ async def test_d40_an_agent_that_is_a_function_leaves_prompt_and_response(app: O
 async def test_d24_every_step_with_an_effect_has_its_status(app: Onward, run_dir: Path) -> None:
     @app.handler("codergen")
     async def agent(step: StepContext) -> Result:
+        step.log("a line")
         return Result(
             preferred_label="Go", suggested_next_ids=("exit",), notes="n", context_updates={"k": [1]}
         )
@@ -177,6 +178,12 @@ async def test_d24_every_step_with_an_effect_has_its_status(app: Onward, run_dir
         "context_updates": {"k": [1]},
         "notes": "n",
     }
+    assert read(run_dir / "checkpoint.json")["logs"] == [
+        "start#1: success",
+        "a#1: a line",
+        "a#1: success: n",
+        "exit#1: success",
+    ]
 
 
 async def test_d52_nothing_is_overwritten_by_another_visit_or_attempt(tmp_path: Path, world: World) -> None:

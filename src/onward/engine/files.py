@@ -38,21 +38,21 @@ class _OnDisk:
     token: int
     paths: dict[str, Path] = field(default_factory=dict)
     updates: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    finished: list[tuple[str, str]] = field(default_factory=list)
+    finished: list[pages.Told] = field(default_factory=list)
     upto: int | None = None
-    unsorted: list[tuple[int, str, str]] = field(default_factory=list)
+    unsorted: list[tuple[int, pages.Told]] = field(default_factory=list)
 
     def note(self, seq: int, event: StepFinished) -> None:
         """A step has finished, perhaps while the log before it is still being read."""
-        self.unsorted.append((seq, event.node, pages.log_line(event)))
+        self.unsorted.append((seq, pages.told(event)))
         if self.upto is not None:
             self.sort()
 
     def sort(self) -> None:
         assert self.upto is not None
-        for seq, node, line in self.unsorted:
+        for seq, told in self.unsorted:
             if seq > self.upto:
-                self.finished.append((node, line))
+                self.finished.append(told)
                 self.upto = seq
         self.unsorted.clear()
 
@@ -134,11 +134,11 @@ class RunFiles:
         found = self._on_disk.get(run_id)
         if found is None or found.upto is not None:
             return
-        finished, upto = list[tuple[str, str]](), 0
+        finished, upto = list[pages.Told](), 0
         try:
             async for page in log_pages(self._log, run_id):
                 events = (unseal(record) for record in page if record.kind == StepFinished.__name__)
-                finished += [(e.node, pages.log_line(e)) for e in events if isinstance(e, StepFinished)]
+                finished += [pages.told(event) for event in events if isinstance(event, StepFinished)]
                 upto = page[-1].seq
         except (StoreError, HistoryCorrupt) as error:
             self._tell_once(run_id, str(error).rstrip("."))

@@ -76,7 +76,7 @@ class _Work:
     at: Path
     written: int = 0
     _paths: dict[str, Path] = field(default_factory=dict)
-    _finished: list[tuple[str, str]] = field(default_factory=list)
+    _finished: list[pages.Told] = field(default_factory=list)
     _definitions: dict[str, Definition] = field(default_factory=dict)
 
     async def take(self, run: Run, event: Event) -> None:
@@ -91,7 +91,7 @@ class _Work:
             case AttemptFailed() if event.step in self._paths:
                 self.write(self._paths[event.step], STATUS, pages.failed_status(event))
             case StepFinished():
-                self._finished.append((event.node, pages.log_line(event)))
+                self._finished.append(pages.told(event))
                 path = self._paths.pop(event.step, ())
                 if path:
                     self._outcome(run, event, path)

@@ -10,6 +10,8 @@ import msgspec
 from onward.model.event import AttemptFailed, StepFinished
 from onward.model.run import Run
 
+Told = tuple[str, tuple[str, ...]]
+
 
 def manifest(run: Run, *, start_time: str) -> bytes:
     """Which run this is."""
@@ -33,8 +35,8 @@ def is_of(content: bytes | None, run: Run, *, start_time: str) -> bool:
     return isinstance(found, dict) and (found.get("run_id"), found.get("start_time")) == (run.id, start_time)
 
 
-def checkpoint(run: Run, finished: Sequence[tuple[str, str]], *, timestamp: str) -> bytes:
-    """How far the run is; `finished` are the nodes of its finished steps, each with its line of the log.
+def checkpoint(run: Run, finished: Sequence[Told], *, timestamp: str) -> bytes:
+    """How far the run is; `finished` are the nodes of its finished steps, each with its lines of the log.
 
     A copy: resuming reads the log and never this.
     """
@@ -45,16 +47,17 @@ def checkpoint(run: Run, finished: Sequence[tuple[str, str]], *, timestamp: str)
             "completed_nodes": [node for node, _ in finished],
             "node_retries": run.retries.plain(),
             "context": run.context.plain(),
-            "logs": [line for _, line in finished],
+            "logs": [line for _, lines in finished for line in lines],
         }
     )
 
 
-def log_line(event: StepFinished) -> str:
-    """What the run's log says of a finished step."""
+def told(event: StepFinished) -> Told:
+    """The node of a finished step, and what is said of it: what it wrote down itself, then its outcome."""
     outcome = event.outcome
     said = outcome.failure_reason or outcome.notes
-    return f"{event.step}: {outcome.status.value}" + (f": {said}" if said else "")
+    ending = f"{event.step}: {outcome.status.value}" + (f": {said}" if said else "")
+    return event.node, (*(f"{event.step}: {line}" for line in event.log), ending)
 
 
 def finished_status(event: StepFinished, after: Mapping[str, Any]) -> bytes:
