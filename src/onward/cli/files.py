@@ -53,7 +53,7 @@ async def _looking(wanted: str, common: Common) -> AsyncIterator[_Looking]:
     try:
         run_id = (await find_run(store, wanted)).row.id
         run = (await Journal(store, SystemClock()).load(run_id)).run
-        sources = Sources(store, app.transforms, {*app.handlers, *BUILT_IN_TYPES})
+        sources = Sources(store, app.transforms, {*app.handlers, *BUILT_IN_TYPES}, app.rules)
         yield _Looking(store, run, sources, app.runs_directory)
     finally:
         await store.close()

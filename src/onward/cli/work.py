@@ -34,7 +34,7 @@ DRAINING = "draining: taking no new runs; a second signal stops now"
 
 @asynccontextmanager
 async def _engine(common: Common, lease: str | None = None, *, makes: bool = False) -> AsyncIterator[Engine]:
-    settings = load_settings(db=common.db, app=common.app)
+    settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = app_of(settings)
     if lease is not None:
         app.lease_s = seconds_of(lease, "--lease")
