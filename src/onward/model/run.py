@@ -15,7 +15,7 @@ from onward.model.artifact import Artifact
 from onward.model.event import Choice
 from onward.model.frozenmap import FrozenMap
 
-FOLD_VERSION = 5
+FOLD_VERSION = 6
 
 
 class RunStatus(StrEnum):

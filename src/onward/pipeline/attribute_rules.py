@@ -85,6 +85,7 @@ GRAPH_TYPES: Mapping[str, Reading] = {
     "max_steps": as_count,
     "max_reroutes": as_count,
     "max_restarts": as_count,
+    "max_running": as_count,
     "retry_on_fail": as_boolean,
     "continue_on_fail": as_boolean,
     "retry_policy": as_retry_policy,
