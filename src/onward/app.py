@@ -183,7 +183,9 @@ class Onward:
         engine, stop = await self.engine(), stop or StopSwitch()
         interviewer = self._interviewer(answers)
         prepared = engine.sources.read(pipeline) if isinstance(pipeline, str) else pipeline
-        start = Start(inputs=inputs or {}, run_id=run_id, simulation=_script(simulate))
+        start = Start(
+            inputs=inputs or {}, run_id=run_id, simulation=_script(simulate), interviewer=interviewer
+        )
         return (await self._attended(await engine.start(prepared, start, stop), interviewer, stop)).run
 
     async def resume(
@@ -197,7 +199,11 @@ class Onward:
         """Go on with a stopped run; the keywords are those of `Resume` (from_node, action, original, …)."""
         engine, stop = await self.engine(), stop or StopSwitch()
         interviewer = self._interviewer(answers)
-        return (await self._attended(await engine.resume(run_id, Resume(**how), stop), interviewer, stop)).run
+        return (
+            await self._attended(
+                await engine.resume(run_id, Resume(interviewer=interviewer, **how), stop), interviewer, stop
+            )
+        ).run
 
     async def answer(self, run_id: str, answer: str | Answer, *, by: str = "user", **how: Any) -> Run:
         """Decide a run's open gate and go on with it; the keywords are `gate`, `text` and `run`."""
@@ -224,6 +230,10 @@ class Onward:
     async def cancel(self, run_id: str) -> Run:
         """Give a run up for good."""
         return (await (await self.engine()).cancel(run_id)).run
+
+    async def steer(self, run_id: str, text: str, *, by: str = "user") -> Run:
+        """Give the run's agents an instruction; the next agent step finds it in `step.steering`."""
+        return (await (await self.engine()).steer(run_id, text, by=by)).run
 
     async def get(self, run_id: str) -> Run:
         """A run as it stands."""

@@ -38,6 +38,7 @@ from onward.model.event import (
     RunQueued,
     RunResumed,
     RunWaiting,
+    SteeringGiven,
     StepFinished,
     StepStarted,
     StepStatus,
@@ -95,6 +96,7 @@ SAMPLES: dict[type[Event], Event] = {
         GateWithdrawn(gate="g#1"),
         PauseRequested(after="step", by="pat"),
         CancelRequested(by="pat"),
+        SteeringGiven(text="be brief", by="pat"),
         RunWaiting(),
         RunQueued(why="later", wake_at_us=9),
         RunPaused(reason="operator"),
@@ -204,7 +206,7 @@ def test_a_reason_belongs_to_a_status_that_its_stop_leads_to(name: str) -> None:
 
 def test_the_reasons_are_the_designed_ones() -> None:
     designed = {
-        P: ({"signal", "operator"}, set()),
+        P: ({"signal", "operator", "manager"}, set()),
         I: ({"restart", "crash", "limit", "in_doubt", "rate_limit"}, set()),
         F: ({"step_failed", "goal_unmet", "crash_loop", "pipeline_error"}, {"rejected", "invalid"}),
         C: (set(), {"user", "superseded"}),

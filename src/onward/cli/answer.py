@@ -49,7 +49,9 @@ async def answer(
             if said.skipped:
                 await desk.tell(known)
                 return UNFINISHED
-        folded = await desk.engine.answer(run_id, said, by=by, gate=gate, run=go_on, stop=desk.stop)
+        folded = await desk.engine.answer(
+            run_id, said, by=by, gate=gate, run=go_on, stop=desk.stop, interviewer=desk.interviewer
+        )
         if not go_on:
             await desk.tell(folded)
             return FINE

@@ -33,6 +33,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("replay", "replay", "Fork a run at a checkpoint and run the fork."),
     ("pause", "operate", "Ask a run to stop, so that it can be resumed."),
     ("cancel", "operate", "Give a run up for good."),
+    ("steer", "steer", "Give a run's agents an instruction while it is under way."),
     ("answer", "answer", "Decide a gate and go on."),
     ("submit", "work", "Create a run and leave it to the workers."),
     ("worker", "work", "Take runs whose time has come and drive them."),

@@ -32,22 +32,24 @@ class Narrator:
     def __init__(self, *, is_brief: bool = False) -> None:
         self.opening = ""
         self._is_brief = is_brief
-        self._started: dict[str, int] = {}
+        self._started: dict[tuple[str, str], int] = {}
 
     def lines(self, run: Run, events: Sequence[Event]) -> Iterator[str]:
         """The lines for events that were just written; `run` is the state after them."""
         if self.opening and events:
             yield self.opening
             self.opening = ""
+        # A run that is looked after by another is told of between that one's lines.
+        whose = f"  [{display_id(run.id)}]" if run.managed_by else ""
         for event in events:
-            yield from self._lines(run, event)
+            yield from (f"{line}{whose}" for line in self._lines(run, event))
 
     def _lines(self, run: Run, event: Event) -> Iterator[str]:
         match event:
             case RunCreated():
                 yield f"run {display_id(run.id)}: {one_line(run.pipeline)} (id {run.id})"
             case StepStarted():
-                self._started.setdefault(event.step, run.updated_at_us)
+                self._started.setdefault((run.id, event.step), run.updated_at_us)
                 if not self._is_brief:
                     yield _told(
                         "started", event.step, f"attempt {event.attempt}" if event.attempt > 1 else ""
@@ -67,7 +69,7 @@ class Narrator:
                 )
             case AttemptInterrupted():
                 yield _told("stopped", event.step, f"attempt {event.attempt}: {one_line(event.why)}")
-            case GateOpened() if not self._is_brief:
+            case GateOpened() if not self._is_brief or run.managed_by:
                 yield _told("asks", event.gate, one_line(event.text))
             case GateDecided(expired=True):
                 what = "rejected" if event.rejected else one_line(event.choice.label)
@@ -87,7 +89,7 @@ class Narrator:
 
     def _ending(self, run: Run, event: StepFinished) -> Iterator[str]:
         yield event.outcome.status.value
-        started_us = self._started.pop(event.step, None)
+        started_us = self._started.pop((run.id, event.step), None)
         if started_us is not None:
             yield span((run.updated_at_us - started_us) / 1_000_000)
         if event.attempt > 1:

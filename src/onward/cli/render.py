@@ -158,6 +158,14 @@ def _lineage(view: Mapping[str, Any]) -> Iterator[str]:
         yield f"  restart  of run {display_id(view['restart_of'])}"
     if view["restarted_as"]:
         yield f"  goes on  as run {display_id(view['restarted_as'])}"
+    by = view["managed_by"]
+    if by:
+        yield f"  manager  {display_id(by['run'])} in step {one_line(by['step'])}"
+    for step in view["steps"]:
+        if step.get("child"):
+            yield f"  child    {display_id(step['child'])} of step {one_line(step['step'])}"
+    for text in view["steering"]:
+        yield f"  told     {one_line(text)} (no agent step has taken it yet)"
     for fork in view["forks"]:
         yield f"  fork     {fork['display_id']} from checkpoint {fork['seq']} ({fork['status']})"
 

@@ -45,4 +45,6 @@ async def replay(
         if not start:
             await desk.tell(forked)
             return FINE
-        return await desk.finish(await desk.engine.resume(child, Resume(original=True), desk.stop))
+        return await desk.finish(
+            await desk.engine.resume(child, Resume(original=True, interviewer=desk.interviewer), desk.stop)
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -72,7 +73,7 @@ async def resume(
         run_id = (await find_run(desk.engine.store, run)).row.id
         if dry_run:
             return await preview_resume(desk, run_id, how)
-        return await _go_on(desk, run_id, how)
+        return await _go_on(desk, run_id, replace(how, interviewer=desk.interviewer))
 
 
 def _one_of(flags: Mapping[str, bool]) -> str | None:

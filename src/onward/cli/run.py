@@ -50,7 +50,7 @@ async def run(
         for warning in pipeline.warnings:
             out.note(str(warning))
         await _mention_unfinished(desk, pipeline)
-        start = Start(inputs=inputs, run_id=run_id, simulation=script)
+        start = Start(inputs=inputs, run_id=run_id, simulation=script, interviewer=desk.interviewer)
         return await desk.finish(await desk.engine.start(pipeline, start, desk.stop))
 
 

@@ -21,7 +21,7 @@ from onward.model.run import Gate, Run, RunStatus
 from onward.store.port import Held
 
 Handlers = Mapping[str, Handler]
-Serve = Callable[[Run], Awaitable[tuple[Definition, Handlers]]]
+Serve = Callable[[Run, Interviewer | None], Awaitable[tuple[Definition, Handlers]]]
 DriveOn = Callable[[Folded, Definition, Handlers, float, StopSwitch | None], Awaitable[Folded]]
 
 
@@ -44,29 +44,44 @@ class Answering:
         run: bool,
         append_id: str,
         stop: StopSwitch | None,
+        interviewer: Interviewer | None = None,
     ) -> Folded:
-        """Decide a gate; with `run`, claim the run in the same transaction and drive it."""
+        """Decide a gate; with `run`, claim the run in the same transaction and drive it.
+
+        `interviewer` answers the gates of runs that this one then manages.
+        """
 
         def decide(current: Folded, held: Held) -> Sequence[Event]:
             now_us = self._clock.now_us()
             return decide_answer(current.run, gate_id=gate, answer=answer, by=by, now_us=now_us)
 
-        return await self._decide(run_id, decide, run=run, append_id=append_id, stop=stop)
+        return await self._decide(run_id, decide, interviewer, run=run, append_id=append_id, stop=stop)
 
-    async def expire(self, run_id: str, stop: StopSwitch | None) -> Folded:
+    async def expire(
+        self, run_id: str, stop: StopSwitch | None, interviewer: Interviewer | None = None
+    ) -> Folded:
         """Do what the deadlines that have come say, and go on; nothing if somebody else was first."""
 
         def decide(current: Folded, held: Held) -> Sequence[Event]:
             is_waiting = current.run.status is RunStatus.WAITING
             return overdue(current.run, self._clock.now_us()) if is_waiting else ()
 
-        return await self._decide(run_id, decide, run=True, append_id=self._ids.unique(), stop=stop)
+        append_id = self._ids.unique()
+        return await self._decide(run_id, decide, interviewer, run=True, append_id=append_id, stop=stop)
 
     async def _decide(
-        self, run_id: str, decide: DecideRun, *, run: bool, append_id: str, stop: StopSwitch | None
+        self,
+        run_id: str,
+        decide: DecideRun,
+        interviewer: Interviewer | None,
+        *,
+        run: bool,
+        append_id: str,
+        stop: StopSwitch | None,
     ) -> Folded:
         known = await self._journal.load(run_id)
-        served = await self._serve(known.run) if run and known.run.status is RunStatus.WAITING else None
+        goes_on = run and known.run.status is RunStatus.WAITING
+        served = await self._serve(known.run, interviewer) if goes_on else None
 
         def decide_and_claim(current: Folded, held: Held) -> Sequence[Event]:
             decided = decide(current, held)
@@ -90,7 +105,7 @@ class Answering:
         while folded.run.status is RunStatus.WAITING and stop.reason is None:
             run = folded.run
             if overdue(run, self._clock.now_us()):
-                folded = await self.expire(run.id, stop)
+                folded = await self.expire(run.id, stop, interviewer)
                 continue
             asked = [gate for gate in run.gates.values() if gate.decided is None and gate.gate not in skipped]
             if not asked:
@@ -100,21 +115,22 @@ class Answering:
                 if not overdue(run, self._clock.now_us()):
                     skipped.add(asked[0].gate)
                 continue
-            folded = await self._answered(folded, asked[0], answer, interviewer.name, stop)
+            folded = await self._answered(folded, asked[0], answer, interviewer, stop)
         return folded
 
     async def _answered(
-        self, folded: Folded, gate: Gate, answer: Answer, by: str, stop: StopSwitch
+        self, folded: Folded, gate: Gate, answer: Answer, interviewer: Interviewer, stop: StopSwitch
     ) -> Folded:
         try:
             return await self.answer(
                 folded.run.id,
                 answer,
-                by=by,
+                by=interviewer.name,
                 gate=gate.gate,
                 run=True,
                 append_id=self._ids.unique(),
                 stop=stop,
+                interviewer=interviewer,
             )
         except Refused as refusal:
             if refusal.code != "gate_expired":

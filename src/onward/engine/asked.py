@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from onward.engine.interview import Interviewer
+from onward.model.event import Managed
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -18,6 +21,10 @@ class Start:
     exclusive_key: str | None = None
     priority: int = 0
     append_id: str | None = None
+    managed_by: Managed | None = None
+    workdir: str | None = None
+    interviewer: Interviewer | None = None
+    """Who answers the gates of runs that this one manages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +40,4 @@ class Resume:
     take_over: bool = False
     wait: bool = False
     append_id: str | None = None
+    interviewer: Interviewer | None = None

@@ -11,7 +11,7 @@ import contextlib
 from dataclasses import dataclass
 
 from onward.errors import OnwardError, StoreIO, StoreUnavailable
-from onward.handlers.port import Handler, StepContext
+from onward.handlers.port import Handler, Postponed, StepContext
 from onward.model.namespace import check_updates
 from onward.model.result import Result
 
@@ -73,7 +73,7 @@ async def _take_back(task: asyncio.Task[object], cancels: int) -> None:
         raise asyncio.CancelledError
 
 
-async def _call(handler: Handler, step: StepContext) -> Result:
+async def _call(handler: Handler, step: StepContext) -> Result | Ended:
     """The handler's result; an error becomes a failure, and one of ours is not worth another try.
 
     Only a database that was out of reach may be back by then. Neither does a handler that exits end the
@@ -92,6 +92,10 @@ async def _call(handler: Handler, step: StepContext) -> Result:
         if result.context_updates:
             check_updates(result.context_updates)
         return result.with_log(step.lines) if step.lines else result
+    except Postponed as postponed:
+        if not step.stopping.is_set():
+            return Result.fail("the handler put its step off, and nobody had asked it to", retryable=False)
+        return Ended(postponed.why)
     except OnwardError as error:
         may_pass = isinstance(error, StoreUnavailable | StoreIO)  # a database may come back
         return Result.fail(str(error), retryable=may_pass).with_log(step.lines)

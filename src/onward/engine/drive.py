@@ -9,7 +9,7 @@ them are recorded by this one loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,6 +27,7 @@ from onward.machine.action import Action, Perform, Restart, Sleep, Wait
 from onward.machine.advance import advance
 from onward.machine.definition import Definition
 from onward.machine.finish import finish
+from onward.machine.left_behind import left_behind
 from onward.machine.restart import restarted
 from onward.model.event import AttemptInterrupted, Event, RunCompleted, RunQueued, StepStarted
 from onward.model.ids import branch_of, idempotency_key, place_of
@@ -51,6 +52,8 @@ class Tools:
     handlers: Mapping[str, Handler]
     observe: Observer
     rooms: Rooms
+    forsake: Callable[[str], Awaitable[None]]
+    """Give up a run that one of this run's steps looked after."""
 
 
 class Drive:
@@ -67,7 +70,7 @@ class Drive:
         self._patience_s = patience_s
         self._tools, self._definition, self._folded, self._stop = tools, definition, folded, stop
         self._interrupter = Interrupter()
-        self._news = asyncio.Event()
+        self._news, self._stopping = asyncio.Event(), asyncio.Event()
         self._flights: Flights[First] = Flights(self._news.set)
         self._hold: Hold | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -129,6 +132,8 @@ class Drive:
                 await self._catch_up()
                 continue
             self._tools.observe(ahead.run, ahead.events)
+            for child in left_behind(before.run, ahead.run, ahead.events):
+                await self._tools.forsake(child)
             return ahead.action
 
     def _launch(self, starts: Sequence[StepStarted]) -> None:
@@ -181,6 +186,10 @@ class Drive:
             retries=run.open_steps[started.step].retries_spent,
             recall=partial(recall, self._tools.journal, definition.graph.goal, self._folded, started),
             room=self._tools.rooms.of(definition, run, started),
+            steering=run.open_steps[started.step].steering,
+            workdir=run.workdir,
+            child=started.child,
+            stopping=self._stopping,
         )
         if self._stop.is_now:
             return _interrupted(started, STOPPED)  # asked while the start was being written
@@ -246,11 +255,14 @@ class Drive:
         if (folded.run.worker, folded.run.token) != (lease.owner, lease.token):
             raise LeaseLost(lease.run_id, lease.token)
         self._folded = folded
+        if folded.run.pending.pause_after is not None:
+            self._stopping.set()
 
     # -- news from outside ---------------------------------------------------------------------------
 
     def _asked_to_stop(self) -> None:
         self._news.set()
+        self._stopping.set()
         if self._stop.is_now:
             self._interrupt(STOPPED)
 
@@ -271,6 +283,8 @@ class Drive:
         finally:
             self._looking = None
         self._news.set()
+        if pending.pause_after is not None:
+            self._stopping.set()
         if pending.cancel_by is not None:
             self._interrupt(f"cancelled by {pending.cancel_by}")
         elif pending.pause_after == "now":

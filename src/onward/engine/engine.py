@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from onward.clock import Clock, Dice, Ids
 from onward.engine.answering import Answering
 from onward.engine.asked import Resume, Start
+from onward.engine.child import latest
 from onward.engine.claim import Claims
 from onward.engine.drive import Drive, Observer, Tools
 from onward.engine.files import RunFiles
@@ -17,6 +19,8 @@ from onward.engine.fork import checkpoint, coming_off
 from onward.engine.interview import Interviewer
 from onward.engine.journal import DecideRun, Folded, Journal, applied
 from onward.engine.keeper import LeaseKeeper
+from onward.engine.managing import FORSAKEN
+from onward.engine.oversee import Overseer
 from onward.engine.preview import Preview, preview
 from onward.engine.release import Dropped
 from onward.engine.rooms import Rooms
@@ -25,7 +29,7 @@ from onward.engine.source import Sources
 from onward.engine.stop import StopSwitch
 from onward.engine.sweep import Sweeper, Swept
 from onward.engine.taking import Taking
-from onward.errors import Refused, StaleHistory
+from onward.errors import Refused, RunNotFound, StaleHistory
 from onward.handlers.port import Handler
 from onward.machine.action import Action
 from onward.machine.advance import advance
@@ -37,7 +41,9 @@ from onward.machine.decide import (
     decide_pause,
     decide_resume,
 )
-from onward.machine.definition import AGENT, Definition
+from onward.machine.definition import Definition
+from onward.machine.left_behind import left_behind
+from onward.machine.steering import decide_steer
 from onward.model.answer import Answer
 from onward.model.event import Event, RunClaimed, RunCreated
 from onward.model.ids import check_run_id
@@ -100,7 +106,9 @@ class Engine:
         self.journal = Journal(store, clock)
         self._keeper = LeaseKeeper(store, clock)
         self._claims = Claims(store, self.journal, clock, ids, observe)
-        self._serving = Serving(handlers)
+        self._serving = Serving(
+            handlers, lambda agent, interviewer: Overseer(self, clock, agent, interviewer)
+        )
         self._taking = Taking(self.journal, self._claims, clock, handlers)
         self._sweeper = Sweeper(store, self.journal, self._claims, clock, ids)
         self._answering = Answering(self.journal, self._claims, clock, ids, self._served, self._drive)
@@ -127,7 +135,7 @@ class Engine:
     async def start(self, pipeline: Pipeline, start: Start, stop: StopSwitch | None = None) -> Folded:
         """Create a run, claim it and drive it until it stops."""
         definition = self._serving.definition(pipeline)
-        handlers = self._serving.handlers_for(definition, start.simulation)
+        handlers = self._serving.handlers_for(definition, start.simulation, start.interviewer)
         run_id, created = self._created(pipeline, start)
         stop = stop or StopSwitch()
         now_us, claimed_s = self._clock.now_us(), self._clock.awake_s()
@@ -184,14 +192,11 @@ class Engine:
             simulation=None if start.simulation is None else dict(start.simulation),
             version=VERSION,
             priority=start.priority,
-            needs=self._needs(pipeline, start),
+            needs=self._serving.needs(self._serving.definition(pipeline), start.simulation),
             max_running=graph.count("max_running"),
+            managed_by=start.managed_by,
+            workdir=start.workdir,
         )
-
-    def _needs(self, pipeline: Pipeline, start: Start) -> tuple[str, ...]:
-        """The handlers without which nobody can drive the run; simulated agents need none."""
-        kinds = set(self._serving.definition(pipeline).effect_kinds.values())
-        return tuple(sorted(kinds if start.simulation is None else kinds - {AGENT}))
 
     # -- going on ------------------------------------------------------------------------------------
 
@@ -223,6 +228,7 @@ class Engine:
         folded, has_claimed = await self._claims.request(
             ready.known.run.id, self._resuming(ready), append_id=append_id, blobs=ready.blobs
         )
+        await self._forsake_left(ready.known.run, folded.run)
         if ready.notice:
             tell(ready.notice)
         if not has_claimed:
@@ -262,7 +268,7 @@ class Engine:
             known.run, accept_changes=resume.accept_changes, original=resume.original
         )
         definition = self._serving.definition(pipeline)
-        handlers = self._serving.handlers_for(definition, known.run.simulation)
+        handlers = self._serving.handlers_for(definition, known.run.simulation, resume.interviewer)
         return _Ready(
             known, pipeline, notice, definition, handlers, replace(request, changed_to=pipeline.hash)
         )
@@ -288,12 +294,20 @@ class Engine:
         run: bool = True,
         append_id: str | None = None,
         stop: StopSwitch | None = None,
+        interviewer: Interviewer | None = None,
     ) -> Folded:
         """Decide a gate; with `run`, go on with the run in the same transaction and drive it."""
         said = answer if isinstance(answer, Answer) else Answer(answer, text)
         append_id = append_id or self._ids.unique()
         return await self._answering.answer(
-            run_id, said, by=by, gate=gate, run=run, append_id=append_id, stop=stop
+            run_id,
+            said,
+            by=by,
+            gate=gate,
+            run=run,
+            append_id=append_id,
+            stop=stop,
+            interviewer=interviewer,
         )
 
     async def attend(self, folded: Folded, interviewer: Interviewer, stop: StopSwitch) -> Folded:
@@ -304,10 +318,12 @@ class Engine:
         """Put one question; when its deadline comes first, the answer is skipped."""
         return await self._answering.ask(run, gate, interviewer)
 
-    async def _served(self, run: Run) -> tuple[Definition, Mapping[str, Handler]]:
+    async def _served(
+        self, run: Run, interviewer: Interviewer | None
+    ) -> tuple[Definition, Mapping[str, Handler]]:
         """What a run that goes on as it is needs: its stored source, and a handler for every node."""
         definition = self._serving.definition(await self.sources.stored(run))
-        return definition, self._serving.handlers_for(definition, run.simulation)
+        return definition, self._serving.handlers_for(definition, run.simulation, interviewer)
 
     async def _drive(
         self,
@@ -404,12 +420,32 @@ class Engine:
         )
 
     async def cancel(self, run_id: str, *, by: str = "user") -> Folded:
-        """Give a run up for good."""
-        return await self.journal.control(
+        """Give a run up for good, and with it the runs that it looks after."""
+        before = (await self.journal.load(run_id)).run
+        folded = await self.journal.control(
             run_id,
             lambda current, held: decide_cancel(current.run, self._claims.standing(current, held), by=by),
             append_id=self._ids.unique(),
         )
+        await self._forsake_left(before, folded.run)
+        return folded
+
+    async def steer(self, run_id: str, text: str, *, by: str = "user") -> Folded:
+        """Give the run's agents an instruction; the next agent step takes it."""
+        return await self.journal.control(
+            run_id,
+            lambda current, held: decide_steer(current.run, text=text, by=by),
+            append_id=self._ids.unique(),
+        )
+
+    async def forsake(self, child: str) -> None:
+        """Give up a run that nobody looks after any more; one that is over, or never began, is left alone."""
+        with contextlib.suppress(RunNotFound, Refused):
+            await self.cancel((await latest(self.journal, child)).run.id, by=FORSAKEN)
+
+    async def _forsake_left(self, before: Run, after: Run) -> None:
+        for child in left_behind(before, after, ()):
+            await self.forsake(child)
 
     async def fork(
         self,
@@ -425,9 +461,7 @@ class Engine:
         check_given(changes)
         onto = await checkpoint(self.journal, run_id, seq)
         # Whatever would refuse the fork when it runs must refuse it now, before it exists.
-        self._serving.handlers_for(
-            self._serving.definition(await self.sources.stored(onto.run)), onto.run.simulation
-        )
+        self.check_served(await self.sources.stored(onto.run), onto.run.simulation)
         now_us = self._clock.now_us()
         child = self._ids.run_id(now_us) if new_id is None else check_run_id(new_id)
         forked = coming_off(onto, changes=changes, by=by)
@@ -438,9 +472,25 @@ class Engine:
 
     # -- parts ---------------------------------------------------------------------------------------
 
+    def check_served(self, pipeline: Pipeline, simulation: Mapping[str, Any] | None) -> None:
+        """Refuse a pipeline that this process could not run."""
+        self._serving.handlers_for(self._serving.definition(pipeline), simulation)
+
+    def is_at_work(self, folded: Folded) -> bool:
+        """Whether somebody who is alive holds the run."""
+        return folded.run.status is RunStatus.RUNNING and self._claims.standing(folded).is_alive
+
     def _tools(self, handlers: Mapping[str, Handler]) -> Tools:
-        tools = self.journal, self._keeper, self._clock, self._dice, handlers, self._observe, self._rooms
-        return Tools(*tools)
+        return Tools(
+            self.journal,
+            self._keeper,
+            self._clock,
+            self._dice,
+            handlers,
+            self._observe,
+            self._rooms,
+            self.forsake,
+        )
 
 
 def _both(first: Observer, second: Observer) -> Observer:

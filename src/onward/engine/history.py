@@ -40,8 +40,11 @@ class History:
 
     def _take(self, record: Record) -> None:
         match unseal(record):
-            case StepStarted(step=step, node=node, attempt=attempt):
-                self._begin(step, node, record.at_us, "running")["attempts"] = attempt
+            case StepStarted(step=step, node=node, attempt=attempt, child=child):
+                begun = self._begin(step, node, record.at_us, "running")
+                begun["attempts"] = attempt
+                if child is not None:
+                    begun["child"] = child
             case GateOpened(gate=gate, node=node):
                 self._begin(gate, node, record.at_us, "waiting")
             case AttemptFailed(step=step, reason=reason, retry_at_us=retry_at_us, log=log):

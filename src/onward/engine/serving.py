@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from onward.engine.interview import Interviewer
+from onward.engine.managing import is_steering
 from onward.errors import InvalidInput, UnknownHandler
 from onward.handlers.port import Handler
 from onward.handlers.simulate import SimulatedAgent
-from onward.machine.definition import AGENT, UNSUPPORTED_KINDS, Definition
+from onward.machine.definition import AGENT, MANAGER, Definition
 from onward.pipeline.build import Pipeline
 
 DEFINITIONS_MAX = 64
@@ -17,8 +19,12 @@ DEFINITIONS_MAX = 64
 class Serving:
     """The handlers of a process, and the definitions that it has looked at."""
 
-    def __init__(self, handlers: Mapping[str, Handler]) -> None:
-        self.handlers = handlers
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        overseer: Callable[[Handler | None, Interviewer | None], Handler],
+    ) -> None:
+        self.handlers, self._overseer = handlers, overseer
         self._definitions: dict[str, Definition] = {}
 
     def definition(self, pipeline: Pipeline) -> Definition:
@@ -31,16 +37,36 @@ class Serving:
         return found
 
     def handlers_for(
-        self, definition: Definition, simulation: Mapping[str, Any] | None
+        self,
+        definition: Definition,
+        simulation: Mapping[str, Any] | None,
+        interviewer: Interviewer | None = None,
     ) -> Mapping[str, Handler]:
         """The handlers that serve a run; refuses before anything begins if one is missing."""
         handlers = self.handlers
         if simulation is not None:
             handlers = {**handlers, AGENT: SimulatedAgent(simulation)}
-        for node_id, kind in definition.effect_kinds.items():
+        kinds = definition.effect_kinds
+        if MANAGER in kinds.values() and MANAGER not in handlers:
+            agent = handlers.get(AGENT)
+            handlers = {**handlers, MANAGER: self._overseer(agent, interviewer)}
+            for node in definition.managers:
+                if agent is None and is_steering(node):
+                    raise _missing(node.id, AGENT, handlers)
+        for node_id, kind in kinds.items():
             if kind not in handlers:
                 raise _missing(node_id, kind, handlers)
         return handlers
+
+    def needs(self, definition: Definition, simulation: Mapping[str, Any] | None) -> tuple[str, ...]:
+        """The handlers without which nobody can drive a run; simulated agents need none, and managers none
+        of their own: every engine serves them, if it has the agent that some of them ask."""
+        kinds = set(definition.effect_kinds.values())
+        if MANAGER in kinds and MANAGER not in self.handlers:
+            kinds.remove(MANAGER)
+            if any(is_steering(node) for node in definition.managers):
+                kinds.add(AGENT)
+        return tuple(sorted(kinds if simulation is None else kinds - {AGENT}))
 
 
 def _missing(node_id: str, kind: str, handlers: Mapping[str, Handler]) -> Exception:
@@ -49,6 +75,4 @@ def _missing(node_id: str, kind: str, handlers: Mapping[str, Handler]) -> Except
             f"node {node_id!r} is an agent step and no model provider is set up; "
             "try it with --simulate, or register a handler for 'codergen' and name the app with --app."
         )
-    if kind in UNSUPPORTED_KINDS:
-        return InvalidInput(f"node {node_id!r} is of kind {kind!r}, which this version cannot run yet.")
     return UnknownHandler(node_id, kind, list(handlers))

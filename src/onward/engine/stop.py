@@ -11,7 +11,7 @@ GRACE_S = 30.0
 class StopSwitch:
     """Asked once: take no new work and let the step finish. Asked again, or not done in time: stop now."""
 
-    def __init__(self, grace_s: float = GRACE_S) -> None:
+    def __init__(self, grace_s: float | None = GRACE_S) -> None:
         self.reason: str | None = None
         self.is_now = False
         self._grace_s = grace_s
@@ -19,7 +19,7 @@ class StopSwitch:
 
     def request(self, reason: str, *, now: bool = False) -> None:
         """Ask; the second time counts as now."""
-        if self.reason is None and not now:
+        if self.reason is None and not now and self._grace_s is not None:
             asyncio.get_running_loop().call_later(self._grace_s, self._be_quick)
         self.is_now = self.is_now or now or self.reason is not None
         self.reason = self.reason or reason

@@ -77,6 +77,8 @@ def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[s
                 "reason": opened.reason,
                 "retry_at": instant(opened.retry_at_us),
                 "repeatable": opened.repeatable,
+                "steering": list(opened.steering),
+                "child": opened.child,
             }
             for opened in run.open_steps.values()
         ],
@@ -97,6 +99,9 @@ def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[s
         "visited_outcomes": run.outcomes.plain(),
         "reroute_count": run.reroutes,
         "pending": msgspec.to_builtins(run.pending),
+        "steering": list(run.steering),
+        "managed_by": msgspec.to_builtins(run.managed_by),
+        "workdir": run.workdir,
     }
 
 

@@ -6,6 +6,7 @@ same step after a crash: `idempotency_key` is then the same, so an effect outsid
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -44,6 +45,14 @@ class StepContext(Frozen, frozen=True, kw_only=True):
     lines: list[str] = msgspec.field(default_factory=list)
     recall: Callable[[str], Awaitable[str]] = _no_past
     room: Room = msgspec.field(default_factory=Room)
+    steering: tuple[str, ...] = ()
+    """Instructions that somebody gave while the run was under way, for an agent to follow."""
+    workdir: str | None = None
+    """Where the run's commands work, if it was told."""
+    child: str | None = None
+    """The run that a managing step looks after."""
+    stopping: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    """Set when the run is to stop as soon as it can: a handler that can go on later may then end early."""
 
     @property
     def directory(self) -> str | None:
@@ -97,6 +106,14 @@ class StepContext(Frozen, frozen=True, kw_only=True):
     def prompt(self) -> str:
         """The node's instruction: its prompt, or else its label."""
         return self.node.prompt or self.node.label
+
+
+class Postponed(Exception):
+    """A handler that was asked to stop has done so; its step is made again when the run goes on."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(why)
 
 
 class Handler(Protocol):

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onward.machine import fold_branches, fold_gates, fold_life, fold_steps, fold_stops
+from onward.machine import fold_branches, fold_gates, fold_life, fold_steps, fold_stops, steering
 from onward.machine.effect import Changes, IllegalEvent
 from onward.machine.lifecycle import next_status
 from onward.model.event import (
@@ -34,6 +34,7 @@ from onward.model.event import (
     RunQueued,
     RunResumed,
     RunWaiting,
+    SteeringGiven,
     StepFinished,
     StepStarted,
 )
@@ -79,6 +80,7 @@ _EFFECTS: Mapping[type[Event], Callable[[Run, Any, int], Changes]] = {
     GateWithdrawn: fold_gates.withdrawn,
     PauseRequested: fold_stops.pause_requested,
     CancelRequested: fold_stops.cancel_requested,
+    SteeringGiven: steering.given,
     RunWaiting: fold_stops.waiting,
     RunQueued: fold_stops.queued,
     RunPaused: fold_stops.paused,

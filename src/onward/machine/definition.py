@@ -20,8 +20,8 @@ MAX_RESTARTS = 100
 MAX_PARALLEL = 4
 
 START, EXIT, CONDITIONAL, GATE, AGENT = "start", "exit", "conditional", "wait.human", "codergen"
+MANAGER = "stack.manager_loop"
 CONTROL_KINDS = frozenset({START, EXIT, CONDITIONAL, GATE, PARALLEL, FAN_IN})
-UNSUPPORTED_KINDS = frozenset({"stack.manager_loop"})
 WAIT_ALL, FIRST_SUCCESS = "wait_all", "first_success"
 
 
@@ -111,6 +111,11 @@ class Definition:
     def restarts(self) -> frozenset[int]:
         """The edges that end the run and begin another."""
         return frozenset(edge.order for edge in self.graph.edges if edge.loop_restart)
+
+    @cached_property
+    def managers(self) -> tuple[Node, ...]:
+        """The nodes that look after other runs."""
+        return tuple(self.graph.nodes[name] for name, kind in self._kinds.items() if kind == MANAGER)
 
     @cached_property
     def _only_ways(self) -> dict[str, Transition]:

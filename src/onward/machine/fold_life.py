@@ -31,6 +31,8 @@ def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
         max_running=event.max_running,
         restart_of=event.restart_of,
         restarts=event.restarts,
+        managed_by=event.managed_by,
+        workdir=event.workdir,
         created_at_us=at_us,
         updated_at_us=at_us,
         wake_at_us=at_us,
@@ -57,7 +59,11 @@ def forked(run: Run, event: RunForked, at_us: int) -> Changes:
         "worker": None,
         "last_worker": None,
         # Other branches may have had work under way, and nobody knows what became of it.
-        "open_steps": {name: step for name, step in run.open_steps.items() if branch_of(name)},
+        # The run that such a step looked after stays with the other run.
+        "open_steps": {
+            name: replace(step, child=None) for name, step in run.open_steps.items() if branch_of(name)
+        },
+        "managed_by": None,
         "gates": asked_anew({name: gate for name, gate in run.gates.items() if branch_of(name)}, at_us),
         "retries": FrozenMap(),
         "pending": NOTHING_PENDING,

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from onward.machine.effect import Changes, IllegalEvent, without
 from onward.machine.fold_branches import joined
 from onward.model.artifact import Artifact
+from onward.machine.steering import taken
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -55,8 +56,12 @@ def started(run: Run, event: StepStarted, at_us: int) -> Changes:
         fidelity=event.fidelity,
         retries_spent=before.retries_spent if before else 0,
         tries=before.tries + 1 if before and before.attempt == event.attempt else 1,
+        steering=taken(run, event, before),
+        child=event.child,
     )
     changes: Changes = {"open_steps": {**run.open_steps, event.step: begun}}
+    if event.steering:
+        changes["steering"] = run.steering[event.steering :]
     at = place_of(event.step)
     if before is None:
         changes["visits"] = run.visits.with_(at, run.visits.get(at, 0) + 1)

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from onward.machine.effect import Changes, IllegalEvent
 from onward.machine.fold_branches import left_behind
+from onward.machine.steering import given_back
 from onward.model.event import (
     CancelRequested,
     Event,
@@ -87,6 +88,7 @@ def resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
         changes |= left_behind(run, [path for path in run.branches if path], onto="")
         changes.update(open_steps={}, retries=FrozenMap(), gates={}, directives={}, parallels={})
         changes["branches"] = {"": replace(run.root, next_node=event.from_node, edge=None)}
+        changes["steering"] = given_back(run)
     return changes
 
 

@@ -33,6 +33,7 @@ from onward.model.event import (
     RunQueued,
     RunResumed,
     RunWaiting,
+    SteeringGiven,
     StepFinished,
     StepStarted,
 )
@@ -54,6 +55,7 @@ def _stopped(status: RunStatus) -> Mapping[type[Event], RunStatus]:
         GateDecided: status,
         GateWithdrawn: status,
         AttemptInterrupted: status,
+        SteeringGiven: status,
     }
 
 
@@ -67,6 +69,7 @@ RUN: Mapping[RunStatus, Mapping[type[Event], RunStatus]] = {
         GateDecided: QUEUED,
         GateWithdrawn: QUEUED,
         AttemptInterrupted: QUEUED,
+        SteeringGiven: QUEUED,
         RunPaused: PAUSED,
         RunInterrupted: INTERRUPTED,
         RunFailed: FAILED,
@@ -87,6 +90,7 @@ RUN: Mapping[RunStatus, Mapping[type[Event], RunStatus]] = {
         GateWithdrawn: RUNNING,
         PauseRequested: RUNNING,
         CancelRequested: RUNNING,
+        SteeringGiven: RUNNING,
         RunWaiting: WAITING,
         RunQueued: QUEUED,
         RunPaused: PAUSED,
@@ -99,6 +103,7 @@ RUN: Mapping[RunStatus, Mapping[type[Event], RunStatus]] = {
         GateDecided: QUEUED,
         GateWithdrawn: WAITING,
         AttemptInterrupted: WAITING,
+        SteeringGiven: WAITING,
         RunPaused: PAUSED,
         RunFailed: FAILED,
         RunCancelled: CANCELLED,
@@ -122,6 +127,7 @@ class Reason:
 
 REASONS: Mapping[str, Reason] = {
     "signal": Reason(PAUSED, True, "stopped by Ctrl-C or a termination signal"),
+    "manager": Reason(PAUSED, True, "the run that manages it was stopped"),
     "operator": Reason(PAUSED, True, "somebody asked for a pause"),
     "restart": Reason(INTERRUPTED, True, "the server restarted while the run was running"),
     "crash": Reason(INTERRUPTED, True, "the process that held the run died"),

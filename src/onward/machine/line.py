@@ -10,6 +10,7 @@ from onward.machine.definition import (
     CONDITIONAL,
     EXIT,
     GATE,
+    MANAGER,
     START,
     Definition,
 )
@@ -29,7 +30,7 @@ from onward.model.event import (
     StepStarted,
     StepStatus,
 )
-from onward.model.ids import place, step_id
+from onward.model.ids import child_run_id, place, step_id
 from onward.model.run import AttemptState, Branch, OpenStep, Run
 from onward.pipeline.graph import Node
 from onward.pipeline.joins import FAN_IN, PARALLEL
@@ -126,18 +127,27 @@ def _abandoned(definition: Definition, run: Run, path: str, node: Node, opened: 
 def _started(
     definition: Definition, run: Run, path: str, node: Node, step: str, *, attempt: int
 ) -> StepStarted:
-    shown = NOTHING_SHOWN
-    if definition.kind(node.id) == AGENT:
+    shown, kind = NOTHING_SHOWN, definition.kind(node.id)
+    if kind == AGENT:
         shown = shown_to(definition.graph, run.branches[path], path, node)
     return StepStarted(
         step=step,
         node=node.id,
         attempt=attempt,
-        repeatable=node.repeatable,
+        # A manager that is called again finds its child again, so nothing is ever in doubt.
+        repeatable=node.repeatable or kind == MANAGER,
         fidelity=shown.fidelity,
         degraded_from=shown.degraded_from,
         thread=shown.thread,
+        steering=len(run.steering) if kind == AGENT else 0,
+        child=_child(run, step) if kind == MANAGER else None,
     )
+
+
+def _child(run: Run, step: str) -> str:
+    """The run that a managing step looks after: named when the step begins, the same on every attempt."""
+    opened = run.open_steps.get(step)
+    return (opened and opened.child) or child_run_id(run.id, step, run.updated_at_us)
 
 
 def _pass_start(definition: Definition, run: Run, path: str, node: Node) -> Action:

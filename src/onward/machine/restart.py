@@ -47,6 +47,8 @@ def restarted(definition: Definition, run: Run, to: str, version: str) -> RunCre
         context=_carried(definition.edge(run.root.edge), run),
         restart_of=run.id,
         restarts=run.restarts + 1,
+        managed_by=run.managed_by,
+        workdir=run.workdir,
     )
 
 

@@ -78,6 +78,16 @@ class BranchPlan(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unk
     edge: int
 
 
+class Managed(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """Which step of which run looks after this run, and how many managers there are above it."""
+
+    run: str
+    step: str
+    depth: int = 1
+
+
 class ContextEvent(Event, frozen=True, kw_only=True):
     """An event that changes context. Large values travel beside it, by the hash of their content."""
 
@@ -101,6 +111,8 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     max_running: int | None = None
     restart_of: str | None = None
     restarts: int = 0
+    managed_by: Managed | None = None
+    workdir: str | None = None
 
 
 class RunForked(ContextEvent, frozen=True, kw_only=True):
@@ -131,7 +143,10 @@ class PipelineChanged(Event, frozen=True, kw_only=True):
 
 
 class StepStarted(Event, frozen=True, kw_only=True):
-    """An attempt of a step is about to begin its work."""
+    """An attempt of a step is about to begin its work.
+
+    `steering` says how many of the waiting instructions it takes; `child` is the run that it looks after.
+    """
 
     step: str
     node: str
@@ -143,6 +158,8 @@ class StepStarted(Event, frozen=True, kw_only=True):
     parent: str | None = None
     key: str | None = None
     definition: str | None = None
+    steering: int = 0
+    child: str | None = None
 
 
 class AttemptFailed(Event, frozen=True, kw_only=True):
@@ -269,6 +286,13 @@ class CancelRequested(Event, frozen=True, kw_only=True):
     by: str
 
 
+class SteeringGiven(Event, frozen=True, kw_only=True):
+    """Somebody has an instruction for the run's agents; the next agent step takes it."""
+
+    text: str
+    by: str
+
+
 class RunWaiting(Event, frozen=True, kw_only=True):
     """Only gates are left to wait for; the lease is free. The wake time is the first deadline with a rule.
 
@@ -357,6 +381,7 @@ CATALOGUE: dict[type[Event], Writer] = {
     GateWithdrawn: Writer.EITHER,
     PauseRequested: Writer.CONTROL,
     CancelRequested: Writer.CONTROL,
+    SteeringGiven: Writer.CONTROL,
     RunWaiting: Writer.HOLDER,
     RunQueued: Writer.EITHER,
     RunPaused: Writer.EITHER,

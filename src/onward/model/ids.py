@@ -75,6 +75,11 @@ def branch_path(step: str, target: str, number: int = 1) -> str:
     return f"{step}.{target}" if number == 1 else f"{step}.{target}.{number}"
 
 
+def child_run_id(run_id: str, step: str, at_us: int) -> str:
+    """The run that a managing step looks after: it sorts by when the step began, and no other step has it."""
+    return derived_run_id(at_us, f"child of {idempotency_key(run_id, step)}")
+
+
 def idempotency_key(run_id: str, step: str) -> str:
     """The same on every attempt of a step, for whoever performs its effect."""
     return f"{run_id}/{step}"

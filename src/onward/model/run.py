@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from onward.model.artifact import Artifact
-from onward.model.event import Choice
+from onward.model.event import Choice, Managed
 from onward.model.frozenmap import FrozenMap
 
 FOLD_VERSION = 6
@@ -58,6 +58,8 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
     retry_at_us: int | None = None
     reason: str = ""
     tries: int = 1
+    steering: tuple[str, ...] = ()
+    child: str | None = None
 
 
 class Gate(Frozen, frozen=True, kw_only=True):
@@ -172,6 +174,9 @@ class Run(Frozen, frozen=True, kw_only=True):
     restart_of: str | None = None
     restarts: int = 0
     artifacts: FrozenMap[Artifact] = FrozenMap()
+    steering: tuple[str, ...] = ()
+    managed_by: Managed | None = None
+    workdir: str | None = None
 
     @property
     def root(self) -> Branch:

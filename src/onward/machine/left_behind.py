@@ -1,0 +1,25 @@
+"""Runs that were looked after by a step, and by nobody any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onward.model.event import Event, StepFinished, StepStatus
+from onward.model.run import Run
+
+
+def left_behind(before: Run, after: Run, events: Sequence[Event]) -> list[str]:
+    """The children of managing steps that `events` closed without an outcome of their own.
+
+    As when the run was cancelled, the step skipped, its branch lost the race, or a resume went elsewhere.
+    """
+    gone = {
+        name: opened.child
+        for name, opened in before.open_steps.items()
+        if opened.child is not None and name not in after.open_steps
+    }
+    if gone:
+        for event in events:
+            if isinstance(event, StepFinished) and event.outcome.status is not StepStatus.SKIPPED:
+                gone.pop(event.step, None)
+    return list(gone.values())
