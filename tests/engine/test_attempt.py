@@ -8,7 +8,7 @@ import pytest
 
 from onward.engine.attempt import Ended, Interrupter
 from onward.engine.flights import Flights
-from onward.handlers.port import StepContext
+from onward.handlers.port import Postponed, StepContext
 from onward.model.frozenmap import FrozenMap
 from onward.model.result import Result
 from onward.pipeline.build import build
@@ -142,3 +142,13 @@ async def test_a_time_limit_and_an_interruption_are_told_apart() -> None:
 async def test_a_time_out_of_a_handlers_own_is_an_error_like_any_other() -> None:
     result = await performing(Interrupter(), TimeoutError("the other side"), 'timeout="1h"')
     assert result == Result.fail("TimeoutError: the other side")
+
+
+async def test_a_handler_may_put_its_step_off_only_when_it_was_asked_to_stop() -> None:
+    """An attempt that ends as asked is no failure; one that nobody asked to end is."""
+    step, patient = step_context(), Scripted({"a": [Postponed("later")]})
+    refused = await Interrupter().run(patient, step)
+    assert isinstance(refused, Result)
+    assert (refused.retryable, "nobody had asked" in refused.failure_reason) == (False, True)
+    step.stopping.set()
+    assert await Interrupter().run(patient, step) == Ended("later")

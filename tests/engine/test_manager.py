@@ -363,6 +363,24 @@ async def test_a_model_that_cannot_instruct_does_not_disturb_the_child(world: Wo
     assert "an instruction could not be made: RuntimeError: no model" in finished.outcome.notes
 
 
+async def test_an_instruction_reaches_a_run_that_somebody_holds(world: World) -> None:
+    """A holder that finds the log grown plans again, and its next agent step takes what came."""
+    door, told = Doorway(), list[tuple[str, ...]]()
+
+    async def note(step: StepContext) -> Result:
+        told.append(step.steering)
+        return Result.success()
+
+    process, person = await world.process({"a": [door], "b": [note]}), await world.process()
+    running = asyncio.create_task(process.start(line("a", "b")))
+    await door.entered()
+    await person.engine.steer("run", "be brief", by="ann")
+    door.open()
+    assert (await running).status is RunStatus.COMPLETED
+    assert told == [("be brief",)]
+    assert await process.is_sound()
+
+
 # -- who drives, and who only looks --------------------------------------------------------------------
 
 
@@ -652,3 +670,39 @@ async def test_an_outage_of_the_store_costs_a_pause_and_not_the_child(world: Wor
     process.store.fail(Fault.REFUSE, within=4, times=3)
     assert (await start(process, path)).status is RunStatus.COMPLETED
     assert world.ledger.steps == ["a#1", "b#1", "after#1"]
+
+
+async def test_a_child_that_restarts_itself_is_followed_into_the_run_that_goes_on(
+    world: World, desk: Desk
+) -> None:
+    desk.child("""digraph child {
+      start [shape=Mdiamond]; exit [shape=Msquare]; a [prompt=do]; b [prompt=do]
+      start -> a -> b; b -> a [condition="context.again=yes", loop_restart=true]; b -> exit
+    }""")
+    script = {"b": [Result.success(again="yes")], "a": [Result.success(again="no")]}
+
+    async def once(step: StepContext) -> Result:
+        is_first = len([call for call in world.ledger.calls if call.node == "b"]) == 1
+        return Result.success(again="yes" if is_first else "no")
+
+    process = await world.process({**script, "b": [once]}, clock=still())
+    run = await start(process, desk.parent())
+    assert run.status is RunStatus.COMPLETED, run.detail
+    first = await child_run(process)
+    assert first.restarted_as == run.context["stack.child.run"]
+    successor = (await process.load(run.context["stack.child.run"])).run
+    assert (successor.status, successor.managed_by) == (RunStatus.COMPLETED, first.managed_by)
+
+
+async def test_the_childs_commands_work_where_the_manager_says(world: World, desk: Desk) -> None:
+    desk.child(line("a"))
+    seen = []
+
+    async def note(step: StepContext) -> Result:
+        seen.append((step.run_id, step.workdir))
+        return Result.success()
+
+    process = await world.process({"a": [note], "after": [note]}, clock=still())
+    await start(process, desk.parent(graph='stack.child_workdir="../work"'))
+    child = await child_of(process)
+    assert seen == [(child, str(desk.directory.parent / "work")), ("run", None)]

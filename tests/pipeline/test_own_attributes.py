@@ -43,6 +43,9 @@ def test_a_graph_attribute_of_ours_with_a_wrong_value_is_an_error_with_its_place
         ("retry_policy", "often"),
         ("files", "no"),
         ("tool_hooks.timeout", "5"),
+        ("manager.steer_cooldown", "a while"),
+        ("manager.actions", "observe,fire"),
+        ("manager.stop_condition", "context.done=="),
     ],
 )
 def test_a_node_attribute_of_ours_with_a_wrong_value_is_an_error(key: str, value: str) -> None:

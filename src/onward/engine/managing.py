@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from onward.engine.observed import named
 from onward.handlers.port import StepContext
 from onward.model.run import Run
+from onward.pipeline.attribute_rules import as_actions
 from onward.pipeline.condition import Condition, parse_condition
 from onward.pipeline.graph import Node
 
@@ -22,8 +23,7 @@ STEER = "steer"
 
 def is_steering(node: Node) -> bool:
     """Whether a managing node asks a model for instructions."""
-    actions = {action.strip() for action in node.text("manager.actions").split(",")}
-    return STEER in actions and bool(node.prompt)
+    return STEER in as_actions(node.text("manager.actions", "observe,wait")) and bool(node.prompt)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,11 +63,12 @@ class SimulatedAgent:
             await asyncio.sleep(entry.delay_ms / 1000)
         if entry.error:
             raise ScriptedError(entry.error)
-        text = entry.text if entry.text is not None else f"[simulated] {step.node.id} done"
-        told = text_result(text, step).context_updates
+        told = f", told: {' '.join(step.steering)}" if step.steering else ""
+        text = entry.text if entry.text is not None else f"[simulated] {step.node.id} done{told}"
+        said = text_result(text, step).context_updates
         return Result(
             status=entry.status,
-            context_updates={**told, **entry.context_updates},
+            context_updates={**said, **entry.context_updates},
             preferred_label=entry.preferred_label,
             suggested_next_ids=entry.suggested_next_ids,
             response=text,

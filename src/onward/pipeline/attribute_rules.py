@@ -105,6 +105,7 @@ NODE_TYPES: Mapping[str, Reading] = {
     "max_parallel": as_positive,
     "manager.poll_interval": as_duration_s,
     "manager.max_cycles": as_positive,
+    "manager.steer_cooldown": as_duration_s,
     "manager.stop_condition": as_condition,
     "manager.actions": as_actions,
     "stack.child_autostart": as_boolean,
