@@ -24,7 +24,7 @@ from onward.model.event import (
 )
 from onward.model.ids import display_id
 from onward.model.result import Result
-from onward.model.run import Run, RunStatus
+from onward.model.run import Gate, Run, RunStatus
 from onward.store.port import Store
 from onward.testing.clock import ManualClock
 from onward.testing.faults import WRITES, Died, Fault, FaultyStore
@@ -90,6 +90,11 @@ async def child_of(process: Process, run_id: str = "run", step: str = "manage#1"
 
 async def child_run(process: Process, run_id: str = "run", step: str = "manage#1") -> Run:
     return (await process.load(await child_of(process, run_id, step))).run
+
+
+async def endless(step: StepContext) -> Result:
+    await asyncio.Event().wait()
+    raise AssertionError
 
 
 async def stands(process: Process, run_id: str, status: RunStatus) -> None:
@@ -381,6 +386,20 @@ async def test_an_instruction_reaches_a_run_that_somebody_holds(world: World) ->
     assert await process.is_sound()
 
 
+async def test_a_slow_model_does_not_keep_the_manager_from_seeing_that_its_child_has_ended(
+    world: World, desk: Desk
+) -> None:
+    door, clock = Doorway(), still()
+    process = await world.process({"a": [door], "manage": [endless]}, clock=clock)
+    path = desk.parent('manager.actions=steer, prompt="Watch it", manager.poll_interval=10s')
+    running = asyncio.create_task(start(process, path))
+    await door.entered()
+    while "manage#1" not in world.ledger.steps:
+        await tick(clock, 5)
+    door.open()
+    assert (await running).status is RunStatus.COMPLETED
+
+
 # -- who drives, and who only looks --------------------------------------------------------------------
 
 
@@ -408,6 +427,26 @@ async def test_whoever_answers_the_parents_gates_answers_the_childs_too(world: W
     run = await start(process, desk.parent(), interviewer=AutoApprove())
     assert run.status is RunStatus.COMPLETED
     assert world.ledger.steps == ["a#1", "b#1", "after#1"]
+
+
+async def test_a_question_to_a_person_who_does_not_answer_holds_no_stop_up(world: World, desk: Desk) -> None:
+    class Silent:
+        name = "silent"
+
+        async def ask(self, run: Run, gate: Gate) -> str | None:
+            asked.set()
+            await asyncio.Event().wait()
+            return None
+
+    asked, stop = asyncio.Event(), StopSwitch()
+    desk.child(ASKING)
+    process = await world.process(clock=still())
+    running = asyncio.create_task(start(process, desk.parent(), stop=stop, interviewer=Silent()))
+    await asked.wait()
+    stop.request("signal")
+    run = await running
+    assert (run.status, run.reason) == (RunStatus.PAUSED, "signal")
+    assert (await child_run(process)).status is RunStatus.WAITING
 
 
 async def test_without_autostart_the_child_is_made_and_only_looked_at(world: World, desk: Desk) -> None:
@@ -591,11 +630,6 @@ async def finished(process: Process, path: Path, run_id: str) -> Run:
 
 
 STOPPING = 'manager.stop_condition="stack.child.node=b", manager.poll_interval=1s'
-
-
-async def endless(step: StepContext) -> Result:
-    await asyncio.Event().wait()
-    raise AssertionError
 
 
 @pytest.mark.parametrize("manager", ["", STOPPING], ids=["to the end", "to the stop condition"])

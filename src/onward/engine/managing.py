@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from onward.engine.observed import named
 from onward.handlers.port import StepContext
-from onward.model.run import Run
+from onward.model.run import Run, RunStatus
 from onward.pipeline.attribute_rules import as_actions
 from onward.pipeline.condition import Condition, parse_condition
 from onward.pipeline.graph import Node
@@ -51,6 +51,22 @@ class Terms:
             is_steering=is_steering(node),
             timeout_s=node.timeout_s,
         )
+
+
+def stands_idle(run: Run, *, is_at_work: bool, now_us: int) -> bool:
+    """Whether a child stands still for no reason that a person gave, and is its manager's to drive."""
+    is_due = run.wake_at_us is None or run.wake_at_us <= now_us
+    match run.status:
+        case RunStatus.QUEUED:
+            return is_due
+        case RunStatus.RUNNING:
+            return not is_at_work
+        case RunStatus.INTERRUPTED:
+            return is_due and run.reason in ("crash", "restart", "rate_limit")
+        case RunStatus.PAUSED:
+            return run.reason == MANAGER
+        case _:
+            return run.status is RunStatus.FAILED
 
 
 def why_cancelled(step: StepContext, child: Run, by: str) -> str:

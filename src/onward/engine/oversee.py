@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 
-from msgspec.structs import replace
-
 from onward.clock import Clock
 from onward.engine.asked import Resume
 from onward.engine.child import ManagedRuns, find_or_make, latest
 from onward.engine.insist import insist
+from onward.engine.instruct import Instructor
 from onward.engine.interview import Interviewer
 from onward.engine.journal import Folded
 from onward.engine.managing import (
@@ -23,6 +22,7 @@ from onward.engine.managing import (
     SATISFIED,
     TIMED_OUT,
     Terms,
+    stands_idle,
     why_cancelled,
 )
 from onward.engine.observed import PREFIX, holds, named, observed
@@ -30,15 +30,13 @@ from onward.engine.stop import StopSwitch
 from onward.errors import LeaseLost, Refused, StoreIO, StoreUnavailable
 from onward.handlers.port import Handler, Postponed, StepContext
 from onward.machine.lifecycle import is_recoverable
-from onward.machine.steering import CHARACTERS_MAX
 from onward.model.event import RunCancelled, StepStatus
 from onward.model.result import Result
-from onward.model.run import Run, RunStatus
+from onward.model.run import Gate, Run, RunStatus
 from onward.store.codec import unseal
 
 LOOK_S = 1.0  # how soon an answer, or a holder's death, is noticed while somebody else has the child
 STOP_S = 2.0  # how long a child that is ended may take to write down that it was
-INSTRUCTION = "stack.steer"  # where an agent may put an instruction that is longer than a response
 
 
 class Overseer:
@@ -79,18 +77,20 @@ class _Watch:
         interviewer: Interviewer | None,
         step: StepContext,
     ) -> None:
-        self._runs, self._clock, self._agent, self._step = runs, clock, agent, step
-        self._interviewer = interviewer
-        self._terms = Terms.of(step.node)
+        self._runs, self._clock, self._step = runs, clock, step
+        self._interviewer, self._is_asking = interviewer, False
+        self._terms = terms = Terms.of(step.node)
+        self._instructor: Instructor | None = None
+        if terms.is_steering and agent is not None:
+            self._instructor = Instructor(runs, clock, agent, step, terms.cooldown_s)
         self._child = ""
         self._stop = StopSwitch(grace_s=None)  # how long the child may take is its manager's holder's affair
         self._news = asyncio.Event()
         self._driving: asyncio.Task[Folded] | None = None
         self._told = asyncio.create_task(self._tell_child())
-        self._began_s = self._cycle_s = self._steered_s = clock.awake_s()
-        self._cycles = self._steered = 0
+        self._began_s = self._cycle_s = clock.awake_s()
+        self._cycles = 0
         self._has_asked_again = self._is_left_open = False
-        self._trouble = ""
 
     async def _tell_child(self) -> None:
         """The child is asked to stop the moment that its manager is, whatever the loop is doing."""
@@ -128,17 +128,17 @@ class _Watch:
             self._drive(child)
         if now_s < self._cycle_s:
             return None
-        return await self._cycle(child, now_s)
+        return await self._cycle(child)
 
-    async def _cycle(self, child: Folded, now_s: float) -> Result | None:
+    async def _cycle(self, child: Folded) -> Result | None:
         if self._cycles >= self._terms.cycles_max:
             return await self._give_up(EXHAUSTED)
         self._cycles += 1
         seen = {**self._seen(child), "stack.cycle": self._cycles}
         if holds(self._terms.stop, self._step.values, seen, child.run):
             return await self._give_up(SATISFIED)
-        if self._terms.is_steering and now_s - self._steered_s >= self._terms.cooldown_s:
-            await self._steer(child, seen)
+        if self._instructor is not None:
+            self._instructor.consider(child.run, seen)
         self._cycle_s = self._clock.awake_s() + self._terms.poll_s
         return None
 
@@ -166,22 +166,9 @@ class _Watch:
     # -- driving -------------------------------------------------------------------------------------
 
     def _is_ours_to_drive(self, child: Folded) -> bool:
-        """Whether the child stands still for no reason that a person gave."""
-        run, now_us = child.run, self._clock.now_us()
-        is_due = run.wake_at_us is None or run.wake_at_us <= now_us
-        match run.status:
-            case RunStatus.QUEUED:
-                return is_due
-            case RunStatus.RUNNING:
-                return not self._runs.is_at_work(child)
-            case RunStatus.INTERRUPTED:
-                return is_due and run.reason in ("crash", "restart", "rate_limit")
-            case RunStatus.PAUSED:
-                return run.reason == MANAGER
-            case RunStatus.WAITING:
-                return self._interviewer is not None and not self._is_left_open
-            case _:
-                return True  # it failed, and this attempt is to try again
+        if child.run.status is RunStatus.WAITING:
+            return self._interviewer is not None and not self._is_left_open
+        return stands_idle(child.run, is_at_work=self._runs.is_at_work(child), now_us=self._clock.now_us())
 
     def _may_ask_again(self, run: Run) -> bool:
         """A child that failed is sent on once by every new attempt of its manager, not by a repeated one."""
@@ -207,14 +194,31 @@ class _Watch:
         if child.run.status is not RunStatus.WAITING:
             child = await self._runs.resume(self._child, resume, self._stop)
         if self._interviewer is not None:
-            child = await self._runs.attend(child, self._interviewer, self._stop)
+            child = await self._runs.attend(child, self, self._stop)
         return child
+
+    @property
+    def name(self) -> str:
+        """Who answers the child's gates."""
+        return self._interviewer.name if self._interviewer is not None else MANAGER
+
+    async def ask(self, run: Run, gate: Gate) -> str | None:
+        """Ask whoever answers; a question is all that is under way then, and can be dropped."""
+        if self._interviewer is None:
+            return None
+        self._is_asking = True
+        try:
+            return await self._interviewer.ask(run, gate)
+        finally:
+            self._is_asking = False
 
     def _take_back(self) -> None:
         """What came of driving: the child has stopped, or somebody else has it."""
         if self._driving is None or not self._driving.done():
             return
         driving, self._driving = self._driving, None
+        if driving.cancelled():
+            return  # a question that nobody needs answered any more
         try:
             self._is_left_open = driving.result().run.status is RunStatus.WAITING
         except (Refused, LeaseLost):
@@ -277,6 +281,8 @@ class _Watch:
     async def _driven(self) -> None:
         """Until the child is not driven here any more."""
         if self._driving is not None:
+            if self._is_asking:
+                self._driving.cancel()
             await asyncio.wait([self._driving])
             self._take_back()
 
@@ -293,27 +299,9 @@ class _Watch:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._instructor is not None:
+            await self._instructor.end()
 
     def _notes(self, first: str = "") -> str:
-        steered = f"steered {self._steered} times" if self._steered else ""
-        return "; ".join(part for part in (first, steered, self._trouble) if part)
-
-    # -- steering ------------------------------------------------------------------------------------
-
-    async def _steer(self, child: Folded, seen: dict[str, object]) -> None:
-        """Ask the agent for an instruction, unless the child has not even taken the last one."""
-        if child.run.steering or self._agent is None:
-            return
-        self._steered_s = self._clock.awake_s()
-        asking = replace(self._step, values=self._step.values.with_all(seen), execution=self._steered + 1)
-        try:
-            said = await self._agent.run(asking)
-        except Exception as error:  # a model's trouble is no reason to give up a child that is at work
-            said = Result.fail(f"{type(error).__name__}: {error}")
-        if said.status not in (StepStatus.SUCCESS, StepStatus.PARTIAL_SUCCESS):
-            self._trouble = f"an instruction could not be made: {said.failure_reason}"
-            return
-        text = said.context_updates.get(INSTRUCTION) or said.context_updates.get("last_response") or ""
-        if str(text).strip():
-            await self._runs.steer(self._child, str(text)[:CHARACTERS_MAX], by=MANAGER)
-            self._steered += 1
+        steered = self._instructor.notes() if self._instructor is not None else []
+        return "; ".join(part for part in (first, *steered) if part)
