@@ -449,6 +449,26 @@ async def test_a_question_to_a_person_who_does_not_answer_holds_no_stop_up(world
     assert (await child_run(process)).status is RunStatus.WAITING
 
 
+async def test_a_gate_whose_time_is_over_sends_the_child_on_by_itself(world: World, desk: Desk) -> None:
+    desk.child(ASKING.replace('label="Go?"', 'label="Go?", human.timeout=60s, human.default_choice=b'))
+    clock = still()
+    process = await world.process(clock=clock)
+    running = asyncio.create_task(start(process, desk.parent()))
+    run = await ticking(clock, running)
+    assert (run.status, world.ledger.steps) == (RunStatus.COMPLETED, ["a#1", "b#1", "after#1"])
+    assert clock.awake_s() >= 60
+
+
+async def test_a_worker_takes_a_parent_without_a_handler_for_managers(world: World, desk: Desk) -> None:
+    process = await world.process(clock=still())
+    pipeline = process.engine.sources.read(str(desk.parent()))
+    submitted = (await process.engine.submit(pipeline, Start(run_id="run"))).run
+    assert submitted.needs == ("codergen",)
+    taken = await process.engine.take(StopSwitch())
+    assert taken is not None
+    assert (await taken[1]).run.status is RunStatus.COMPLETED
+
+
 async def test_without_autostart_the_child_is_made_and_only_looked_at(world: World, desk: Desk) -> None:
     clock = ManualClock(autojump=False)
     process, person = await world.process(clock=clock), await world.process()

@@ -7,7 +7,8 @@ from onward.model.event import RunForked, StepStarted
 from onward.model.ids import child_run_id, sortable_id
 from tests.machine.play import Play
 
-MANAGED = "m [shape=house, repeatable=false, max_retries=1]; a [prompt=p]; start -> m -> a -> exit"
+CHILD = "graph [stack.child_dotfile=c]; "
+MANAGED = CHILD + "m [shape=house, repeatable=false, max_retries=1]; a [prompt=p]; start -> m -> a -> exit"
 
 
 def test_a_child_is_named_by_run_and_step_and_sorts_by_the_steps_start() -> None:
@@ -39,7 +40,7 @@ def test_every_attempt_of_a_step_names_the_same_child_however_it_came_about() ->
 
 
 def test_another_visit_names_another_child() -> None:
-    play = Play('m [shape=house]; start -> m; m -> m [condition="context.again=1"]; m -> exit')
+    play = Play(CHILD + 'm [shape=house]; start -> m; m -> m [condition="context.again=1"]; m -> exit')
     first = play.started.child
     play.succeed(again=1)
     assert play.started.step == "m#2"
@@ -48,7 +49,7 @@ def test_another_visit_names_another_child() -> None:
 
 def test_a_fork_does_not_take_the_originals_child_with_it() -> None:
     play = Play(
-        "f [shape=component]; j [shape=tripleoctagon]; m [shape=house]; c [type=t]; "
+        CHILD + "f [shape=component]; j [shape=tripleoctagon]; m [shape=house]; c [type=t]; "
         "start -> f; f -> m -> j; f -> c -> j; j -> exit"
     )
     (managing,) = [e for e in play.events if isinstance(e, StepStarted) and e.child]

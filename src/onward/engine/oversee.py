@@ -14,7 +14,7 @@ from onward.engine.asked import Resume
 from onward.engine.child import ManagedRuns, find_or_make, latest
 from onward.engine.insist import insist
 from onward.engine.instruct import Instructor
-from onward.engine.interview import Interviewer
+from onward.engine.interview import Informed, Interviewer, Said
 from onward.engine.journal import Folded
 from onward.engine.managing import (
     EXHAUSTED,
@@ -29,6 +29,7 @@ from onward.engine.observed import PREFIX, holds, named, observed
 from onward.engine.stop import StopSwitch
 from onward.errors import LeaseLost, Refused, StoreIO, StoreUnavailable
 from onward.handlers.port import Handler, Postponed, StepContext
+from onward.machine.answers import overdue
 from onward.machine.lifecycle import is_recoverable
 from onward.model.event import RunCancelled, StepStatus
 from onward.model.result import Result
@@ -167,7 +168,8 @@ class _Watch:
 
     def _is_ours_to_drive(self, child: Folded) -> bool:
         if child.run.status is RunStatus.WAITING:
-            return self._interviewer is not None and not self._is_left_open
+            is_answered = self._interviewer is not None and not self._is_left_open
+            return is_answered or bool(overdue(child.run, self._clock.now_us()))
         return stands_idle(child.run, is_at_work=self._runs.is_at_work(child), now_us=self._clock.now_us())
 
     def _may_ask_again(self, run: Run) -> bool:
@@ -190,20 +192,18 @@ class _Watch:
         self._driving.add_done_callback(lambda _: self._news.set())
 
     async def _driven_on(self, child: Folded, resume: Resume) -> Folded:
-        """Until the child stops; with somebody there to answer, its gates are answered as they come."""
+        """Until the child stops; its gates are answered as they come, by somebody or by their deadlines."""
         if child.run.status is not RunStatus.WAITING:
             child = await self._runs.resume(self._child, resume, self._stop)
-        if self._interviewer is not None:
-            child = await self._runs.attend(child, self, self._stop)
-        return child
+        return await self._runs.attend(child, self, self._stop)
 
     @property
     def name(self) -> str:
         """Who answers the child's gates."""
         return self._interviewer.name if self._interviewer is not None else MANAGER
 
-    async def ask(self, run: Run, gate: Gate) -> str | None:
-        """Ask whoever answers; a question is all that is under way then, and can be dropped."""
+    async def ask(self, run: Run, gate: Gate) -> Said:
+        """Ask whoever answers, if anybody does; nothing else is under way then, so it can be dropped."""
         if self._interviewer is None:
             return None
         self._is_asking = True
@@ -211,6 +211,12 @@ class _Watch:
             return await self._interviewer.ask(run, gate)
         finally:
             self._is_asking = False
+
+    async def inform(self, message: str, stage: str) -> None:
+        """Pass a reminder on."""
+        told: object = self._interviewer
+        if isinstance(told, Informed):
+            await told.inform(message, stage)
 
     def _take_back(self) -> None:
         """What came of driving: the child has stopped, or somebody else has it."""
