@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.machine.left_behind import left_behind
+from onward.machine.orphans import orphaned
 from onward.model.event import RunForked, StepStarted
 from onward.model.ids import child_run_id, sortable_id
 from tests.machine.play import Play
@@ -61,8 +61,8 @@ def test_a_child_is_left_behind_by_what_closes_its_step_without_an_outcome() -> 
     play = Play(MANAGED)
     child, before, known = play.started.child, play.run, len(play.events)
     play.resume(action="skip")
-    assert left_behind(before, play.run, play.events[known:]) == [child]
+    assert orphaned(before, play.run, play.events[known:]) == [child]
     play = Play(MANAGED)
     before, known = play.run, len(play.events)
     play.succeed()
-    assert left_behind(before, play.run, play.events[known:]) == []
+    assert orphaned(before, play.run, play.events[known:]) == []

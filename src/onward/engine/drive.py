@@ -27,7 +27,7 @@ from onward.machine.action import Action, Perform, Restart, Sleep, Wait
 from onward.machine.advance import advance
 from onward.machine.definition import Definition
 from onward.machine.finish import finish
-from onward.machine.left_behind import left_behind
+from onward.machine.orphans import orphaned
 from onward.machine.restart import restarted
 from onward.model.event import AttemptInterrupted, Event, RunCompleted, RunQueued, StepStarted
 from onward.model.ids import branch_of, idempotency_key, place_of
@@ -132,7 +132,7 @@ class Drive:
                 await self._catch_up()
                 continue
             self._tools.observe(ahead.run, ahead.events)
-            for child in left_behind(before.run, ahead.run, ahead.events):
+            for child in orphaned(before.run, ahead.run, ahead.events):
                 await self._tools.forsake(child)
             return ahead.action
 

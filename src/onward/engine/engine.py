@@ -42,7 +42,7 @@ from onward.machine.decide import (
     decide_resume,
 )
 from onward.machine.definition import Definition
-from onward.machine.left_behind import left_behind
+from onward.machine.orphans import orphaned
 from onward.machine.steering import decide_steer
 from onward.model.answer import Answer
 from onward.model.event import Event, RunClaimed, RunCreated
@@ -228,7 +228,7 @@ class Engine:
         folded, has_claimed = await self._claims.request(
             ready.known.run.id, self._resuming(ready), append_id=append_id, blobs=ready.blobs
         )
-        await self._forsake_left(ready.known.run, folded.run)
+        await self._forsake_orphans(ready.known.run, folded.run)
         if ready.notice:
             tell(ready.notice)
         if not has_claimed:
@@ -427,7 +427,7 @@ class Engine:
             lambda current, held: decide_cancel(current.run, self._claims.standing(current, held), by=by),
             append_id=self._ids.unique(),
         )
-        await self._forsake_left(before, folded.run)
+        await self._forsake_orphans(before, folded.run)
         return folded
 
     async def steer(self, run_id: str, text: str, *, by: str = "user") -> Folded:
@@ -443,8 +443,8 @@ class Engine:
         with contextlib.suppress(RunNotFound, Refused):
             await self.cancel((await latest(self.journal, child)).run.id, by=FORSAKEN)
 
-    async def _forsake_left(self, before: Run, after: Run) -> None:
-        for child in left_behind(before, after, ()):
+    async def _forsake_orphans(self, before: Run, after: Run) -> None:
+        for child in orphaned(before, after, ()):
             await self.forsake(child)
 
     async def fork(

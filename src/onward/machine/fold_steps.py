@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from onward.machine.effect import Changes, IllegalEvent, without
 from onward.machine.fold_branches import joined
-from onward.model.artifact import Artifact
 from onward.machine.steering import taken
+from onward.model.artifact import Artifact
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,

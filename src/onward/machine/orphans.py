@@ -8,7 +8,7 @@ from onward.model.event import Event, StepFinished, StepStatus
 from onward.model.run import Run
 
 
-def left_behind(before: Run, after: Run, events: Sequence[Event]) -> list[str]:
+def orphaned(before: Run, after: Run, events: Sequence[Event]) -> list[str]:
     """The children of managing steps that `events` closed without an outcome of their own.
 
     As when the run was cancelled, the step skipped, its branch lost the race, or a resume went elsewhere.
