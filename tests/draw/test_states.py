@@ -25,7 +25,6 @@ from onward.model.event import (
     StepStatus,
     Transition,
 )
-from onward.model.frozenmap import FrozenMap
 from onward.model.run import AttemptState, OpenStep, Run, RunStatus
 from tests.draw.pictures import FAN, RELEASE, graph_of, lived, states_after
 
@@ -171,7 +170,7 @@ def branched(**opened: AttemptState) -> tuple[Run, Trail]:
     visits = {"start": 1, "fan": 2, "fan#1.lint/lint": 1, "fan#1.test/test": 1, "fan#1.test/deep": 2}
     visits |= {"fan#2.lint/lint": 1, "fan#2.test/test": 1}
     for place, count in visits.items():
-        trail.finished[place] = count
+        trail.visits[place] = trail.finished[place] = count
         trail.outcomes[place] = Outcome(status=StepStatus.SUCCESS)
     trail.outcomes["fan#1.lint/lint"] = Outcome(status=StepStatus.FAIL)
     steps = {
@@ -180,7 +179,7 @@ def branched(**opened: AttemptState) -> tuple[Run, Trail]:
         )
         for branch, state in opened.items()
     }
-    return replace(run, visits=FrozenMap(visits), open_steps=steps), trail
+    return replace(run, open_steps=steps), trail
 
 
 def fan_states(run: Run, trail: Trail) -> States:
@@ -198,10 +197,9 @@ def test_a_node_in_branches_counts_all_visits_and_shows_the_last_round() -> None
 def test_of_several_branches_through_one_node_the_most_urgent_counts() -> None:
     run, trail = branched()
     for branch, status in (("lint", StepStatus.SUCCESS), ("test", StepStatus.FAIL)):
-        trail.finished[f"fan#2.{branch}/deep"] = 1
+        trail.visits[f"fan#2.{branch}/deep"] = trail.finished[f"fan#2.{branch}/deep"] = 1
         trail.outcomes[f"fan#2.{branch}/deep"] = Outcome(status=status)
-    places = {"fan#2.lint/deep": 1, "fan#2.test/deep": 1}
-    states = fan_states(replace(run, visits=run.visits.with_all(places)), trail)
+    states = fan_states(run, trail)
     assert states.nodes["deep"] == NodeState(Standing.FAILED, visits=4)
 
 

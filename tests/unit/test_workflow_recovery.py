@@ -150,7 +150,7 @@ def test_valid_transitions_includes_failed_to_in_progress() -> None:
 async def test_one_bad_run_does_not_keep_the_others_from_being_recovered(world: World) -> None:
     process = await interrupted(world, "bad")
     await interrupted(world, "good")
-    process.store.store = Damaged(process.store.store)  # type: ignore[assignment]
+    process.store.store = Damaged(process.store.store)
     swept = await process.engine.recover()
     assert [run.id for run in swept.stopped] == ["good"]
     assert [run_id for run_id, _ in swept.broken] == ["bad"]

@@ -102,7 +102,7 @@ def _nodes(graph: Graph, run: Run, trail: Trail, is_at_work: bool) -> dict[str, 
     ahead = {branch.next_node for branch in run.branches.values() if not (run.is_final or branch.ended)}
     held = is_at_work and run.status is RunStatus.RUNNING
     places: dict[str, list[str]] = {node_id: [] for node_id in graph.nodes}
-    for place in dict.fromkeys((*run.visits, *opened, *gates)):
+    for place in dict.fromkeys((*trail.visits, *opened, *gates)):
         if node_of(place) in places:
             places[node_of(place)].append(place)
     states: dict[str, NodeState] = {}
@@ -114,8 +114,8 @@ def _nodes(graph: Graph, run: Run, trail: Trail, is_at_work: bool) -> dict[str, 
             for place in _latest(found)
         ]
         standing, note = min(stands, key=lambda one: _URGENCY[one[0]], default=(Standing.NOT_REACHED, ""))
-        visits = sum(run.visits.get(place, 0) for place in found)
-        made = sum(run.executions.get(place, 0) for place in found)
+        visits = sum(trail.visits.get(place, 0) for place in found)
+        made = sum(trail.attempts[place] for place in found)
         is_open = any(place in opened or place in gates or place in fans for place in found)
         states[node_id] = NodeState(
             standing, visits, max(made - visits, 0), node_id in ahead and not is_open, note
@@ -135,7 +135,7 @@ def _stand(
     if gate is not None:
         answered = f"answered: {gate.decided.label or gate.decided.key}" if gate.decided else ""
         return Standing.WAITING, answered or gate.text
-    if trail.finished[place] < run.visits.get(place, 0):
+    if trail.finished[place] < trail.visits.get(place, 0):
         return Standing.INTERRUPTED, "begun and left unfinished"
     outcome = trail.outcomes[place]
     return _OF_OUTCOME[outcome.status], outcome.failure_reason

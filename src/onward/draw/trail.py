@@ -6,7 +6,16 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from onward.model.event import Event, GoalRedirected, Outcome, ParallelStarted, StepFinished, Transition
+from onward.model.event import (
+    Event,
+    GateOpened,
+    GoalRedirected,
+    Outcome,
+    ParallelStarted,
+    StepFinished,
+    StepStarted,
+    Transition,
+)
 from onward.model.ids import branch_of
 
 Move = tuple[str, str, int | None]
@@ -23,21 +32,41 @@ class Trail:
     moves: Counter[Move] = field(default_factory=Counter)
     finished: Counter[str] = field(default_factory=Counter)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
+    visits: dict[str, int] = field(default_factory=dict)
+    attempts: Counter[str] = field(default_factory=Counter)
+    _begun: dict[str, tuple[str, int]] = field(default_factory=dict)
     _last: dict[str, str] = field(default_factory=dict)
 
     def take(self, events: Iterable[Event]) -> None:
         """Take in the next events of the log."""
         for event in events:
             match event:
+                case StepStarted():
+                    self._begin(event)
+                case GateOpened(gate=gate):
+                    self._visit(gate)
                 case StepFinished():
                     self._finish(event)
-                case ParallelStarted(node=node, branches=branches):
+                case ParallelStarted(step=step, node=node, branches=branches):
+                    self._visit(step)
                     self.moves.update((node, branch.to, branch.edge) for branch in branches)
                 case GoalRedirected(next=onward):
                     self._move(self._last.get("", ""), onward)
 
+    def _visit(self, step: str) -> None:
+        place, _, visit = step.rpartition("#")
+        self.visits[place] = max(self.visits.get(place, 0), int(visit))
+
+    def _begin(self, event: StepStarted) -> None:
+        place = place_of(event.step)
+        self._visit(event.step)
+        if self._begun.get(place) != (event.step, event.attempt):  # an attempt that is made again is one
+            self.attempts[place] += 1
+        self._begun[place] = event.step, event.attempt
+
     def _finish(self, event: StepFinished) -> None:
         place = place_of(event.step)
+        self._visit(event.step)
         self.finished[place] += 1
         self._last[branch_of(event.step)] = event.node
         self.outcomes[place] = event.outcome

@@ -15,7 +15,7 @@ from onward.model.artifact import Artifact
 from onward.model.event import Choice, Managed
 from onward.model.frozenmap import FrozenMap
 
-FOLD_VERSION = 6
+FOLD_VERSION = 7
 
 
 class RunStatus(StrEnum):
