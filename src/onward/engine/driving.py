@@ -1,0 +1,114 @@
+"""Driving runs that this process owns: until they stop, and on with what a restart began."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from onward.clock import Clock, Ids
+from onward.engine.claim import Claims
+from onward.engine.drive import Drive, Tools
+from onward.engine.files import RunFiles
+from onward.engine.interview import Interviewer
+from onward.engine.journal import Folded, Journal
+from onward.engine.serving import Serving
+from onward.engine.source import Sources
+from onward.engine.stop import StopSwitch
+from onward.handlers.port import Handler
+from onward.machine.action import Action
+from onward.machine.decide import decide_claim
+from onward.machine.definition import Definition
+from onward.model.event import Event
+from onward.model.run import Run, RunStatus
+from onward.store.port import Held, Leases
+
+WORTH_HOLDING_S = 5.0
+Handlers = Mapping[str, Handler]
+
+
+@dataclass(frozen=True, slots=True)
+class Driving:
+    """What every way to a driven run comes to: started, resumed, answered or taken from the queue."""
+
+    leases: Leases
+    journal: Journal
+    claims: Claims
+    clock: Clock
+    ids: Ids
+    serving: Serving
+    sources: Sources
+    tools: Tools
+    files: RunFiles | None
+
+    async def served(self, run: Run, interviewer: Interviewer | None) -> tuple[Definition, Handlers]:
+        """What a run that goes on as it is needs: its stored source, and a handler for every node."""
+        definition = self.serving.definition(await self.sources.stored(run))
+        return definition, self.serving.handlers_for(definition, run.simulation, interviewer)
+
+    async def drive(
+        self,
+        folded: Folded,
+        definition: Definition,
+        handlers: Handlers,
+        claimed_s: float,
+        stop: StopSwitch | None,
+    ) -> Folded:
+        """Drive a run, if it is this process's to drive, and whatever a restart makes of it."""
+        if folded.run.status is not RunStatus.RUNNING or folded.run.worker != self.leases.me:
+            return folded
+        stop = stop or StopSwitch()
+        ended = await self.drive_one(folded, definition, handlers, claimed_s, stop)
+        return await self.follow(ended, definition, handlers, stop)
+
+    async def drive_one(
+        self,
+        folded: Folded,
+        definition: Definition,
+        handlers: Handlers,
+        claimed_s: float,
+        stop: StopSwitch,
+        action: Action | None = None,
+        patience_s: float | None = None,
+    ) -> Folded:
+        """Drive one run until it stops."""
+        drive = Drive(replace(self.tools, handlers=handlers), definition, folded, stop, patience_s)
+
+        async def driven() -> Folded:
+            if self.files is not None and folded.run.token > 1:  # a first life has no files to go on with
+                await self.files.go_on(folded.run)
+            return await drive.run(claimed_s=claimed_s, action=action)
+
+        return await self.claims.driving(folded.lease, driven())
+
+    async def follow(
+        self, ended: Folded, definition: Definition, handlers: Handlers, stop: StopSwitch
+    ) -> Folded:
+        """Go on with the run that a loop_restart began, unless this process stops or somebody else has it."""
+        while ended.run.restarted_as is not None:
+            run_id, claimed_s = ended.run.restarted_as, self.clock.awake_s()
+            if stop.reason is not None:
+                return await self.journal.load(run_id)
+            ended, has_claimed = await self.claims.request(
+                run_id, self._claiming_a_new_run, append_id=self.ids.unique()
+            )
+            if not has_claimed:
+                break
+            ended = await self.drive_one(ended, definition, handlers, claimed_s, stop)
+        return ended
+
+    def _claiming_a_new_run(self, current: Folded, held: Held) -> Sequence[Event]:
+        if current.run.status is not RunStatus.QUEUED or current.run.token:
+            return ()
+        return decide_claim(current.run, self.claims.standing(current, held))
+
+    async def go_on(self, folded: Folded, claimed_s: float, stop: StopSwitch) -> Folded:
+        """Drive a run that was taken from the queue, as it is stored; a long wait goes back there."""
+        try:
+            definition = self.serving.definition(await self.sources.stored(folded.run))
+            handlers = self.serving.handlers_for(definition, folded.run.simulation)
+        except (Exception, asyncio.CancelledError):
+            self.claims.dropped.drop(folded.lease)
+            raise
+        # The run that a restart begins is queued: whoever has room takes it.
+        return await self.drive_one(folded, definition, handlers, claimed_s, stop, patience_s=WORTH_HOLDING_S)

@@ -1,0 +1,140 @@
+"""Resuming: every check, then the claim, then driving. One function behind every door."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from onward.clock import Clock, Ids
+from onward.engine.asked import Resume
+from onward.engine.claim import Claims
+from onward.engine.driving import Driving
+from onward.engine.journal import DecideRun, Folded, Journal
+from onward.engine.preview import Preview, preview
+from onward.engine.serving import Serving
+from onward.engine.source import Sources
+from onward.engine.stop import StopSwitch
+from onward.errors import Refused, StaleHistory
+from onward.handlers.port import Handler
+from onward.machine.decide import ResumeRequest, check_resumable, decide_resume
+from onward.machine.definition import Definition
+from onward.model.event import Event
+from onward.model.run import Run
+from onward.pipeline.build import Pipeline
+from onward.store.port import Held
+
+WAIT_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A resume that passed every check that comes before the claim."""
+
+    known: Folded
+    pipeline: Pipeline
+    notice: str
+    definition: Definition
+    handlers: Mapping[str, Handler]
+    request: ResumeRequest
+
+    @property
+    def blobs(self) -> Mapping[str, bytes]:
+        return {self.pipeline.hash: self.pipeline.source.encode()}
+
+
+@dataclass(frozen=True, slots=True)
+class Resuming:
+    """Sends stopped runs on. Of many callers exactly one gets through."""
+
+    journal: Journal
+    claims: Claims
+    clock: Clock
+    ids: Ids
+    serving: Serving
+    sources: Sources
+    driving: Driving
+    forsake_orphans: Callable[[Run, Run], Awaitable[None]]
+
+    async def resume(
+        self,
+        run_id: str,
+        resume: Resume,
+        stop: StopSwitch | None = None,
+        tell: Callable[[str], None] = lambda notice: None,
+    ) -> Folded:
+        """Check everything, claim the run, and drive it. Of many callers exactly one gets this far."""
+        stop = stop or StopSwitch()
+        append_id = resume.append_id or self.ids.unique()
+        while True:
+            ready = await self._ready(run_id, resume, stop)
+            try:
+                return await self._resume(ready, append_id, stop, tell)
+            except StaleHistory:
+                continue  # the pipeline was changed since it was checked: check again
+            except Refused as refusal:
+                if refusal.code != "occupied" or not resume.wait or stop.reason is not None:
+                    raise
+                await self.clock.wait_s(WAIT_POLL_S, asyncio.Event())
+
+    async def _resume(
+        self, ready: _Ready, append_id: str, stop: StopSwitch, tell: Callable[[str], None]
+    ) -> Folded:
+        claimed_s = self.clock.awake_s()
+        folded, has_claimed = await self.claims.request(
+            ready.known.run.id, self._resuming(ready), append_id=append_id, blobs=ready.blobs
+        )
+        await self.forsake_orphans(ready.known.run, folded.run)
+        if ready.notice:
+            tell(ready.notice)
+        if not has_claimed:
+            return folded
+        return await self.driving.drive(folded, ready.definition, ready.handlers, claimed_s, stop)
+
+    def _resuming(self, ready: _Ready) -> DecideRun:
+        """Decide a resume under the run's lock, if it still is the run that everything was checked for."""
+
+        def decide(current: Folded, held: Held) -> Sequence[Event]:
+            if current.run.pipeline_hash != ready.known.run.pipeline_hash:
+                raise StaleHistory(current.run.id, ready.known.position.seq)
+            return decide_resume(
+                ready.definition, current.run, self.claims.standing(current, held), ready.request
+            )
+
+        return decide
+
+    async def preview_resume(self, run_id: str, resume: Resume) -> Preview:
+        """Make every check of a resume and say what would come of it. Nothing is written."""
+        ready = await self._ready(run_id, resume, None)
+        now_us = self.clock.now_us()
+        seen = preview(
+            ready.definition, ready.known, self.claims.standing(ready.known), ready.request, now_us=now_us
+        )
+        return replace(seen, notice=ready.notice)
+
+    async def _ready(self, run_id: str, resume: Resume, stop: StopSwitch | None) -> _Ready:
+        known = await self.journal.load(run_id)
+        request = ResumeRequest(
+            resume.by, resume.from_node, resume.action, resume.step, take_over=resume.take_over
+        )
+        if resume.wait and stop is not None:
+            known = await self._wait_free(known, stop)
+        check_resumable(known.run, self.claims.standing(known), request)
+        pipeline, notice = await self.sources.for_resume(
+            known.run, accept_changes=resume.accept_changes, original=resume.original
+        )
+        definition = self.serving.definition(pipeline)
+        handlers = self.serving.handlers_for(definition, known.run.simulation, resume.interviewer)
+        return _Ready(
+            known, pipeline, notice, definition, handlers, replace(request, changed_to=pipeline.hash)
+        )
+
+    async def _wait_free(self, folded: Folded, stop: StopSwitch) -> Folded:
+        """Until nobody who is alive holds the run, or this process is asked to stop."""
+        asked = asyncio.Event()
+        unlisten = stop.listen(asked.set)
+        while self.claims.standing(folded).is_alive and stop.reason is None:
+            await self.clock.wait_s(WAIT_POLL_S, asked)
+            folded = await self.journal.load(folded.run.id)
+        unlisten()
+        return folded
