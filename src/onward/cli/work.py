@@ -74,11 +74,11 @@ async def worker(
         stop.request(DRAIN)
 
     async with _engine(common, lease, makes=True) as engine:
-        out.say(f"worker {owner_label(engine.store.me)}: up to {count(concurrency, 'run')} at once")
         hand = Worker(
             engine, SystemClock(), stop, concurrency=concurrency, say=out.say, until_idle=until_idle
         )
         with on_signals(asked):
+            out.say(f"worker {owner_label(engine.store.me)}: up to {count(concurrency, 'run')} at once")
             shift = await hand.run()
     left = f", {count(shift.left_behind, 'run')} cut off" if shift.left_behind else ""
     out.say(f"worker stopped: {count(shift.driven, 'run')} driven{left}")
