@@ -11,6 +11,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 SOURCES := $(wildcard src tests bench demo scripts)
 FAST_TESTS := $(wildcard $(addprefix tests/,model pipeline machine shape store dialect/test_random_programs.py))
+# As many processes as there are cores, but for tests that kill processes: those print what they counted.
+SPREAD := --numprocesses auto --maxprocesses 4 --dist worksteal
 FAST := not slow and not crash and not postgres
 LOCK = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-emit-index-url --no-emit-find-links
@@ -44,10 +46,11 @@ lint: $(INSTALLED)
 	$(BIN)/mypy $(SOURCES)
 
 check: lint  ## format, lint, types, shape and fast tests: under 30 seconds
-	$(BIN)/pytest -q -m "$(FAST)" $(FAST_TESTS)
+	$(BIN)/pytest -q $(SPREAD) -m "$(FAST)" $(FAST_TESTS)
 
 test: lint  ## everything, with real crashes on a real PostgreSQL (fails if none can be started)
-	$(BIN)/pytest
+	$(BIN)/pytest -q $(SPREAD) -m "not crash"
+	$(BIN)/pytest -m crash
 
 crash: $(INSTALLED)  ## kill real processes KILLS times (500) and check that nothing was lost or repeated
 	$(BIN)/python -m tests.crash.kill --kills $(KILLS)

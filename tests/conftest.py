@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from onward.testing.conformance.processes import store as store
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 from tests.world import World
+
+# Whoever started the tests may have chosen to ignore it (`nohup`), which every child would inherit.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Always new examples, never a deadline (machines differ), and a line to paste when one fails.
 settings.register_profile("onward", derandomize=False, print_blob=True, deadline=None)

@@ -55,6 +55,7 @@ def test_goal_gates_are_known_once() -> None:
     assert definition.goal_gates == {"a"}
 
 
+@pytest.mark.slow
 @given(definitions(), st.sampled_from([StepStatus.SUCCESS, StepStatus.PARTIAL_SUCCESS, StepStatus.SKIPPED]))
 def test_an_only_way_is_the_way_that_choosing_finds(definition: Definition, status: StepStatus) -> None:
     """D25: the short cut takes the edge, for the reason, that the five steps would have given."""

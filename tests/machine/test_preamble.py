@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,7 @@ pasts = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(pasts, st.sampled_from(MODES))
 def test_it_is_never_longer_than_its_mode_allows_and_always_the_same(past: Past, mode: str) -> None:

@@ -114,6 +114,7 @@ def test_there_may_be_as_many_nodes_as_the_limit(extra: int) -> None:
     ] * extra
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", [0, 1])
 @pytest.mark.parametrize("statement", ["a->b;", "a->a"])
 def test_there_may_be_as_many_edges_as_the_limit(statement: str, extra: int) -> None:
@@ -213,6 +214,7 @@ def test_many_nodes_with_one_long_prompt_share_its_expansion() -> None:
     assert "limit" not in {error.rule for error in caught.value.diagnostics}
 
 
+@pytest.mark.slow
 def test_more_words_than_any_pipeline_needs_are_refused() -> None:
     """S22: the total is bounded whatever they are."""
     assert errors(filled("digraph {", ";", "}"))[0].endswith(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -159,6 +160,7 @@ class _Writer:
         self.edges.append(f"{here} -> {last}")
 
 
+@pytest.mark.slow
 @given(blocks())
 @settings(max_examples=100, deadline=None)
 def test_in_every_well_nested_pipeline_each_parallel_finds_its_own_fan_in(sequence: list[object]) -> None:

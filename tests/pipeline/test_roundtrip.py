@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import cycle
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, composite
@@ -81,6 +82,7 @@ def graphs(draw: DrawFn) -> tuple[str, dict[str, Value], dict[str, dict[str, Val
     return draw(spaced([*tokens, "}"])), attrs, nodes, edges
 
 
+@pytest.mark.slow
 @given(graphs())
 def test_what_is_written_is_read(
     case: tuple[str, dict[str, Value], dict[str, dict[str, Value]], Edges],
@@ -102,6 +104,7 @@ def typed(attrs: Mapping[str, Value]) -> dict[str, tuple[type, Value]]:
     return {key: (type(value), value) for key, value in attrs.items()}
 
 
+@pytest.mark.slow
 @given(graphs())
 def test_every_place_points_at_what_stands_there(
     case: tuple[str, dict[str, Value], dict[str, dict[str, Value]], Edges],
