@@ -1,0 +1,281 @@
+"""Many workers, many runs, one PostgreSQL, and everything that can go wrong with them.
+
+    python -m tests.crash.chaos --workers 8 --runs 500 --seed 7
+
+Workers are killed, stopped for longer than their lease and continued; connections are cut; the database is
+restarted. Each seed enables a random subset of these. In the end every run has ended, every step has one
+outcome, tokens never fall, and no effect began after its step had finished.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import psycopg
+
+from onward.clock import SystemClock, SystemDice, SystemIds
+from onward.engine.asked import Start
+from onward.engine.engine import Engine
+from onward.engine.verify import verify_run
+from onward.errors import StoreError
+from onward.handlers.function import FunctionHandler
+from onward.model.event import StepFinished
+from onward.model.run import RunStatus
+from onward.store.codec import unseal
+from onward.store.port import Store
+from onward.testing.postgres import PostgresServer
+from onward.wiring import open_store
+
+FAULTS = ("kill", "freeze", "cut", "restart")
+ENDED = (RunStatus.COMPLETED, RunStatus.FAILED)
+LEASE_S = 1.0
+SKEW_US = 2_000
+PIPELINE = """digraph chaos {
+  start [shape=Mdiamond]; exit [shape=Msquare]; node [type=work]
+  first; again; flaky [max_retries=4]; last
+  fan [shape=component, type="", max_parallel=2]; join [shape=tripleoctagon, type=""]; left; right
+  start -> first -> again
+  again -> again [condition="context.more=yes"]
+  again -> flaky [condition="context.more=no"]
+  flaky -> fan; fan -> left -> join; fan -> right -> join; join -> last -> exit
+}"""
+
+
+@dataclass
+class Counts:
+    """What the chaos came to."""
+
+    seed: int
+    faults: tuple[str, ...]
+    done: Counter[str] = field(default_factory=Counter)
+    fenced: int = 0
+    zombies: int = 0
+    repeated: int = 0
+    problems: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    runs: int = 0
+
+    def __str__(self) -> str:
+        faults = ", ".join(f"{name} {self.done[name]}" for name in self.faults) or "none"
+        return (
+            f"{self.runs} runs in {self.seconds:.0f} s; faults: {faults}; attempts made again: "
+            f"{self.repeated}; fenced writers: {self.fenced}; zombie writes accepted: {self.zombies}; "
+            f"{len(self.problems)} problems (seed {self.seed})"
+        )
+
+
+class Crew:
+    """Worker processes that are replaced when they die."""
+
+    def __init__(self, url: str, directory: Path, number: int) -> None:
+        self._directory = directory
+        self.output = directory / "workers.log"
+        self._environment = {**os.environ, "ONWARD_DB": url, "CHAOS_LEDGER": str(directory / "ledger")}
+        self.processes = [self._hire() for _ in range(number)]
+        self.frozen: dict[int, float] = {}
+
+    def _hire(self) -> subprocess.Popen[bytes]:
+        command = (sys.executable, "-m", "onward", "worker", "--app", "tests.crash.chaos_app:app")
+        with self.output.open("ab") as log:
+            return subprocess.Popen(
+                [*command, "--concurrency", "4", "--lease", f"{int(LEASE_S * 1000)}ms", "--grace", "5s"],
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self, dice: random.Random) -> None:
+        place = dice.randrange(len(self.processes))
+        victim = self.processes[place]
+        self.frozen.pop(victim.pid, None)
+        victim.kill()
+        victim.wait()
+        self.processes[place] = self._hire()
+
+    def freeze(self, dice: random.Random) -> None:
+        victim = dice.choice(self.processes)
+        if victim.poll() is None and victim.pid not in self.frozen:
+            victim.send_signal(signal.SIGSTOP)
+            self.frozen[victim.pid] = time.monotonic() + LEASE_S * dice.uniform(1.5, 3)
+
+    def tend(self) -> None:
+        """Continue whoever was frozen for long enough, and replace whoever died."""
+        for place, process in enumerate(self.processes):
+            if self.frozen.get(process.pid, time.monotonic() + 1) <= time.monotonic():
+                process.send_signal(signal.SIGCONT)
+                del self.frozen[process.pid]
+            if process.poll() is not None:
+                self.processes[place] = self._hire()
+
+    def dismiss(self) -> None:
+        for process in self.processes:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def chaos(*, workers: int, runs: int, seed: int, patience_s: float = 600, faults: str = "") -> Counts:
+    """One storm."""
+    dice = random.Random(seed)
+    chosen = tuple(faults.split(",")) if faults else tuple(name for name in FAULTS if dice.random() < 0.7)
+    counts = Counts(seed, chosen, runs=runs)
+    with tempfile.TemporaryDirectory() as place, PostgresServer(fsync=False) as server:
+        directory, url = Path(place), server.create_database()
+        (directory / "ledger").touch()
+        began = time.monotonic()
+        asyncio.run(_submit(url, runs))
+        crew = Crew(url, directory, workers)
+        try:
+            _storm(crew, server, url, counts, dice, began + patience_s)
+        finally:
+            crew.dismiss()
+        counts.seconds = time.monotonic() - began
+        counts.fenced = crew.output.read_text().count("was taken over by somebody else")
+        asyncio.run(_judge(url, counts, (directory / "ledger").read_text().splitlines()))
+        if counts.problems:
+            counts.problems.append(crew.output.read_text()[-2000:])
+    return counts
+
+
+async def _submit(url: str, runs: int) -> None:
+    store = await open_store(url)
+    handlers = {"work": FunctionHandler(lambda step: None)}
+    engine = Engine(store, clock=SystemClock(), ids=SystemIds(), dice=SystemDice(), handlers=handlers)
+    pipeline = engine.sources.prepare(PIPELINE, "<chaos>")
+    for number in range(runs):
+        await engine.submit(pipeline, Start(run_id=f"run-{number:04}", on_owner_loss="requeue"))
+    await engine.close()
+
+
+def _storm(
+    crew: Crew, server: PostgresServer, url: str, counts: Counts, dice: random.Random, deadline_s: float
+) -> None:
+    """Faults, one every now and then, until every run has ended."""
+    while time.monotonic() < deadline_s:
+        left = asyncio.run(_left(url))
+        if left == 0:
+            return
+        time.sleep(dice.uniform(0.1, 0.6))
+        crew.tend()
+        if not counts.faults or left is None:
+            continue
+        fault = dice.choice(counts.faults)
+        if fault == "restart" and dice.random() < 0.8:
+            continue  # it hits everybody
+        counts.done[fault] += 1
+        match fault:
+            case "kill":
+                crew.kill(dice)
+            case "freeze":
+                crew.freeze(dice)
+            case "cut":
+                _cut(url, dice)
+            case "restart":
+                server.restart()
+    counts.problems.append("not every run ended in time")
+
+
+async def _left(url: str) -> int | None:
+    """How many runs have not ended; None when nobody can be asked."""
+    try:
+        store = await open_store(url)
+        try:
+            found = await store.count()
+        finally:
+            await store.close()
+    except StoreError:
+        return None
+    return sum(
+        number for status, number in found.items() if status not in (RunStatus.COMPLETED, RunStatus.FAILED)
+    )
+
+
+def _cut(url: str, dice: random.Random) -> None:
+    """End a few connections of the workers, wherever they are in their conversation."""
+    try:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid() AND random() < %s",
+                (dice.uniform(0.1, 0.6),),
+            )
+    except psycopg.Error:
+        pass  # it was restarted at this very moment
+
+
+async def _judge(url: str, counts: Counts, ledger: list[str]) -> None:
+    store = await open_store(url)
+    begun: dict[tuple[str, str], list[int]] = {}
+    for line in ledger:
+        run_id, step, _, at_us, _ = line.split()
+        begun.setdefault((run_id, step), []).append(int(at_us))
+    for number in range(counts.runs):
+        counts.problems += await _judged(store, f"run-{number:04}", begun, counts)
+    await store.close()
+
+
+async def _judged(
+    store: Store, run_id: str, begun: dict[tuple[str, str], list[int]], counts: Counts
+) -> list[str]:
+    problems = [f"{run_id}: {problem}" for problem in (await verify_run(store, run_id)).problems]
+    records = await store.read(run_id, after=0, limit=2**31)
+    fallen = sum(after.token < before.token for before, after in pairwise(records))
+    counts.zombies += fallen
+    if fallen:
+        problems.append(f"{run_id}: a write with an older token was accepted")
+    finished: dict[str, int] = {}
+    for record in records:
+        event = unseal(record)
+        if isinstance(event, StepFinished):
+            if event.step in finished:
+                problems.append(f"{run_id}: {event.step} has two outcomes")
+            finished[event.step] = record.at_us
+    if "exit#1" not in finished:
+        problems.append(f"{run_id}: it did not reach its exit: {records[-1].kind} {records[-1].body[:300]}")
+    for step, at_us in finished.items():
+        times = begun.get((run_id, step), [])
+        counts.repeated += max(0, len(times) - (2 if step.startswith("flaky") else 1))
+        if any(begun_us > at_us + SKEW_US for begun_us in times):
+            problems.append(f"{run_id}: {step} began again after it had finished")
+    return problems
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--runs", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser.add_argument(
+        "--faults", default="", help=f"some of {','.join(FAULTS)}; the seed chooses otherwise"
+    )
+    arguments = parser.parse_args()
+    counts = chaos(
+        workers=arguments.workers, runs=arguments.runs, seed=arguments.seed, faults=arguments.faults
+    )
+    print(counts)
+    for problem in counts.problems:
+        print(f"  {problem}")
+    return 1 if counts.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
