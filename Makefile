@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 KILLS ?= 500
+WORKERS ?= 8
+RUNS ?= 500
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +20,7 @@ LOCK = uv pip compile pyproject.toml --universal --python-version 3.11 --generat
 	--no-header --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test crash bench docs format coverage lock clean lint
+.PHONY: help install demo check test crash chaos bench docs format coverage lock clean lint
 
 help:  ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -54,6 +56,9 @@ test: lint  ## everything, with real crashes on a real PostgreSQL (fails if none
 
 crash: $(INSTALLED)  ## kill real processes KILLS times (500) and check that nothing was lost or repeated
 	$(BIN)/python -m tests.crash.kill --kills $(KILLS)
+
+chaos: $(INSTALLED)  ## WORKERS (8) drive RUNS (500) on one PostgreSQL while everything goes wrong that can
+	$(BIN)/python -m tests.crash.chaos --workers $(WORKERS) --runs $(RUNS)
 
 bench: $(INSTALLED)  ## measure
 	$(BIN)/python -m bench
