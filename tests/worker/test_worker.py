@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -14,6 +15,8 @@ from onward.handlers.port import StepContext
 from onward.machine.plan import DRAIN
 from onward.model.result import Result
 from onward.model.run import RunStatus
+from onward.store.memory import MemoryDatabase
+from onward.store.port import Store
 from onward.testing.handlers import Doorway
 from onward.worker.worker import Shift, Worker
 from tests.world import Process, Script, World, line, until
@@ -157,10 +160,21 @@ async def test_a_run_that_asks_to_be_interrupted_is_not_taken_over(world: World)
     assert (await process.resume()).status is RunStatus.COMPLETED
 
 
-async def test_a_frozen_owner_that_wakes_is_fenced(world: World) -> None:
-    if world.kind != "memory":
-        pytest.skip("an owner is frozen by the memory store's own liveness")
-    door = Doorway()
+@pytest.fixture
+async def memory() -> AsyncIterator[World]:
+    """A world whose stores have no leases, and whose processes can be dead to others while they run."""
+    database = MemoryDatabase()
+
+    async def connect() -> Store:
+        return database.connect()
+
+    world = World(connect, "memory")
+    yield world
+    await world.close()
+
+
+async def test_a_frozen_owner_that_wakes_is_fenced(memory: World) -> None:
+    world, door = memory, Doorway()
     frozen = await real(world, {"a": [door]})
     running = asyncio.create_task(frozen.start(line("a"), on_owner_loss="requeue"))
     await door.entered()
@@ -191,10 +205,9 @@ async def test_a_run_that_loses_its_owner_again_and_again_waits_longer_each_time
         assert waits_s == losses - 1
 
 
-async def test_a_long_wait_is_not_held(world: World) -> None:
+async def test_a_long_wait_is_not_held(memory: World) -> None:
     """Waits are by the process's own clock, which here jumps; a lease by the same clock would run out."""
-    if world.kind != "memory":
-        pytest.skip("only the memory store has no leases")
+    world = memory
     process, stop = await world.process({"a": [Result.retry("busy")]}), StopSwitch()
     await submitted(process, line("a", a="max_retries=8, retry_policy=patient"), "run")
     working = asyncio.create_task(Worker(process.engine, process.clock, stop, concurrency=1).run())
