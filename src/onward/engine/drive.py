@@ -132,8 +132,9 @@ class Drive:
                 await self._catch_up()
                 continue
             self._tools.observe(ahead.run, ahead.events)
-            for child in orphaned(before.run, ahead.run, ahead.events):
-                await self._tools.forsake(child)
+            if before.run.open_steps:
+                for child in orphaned(before.run, ahead.run, ahead.events):
+                    await self._tools.forsake(child)
             return ahead.action
 
     def _launch(self, starts: Sequence[StepStarted]) -> None:
@@ -169,24 +170,24 @@ class Drive:
         assert self._hold is not None
         if not self._tools.keeper.is_trusted(self._hold):
             await self._tools.keeper.regain(self._hold)
-        run, definition = self._folded.run, self._definition
-        node = definition.graph.nodes[started.node]
+        run, definition, step = self._folded.run, self._definition, started.step
+        opened = run.open_steps[step]
         context = StepContext(
             run_id=run.id,
-            step=started.step,
+            step=step,
             attempt=started.attempt,
-            execution=run.executions.get(place_of(started.step), 1),
-            idempotency_key=idempotency_key(run.id, started.step),
-            node=node,
+            execution=run.executions.get(place_of(step), 1),
+            idempotency_key=idempotency_key(run.id, step),
+            node=definition.graph.nodes[started.node],
             graph=definition.graph,
             fidelity=started.fidelity,
             thread=started.thread,
-            is_continued=run.directives.get(started.step) == "continue",
-            values=run.branches[branch_of(started.step)].context,
-            retries=run.open_steps[started.step].retries_spent,
+            is_continued=run.directives.get(step) == "continue",
+            values=run.branches[branch_of(step)].context,
+            retries=opened.retries_spent,
             recall=partial(recall, self._tools.journal, definition.graph.goal, self._folded, started),
             room=self._tools.rooms.of(definition, run, started),
-            steering=run.open_steps[started.step].steering,
+            steering=opened.steering,
             workdir=run.workdir,
             child=started.child,
             stopping=self._stopping,

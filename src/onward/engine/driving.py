@@ -72,7 +72,7 @@ class Driving:
         patience_s: float | None = None,
     ) -> Folded:
         """Drive one run until it stops."""
-        drive = Drive(replace(self.tools, handlers=handlers), definition, folded, stop, patience_s)
+        drive = Drive(self._tools_with(handlers), definition, folded, stop, patience_s)
 
         async def driven() -> Folded:
             if self.files is not None and folded.run.token > 1:  # a first life has no files to go on with
@@ -80,6 +80,9 @@ class Driving:
             return await drive.run(claimed_s=claimed_s, action=action)
 
         return await self.claims.driving(folded.lease, driven())
+
+    def _tools_with(self, handlers: Handlers) -> Tools:
+        return self.tools if handlers is self.tools.handlers else replace(self.tools, handlers=handlers)
 
     async def follow(
         self, ended: Folded, definition: Definition, handlers: Handlers, stop: StopSwitch

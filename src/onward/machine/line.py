@@ -53,14 +53,16 @@ def plan_line(definition: Definition, run: Run, path: str, now_us: int) -> Actio
     if node is None:
         detail = f"the pipeline has no node {node_id!r} any more; resume with --original or --from"
         return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
-    step = step_id(node_id, run.visits.get(place(node_id, path), 0), path)
-    opened = run.open_steps.get(step)
-    if opened is not None:
-        return _continue(definition, run, path, node, opened, now_us)
-    gate = run.gates.get(step)
-    if gate is not None:
-        return at_gate(definition, run, path, node, gate, now_us)
-    return _enter(definition, run, path, node, now_us)
+    visits = run.visits.get(place(node_id, path), 0)
+    if run.open_steps or run.gates:
+        step = step_id(node_id, visits, path)
+        opened = run.open_steps.get(step)
+        if opened is not None:
+            return _continue(definition, run, path, node, opened, now_us)
+        gate = run.gates.get(step)
+        if gate is not None:
+            return at_gate(definition, run, path, node, gate, now_us)
+    return _enter(definition, run, path, node, visits, now_us)
 
 
 def _end(definition: Definition, run: Run) -> Action:
@@ -78,20 +80,20 @@ def _end(definition: Definition, run: Run) -> Action:
     return Record((GoalRedirected(gate=gate, next=back),))
 
 
-def _enter(definition: Definition, run: Run, path: str, node: Node, now_us: int) -> Action:
-    """A node that has not begun: its next visit."""
-    visits = run.visits.get(place(node.id, path), 0)
+def _enter(definition: Definition, run: Run, path: str, node: Node, visits: int, now_us: int) -> Action:
+    """A node that has not begun: its next visit, after so many."""
     if visits >= definition.max_visits:
         detail = f"node {node.id} was visited {visits} times (max_visits)"
         return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
     if run.steps_finished >= definition.max_steps:
         detail = f"the run has finished {run.steps_finished} steps (max_steps)"
         return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
-    if run.branches[path].edge in definition.restarts:
+    if definition.restarts and run.branches[path].edge in definition.restarts:
         return restart(definition, run, path, node)
-    if definition.kind(node.id) == GATE:
+    kind = definition.kind(node.id)
+    if kind == GATE:
         return open_gate(definition, run, path, node, now_us)
-    rule = _RULES.get(definition.kind(node.id))
+    rule = _RULES.get(kind)
     if rule is not None:
         return rule(definition, run, path, node)
     step = step_id(node.id, visits + 1, path)

@@ -27,15 +27,17 @@ DRAIN = "drain"
 def plan(definition: Definition, run: Run, *, now_us: int, stop_reason: str | None = None) -> Action:
     """The next thing to do for a run that is held. `stop_reason`: this process was asked to stop."""
     flying = _flying(run) if run.parallels else ()
-    if run.pending.cancel_by is not None:
-        return _when_landed(flying, Stop(cancelling(run, by=run.pending.cancel_by)), halt=True)
+    pending = run.pending
+    if pending.cancel_by is not None:
+        return _when_landed(flying, Stop(cancelling(run, by=pending.cancel_by)), halt=True)
     if run.losses >= LOSSES_MAX:
         detail = f"{run.losses} owners in a row died without finishing a step"
         return honouring_a_pause(run, RunFailed(reason="crash_loop", detail=detail))
     if run.parallels:
         return _plan_branches(definition, run, flying, now_us, stop_reason)
     # Nothing is left to pause before: a run that has arrived is finished, not stopped.
-    if not has_arrived(definition, run.root):
+    is_asked = stop_reason is not None or pending.pause_after is not None
+    if is_asked and not has_arrived(definition, run.root):
         stopped = _asked_to_stop(run, stop_reason, now_us)
         if stopped is not None:
             return stopped
