@@ -142,6 +142,7 @@ class Onward:
                     runs=self.runs_directory,
                     files=self.files,
                     warn=warn,
+                    db=self.store if isinstance(self.store, str) else None,
                 )
             return self._engine
 
@@ -234,6 +235,13 @@ class Onward:
     async def steer(self, run_id: str, text: str, *, by: str = "user") -> Run:
         """Give the run's agents an instruction; the next agent step finds it in `step.steering`."""
         return (await (await self.engine()).steer(run_id, text, by=by)).run
+
+    async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
+        """What `function` returns, which is called at most once for `key` in this database.
+
+        Inside a step use `step.effect`, whose keys are the step's own.
+        """
+        return await (await self.engine()).effect(key, function, only_success=only_success)
 
     async def get(self, run_id: str) -> Run:
         """A run as it stands."""

@@ -66,6 +66,16 @@ def is_debugging() -> bool:
     return bool(os.environ.get("ONWARD_DEBUG"))
 
 
+def own_environment() -> dict[str, str]:
+    """All variables of this process, for a command that runs in its place."""
+    return dict(os.environ)
+
+
+def step_key() -> str | None:
+    """The idempotency key of the step whose command this process is, if it is one."""
+    return os.environ.get("ONWARD_IDEMPOTENCY_KEY") or None
+
+
 def tool_environment(extra: tuple[str, ...] = ()) -> dict[str, str]:
     """The variables that shell commands get: an allow-list, so that providers' keys stay out."""
     named = (*TOOL_ENVIRONMENT, *extra)

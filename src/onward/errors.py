@@ -12,6 +12,7 @@
     - ArtifactNotFound        the caller: the run has no artifact of this id
     - UnknownHandler          the definition or the app: nobody serves this node type
     - SpawnFailed             the machine: a command could not be started, and did not run
+    - EffectFailed            the effect: it was made once, failed, and is not made again
     - LeaseLost               the holder: somebody else owns the run now
     - StaleHistory            the holder: the log grew since it was read
     - HistoryCorrupt          the store: an event does not decode, fold or chain
@@ -116,6 +117,17 @@ class UnknownHandler(OnwardError):
 
 class SpawnFailed(OnwardError):
     """The machine could not start a command; nothing of it ran."""
+
+
+class EffectFailed(OnwardError):
+    """An effect that is made at most once failed when it was made; that is what it came to."""
+
+    def __init__(self, key: str, why: str) -> None:
+        self.key, self.why = key, why
+        super().__init__(
+            f"effect {key!r} failed when it was made and is not made again: {why}. "
+            f"`onward effect {key} --forget` lets it be made again."
+        )
 
 
 class LeaseLost(OnwardError):

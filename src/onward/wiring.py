@@ -67,10 +67,11 @@ def make_engine(
     runs: str | None = None,
     files: str | None = None,
     warn: Callable[[str], None] | None = None,
+    db: str | None = None,
 ) -> Engine:
     """An engine on the system's clock and dice, with the built-in handlers and the caller's.
 
-    Steps have directories below `runs`; without it, none.
+    Steps have directories below `runs`; without it, none. `db`: where the store is, for commands.
     """
     from onward.clock import SystemClock, SystemDice, SystemIds
     from onward.engine.engine import Engine, ignore
@@ -85,7 +86,7 @@ def make_engine(
         clock=SystemClock(),
         ids=SystemIds(),
         dice=SystemDice(),
-        handlers={**_built_in(tool_env), **(handlers or {})},
+        handlers={**_built_in(tool_env, db), **(handlers or {})},
         transforms=transforms,
         rules=RULES if rules is None else rules,
         observe=observe or ignore,
@@ -93,8 +94,16 @@ def make_engine(
     )
 
 
-def _built_in(tool_env: tuple[str, ...]) -> Mapping[str, Handler]:
+def _built_in(tool_env: tuple[str, ...], db: str | None) -> Mapping[str, Handler]:
     from onward.handlers.tool import ToolHandler
     from onward.process import SystemSpawn
 
-    return {"tool": ToolHandler(SystemSpawn(), environment=tool_environment(tool_env))}
+    environment = tool_environment(tool_env) | _told_of(db, tool_env)
+    return {"tool": ToolHandler(SystemSpawn(), environment=environment)}
+
+
+def _told_of(db: str | None, tool_env: tuple[str, ...]) -> dict[str, str]:
+    """A file's path may be known to every command; a server's address, with its password, if allowed."""
+    if db is None or db == ":memory:" or (db.startswith(POSTGRES) and "ONWARD_DB" not in tool_env):
+        return {}
+    return {"ONWARD_DB": db if db.startswith(POSTGRES) else os.path.abspath(db.removeprefix("sqlite://"))}

@@ -30,6 +30,9 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("files", "files", "Write a run's files from its log."),
     ("artifacts", "files", "List a run's artifacts, or fetch one."),
     ("resume", "resume", "Go on with a stopped run."),
+    ("retry", "decide", "Make a stopped step again."),
+    ("skip", "decide", "Go on behind a stopped step."),
+    ("abort", "decide", "Give up a run that has stopped."),
     ("replay", "replay", "Fork a run at a checkpoint and run the fork."),
     ("pause", "operate", "Ask a run to stop, so that it can be resumed."),
     ("cancel", "operate", "Give a run up for good."),
@@ -39,6 +42,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("worker", "work", "Take runs whose time has come and drive them."),
     ("workers", "work", "List the processes that hold runs."),
     ("recover", "work", "Look once for runs whose process died."),
+    ("effect", "effect", "Run a command at most once."),
     ("verify", "check", "Prove that what is stored is what the logs say."),
     ("doctor", "check", "Check the installation and the database."),
     ("version", "about", "Print the version."),
@@ -53,9 +57,10 @@ def main() -> NoReturn:
 
 def run(tokens: Sequence[str]) -> int:
     """Run one command line; the exit code."""
-    out = Output(is_json="--json" in tokens)
+    own, others = _split(list(tokens))
+    out = Output(is_json="--json" in own)
     try:
-        return out.close(_call(with_script_joined(list(tokens)), out))
+        return out.close(_call([*with_script_joined(own), *others], out))
     except KeyboardInterrupt:
         return INTERRUPTED
     except CycloptsError as error:
@@ -64,6 +69,12 @@ def run(tokens: Sequence[str]) -> int:
         return out.close(tell_error(out, error))
     except Exception as error:
         return tell_defect(out, error)
+
+
+def _split(tokens: list[str]) -> tuple[list[str], list[str]]:
+    """The command line, and behind `--` what belongs to another command."""
+    at = tokens.index("--") if "--" in tokens else len(tokens)
+    return tokens[:at], tokens[at:]
 
 
 def make_app() -> App:

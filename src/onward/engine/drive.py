@@ -22,7 +22,7 @@ from onward.engine.recall import recall
 from onward.engine.rooms import Rooms
 from onward.engine.stop import StopSwitch
 from onward.errors import HistoryCorrupt, LeaseLost, StaleHistory, StoreError, UnknownHandler
-from onward.handlers.port import Handler, StepContext
+from onward.handlers.port import Handler, MakeOnce, StepContext
 from onward.machine.action import Action, Perform, Restart, Sleep, Wait
 from onward.machine.advance import advance
 from onward.machine.definition import Definition
@@ -54,6 +54,7 @@ class Tools:
     rooms: Rooms
     forsake: Callable[[str], Awaitable[None]]
     """Give up a run that one of this run's steps looked after."""
+    make_once: MakeOnce
 
 
 class Drive:
@@ -191,6 +192,7 @@ class Drive:
             workdir=run.workdir,
             child=started.child,
             stopping=self._stopping,
+            make_once=self._tools.make_once,
         )
         if self._stop.is_now:
             return _interrupted(started, STOPPED)  # asked while the start was being written

@@ -13,6 +13,7 @@ from onward.engine.child import latest
 from onward.engine.claim import Claims
 from onward.engine.drive import Observer, Tools
 from onward.engine.driving import Driving
+from onward.engine.effects import AtMostOnce, Once
 from onward.engine.files import RunFiles
 from onward.engine.fork import checkpoint, coming_off
 from onward.engine.interview import Interviewer
@@ -96,7 +97,9 @@ class Engine:
             observe,
             Rooms(store, clock, files),
             self.forsake,
+            self.effect,
         )
+        self.effects = AtMostOnce(store, clock, ids, store.lease_s)
         parts = self.journal, self._claims, clock, ids, self._serving, self.sources
         self._driving = Driving(store, *parts, tools, files)
         self._resuming = Resuming(*parts, self._driving, self._forsake_orphans)
@@ -311,6 +314,10 @@ class Engine:
         return await self.journal.create(
             run, stamped, at_us=now_us, append_id=self._ids.unique(), after=onto.position
         )
+
+    async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
+        """What a function returns, which is called at most once for the key."""
+        return await self.effects.call(key, function, Once(only_success=only_success))
 
     # -- parts ---------------------------------------------------------------------------------------
 

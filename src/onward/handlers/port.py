@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from onward.errors import InvalidInput
 from onward.handlers.artifacts import Artifacts
 from onward.handlers.room import Room
 from onward.model.frozenmap import FrozenMap
@@ -25,6 +26,18 @@ from onward.pipeline.graph import Graph, Node
 async def _no_past(mode: str) -> str:
     """A step that was made by hand has nothing behind it."""
     return ""
+
+
+async def _made_by_hand(key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
+    raise InvalidInput(f"effect {key!r} has no database to be remembered in; this step was made by hand.")
+
+
+class MakeOnce(Protocol):
+    """Makes an effect at most once for its key."""
+
+    async def __call__(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
+        """The function's value, now or as it was."""
+        ...
 
 
 class StepContext(Frozen, frozen=True, kw_only=True):
@@ -53,6 +66,15 @@ class StepContext(Frozen, frozen=True, kw_only=True):
     """The run that a managing step looks after."""
     stopping: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Set when the run is to stop as soon as it can: a handler that can go on later may then end early."""
+    make_once: MakeOnce = _made_by_hand
+
+    async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
+        """What `function` returns; it is called at most once for this step and key, on whatever attempt.
+
+        The value is stored, so it must be JSON. An exception is remembered too, unless `only_success`. If a
+        crash came between, nobody knows whether it was done: this refuses until a person has decided.
+        """
+        return await self.make_once(f"{self.idempotency_key}/{key}", function, only_success=only_success)
 
     @property
     def directory(self) -> str | None:

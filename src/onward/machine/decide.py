@@ -298,13 +298,30 @@ def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
         )
     if request.action is None:
         return None
+    stopped = list(run.open_steps.values())
     if request.step is not None:
-        named = [o for o in run.open_steps.values() if request.step in (o.step, o.node)]
+        named = [o for o in stopped if request.step in (o.step, o.node)]
     else:
-        named = in_doubt or list(run.open_steps.values())
+        # What goes on by itself when the run does needs nobody's word, unless there is nothing else.
+        named = [o for o in stopped if is_in_doubt(o) or o.state is AttemptState.FAILED] or stopped
     if not named:
-        raise Refused("nothing_stopped", f"run {run.id} has no unfinished step to {request.action}.")
+        raise Refused("nothing_stopped", _nothing_to(request, run))
+    if len(named) > 1:
+        steps = [opened.step for opened in named]
+        raise Refused(
+            "several_stopped",
+            f"run {run.id} has several stopped steps ({', '.join(steps)}); "
+            f"say with --step which of them to {request.action}.",
+            details={"steps": steps},
+        )
     return named[0]
+
+
+def _nothing_to(request: ResumeRequest, run: Run) -> str:
+    if request.step is None or not run.open_steps:
+        return f"run {run.id} has no unfinished step to {request.action}."
+    there = ", ".join(run.open_steps)
+    return f"run {run.id} has no unfinished step to {request.action} called {request.step!r}; it has {there}."
 
 
 def is_in_doubt(opened: OpenStep) -> bool:

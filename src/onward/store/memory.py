@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as changed
 
 from msgspec.structs import replace
 
@@ -19,6 +20,7 @@ from onward.store.port import (
     Controlled,
     Decide,
     DecideLoaded,
+    Effect,
     Held,
     Holder,
     Lease,
@@ -34,6 +36,8 @@ from onward.store.port import (
     read_with,
 )
 from onward.store.refusals import key_occupied, run_exists
+
+EFFECT_LEASE_S = 60.0
 
 
 @dataclass
@@ -63,6 +67,7 @@ class MemoryDatabase:
         self.now_us = now_us or SystemClock().now_us
         self.runs: dict[str, StoredRun] = {}
         self.blobs: dict[str, bytes] = {}
+        self.effects: dict[str, tuple[Effect, int]] = {}
         self.alive: set[str] = set()
         self.watchers: list[Callable[[], None]] = []
         self._processes = 0
@@ -259,6 +264,47 @@ class MemoryStore:
 
     async def blob(self, hash: str) -> bytes | None:
         return self.database.blobs.get(hash)
+
+    async def begin_effect(
+        self, key: str, token: str, *, at_us: int, instead_of: str | None = None
+    ) -> Effect:
+        there = await self.find_effect(key)
+        if there is None or (there.token == instead_of and there.result is None):
+            begun = Effect(key, token, self._me, True, at_us)
+            self.database.effects[key] = begun, self._effect_end()
+        found = await self.find_effect(key)
+        assert found is not None
+        return found
+
+    async def finish_effect(self, key: str, token: str, result: bytes, *, at_us: int) -> bool:
+        there = await self.find_effect(key)
+        if there is None or there.token != token:
+            return False
+        if there.result is None:
+            self.database.effects[key] = changed(there, result=result, finished_at_us=at_us), 0
+        return True
+
+    async def renew_effect(self, key: str, token: str, *, is_at_it: bool = True) -> bool:
+        there = await self.find_effect(key)
+        if there is None or there.token != token or there.result is not None:
+            return False
+        self.database.effects[key] = there, self._effect_end() if is_at_it else 0
+        return True
+
+    async def forget_effect(self, key: str, token: str) -> None:
+        there = self.database.effects.get(key)
+        if there is not None and there[0].token == token:
+            del self.database.effects[key]
+
+    async def find_effect(self, key: str) -> Effect | None:
+        if key not in self.database.effects:
+            return None
+        there, until_us = self.database.effects[key]
+        is_alive = there.owner in self.database.alive and until_us > self.database.now_us()
+        return changed(there, is_alive=is_alive)
+
+    def _effect_end(self) -> int:
+        return self.database.now_us() + int((self._lease_s or EFFECT_LEASE_S) * 1_000_000)
 
     async def find(self, wanted: str) -> Sequence[Listed]:
         runs = sorted(self.database.runs.values(), key=lambda stored: stored.row.id)

@@ -1,4 +1,4 @@
-"""What the engine asks of a database, in four small protocols.
+"""What the engine asks of a database, in five small protocols.
 
 The one door to durability is `create`, `append` and `control`: each is one transaction that checks what
 it needs, writes events, and updates the row, the ownership and the wake time with them.
@@ -249,10 +249,56 @@ class Blobs(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """An effect that was begun under `token`; `result` is there when it has finished.
+
+    `is_alive` tells whether whoever began it can still be at it. Begun, unfinished and not alive: in doubt.
+    """
+
+    key: str
+    token: str
+    owner: str
+    is_alive: bool
+    begun_at_us: int
+    finished_at_us: int | None = None
+    result: bytes | None = None
+
+
+class Effects(Protocol):
+    """Effects that are made at most once. The token of a beginning is unique, so an old one is never taken
+    for a new one, and every call can be made again when its reply was lost."""
+
+    async def begin_effect(
+        self, key: str, token: str, *, at_us: int, instead_of: str | None = None
+    ) -> Effect:
+        """Begin it, unless it is there already; answers the one that is there then: ours has our token.
+
+        One that was begun under the token `instead_of`, and has not finished, is begun again.
+        """
+        ...
+
+    async def finish_effect(self, key: str, token: str, result: bytes, *, at_us: int) -> bool:
+        """Store what came of it; False if it is not the caller's any more, and then nothing is stored."""
+        ...
+
+    async def renew_effect(self, key: str, token: str, *, is_at_it: bool = True) -> bool:
+        """The caller is still at it, or not any more; False if it is not the caller's in any case."""
+        ...
+
+    async def forget_effect(self, key: str, token: str) -> None:
+        """As if it had never begun, if it is still the one with this token."""
+        ...
+
+    async def find_effect(self, key: str) -> Effect | None:
+        """The effect of this key, or None."""
+        ...
+
+
 Unwatch = Callable[[], Awaitable[None]]
 
 
-class Store(RunLog, Leases, Runs, Blobs, Protocol):
+class Store(RunLog, Leases, Runs, Blobs, Effects, Protocol):
     """Everything together."""
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:

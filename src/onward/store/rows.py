@@ -12,7 +12,7 @@ from onward.errors import HistoryCorrupt, StoreCorrupt
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store.codec import content_hash
-from onward.store.port import Holder, Position, Record, Snapshot, Write, read_with
+from onward.store.port import Effect, Holder, Position, Record, Snapshot, Write, read_with
 
 ROW_FIELDS = tuple(field.name for field in msgspec.structs.fields(RunRow))
 
@@ -52,6 +52,13 @@ def holder_of(
 ) -> Holder | None:
     """Who holds a run, judged by the adapter's own way to tell."""
     return None if owner is None else Holder(owner, token, is_alive(owner, is_expired))
+
+
+def effect_of(columns: Sequence[Any], is_alive: Callable[[str, bool], bool]) -> Effect:
+    """An effect from its columns. Its time must not be over either: its process may be at something else."""
+    key, token, owner, begun_at_us, finished_at_us, result, is_expired = columns
+    at_it = not is_expired and is_alive(owner, False)
+    return Effect(key, token, owner, at_it, begun_at_us, finished_at_us, result)
 
 
 def row_parameters(write: Write) -> dict[str, Any]:

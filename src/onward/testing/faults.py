@@ -21,6 +21,7 @@ from onward.store.port import (
     Controlled,
     Decide,
     DecideLoaded,
+    Effect,
     Lease,
     Listed,
     Loaded,
@@ -34,6 +35,7 @@ from onward.store.port import (
 
 T = TypeVar("T")
 WRITES = frozenset({"create", "append", "control", "take"})
+EFFECTS = frozenset({"begin_effect", "finish_effect", "forget_effect"})
 READS = frozenset({"load", "read", "blob"})
 
 
@@ -143,6 +145,30 @@ class FaultyStore:
 
     async def blob(self, hash: str) -> bytes | None:
         return await self._call("blob", lambda: self.store.blob(hash))
+
+    async def begin_effect(
+        self, key: str, token: str, *, at_us: int, instead_of: str | None = None
+    ) -> Effect:
+        return await self._call(
+            "begin_effect",
+            lambda: self.store.begin_effect(key, token, at_us=at_us, instead_of=instead_of),
+        )
+
+    async def finish_effect(self, key: str, token: str, result: bytes, *, at_us: int) -> bool:
+        return await self._call(
+            "finish_effect", lambda: self.store.finish_effect(key, token, result, at_us=at_us)
+        )
+
+    async def renew_effect(self, key: str, token: str, *, is_at_it: bool = True) -> bool:
+        return await self._call(
+            "renew_effect", lambda: self.store.renew_effect(key, token, is_at_it=is_at_it)
+        )
+
+    async def forget_effect(self, key: str, token: str) -> None:
+        await self._call("forget_effect", lambda: self.store.forget_effect(key, token))
+
+    async def find_effect(self, key: str) -> Effect | None:
+        return await self._call("find_effect", lambda: self.store.find_effect(key))
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         return await self.store.watch(on_due)

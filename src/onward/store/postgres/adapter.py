@@ -18,6 +18,7 @@ from onward.store.port import (
     Controlled,
     Decide,
     DecideLoaded,
+    Effect,
     Held,
     Lease,
     Listed,
@@ -31,6 +32,7 @@ from onward.store.port import (
 from onward.store.postgres.binary import numbers, texts
 from onward.store.postgres.checks import check_database
 from onward.store.postgres.connection import RENEWING, SESSION, Address
+from onward.store.postgres.effects import EffectTable
 from onward.store.postgres.listening import Listener
 from onward.store.postgres.migrate import NEWEST, migrate, schema_number
 from onward.store.postgres.pool import Pool
@@ -73,9 +75,11 @@ class PostgresStore:
         # The nonce tells the stores of one process apart.
         self._me = owner_name(f"{SystemIds().unique()}/{host_identity().text()}")
         self._held: dict[str, int] = {}
+        self._begun: dict[str, str] = {}
         self._now_us, self._lease_us = now_us, int(lease_s * 1_000_000)
         self._reader = Reader(now_us, self._is_alive)
         self._writer = Writer(now_us, self._lease_us)
+        self._effects = EffectTable(now_us, self._lease_us, self._is_alive)
         self._writing = Pool(address, SESSION, 1, patience_s=patience_s)
         self._renewing = Pool(address, RENEWING, 1, patience_s=patience_s)
         self._reading = Pool(address, SESSION, CONNECTIONS_MAX, patience_s=patience_s)
@@ -240,6 +244,33 @@ class PostgresStore:
         found = await self._reading.use(lambda wire: read_blobs(wire, (hash,)))
         return found.get(hash)
 
+    async def begin_effect(
+        self, key: str, token: str, *, at_us: int, instead_of: str | None = None
+    ) -> Effect:
+        found: Effect | None = None
+        while found is None:  # forgotten by somebody just after it was in our way
+            found = await self._reading.use(
+                lambda wire: self._effects.begin(wire, key, token, self._me, at_us, instead_of)
+            )
+        if found.token == token:
+            self._begun[token] = key
+        return found
+
+    async def finish_effect(self, key: str, token: str, result: bytes, *, at_us: int) -> bool:
+        is_ours = await self._reading.use(lambda wire: self._effects.finish(wire, key, token, result, at_us))
+        self._begun.pop(token, None)
+        return is_ours
+
+    async def renew_effect(self, key: str, token: str, *, is_at_it: bool = True) -> bool:
+        return await self._renewing.use(lambda wire: self._effects.renew(wire, key, token, is_at_it))
+
+    async def forget_effect(self, key: str, token: str) -> None:
+        await self._reading.use(lambda wire: self._effects.forget(wire, key, token))
+        self._begun.pop(token, None)
+
+    async def find_effect(self, key: str) -> Effect | None:
+        return await self._reading.use(lambda wire: self._effects.find(wire, key))
+
     async def find(self, wanted: str) -> Sequence[Listed]:
         return await self._reading.use(lambda wire: self._reader.find(wire, wanted))
 
@@ -263,5 +294,7 @@ class PostgresStore:
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(CLOSE_S_MAX):
                 await self._renew(leases, 0, 0)
+                for token, key in self._begun.items():
+                    await self.renew_effect(key, token, is_at_it=False)
         for pool in (self._writing, self._renewing, self._reading):
             pool.close()

@@ -17,6 +17,7 @@ from onward.store.port import (
     Controlled,
     Decide,
     DecideLoaded,
+    Effect,
     Held,
     Lease,
     Listed,
@@ -29,6 +30,7 @@ from onward.store.port import (
 )
 from onward.store.sqlite.checks import check_database
 from onward.store.sqlite.connection import Connect
+from onward.store.sqlite.effects import EffectTable
 from onward.store.sqlite.presence import Alive, Presence, probe
 from onward.store.sqlite.reading import Reader, count_runs, find_due, one, read_blobs, read_records
 from onward.store.sqlite.transaction import Transactions
@@ -66,9 +68,11 @@ class SqliteStore:
         self._presence: Presence | None = None
         self._me = ""
         self._held: set[str] = set()
+        self._begun: set[str] = set()
         self._renewed_s = self._clock.awake_s()
         self._reader = Reader(now_us, self._is_alive)
         self._writer = Writer(now_us, self._lease_us)
+        self._effects = EffectTable(now_us, self._lease_us, self._is_alive)
         self._database = Transactions(path, clock=self._clock, busy_s=busy_s, connect=connect)
         self._group: GroupCommit[Member] = GroupCommit(self._commit)
 
@@ -214,6 +218,30 @@ class SqliteStore:
     async def blob(self, hash: str) -> bytes | None:
         return await self._database.look(lambda db: read_blobs(db, (hash,)).get(hash))
 
+    async def begin_effect(
+        self, key: str, token: str, *, at_us: int, instead_of: str | None = None
+    ) -> Effect:
+        me = self.me
+        found = await self._transact(lambda db: self._effects.begin(db, key, token, me, at_us, instead_of))
+        if found.token == token:
+            self._begun.add(token)
+        return found
+
+    async def finish_effect(self, key: str, token: str, result: bytes, *, at_us: int) -> bool:
+        is_ours = await self._transact(lambda db: self._effects.finish(db, key, token, result, at_us))
+        self._begun.discard(token)
+        return is_ours
+
+    async def renew_effect(self, key: str, token: str, *, is_at_it: bool = True) -> bool:
+        return await self._transact(lambda db: self._effects.renew(db, key, token, is_at_it))
+
+    async def forget_effect(self, key: str, token: str) -> None:
+        await self._transact(lambda db: self._effects.forget(db, key, token))
+        self._begun.discard(token)
+
+    async def find_effect(self, key: str) -> Effect | None:
+        return await self._database.look(lambda db: self._effects.find(db, key))
+
     async def find(self, wanted: str) -> Sequence[Listed]:
         return await self._database.look(lambda db: self._reader.find(db, wanted))
 
@@ -238,7 +266,7 @@ class SqliteStore:
         self._database.close()
         presence, self._presence = self._presence, None
         if presence is not None:
-            presence.abandon() if self._held else presence.close()
+            presence.abandon() if self._held or self._begun else presence.close()
 
 
 def _heads(

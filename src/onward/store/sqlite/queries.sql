@@ -200,3 +200,31 @@ ORDER BY id;
 SELECT status, count(*)
 FROM run
 GROUP BY status;
+
+-- effect_begin --
+INSERT INTO effect (key, state, token, owner, lease_until_us, begun_at_us)
+VALUES (:key, 'begun', :token, :owner, coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us, :at_us)
+ON CONFLICT (key) DO UPDATE
+SET token = excluded.token, owner = excluded.owner, lease_until_us = excluded.lease_until_us,
+    begun_at_us = excluded.begun_at_us
+WHERE effect.state = 'begun' AND effect.token = :instead_of;
+
+-- effect_finish --
+UPDATE effect
+SET state = 'finished', result = :result, finished_at_us = :at_us
+WHERE key = :key AND token = :token AND state = 'begun';
+
+-- effect_renew --
+UPDATE effect
+SET lease_until_us = coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us
+WHERE key = :key AND token = :token AND state = 'begun'
+RETURNING key;
+
+-- effect_forget --
+DELETE FROM effect
+WHERE key = :key AND token = :token;
+
+-- effect_find --
+SELECT key, token, owner, begun_at_us, finished_at_us, result, lease_until_us <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+FROM effect
+WHERE key = :key;

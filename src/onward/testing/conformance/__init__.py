@@ -33,6 +33,7 @@ CHAPTERS = (
     "keeping",
     "projecting",
     "finding",
+    "doing_once",
 )
 pytestmark = pytest.mark.anyio
 __all__ = ["Connect", "anyio_backend", "other", "pytestmark", "store"]
