@@ -33,7 +33,7 @@ LAYERS: dict[str, list[str]] = {
     "engine": [
         *("machine", "pipeline", "model", "errors", "clock", "version", "receipts"),
         *("handlers.port", "handlers.room", "handlers.artifacts", "handlers.simulate"),
-        *("store.port", "store.codec", "store.owner"),  # never an adapter
+        *("store.port", "store.codec", "store.owner", "store.retention"),  # never an adapter
     ],
     "worker": ["engine", "store.port", "model", "errors", "clock", "observe"],
     "server": [

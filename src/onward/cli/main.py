@@ -43,6 +43,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("workers", "work", "List the processes that hold runs."),
     ("recover", "work", "Look once for runs whose process died."),
     ("effect", "effect", "Run a command at most once."),
+    ("gc", "collect", "Delete old runs that are over."),
     ("verify", "check", "Prove that what is stored is what the logs say."),
     ("doctor", "check", "Check the installation and the database."),
     ("version", "about", "Print the version."),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -90,6 +91,18 @@ class Folder:
         """Have no file there."""
         with contextlib.suppress(FileNotFoundError), self._at(parts) as directory:
             os.unlink(name, dir_fd=directory)
+
+    def remove_all(self, name: str) -> bool:
+        """Have nothing of this name, and say if there was. A link goes; what it names stays."""
+        try:
+            with self._at(()) as root:
+                if stat.S_ISDIR(os.stat(name, dir_fd=root, follow_symlinks=False).st_mode):
+                    shutil.rmtree(name, dir_fd=root)  # which follows no link either
+                else:
+                    os.unlink(name, dir_fd=root)
+        except FileNotFoundError:
+            return False
+        return True
 
     def names(self, parts: Path) -> list[str]:
         """What is in a directory; nothing if it is not there."""

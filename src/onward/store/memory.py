@@ -16,6 +16,7 @@ from onward.clock import SystemClock
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
+from onward.store import forgetting
 from onward.store.port import (
     Controlled,
     Decide,
@@ -36,6 +37,7 @@ from onward.store.port import (
     read_with,
 )
 from onward.store.refusals import key_occupied, run_exists
+from onward.store.retention import Expiry, Kin, Swept
 
 EFFECT_LEASE_S = 60.0
 
@@ -68,6 +70,7 @@ class MemoryDatabase:
         self.runs: dict[str, StoredRun] = {}
         self.blobs: dict[str, bytes] = {}
         self.effects: dict[str, tuple[Effect, int]] = {}
+        self.touched: dict[str, int] = {}
         self.alive: set[str] = set()
         self.watchers: list[Callable[[], None]] = []
         self._processes = 0
@@ -203,6 +206,7 @@ class MemoryStore:
             for on_due in self.database.watchers:
                 on_due()
         self.database.blobs.update(write.blobs)
+        self.database.touched.update(dict.fromkeys(write.blobs, write.at_us))
         stored.snapshot = write.snapshot or stored.snapshot
 
     def _lease_end(self) -> int:
@@ -329,6 +333,18 @@ class MemoryStore:
         for stored in self.database.runs.values():
             counts[stored.row.status] = counts.get(stored.row.status, 0) + 1
         return counts
+
+    async def expired(self, expiry: Expiry) -> Sequence[Kin]:
+        return forgetting.expired(self.database, expiry)
+
+    async def attached(self) -> Sequence[Kin]:
+        return forgetting.attached(self.database)
+
+    async def delete(self, runs: Sequence[Kin]) -> Sequence[str]:
+        return forgetting.delete(self.database, runs)
+
+    async def sweep_blobs(self, before_us: int, limit: int) -> Swept:
+        return forgetting.sweep_blobs(self.database, before_us, limit)
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         self.database.watchers.append(on_due)

@@ -1,4 +1,4 @@
-"""What the engine asks of a database, in five small protocols.
+"""What the engine asks of a database, in a few small protocols.
 
 The one door to durability is `create`, `append` and `control`: each is one transaction that checks what
 it needs, writes events, and updates the row, the ownership and the wake time with them.
@@ -14,6 +14,7 @@ import msgspec
 
 from onward.model.row import RunRow
 from onward.model.run import Frozen, RunStatus
+from onward.store.retention import Retention
 
 
 class Position(NamedTuple):
@@ -298,7 +299,7 @@ class Effects(Protocol):
 Unwatch = Callable[[], Awaitable[None]]
 
 
-class Store(RunLog, Leases, Runs, Blobs, Effects, Protocol):
+class Store(RunLog, Leases, Runs, Blobs, Effects, Retention, Protocol):
     """Everything together."""
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:

@@ -13,6 +13,7 @@ from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store.codec import content_hash
 from onward.store.port import Effect, Holder, Position, Record, Snapshot, Write, read_with
+from onward.store.retention import Kin, Lineage
 
 ROW_FIELDS = tuple(field.name for field in msgspec.structs.fields(RunRow))
 
@@ -117,3 +118,21 @@ def unpack(name: str, encoding: str, stored: Any) -> bytes | None:
     except (zstandard.ZstdError, MemoryError):  # a damaged frame may claim any size
         return None
     return content if content_hash(content) == name else None
+
+
+def kin_of(columns: Sequence[Any]) -> Kin | None:
+    """A run with its relatives; None when its first event cannot be read, and so nobody knows them."""
+    run_id, head, status, parent, successor, body = columns
+    try:
+        lineage = Lineage() if body is None else msgspec.json.decode(body, type=Lineage)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return Kin(
+        id=run_id,
+        head=head,
+        status=status_of(status, f"run {run_id!r}"),
+        parent=parent,
+        successor=successor,
+        manager=lineage.managed_by.run if lineage.managed_by else None,
+        restart_of=lineage.restart_of,
+    )

@@ -32,10 +32,11 @@ from onward.store.port import (
     Wanted,
     Write,
 )
+from onward.store.retention import Expiry, Kin, Swept
 
 T = TypeVar("T")
-WRITES = frozenset({"create", "append", "control", "take"})
 EFFECTS = frozenset({"begin_effect", "finish_effect", "forget_effect"})
+WRITES = frozenset({"create", "append", "control", "take", "delete", "sweep_blobs"})
 READS = frozenset({"load", "read", "blob"})
 
 
@@ -169,6 +170,18 @@ class FaultyStore:
 
     async def find_effect(self, key: str) -> Effect | None:
         return await self._call("find_effect", lambda: self.store.find_effect(key))
+
+    async def expired(self, expiry: Expiry) -> Sequence[Kin]:
+        return await self._call("expired", lambda: self.store.expired(expiry))
+
+    async def attached(self) -> Sequence[Kin]:
+        return await self._call("attached", lambda: self.store.attached())
+
+    async def delete(self, runs: Sequence[Kin]) -> Sequence[str]:
+        return await self._call("delete", lambda: self.store.delete(runs))
+
+    async def sweep_blobs(self, before_us: int, limit: int) -> Swept:
+        return await self._call("sweep_blobs", lambda: self.store.sweep_blobs(before_us, limit))
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         return await self.store.watch(on_due)

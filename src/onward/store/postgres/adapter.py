@@ -29,6 +29,7 @@ from onward.store.port import (
     Wanted,
     Write,
 )
+from onward.store.postgres import forgetting
 from onward.store.postgres.binary import numbers, texts
 from onward.store.postgres.checks import check_database
 from onward.store.postgres.connection import RENEWING, SESSION, Address
@@ -48,6 +49,7 @@ from onward.store.postgres.reading import (
 from onward.store.postgres.statements import BEGIN, COMMIT, call
 from onward.store.postgres.wire import Wire
 from onward.store.postgres.writing import Member, Writer
+from onward.store.retention import Expiry, Kin, Swept
 
 LEASE_S = 10.0
 PATIENCE_S = 10.0
@@ -279,6 +281,20 @@ class PostgresStore:
 
     async def count(self) -> Mapping[RunStatus, int]:
         return await self._reading.use(count_runs)
+
+    async def expired(self, expiry: Expiry) -> Sequence[Kin]:
+        return await self._reading.use(lambda wire: forgetting.expired(wire, expiry))
+
+    async def attached(self) -> Sequence[Kin]:
+        return await self._reading.use(forgetting.attached)
+
+    async def delete(self, runs: Sequence[Kin]) -> Sequence[str]:
+        return await self._reading.use(lambda wire: forgetting.delete(wire, runs))
+
+    async def sweep_blobs(self, before_us: int, limit: int) -> Swept:
+        swept = await self._reading.use(lambda wire: forgetting.sweep_blobs(wire, before_us, limit))
+        self._writer.touched.clear()
+        return swept
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         listener = Listener(self._address, on_due)

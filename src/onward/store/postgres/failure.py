@@ -9,7 +9,9 @@ from onward.errors import StoreCorrupt, StoreError, StoreFull, StoreIO, StoreRea
 
 # Another transaction was chosen to go on; ours did nothing and can simply be made again.
 AGAIN = "40001"
-YIELDED = frozenset({AGAIN, "40P01"})
+# A fork and the deletion of its parent met: asked again, the later one finds what the other has done.
+FORK_MET_DELETION = "23503"
+YIELDED = frozenset({AGAIN, "40P01", FORK_MET_DELETION})
 KEY_IN_USE = "run_exclusive"
 
 

@@ -368,3 +368,76 @@ WHERE key = :key AND token = :token;
 SELECT key, token, owner, begun_at_us, finished_at_us, result, lease_until_us <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM effect
 WHERE key = :key;
+-- run_expired --
+-- Differs because the statuses come as an array.
+SELECT id, head, status, parent, CASE WHEN reason = 'restarted_as' THEN detail END,
+    (
+        SELECT body
+        FROM event
+        WHERE run_id = old.id AND seq = 1 AND (body LIKE '%"managed_by"%' OR body LIKE '%"restart_of"%')
+    )
+FROM (
+    SELECT *
+    FROM run
+    WHERE status = ANY (:statuses::text[])
+    ORDER BY created_at_us DESC, id DESC
+    OFFSET :keep
+) AS old
+WHERE updated_at_us < :before_us
+ORDER BY created_at_us, id;
+
+-- run_attached --
+SELECT id, head, status, parent, CASE WHEN reason = 'restarted_as' THEN detail END,
+    (
+        SELECT body
+        FROM event
+        WHERE run_id = run.id AND seq = 1 AND (body LIKE '%"managed_by"%' OR body LIKE '%"restart_of"%')
+    )
+FROM run
+WHERE parent IS NOT NULL OR status NOT IN ('completed', 'cancelled')
+ORDER BY created_at_us, id;
+
+-- run_delete --
+DELETE FROM run
+WHERE id = :id AND head = :head AND owner IS NULL
+    AND NOT EXISTS (SELECT 1 FROM run AS child WHERE child.parent = run.id);
+
+-- event_delete --
+DELETE FROM event
+WHERE run_id = :id AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
+
+-- append_delete --
+DELETE FROM append
+WHERE run_id = :id AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
+
+-- snapshot_delete --
+DELETE FROM snapshot
+WHERE run_id = :id AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
+
+-- run_remaining --
+-- Differs because the ids come as an array.
+SELECT id
+FROM run
+WHERE id = ANY (:ids::text[]);
+
+-- blob_unused --
+SELECT hash
+FROM blob
+WHERE touched_at_us < :before_us
+EXCEPT
+SELECT pipeline_hash COLLATE "C"
+FROM run
+EXCEPT
+SELECT ltrim(ref.value, '~') COLLATE "C"
+FROM event, unnest(string_to_array(event.refs, ' ')) AS ref (value)
+WHERE event.refs IS NOT NULL
+EXCEPT
+SELECT (body::json ->> 'before') COLLATE "C"
+FROM event
+WHERE kind = 'PipelineChanged'
+LIMIT :limit;
+
+-- blob_delete --
+DELETE FROM blob
+WHERE hash = :hash AND touched_at_us < :before_us
+RETURNING length(content);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import apsw
@@ -28,6 +29,8 @@ from onward.store.port import (
     Wanted,
     Write,
 )
+from onward.store.retention import DELETED_AT_ONCE, NOTHING, Expiry, Kin, Swept, batched
+from onward.store.sqlite import forgetting
 from onward.store.sqlite.checks import check_database
 from onward.store.sqlite.connection import Connect
 from onward.store.sqlite.effects import EffectTable
@@ -250,6 +253,25 @@ class SqliteStore:
 
     async def count(self) -> Mapping[RunStatus, int]:
         return await self._database.look(count_runs)
+
+    async def expired(self, expiry: Expiry) -> Sequence[Kin]:
+        return await self._database.look(lambda db: forgetting.expired(db, expiry))
+
+    async def attached(self) -> Sequence[Kin]:
+        return await self._database.look(forgetting.attached)
+
+    async def delete(self, runs: Sequence[Kin]) -> Sequence[str]:
+        return await self._transact(lambda db: forgetting.delete(db, runs))
+
+    async def sweep_blobs(self, before_us: int, limit: int) -> Swept:
+        # Looking blocks nobody, so it may take its time; what was found is deleted a few at a time.
+        names = await self._database.look(lambda db: forgetting.unused_blobs(db, before_us, limit))
+        swept = NOTHING
+        for batch in batched(names, DELETED_AT_ONCE):
+            deleted = await self._transact(partial(forgetting.delete_blobs, names=batch, before_us=before_us))
+            swept = swept.plus(deleted)
+        self._writer.touched.clear()
+        return swept
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         """Nothing tells one process of another's write to a file; whoever waits looks often instead."""

@@ -34,6 +34,7 @@ CHAPTERS = (
     "projecting",
     "finding",
     "doing_once",
+    "forgetting",
 )
 pytestmark = pytest.mark.anyio
 __all__ = ["Connect", "anyio_backend", "other", "pytestmark", "store"]

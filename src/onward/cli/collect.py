@@ -1,0 +1,130 @@
+"""`onward gc`: forgetting runs that are over."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from onward.cli.exits import FINE
+from onward.cli.opening import app_of
+from onward.cli.options import COMMON, Common, Out
+from onward.cli.output import Output
+from onward.cli.text import count
+from onward.clock import SystemClock
+from onward.config import load_settings
+from onward.engine.retention import COLLECTABLE, FINAL, Collected, Collector, Policy
+from onward.errors import InvalidInput, NoDatabase
+from onward.model.ids import display_id
+from onward.model.run import RunStatus
+from onward.pipeline.value import Duration
+from onward.receipts.folder import Folder
+from onward.wiring import is_there, open_store
+
+OLDER_THAN = "30d"
+
+
+async def gc(
+    *,
+    older_than: Annotated[
+        str | None,
+        Parameter(help=f"Only runs that nothing has happened to for so long ({OLDER_THAN} without --keep)."),
+    ] = None,
+    keep: Annotated[
+        int | None, Parameter(help="Keep the newest so many of them, whatever their age.")
+    ] = None,
+    status: Annotated[
+        str | None,
+        Parameter(help="Which runs: completed, cancelled (both by default), failed; with commas between."),
+    ] = None,
+    dry_run: Annotated[bool, Parameter(help="Say what would go, and change nothing.")] = False,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Delete old runs that are over: logs, directories, and content that no other run refers to.
+
+    A run stays as long as another one needs it: a fork that came off it, or an unfinished run that manages
+    it, is managed by it, or is linked to it by a restart. Safe beside workers; killed, it can be run again.
+    """
+    policy = Policy(_statuses(status), _age_s(older_than, keep), _kept(keep))
+    async with _collector(common, out) as collector:
+        done = await (collector.preview(policy) if dry_run else collector.collect(policy))
+    _tell(done, dry_run, out)
+    return FINE
+
+
+@asynccontextmanager
+async def _collector(common: Common, out: Output) -> AsyncIterator[Collector]:
+    app = app_of(load_settings(db=common.db, app=common.app, runs=common.runs))
+    if isinstance(app.store, str) and not is_there(app.store):
+        raise NoDatabase(app.store)
+    store = await open_store(app.store) if isinstance(app.store, str) else app.store
+    try:
+        yield Collector(store, SystemClock(), _folder(app.runs_directory), out.note)
+    finally:
+        await store.close()
+
+
+def _folder(runs: str | None) -> Folder | None:
+    return Folder(os.path.abspath(runs)) if runs is not None and os.path.isdir(runs) else None
+
+
+def _statuses(named: str | None) -> tuple[RunStatus, ...]:
+    if named is None:
+        return FINAL
+    known = {status.value: status for status in COLLECTABLE}
+    words = [word.strip() for word in named.split(",")]
+    for word in words:
+        if word not in known:
+            raise InvalidInput(
+                f"--status {word!r} cannot be collected, only {', '.join(known)}; "
+                "`onward cancel` a run that is not over first."
+            )
+    return tuple(dict.fromkeys(known[word] for word in words))
+
+
+def _age_s(older_than: str | None, keep: int | None) -> float:
+    if older_than is None and keep is not None:
+        return 0.0
+    try:
+        return Duration.parse((older_than or OLDER_THAN).strip()).seconds
+    except ValueError as error:
+        raise InvalidInput(f"--older-than {older_than!r} is not {error}.") from None
+
+
+def _kept(keep: int | None) -> int:
+    if keep is not None and keep < 0:
+        raise InvalidInput(f"--keep {keep} is less than none; write how many runs to keep.")
+    return keep or 0
+
+
+def _tell(done: Collected, dry_run: bool, out: Output) -> None:
+    runs = f"{count(len(done.runs), 'run')} with {count(done.events, 'event')}"
+    if dry_run:
+        for run_id in done.runs:
+            out.say(f"run {display_id(run_id)} (id {run_id})")
+        out.say(f"{runs} would be deleted, and what only they refer to")
+    else:
+        what = f"{count(done.swept.blobs, 'blob')} ({done.swept.bytes:,} bytes)"
+        out.say(f"deleted {runs}, {what}, {_directories(done.directories)}")
+    if done.needed:
+        out.say(f"{count(done.needed, 'run')} old enough, and kept because others need them")
+    if out.is_json:
+        out.value(
+            {
+                "dry_run": dry_run,
+                "runs": done.runs,
+                "events": done.events,
+                "needed": done.needed,
+                "blobs": done.swept.blobs,
+                "blob_bytes": done.swept.bytes,
+                "directories": done.directories,
+            }
+        )
+
+
+def _directories(number: int) -> str:
+    return f"{number:,} run {'directory' if number == 1 else 'directories'}"

@@ -1,0 +1,176 @@
+"""Forgetting: which runs may go, and the order in which everything of them goes.
+
+Killed anywhere and begun again it comes to the same end: a run goes whole in one transaction, content that
+nobody refers to is found by looking and not by remembering, and the directories of runs that are about to go
+are written down first, so that the next one to collect finds what was left of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from onward.clock import Clock
+from onward.errors import InvalidInput
+from onward.model.ids import check_run_id
+from onward.model.run import RunStatus
+from onward.receipts.folder import Folder
+from onward.store.port import Store
+from onward.store.retention import NOTHING, Expiry, Kin, Swept
+
+FINAL = (RunStatus.COMPLETED, RunStatus.CANCELLED)
+COLLECTABLE = (*FINAL, RunStatus.FAILED)
+# A writer touches a blob that it uses again every ten minutes, and clocks differ.
+UNTOUCHED_US = 3_600 * 1_000_000
+RUNS_AT_ONCE = 50
+EVENTS_AT_ONCE = 5_000
+BLOBS_AT_ONCE = 10_000
+COLLECTING = ".collecting."
+LIST_BYTES_MAX = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What to forget: runs in these statuses, untouched for so long, but for the newest `keep`."""
+
+    statuses: tuple[RunStatus, ...] = FINAL
+    older_than_s: float = 0.0
+    keep: int = 0
+
+    def at(self, now_us: int) -> Expiry:
+        return Expiry(self.statuses, now_us - int(self.older_than_s * 1_000_000), self.keep)
+
+
+@dataclass(slots=True)
+class Collected:
+    """What went. `needed` runs are old enough and stay because of others."""
+
+    runs: list[str]
+    events: int = 0
+    needed: int = 0
+    directories: int = 0
+    swept: Swept = NOTHING
+
+
+def collectable(expired: Sequence[Kin], attached: Sequence[Kin]) -> list[Kin]:
+    """Those of the expired that no other run needs, the youngest first: forks go before their parents.
+
+    A fork needs the run it came off. A run that is not final needs its manager, its children, and the runs
+    before and behind it in a chain of restarts. Whoever is kept may need others in turn.
+    """
+    left = {kin.id: kin for kin in expired}
+    keepers = [kin for kin in attached if kin.id not in left]
+    while keepers:
+        unfinished = {kin.id for kin in keepers if not kin.is_final}
+        named = {kin.parent for kin in keepers}
+        named |= {name for kin in keepers if not kin.is_final for name in _relatives(kin)}
+        keepers = [
+            kin for kin in left.values() if kin.id in named or not unfinished.isdisjoint(_relatives(kin))
+        ]
+        for kin in keepers:
+            del left[kin.id]
+    return list(left.values())[::-1]
+
+
+def _relatives(kin: Kin) -> Iterator[str]:
+    return (name for name in (kin.manager, kin.restart_of, kin.successor) if name is not None)
+
+
+class Collector:
+    """Forgets runs of one database; their directories are below `folder`, on this machine."""
+
+    def __init__(
+        self, store: Store, clock: Clock, folder: Folder | None, warn: Callable[[str], None]
+    ) -> None:
+        self._store, self._clock, self._folder, self._warn = store, clock, folder, warn
+
+    async def preview(self, policy: Policy) -> Collected:
+        """What would go, with nothing changed."""
+        expired, chosen = await self._chosen(policy)
+        runs, events = [kin.id for kin in chosen], sum(kin.head for kin in chosen)
+        return Collected(runs, events, needed=len(expired) - len(chosen))
+
+    async def collect(self, policy: Policy) -> Collected:
+        """Forget all that the policy allows and nobody needs."""
+        expired, chosen = await self._chosen(policy)
+        done = Collected([], directories=await self._finish_what_was_begun())
+        for batch in _batches(chosen):
+            gone = await self._delete(batch, done)
+            done.runs += gone
+            done.events += sum(kin.head for kin in batch if kin.id in gone)
+        done.needed = len(expired) - len(done.runs)
+        while True:
+            swept = await self._store.sweep_blobs(self._clock.now_us() - UNTOUCHED_US, BLOBS_AT_ONCE)
+            done.swept = done.swept.plus(swept)
+            if swept.blobs == 0:
+                return done
+
+    async def _chosen(self, policy: Policy) -> tuple[Sequence[Kin], list[Kin]]:
+        expired = await self._store.expired(policy.at(self._clock.now_us()))
+        return expired, collectable(expired, await self._store.attached()) if expired else []
+
+    async def _delete(self, batch: Sequence[Kin], done: Collected) -> Sequence[str]:
+        if self._folder is None:
+            return await self._store.delete(batch)
+        there = {name.partition(".before-")[0] for name in self._folder.names(())}
+        named = [kin.id for kin in batch if kin.id in there]
+        note = f"{COLLECTING}{os.getpid()}"
+        if named:
+            self._folder.write((), note, json.dumps(named).encode())
+        gone = await self._store.delete(batch)
+        if named:
+            done.directories += self._clear(note, [run_id for run_id in named if run_id in gone])
+        return gone
+
+    async def _finish_what_was_begun(self) -> int:
+        """Remove the directories of runs that went, when somebody was killed before they did."""
+        removed = 0
+        for note in self._folder.names(()) if self._folder is not None else ():
+            if note.startswith(COLLECTING):
+                gone = [run_id for run_id in self._noted(note) if not await self._is_there(run_id)]
+                removed += self._clear(note, gone)
+        return removed
+
+    def _noted(self, note: str) -> Iterator[str]:
+        assert self._folder is not None
+        content = self._folder.read((), note, limit=LIST_BYTES_MAX) or b"[]"
+        try:
+            listed = json.loads(content)
+            yield from (check_run_id(run_id) for run_id in listed)
+        except (ValueError, TypeError, InvalidInput):
+            self._warn(f"{self._folder.path(note)} is not a list of runs; remove it.")
+
+    async def _is_there(self, run_id: str) -> bool:
+        return bool(await self._store.read(run_id, after=0, limit=1))
+
+    def _clear(self, note: str, run_ids: Sequence[str]) -> int:
+        """Remove the directories of these runs, and then the note about them."""
+        assert self._folder is not None
+        removed, failed = 0, False
+        for name in self._folder.names(()):
+            if name.partition(".before-")[0] in run_ids:
+                try:
+                    removed += self._folder.remove_all(name)
+                except OSError as error:
+                    failed = True
+                    why = error.strerror or str(error)
+                    self._warn(
+                        f"{self._folder.path(name)} cannot be removed: {why}; the next gc tries again."
+                    )
+        if not failed:
+            self._folder.remove((), note)
+        return removed
+
+
+def _batches(runs: Sequence[Kin]) -> Iterator[Sequence[Kin]]:
+    """So many runs, or events, at a time: others wait for no more than that."""
+    batch: list[Kin] = []
+    for kin in runs:
+        if batch and (len(batch) >= RUNS_AT_ONCE or sum(one.head for one in batch) >= EVENTS_AT_ONCE):
+            yield batch
+            batch = []
+        batch.append(kin)
+    if batch:
+        yield batch
