@@ -17,7 +17,7 @@ from onward.pipeline.trouble import Trouble, unexpected, unsupported
 __all__ = ["Parsed", "Reading", "decode", "parse", "read"]
 
 SUBGRAPH_DEPTH_MAX = 64
-STATEMENTS_MAX = 50_000
+STATEMENTS_MAX = 30_000
 """Twice what the largest pipeline needs."""
 RESERVED = frozenset({"strict", "digraph", "graph", "subgraph", "node", "edge"})
 
