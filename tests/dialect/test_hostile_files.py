@@ -46,9 +46,10 @@ def nothing_happens() -> Iterator[None]:
     _watched = []
     try:
         yield
-        assert _watched == []
     finally:
-        _watched = None
+        # The watch ends before it is judged: telling of a failure imports and compiles, and would be seen too.
+        seen, _watched = _watched, None
+    assert seen == []
 
 
 def outcome(text: str) -> Pipeline | tuple[Diagnostic, ...]:
