@@ -47,7 +47,7 @@ def nothing_happens() -> Iterator[None]:
     try:
         yield
     finally:
-        # The watch ends before it is judged: telling of a failure imports and compiles, and would be seen too.
+        # The watch ends before it is judged: telling of a failure imports and compiles, which it would see.
         seen, _watched = _watched, None
     assert seen == []
 

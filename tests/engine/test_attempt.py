@@ -8,8 +8,10 @@ import pytest
 
 from onward.engine.attempt import Ended, Interrupter
 from onward.engine.flights import Flights
+from onward.engine.journal import applied
 from onward.handlers.port import Postponed, StepContext
-from onward.model.frozenmap import FrozenMap
+from onward.handlers.room import Room
+from onward.model.event import RunClaimed, RunCreated, StepStarted
 from onward.model.result import Result
 from onward.pipeline.build import build
 from onward.testing.handlers import Act, Doorway, Scripted
@@ -17,19 +19,11 @@ from tests.world import line
 
 
 def step_context(attrs: str = "") -> StepContext:
-    graph = build(line("a", a=attrs), file="<test>").graph
-    return StepContext(
-        run_id="run",
-        step="a#1",
-        attempt=1,
-        execution=1,
-        idempotency_key="run/a#1",
-        node=graph.nodes["a"],
-        graph=graph,
-        fidelity="",
-        is_continued=False,
-        values=FrozenMap(),
-    )
+    pipeline = build(line("a", a=attrs), file="<test>")
+    begun = StepStarted(step="a#1", node="a", attempt=1)
+    created = RunCreated(pipeline="p", pipeline_hash=pipeline.hash, start_node="start", version="1")
+    run, _ = applied(None, (created, RunClaimed(token=1, worker="me"), begun), run_id="run", at_us=1)
+    return StepContext(run, begun, pipeline.graph, room=Room(), stopping=asyncio.Event())
 
 
 def performing(interrupter: Interrupter, act: Act, attrs: str = "") -> asyncio.Task[Result | Ended]:

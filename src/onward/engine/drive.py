@@ -30,13 +30,13 @@ from onward.machine.finish import finish
 from onward.machine.orphans import orphaned
 from onward.machine.restart import restarted
 from onward.model.event import AttemptInterrupted, Event, RunCompleted, RunQueued, StepStarted
-from onward.model.ids import branch_of, idempotency_key, place_of
 from onward.model.result import Result
 from onward.model.run import Run
 from onward.version import VERSION
 
 Observer = Callable[[Run, Sequence[Event]], None]
-First = Callable[[Run], Sequence[Event]]
+First = Callable[[Run, int], Sequence[Event]]
+"""What came of an effect, for the run as it is when that is written down."""
 STOPPED = "stopped by a signal"
 HALTED = "it is not needed any more"
 
@@ -121,7 +121,7 @@ class Drive:
             ahead = advance(
                 self._definition,
                 before.run,
-                first(before.run),
+                first(before.run, now_us),
                 now_us=now_us,
                 stop_reason=self._stop.reason,
             )
@@ -153,14 +153,15 @@ class Drive:
             await self._catch_up()
         return self._together(done)
 
-    def _together(self, done: Sequence[First]) -> First:
+    @staticmethod
+    def _together(done: Sequence[First]) -> First:
         """Several effects in one append: each is judged by the run as the one before it left it."""
 
-        def record(run: Run) -> Sequence[Event]:
+        def record(run: Run, now_us: int) -> Sequence[Event]:
             events: list[Event] = []
             for first in done:
-                new = first(run)
-                run, _ = applied(run, new, run_id=run.id, at_us=self._tools.clock.now_us())
+                new = first(run, now_us)
+                run, _ = applied(run, new, run_id=run.id, at_us=now_us)
                 events += new
             return events
 
@@ -171,27 +172,14 @@ class Drive:
         assert self._hold is not None
         if not self._tools.keeper.is_trusted(self._hold):
             await self._tools.keeper.regain(self._hold)
-        run, definition, step = self._folded.run, self._definition, started.step
-        opened = run.open_steps[step]
+        run, definition = self._folded.run, self._definition
         context = StepContext(
-            run_id=run.id,
-            step=step,
-            attempt=started.attempt,
-            execution=run.executions.get(place_of(step), 1),
-            idempotency_key=idempotency_key(run.id, step),
-            node=definition.graph.nodes[started.node],
-            graph=definition.graph,
-            fidelity=started.fidelity,
-            thread=started.thread,
-            is_continued=run.directives.get(step) == "continue",
-            values=run.branches[branch_of(step)].context,
-            retries=opened.retries_spent,
-            recall=partial(recall, self._tools.journal, definition.graph.goal, self._folded, started),
+            run,
+            started,
+            definition.graph,
             room=self._tools.rooms.of(definition, run, started),
-            steering=opened.steering,
-            workdir=run.workdir,
-            child=started.child,
             stopping=self._stopping,
+            recall=partial(recall, self._tools.journal, definition.graph.goal, self._folded, started),
             make_once=self._tools.make_once,
         )
         if self._stop.is_now:
@@ -213,8 +201,7 @@ class Drive:
     def _finished(self, step: str, result: Result) -> First:
         jitter = self._tools.dice.roll()
 
-        def record(run: Run) -> Sequence[Event]:
-            now_us = self._tools.clock.now_us()
+        def record(run: Run, now_us: int) -> Sequence[Event]:
             return finish(self._definition, run, step, result, now_us=now_us, jitter=jitter)
 
         return record
@@ -226,7 +213,7 @@ class Drive:
         run, stamped = applied(None, (event,), run_id=run_id, at_us=at_us)
         append_id = f"restart of {self._folded.run.id}"
         await self._tools.journal.create(run, stamped, at_us=at_us, append_id=append_id)
-        return lambda run: (RunCompleted(restarted_as=run_id),)
+        return lambda run, now_us: (RunCompleted(restarted_as=run_id),)
 
     def _is_too_long(self, until_us: int) -> bool:
         """Whether a wait is not worth holding the run for."""
@@ -299,12 +286,12 @@ class Drive:
 
 
 def _handed_back(until_us: int) -> First:
-    return lambda run: (RunQueued(why="waits for its next attempt", wake_at_us=until_us),)
+    return lambda run, now_us: (RunQueued(why="waits for its next attempt", wake_at_us=until_us),)
 
 
-def _nothing(run: Run) -> Sequence[Event]:
+def _nothing(run: Run, now_us: int) -> Sequence[Event]:
     return ()
 
 
 def _interrupted(started: StepStarted, why: str) -> First:
-    return lambda run: (AttemptInterrupted(step=started.step, attempt=started.attempt, why=why),)
+    return lambda run, now_us: (AttemptInterrupted(step=started.step, attempt=started.attempt, why=why),)

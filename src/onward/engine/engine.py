@@ -48,7 +48,6 @@ from onward.model.run import Gate, Run, RunStatus
 from onward.model.value import copied
 from onward.pipeline.build import Pipeline, Transform
 from onward.pipeline.check import RULES, Rule
-from onward.pipeline.value import as_text
 from onward.store.port import Store
 from onward.version import VERSION
 
@@ -123,7 +122,7 @@ class Engine:
         """Create a run, claim it and drive it until it stops."""
         definition = self._serving.definition(pipeline)
         handlers = self._serving.handlers_for(definition, start.simulation, start.interviewer)
-        run_id, created = self._created(pipeline, start)
+        run_id, created = self._created(pipeline, definition, start)
         stop = stop or StopSwitch()
         now_us, claimed_s = self._clock.now_us(), self._clock.awake_s()
         first = (created, RunClaimed(token=1, worker=self.store.me))
@@ -143,7 +142,7 @@ class Engine:
 
     async def submit(self, pipeline: Pipeline, start: Start) -> Folded:
         """Create a run and leave it queued for whoever claims it."""
-        run_id, created = self._created(pipeline, start)
+        run_id, created = self._created(pipeline, self._serving.definition(pipeline), start)
         now_us = self._clock.now_us()
         run, stamped = applied(None, (created,), run_id=run_id, at_us=now_us)
         return await self._create(run, stamped, now_us, pipeline, start)
@@ -160,27 +159,26 @@ class Engine:
         )
         return folded if start.append_id is None else await self.journal.first_answer(folded)
 
-    def _created(self, pipeline: Pipeline, start: Start) -> tuple[str, RunCreated]:
+    def _created(self, pipeline: Pipeline, definition: Definition, start: Start) -> tuple[str, RunCreated]:
         check_given(start.inputs)
         run_id = (
             self._ids.run_id(self._clock.now_us()) if start.run_id is None else check_run_id(start.run_id)
         )
         graph = pipeline.graph
         assert graph.start_id is not None  # a pipeline without errors has one
-        mirrored = {f"graph.{key}": as_text(value) for key, value in graph.attrs.items()}
         return run_id, RunCreated(
             pipeline=pipeline.name,
             pipeline_hash=pipeline.hash,
             start_node=graph.start_id,
             path=pipeline.path,
-            context={**mirrored, **copied(start.inputs)},
+            context={**definition.mirrored, **copied(start.inputs)},
             on_owner_loss=start.on_owner_loss,
             exclusive_key=start.exclusive_key,
             simulation=None if start.simulation is None else dict(start.simulation),
             version=VERSION,
             priority=start.priority,
-            needs=self._serving.needs(self._serving.definition(pipeline), start.simulation),
-            max_running=graph.count("max_running"),
+            needs=self._serving.needs(definition, start.simulation),
+            max_running=definition.max_running,
             managed_by=start.managed_by,
             workdir=start.workdir,
         )

@@ -15,6 +15,7 @@ from onward.errors import StoreIO, StoreUnavailable
 
 T = TypeVar("T")
 INSIST_S = 10.0
+OUT_OF_REACH = (StoreUnavailable, StoreIO)
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.05, 2.0
 
 
@@ -24,7 +25,7 @@ async def insist(clock: Clock, ask: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await ask()
-        except (StoreUnavailable, StoreIO):
+        except OUT_OF_REACH:
             now_s = clock.awake_s()
             failed_s = now_s if failed_s is None else failed_s
             if now_s - failed_s >= INSIST_S:

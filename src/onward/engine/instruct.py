@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from onward.clock import Clock
 from onward.engine.child import ManagedRuns
 from onward.engine.managing import MANAGER
@@ -42,7 +40,7 @@ class Instructor:
 
     async def _instruct(self, child: str, seen: Mapping[str, Any]) -> None:
         """A model's trouble is no reason to give up a child that is at work; it is noted."""
-        asking = replace(self._step, values=self._step.values.with_all(seen), execution=self._given + 1)
+        asking = self._step.asking(seen, execution=self._given + 1)
         try:
             said = await self._agent.run(asking)
             if said.status not in (StepStatus.SUCCESS, StepStatus.PARTIAL_SUCCESS):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 
 from onward.clock import Clock
@@ -30,41 +29,41 @@ class Rooms:
 
     def of(self, definition: Definition, run: Run, started: StepStarted) -> Room:
         """The room of an attempt that is about to begin. Making it touches nothing."""
-
-        def artifacts() -> Artifacts:
-            return Artifacts(
-                run.artifacts,
-                step=started.step,
-                now_us=self._clock.now_us,
-                read=self._blobs.blob,
-                has_files=mode == "full",
-                loop=loop,
-            )
-
-        loop = asyncio.get_running_loop()  # the artifacts may be asked for in a handler's thread
-        files, mode = self._files, "off"
+        files = self._files
         if files is not None:
             graph, kind = definition.graph, definition.kind(started.node)
             mode = files.mode_of(graph, graph.nodes[started.node], kind, run)
             if mode != "off":
-                return RoomOnDisk(artifacts, files, run, started, is_full=mode == "full")
-        return Room(artifacts)
+                return RoomOnDisk(self, run, started, files, is_full=mode == "full")
+        return StoredRoom(self, run, started)
+
+    def artifacts(
+        self, run: Run, step: str, loop: asyncio.AbstractEventLoop, *, has_files: bool
+    ) -> Artifacts:
+        """What a step finds and leaves in the store."""
+        now_us, read = self._clock.now_us, self._blobs.blob
+        return Artifacts(run.artifacts, step=step, now_us=now_us, read=read, has_files=has_files, loop=loop)
 
 
-class RoomOnDisk(Room):
+class StoredRoom(Room):
+    """A room whose artifacts are in the store."""
+
+    def __init__(self, rooms: Rooms, run: Run, started: StepStarted) -> None:
+        self._rooms, self._run, self._started = rooms, run, started
+        self._loop = asyncio.get_running_loop()  # the artifacts may be asked for in a handler's thread
+
+    def _make_artifacts(self) -> Artifacts:
+        return self._rooms.artifacts(self._run, self._started.step, self._loop, has_files=self.is_full)
+
+
+class RoomOnDisk(StoredRoom):
     """A room with a directory: made before the step if it is full, else when somebody asks for it."""
 
     def __init__(
-        self,
-        make_artifacts: Callable[[], Artifacts],
-        files: RunFiles,
-        run: Run,
-        started: StepStarted,
-        *,
-        is_full: bool,
+        self, rooms: Rooms, run: Run, started: StepStarted, files: RunFiles, *, is_full: bool
     ) -> None:
-        super().__init__(make_artifacts)
-        self._files, self._run, self._started, self.is_full = files, run, started, is_full
+        super().__init__(rooms, run, started)
+        self._files, self.is_full = files, is_full
         self._path: Path | None = None
         self._is_made: bool | None = None
 

@@ -46,22 +46,24 @@ class Serving:
         handlers = self.handlers
         if simulation is not None:
             handlers = {**handlers, AGENT: SimulatedAgent(simulation)}
-        kinds = definition.effect_kinds
-        if MANAGER in kinds.values() and MANAGER not in handlers:
+        if MANAGER in definition.handlers and MANAGER not in handlers:
             agent = handlers.get(AGENT)
             handlers = {**handlers, MANAGER: self._overseer(agent, interviewer)}
             for node in definition.managers:
                 if agent is None and is_steering(node):
                     raise _missing(node.id, AGENT, handlers)
-        for node_id, kind in kinds.items():
-            if kind not in handlers:
-                raise _missing(node_id, kind, handlers)
+        if any(kind not in handlers for kind in definition.handlers):
+            for node_id, kind in definition.effect_kinds.items():
+                if kind not in handlers:
+                    raise _missing(node_id, kind, handlers)
         return handlers
 
     def needs(self, definition: Definition, simulation: Mapping[str, Any] | None) -> tuple[str, ...]:
         """The handlers without which nobody can drive a run; simulated agents need none, and managers none
         of their own: every engine serves them, if it has the agent that some of them ask."""
-        kinds = set(definition.effect_kinds.values())
+        if simulation is None and MANAGER not in definition.handlers:
+            return definition.handlers
+        kinds = set(definition.handlers)
         if MANAGER in kinds and MANAGER not in self.handlers:
             kinds.remove(MANAGER)
             if any(is_steering(node) for node in definition.managers):

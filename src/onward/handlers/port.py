@@ -7,20 +7,22 @@ same step after a crash: `idempotency_key` is then the same, so an effect outsid
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from onward.errors import InvalidInput
 from onward.handlers.artifacts import Artifacts
 from onward.handlers.room import Room
+from onward.model.event import StepStarted
 from onward.model.frozenmap import FrozenMap
+from onward.model.ids import branch_of, idempotency_key, place_of
 from onward.model.namespace import engine_values
 from onward.model.result import LOG_LINES_MAX, Result, log_line
-from onward.model.run import Frozen
+from onward.model.run import Run
 from onward.model.value import copied
-from onward.pipeline.graph import Graph, Node
+from onward.pipeline.graph import Graph
 
 
 async def _no_past(mode: str) -> str:
@@ -40,33 +42,104 @@ class MakeOnce(Protocol):
         ...
 
 
-class StepContext(Frozen, frozen=True, kw_only=True):
-    """One attempt of one step, as a handler sees it."""
+class StepContext:
+    """One attempt of one step, as a handler sees it: a view, since few handlers look at all of it."""
 
-    run_id: str
-    step: str
-    attempt: int
-    execution: int
-    idempotency_key: str
-    node: Node
-    graph: Graph
-    fidelity: str
-    is_continued: bool
-    values: FrozenMap[Any]
-    thread: str = ""
-    retries: int = 0
-    lines: list[str] = msgspec.field(default_factory=list)
-    recall: Callable[[str], Awaitable[str]] = _no_past
-    room: Room = msgspec.field(default_factory=Room)
-    steering: tuple[str, ...] = ()
-    """Instructions that somebody gave while the run was under way, for an agent to follow."""
-    workdir: str | None = None
-    """Where the run's commands work, if it was told."""
-    child: str | None = None
-    """The run that a managing step looks after."""
-    stopping: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
-    """Set when the run is to stop as soon as it can: a handler that can go on later may then end early."""
-    make_once: MakeOnce = _made_by_hand
+    __slots__ = ("_run", "_started", "graph", "lines", "make_once", "node", "recall", "room", "stopping")
+
+    def __init__(
+        self,
+        run: Run,
+        started: StepStarted,
+        graph: Graph,
+        *,
+        room: Room,
+        stopping: asyncio.Event,
+        recall: Callable[[str], Awaitable[str]] = _no_past,
+        make_once: MakeOnce = _made_by_hand,
+    ) -> None:
+        self._run, self._started, self.graph, self.node = run, started, graph, graph.nodes[started.node]
+        self.room, self.recall, self.make_once = room, recall, make_once
+        self.stopping = stopping
+        """Set when the run is to stop as soon as it can: a handler that can go on later may end early."""
+        self.lines: list[str] = []
+
+    @property
+    def run_id(self) -> str:
+        return self._run.id
+
+    @property
+    def step(self) -> str:
+        return self._started.step
+
+    @property
+    def attempt(self) -> int:
+        return self._started.attempt
+
+    @property
+    def execution(self) -> int:
+        """How many attempts of this node there were, in any of its visits, with this one."""
+        return self._run.executions.get(place_of(self.step), 1)
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same on every attempt of the step."""
+        return idempotency_key(self.run_id, self.step)
+
+    @property
+    def fidelity(self) -> str:
+        return self._started.fidelity
+
+    @property
+    def thread(self) -> str:
+        return self._started.thread
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether somebody asked to go on from what the attempt before left."""
+        return self._run.directives.get(self.step) == "continue"
+
+    @property
+    def values(self) -> FrozenMap[Any]:
+        return self._run.branches[branch_of(self.step)].context
+
+    @property
+    def retries(self) -> int:
+        return self._run.open_steps[self.step].retries_spent
+
+    @property
+    def steering(self) -> tuple[str, ...]:
+        """Instructions that somebody gave while the run was under way, for an agent to follow."""
+        return self._run.open_steps[self.step].steering
+
+    @property
+    def workdir(self) -> str | None:
+        """Where the run's commands work, if it was told."""
+        return self._run.workdir
+
+    @property
+    def child(self) -> str | None:
+        """The run that a managing step looks after."""
+        return self._started.child
+
+    def asking(self, seen: Mapping[str, Any], *, execution: int) -> StepContext:
+        """The same attempt with more in its context, for a handler that asks another one."""
+        run, path = self._run, branch_of(self.step)
+        branch = replace(run.branches[path], context=self.values.with_all(seen))
+        told = replace(
+            run,
+            branches={**run.branches, path: branch},
+            executions=run.executions.with_(place_of(self.step), execution),
+        )
+        return StepContext(
+            told,
+            self._started,
+            self.graph,
+            room=self.room,
+            stopping=self.stopping,
+            recall=self.recall,
+            make_once=self.make_once,
+        )
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
         """What `function` returns; it is called at most once for this step and key, on whatever attempt.

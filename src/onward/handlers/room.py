@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from onward.handlers.artifacts import Artifacts
@@ -18,9 +17,10 @@ class Room:
     is_full = False
     """Whether the directory is there before the step begins."""
 
-    def __init__(self, make_artifacts: Callable[[], Artifacts] = Artifacts) -> None:
-        self._make_artifacts = make_artifacts
-        self._artifacts: Artifacts | None = None
+    _artifacts: Artifacts | None = None
+
+    def _make_artifacts(self) -> Artifacts:
+        return Artifacts()
 
     @property
     def directory(self) -> str | None:

@@ -38,10 +38,12 @@ def advance(
         for event in action.events:
             run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
             events.append(event)
+        if isinstance(action, Record):
+            continue
         if isinstance(action, Perform) and run.parallels:
             starts.append(action.started)  # other branches may have something to begin as well
         elif isinstance(action, Wait):
             return Advance(events, run, replace(action, starts=tuple(starts)))
-        elif not isinstance(action, Record):
+        else:
             return Advance(events, run, action)
     return Advance(events, run, NO_MORE)

@@ -11,6 +11,7 @@ from onward.machine.retry import RetryPolicy, policy_of
 from onward.model.event import Transition
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
 from onward.pipeline.joins import FAN_IN, PARALLEL, joins
+from onward.pipeline.value import as_text
 
 MAX_VISITS = 1_000
 MAX_STEPS = 100_000
@@ -98,6 +99,21 @@ class Definition:
     def effect_kinds(self) -> dict[str, str]:
         """The nodes that need a handler, and which."""
         return {node_id: kind for node_id, kind in self._kinds.items() if kind not in CONTROL_KINDS}
+
+    @cached_property
+    def handlers(self) -> tuple[str, ...]:
+        """The handlers that its nodes need, each once and in order."""
+        return tuple(sorted({*self.effect_kinds.values()}))
+
+    @cached_property
+    def max_running(self) -> int | None:
+        """How many runs of this pipeline may be held at once."""
+        return self.graph.count("max_running")
+
+    @cached_property
+    def mirrored(self) -> Mapping[str, str]:
+        """The graph's own attributes, as every context of a run begins with them."""
+        return {f"graph.{key}": as_text(value) for key, value in self.graph.attrs.items()}
 
     @cached_property
     def _edges(self) -> dict[int, Edge]:

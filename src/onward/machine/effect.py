@@ -21,4 +21,6 @@ class IllegalEvent(Exception):
 
 def without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
     """The mapping but for one key."""
-    return {name: value for name, value in mapping.items() if name != key}
+    rest = dict(mapping)
+    rest.pop(key, None)
+    return rest

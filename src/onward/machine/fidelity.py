@@ -23,9 +23,6 @@ class Shown(Frozen, frozen=True):
     thread: str = ""
 
 
-NOTHING_SHOWN = Shown()
-
-
 def shown_to(graph: Graph, branch: Branch, path: str, node: Node) -> Shown:
     """For the node's next attempt on the line `path`.
 

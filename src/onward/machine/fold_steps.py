@@ -34,18 +34,15 @@ def context_after(
     for key, tail in grown.items():
         changes[key] = grow(context[key], tail)
     if outcome.status is not StepStatus.SKIPPED:
-        changes["outcome"] = outcome.status.value
+        changes["outcome"] = str(outcome.status)
         if outcome.preferred_label:
             changes["preferred_label"] = outcome.preferred_label
     return context.with_all(changes)
 
 
 def started(run: Run, event: StepStarted, at_us: int) -> Changes:
-    before = run.open_steps.get(event.step)
-    if before is None:
-        _check_new_visit(run, event)
-    elif before.state is AttemptState.OPEN and before.token == run.token:
-        raise IllegalEvent(run.status, event, f"step {event.step} is already open under token {run.token}")
+    before, at = run.open_steps.get(event.step), place_of(event.step)
+    changes: Changes = {}
     begun = OpenStep(
         step=event.step,
         node=event.node,
@@ -54,30 +51,33 @@ def started(run: Run, event: StepStarted, at_us: int) -> Changes:
         state=AttemptState.OPEN,
         repeatable=event.repeatable,
         fidelity=event.fidelity,
-        retries_spent=before.retries_spent if before else 0,
-        tries=before.tries + 1 if before and before.attempt == event.attempt else 1,
-        steering=taken(run, event, before),
         child=event.child,
     )
-    changes: Changes = {"open_steps": {**run.open_steps, event.step: begun}}
-    if event.steering:
-        changes["steering"] = run.steering[event.steering :]
-    at = place_of(event.step)
     if before is None:
-        changes["visits"] = run.visits.with_(at, run.visits.get(at, 0) + 1)
+        changes["visits"] = run.visits.with_(at, _new_visit(run, event, at))
+    elif before.state is AttemptState.OPEN and before.token == run.token:
+        raise IllegalEvent(run.status, event, f"step {event.step} is already open under token {run.token}")
+    else:
+        tries = before.tries + 1 if before.attempt == event.attempt else 1
+        begun = replace(begun, retries_spent=before.retries_spent, tries=tries, steering=before.steering)
+    if event.steering:
+        begun = replace(begun, steering=(*begun.steering, *taken(run, event)))
+        changes["steering"] = run.steering[event.steering :]
     if before is None or before.attempt != event.attempt:
         changes["executions"] = run.executions.with_(at, run.executions.get(at, 0) + 1)
+    changes["open_steps"] = {**run.open_steps, event.step: begun}
     return changes
 
 
-def _check_new_visit(run: Run, event: StepStarted | StepFinished) -> None:
+def _new_visit(run: Run, event: StepStarted | StepFinished, at: str) -> int:
     """A step begins as the next visit of its node; any other would be one that has its outcome already."""
-    path = branch_of(event.step)
+    path, visit = branch_of(at), run.visits.get(at, 0) + 1
     if path not in run.branches:
         raise IllegalEvent(run.status, event, f"step {event.step} belongs to no branch of this run")
-    visit = run.visits.get(place(event.node, path), 0) + 1
     if event.step != step_id(event.node, visit, path):
+        visit = run.visits.get(place(event.node, path), 0) + 1
         raise IllegalEvent(run.status, event, f"step {event.step} is not visit {visit} of node {event.node}")
+    return visit
 
 
 def _open_step(run: Run, event: AttemptFailed | AttemptInterrupted) -> OpenStep:
@@ -110,7 +110,8 @@ def attempt_interrupted(run: Run, event: AttemptInterrupted, at_us: int) -> Chan
 
 
 def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
-    path, at = branch_of(event.step), place_of(event.step)
+    at = place_of(event.step)
+    path = branch_of(at)
     branch = run.branches.get(path)
     if branch is None:
         raise IllegalEvent(run.status, event, f"step {event.step} belongs to no branch of this run")
@@ -126,11 +127,10 @@ def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
     elif event.step in run.parallels:
         changes.update(joined(run, event, changes["branches"]))
     else:
-        _check_new_visit(run, event)
-        changes["visits"] = run.visits.with_(at, run.visits.get(at, 0) + 1)
+        changes["visits"] = run.visits.with_(at, _new_visit(run, event, at))
     if event.outcome.status is not StepStatus.SKIPPED:
         outcomes = changes.get("outcomes", run.outcomes)
-        changes["outcomes"] = outcomes.with_(at, event.outcome.status.value)
+        changes["outcomes"] = outcomes.with_(at, str(event.outcome.status))
     if event.step in run.directives:
         changes["directives"] = without(run.directives, event.step)
     if at in run.retries:

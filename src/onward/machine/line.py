@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
 from onward.machine.action import Action, Perform, Record, Sleep, Stop
 from onward.machine.definition import (
     AGENT,
@@ -15,7 +17,7 @@ from onward.machine.definition import (
     Definition,
 )
 from onward.machine.fan import fan_in, fan_out
-from onward.machine.fidelity import NOTHING_SHOWN, shown_to
+from onward.machine.fidelity import shown_to
 from onward.machine.fold_steps import context_after
 from onward.machine.gates import at_gate, open_gate
 from onward.machine.passing import failed, honouring_a_pause, passed
@@ -129,21 +131,21 @@ def _abandoned(definition: Definition, run: Run, path: str, node: Node, opened: 
 def _started(
     definition: Definition, run: Run, path: str, node: Node, step: str, *, attempt: int
 ) -> StepStarted:
-    shown, kind = NOTHING_SHOWN, definition.kind(node.id)
+    started = StepStarted(step=step, node=node.id, attempt=attempt, repeatable=node.repeatable)
+    kind = definition.kind(node.id)
     if kind == AGENT:
         shown = shown_to(definition.graph, run.branches[path], path, node)
-    return StepStarted(
-        step=step,
-        node=node.id,
-        attempt=attempt,
-        # A manager that is called again finds its child again, so nothing is ever in doubt.
-        repeatable=node.repeatable or kind == MANAGER,
-        fidelity=shown.fidelity,
-        degraded_from=shown.degraded_from,
-        thread=shown.thread,
-        steering=len(run.steering) if kind == AGENT else 0,
-        child=_child(run, step) if kind == MANAGER else None,
-    )
+        return replace(
+            started,
+            fidelity=shown.fidelity,
+            degraded_from=shown.degraded_from,
+            thread=shown.thread,
+            steering=len(run.steering),
+        )
+    if kind == MANAGER:
+        # One that is called again finds its child again, so nothing is ever in doubt.
+        return replace(started, repeatable=True, child=_child(run, step))
+    return started
 
 
 def _child(run: Run, step: str) -> str:

@@ -10,7 +10,7 @@ from onward.errors import InvalidInput, Refused
 from onward.machine.effect import Changes, IllegalEvent
 from onward.model.event import Event, SteeringGiven, StepStarted
 from onward.model.ids import display_id
-from onward.model.run import OpenStep, Run
+from onward.model.run import Run
 from onward.model.value import plain_text
 
 CHARACTERS_MAX = 10_000
@@ -44,12 +44,12 @@ def given(run: Run, event: SteeringGiven, at_us: int) -> Changes:
     return {"steering": (*run.steering, event.text)}
 
 
-def taken(run: Run, event: StepStarted, before: OpenStep | None) -> tuple[str, ...]:
-    """What an attempt is told: what the step took before, and what it takes now."""
+def taken(run: Run, event: StepStarted) -> tuple[str, ...]:
+    """What an attempt takes of the instructions that are waiting."""
     if event.steering > len(run.steering):
         why = f"step {event.step} takes {event.steering} instructions, and {len(run.steering)} are waiting"
         raise IllegalEvent(run.status, event, why)
-    return (*(before.steering if before else ()), *run.steering[: event.steering])
+    return run.steering[: event.steering]
 
 
 def given_back(run: Run) -> tuple[str, ...]:

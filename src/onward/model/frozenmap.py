@@ -27,23 +27,13 @@ class FrozenMap(Mapping[str, V]):
         self._base = dict(items) if items else {}
         self._overlay = {}
 
-    @classmethod
-    def _made(cls, base: dict[str, V], overlay: dict[str, V]) -> FrozenMap[V]:
-        made: FrozenMap[V] = cls.__new__(cls)
-        if len(overlay) > _OVERLAY_MAX:
-            base, overlay = {**base, **overlay}, {}
-        made._base, made._overlay = base, overlay
-        return made
-
     def with_(self: FrozenMap[T], key: str, value: T) -> FrozenMap[T]:
         """The map in which `key` means `value`."""
-        return FrozenMap._made(self._base, {**self._overlay, key: value})
+        return _made(self._base, {**self._overlay, key: value})
 
     def with_all(self: FrozenMap[T], changes: Mapping[str, T]) -> FrozenMap[T]:
         """The map with all `changes` made."""
-        if not changes:
-            return self
-        return FrozenMap._made(self._base, {**self._overlay, **changes})
+        return _made(self._base, {**self._overlay, **changes}) if changes else self
 
     def without(self, key: str) -> FrozenMap[V]:
         """The map in which `key` means nothing."""
@@ -87,3 +77,14 @@ class FrozenMap(Mapping[str, V]):
     def plain(self) -> dict[str, V]:
         """A new ordinary dict with the same content."""
         return {**self._base, **self._overlay}
+
+
+def _made(base: dict[str, T], overlay: dict[str, T]) -> FrozenMap[T]:
+    made: FrozenMap[T] = _new(FrozenMap)
+    if len(overlay) > _OVERLAY_MAX:
+        base, overlay = {**base, **overlay}, {}
+    made._base, made._overlay = base, overlay
+    return made
+
+
+_new = FrozenMap.__new__

@@ -42,7 +42,7 @@ def check_run_id(run_id: str) -> str:
 def display_id(run_id: str) -> str:
     """The six characters by which people call a run; a function of its id, so a fork has its own."""
     number = int.from_bytes(blake3(run_id.encode()).digest(length=4), "big")
-    return "".join(ALPHABET[number >> shift & 31] for shift in range(0, 5 * DISPLAY_LENGTH, 5))
+    return "".join([ALPHABET[number >> shift & 31] for shift in range(0, 5 * DISPLAY_LENGTH, 5)])
 
 
 def step_id(node: str, visit: int, branch: str = "") -> str:

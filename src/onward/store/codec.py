@@ -7,7 +7,7 @@ So a lost, edited, moved or foreign line is found, and an append can be recognis
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from blake3 import blake3
@@ -37,12 +37,20 @@ def chain_hash(record: Record, before: bytes) -> bytes:
     return blake3(head.encode() + blake3(record.body.encode()).digest() + before).digest()
 
 
-def seal(
-    run_id: str, after: Position, events: Sequence[tuple[Event, int]], at_us: int
-) -> tuple[tuple[Record, ...], dict[str, bytes]]:
-    """Records for `(event, token)`s behind `after`, chained, and the large values to store beside them."""
+class Sealed(NamedTuple):
+    """Chained records, the large values to store beside them, where they end, and their bodies' bytes."""
+
+    records: tuple[Record, ...]
+    blobs: dict[str, bytes]
+    head: Position
+    size: int
+
+
+def seal(run_id: str, after: Position, events: Sequence[tuple[Event, int]], at_us: int) -> Sealed:
+    """Records for `(event, token)`s behind `after`."""
     records: list[Record] = []
     blobs: dict[str, bytes] = {}
+    size = 0
     seq, before = after
     for event, token in events:
         seq += 1
@@ -58,10 +66,11 @@ def seal(
             blobs.update(values)
             refs += more
         body = _encode(event)
+        size += len(body)
         head = f"{run_id}|{seq}|{kind}|{version}|{at_us}|{token}|"
         before = blake3(head.encode() + blake3(body).digest() + before).digest()
         records.append(Record(run_id, seq, kind, version, at_us, token, body.decode(), before, refs))
-    return tuple(records), blobs
+    return Sealed(tuple(records), blobs, Position(seq, before), size)
 
 
 def _split(event: ContextEvent) -> tuple[ContextEvent, dict[str, bytes]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -25,6 +26,7 @@ class Position(NamedTuple):
 
 
 ORIGIN = Position(0, b"")
+NO_VALUES: Mapping[str, bytes] = MappingProxyType({})
 
 
 class Record(Frozen, frozen=True):
@@ -43,7 +45,7 @@ class Record(Frozen, frozen=True):
     body: str
     hash: bytes
     refs: tuple[str, ...] = ()
-    values: Mapping[str, bytes] = msgspec.field(default_factory=dict)
+    values: Mapping[str, bytes] = NO_VALUES
 
 
 KEPT_APART = "~"
@@ -72,13 +74,14 @@ class Lease(NamedTuple):
 
 
 class Write(Frozen, frozen=True, kw_only=True):
-    """Events for one run, sealed behind `after`, and what its row becomes.
+    """Events for one run, sealed behind `after` and up to `head`, and what its row becomes.
 
     `row` is None when only the position and the progress changed: the write of a step in passing.
     """
 
     run_id: str
     after: Position
+    head: Position
     records: tuple[Record, ...]
     at_us: int
     next_node: str | None
@@ -86,11 +89,6 @@ class Write(Frozen, frozen=True, kw_only=True):
     row: RunRow | None
     blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
     snapshot: Snapshot | None = None
-
-    @property
-    def head(self) -> Position:
-        last = self.records[-1]
-        return Position(last.seq, last.hash)
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,16 +118,17 @@ def _composed(
         run = apply(run, event, run_id=run_id, at_us=at_us, token=token)
         stamped.append((event, token))
     assert run is not None
-    records, values = seal(run_id, after, stamped, at_us)
+    sealed = seal(run_id, after, stamped, at_us)
     write = Write(
         run_id=run_id,
         after=after,
-        records=records,
+        head=sealed.head,
+        records=sealed.records,
         at_us=at_us,
         next_node=run.next_node,
         steps_finished=run.steps_finished,
         row=project(run),
-        blobs={**values, **blobs},
+        blobs={**sealed.blobs, **blobs},
     )
     return write, Draft(run, write.head)
 

@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 from onward.errors import LeaseLost, Refused, RunNotFound, StaleHistory
 from onward.store import rows
-from onward.store.port import Record, Write
+from onward.store.port import Write
 from onward.store.refusals import key_occupied, run_exists
 from onward.store.sqlite.connection import QUERIES
 from onward.store.sqlite.reading import one, read_records
@@ -18,6 +18,8 @@ from onward.store.sqlite.reading import one, read_records
 TOUCH_EVERY_US = 600 * 1_000_000
 TOUCHED_MAX = 10_000
 
+# Values are given in the order in which a statement first names them: looking names up takes longer.
+_INSERT, _UPDATE = QUERIES["run_insert"], QUERIES["run_update"]
 _ADVANCE = QUERIES["run_advance"]
 _EVENT_INSERT = QUERIES["event_insert"]
 
@@ -34,9 +36,7 @@ class Writer:
         """Make a run, unless its id is taken or its key in use; None when it is there."""
         refusal = self.occupied(db, write) or _without_parent(db, write)
         if refusal is None:
-            parameters = rows.row_parameters(write)
-            parameters.update(now_us=self.now_us(), lease_us=self.lease_us)
-            db.execute(QUERIES["run_insert"], parameters)
+            db.execute(_INSERT, (*_all_columns(write), self.now_us(), self.lease_us))
             if db.changes():
                 self._insert(db, write)
                 note_append(db, write, append_id)
@@ -62,11 +62,8 @@ class Writer:
             )  # fmt: skip
             db.execute(_ADVANCE, values)
         else:
-            parameters = rows.row_parameters(write)
-            parameters.update(now_us=self.now_us(), lease_us=self.lease_us)
-            parameters.update(after=write.after.seq, after_hash=write.after.hash)
-            parameters.update(held_owner=owner, held_token=token)
-            db.execute(QUERIES["run_update"], parameters)
+            lease = (self.now_us(), self.lease_us)
+            db.execute(_UPDATE, (*_changed_columns(write), *lease, write.run_id, *write.after, token, owner))
         if db.changes() == 0:
             return _why_refused(db, write, owner, token)
         self._insert(db, write)
@@ -74,7 +71,11 @@ class Writer:
 
     def _insert(self, db: apsw.Connection, write: Write) -> None:
         # One call for all: a statement costs less than the way to it.
-        db.executemany(_EVENT_INSERT, [_event_columns(record) for record in write.records])
+        events = [
+            (e.run_id, e.seq, e.kind, e.v, e.at_us, e.token, e.body, e.hash, " ".join(e.refs) or None)
+            for e in write.records
+        ]
+        db.executemany(_EVENT_INSERT, events)
         for name, content in write.blobs.items():
             self._put_blob(db, name, content, write.at_us)
         if write.snapshot is not None:
@@ -88,9 +89,22 @@ class Writer:
             self.touched[name] = at_us
 
 
-def _event_columns(record: Record) -> tuple[object, ...]:
-    run_id, seq, kind, v, at_us, token, body, hash_, refs, _ = astuple(record)
-    return run_id, seq, kind, v, at_us, token, body, hash_, " ".join(refs) if refs else None
+def _all_columns(write: Write) -> tuple[object, ...]:
+    """A run's columns in the order of the row's fields, and behind them the two hashes."""
+    row = write.row
+    assert row is not None
+    return *astuple(row), write.head.hash, write.after.hash if row.parent else None
+
+
+def _changed_columns(write: Write) -> tuple[object, ...]:
+    """The columns that can change while a run lives."""
+    row = write.row
+    assert row is not None
+    return (
+        row.pipeline_hash, row.status, row.reason, row.detail, row.recoverable, row.next_node,
+        row.steps_finished, row.token, row.owner, row.wake_at_us, row.updated_at_us, row.ended_at_us,
+        *write.head,
+    )  # fmt: skip
 
 
 def _without_parent(db: apsw.Connection, write: Write) -> Exception | None:

@@ -27,11 +27,12 @@ def claiming(held: Held, loaded: Loaded) -> Write | None:
     at_us = run.updated_at_us
     event = RunClaimed(token=run.token + 1, worker=held.me, lost=run.worker is not None)
     after = apply(run, event, run_id=run.id, at_us=at_us, token=event.token)
-    records, _ = seal(run.id, held.position, [(event, event.token)], at_us)
+    sealed = seal(run.id, held.position, [(event, event.token)], at_us)
     return Write(
         run_id=run.id,
         after=held.position,
-        records=records,
+        head=sealed.head,
+        records=sealed.records,
         at_us=at_us,
         next_node=after.next_node,
         steps_finished=after.steps_finished,
