@@ -70,6 +70,7 @@ class Drive:
     ) -> None:
         self._patience_s = patience_s
         self._tools, self._definition, self._folded, self._stop = tools, definition, folded, stop
+        self._loop = asyncio.get_running_loop()
         self._interrupter = Interrupter()
         self._news, self._stopping = asyncio.Event(), asyncio.Event()
         self._flights: Flights[First] = Flights(self._news.set)
@@ -177,7 +178,7 @@ class Drive:
             run,
             started,
             definition.graph,
-            room=self._tools.rooms.of(definition, run, started),
+            room=self._tools.rooms.of(definition, run, started, self._loop),
             stopping=self._stopping,
             recall=partial(recall, self._tools.journal, definition.graph.goal, self._folded, started),
             make_once=self._tools.make_once,

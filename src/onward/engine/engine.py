@@ -154,7 +154,8 @@ class Engine:
             run,
             stamped,
             at_us=at_us,
-            append_id=start.append_id or self._ids.unique(),
+            # An id that was made for this run alone names its creation as well as anything.
+            append_id=start.append_id or (run.id if start.run_id is None else self._ids.unique()),
             blobs={pipeline.hash: pipeline.source.encode()},
         )
         return folded if start.append_id is None else await self.journal.first_answer(folded)

@@ -27,15 +27,17 @@ class Rooms:
     def __init__(self, blobs: Blobs, clock: Clock, files: RunFiles | None) -> None:
         self._blobs, self._clock, self._files = blobs, clock, files
 
-    def of(self, definition: Definition, run: Run, started: StepStarted) -> Room:
+    def of(
+        self, definition: Definition, run: Run, started: StepStarted, loop: asyncio.AbstractEventLoop
+    ) -> Room:
         """The room of an attempt that is about to begin. Making it touches nothing."""
         files = self._files
         if files is not None:
             graph, kind = definition.graph, definition.kind(started.node)
             mode = files.mode_of(graph, graph.nodes[started.node], kind, run)
             if mode != "off":
-                return RoomOnDisk(self, run, started, files, is_full=mode == "full")
-        return StoredRoom(self, run, started)
+                return RoomOnDisk(self, run, started, loop, files, is_full=mode == "full")
+        return StoredRoom(self, run, started, loop)
 
     def artifacts(
         self, run: Run, step: str, loop: asyncio.AbstractEventLoop, *, has_files: bool
@@ -48,9 +50,9 @@ class Rooms:
 class StoredRoom(Room):
     """A room whose artifacts are in the store."""
 
-    def __init__(self, rooms: Rooms, run: Run, started: StepStarted) -> None:
-        self._rooms, self._run, self._started = rooms, run, started
-        self._loop = asyncio.get_running_loop()  # the artifacts may be asked for in a handler's thread
+    def __init__(self, rooms: Rooms, run: Run, started: StepStarted, loop: asyncio.AbstractEventLoop) -> None:
+        # The artifacts may be asked for in a handler's thread, which cannot find the loop by itself.
+        self._rooms, self._run, self._started, self._loop = rooms, run, started, loop
 
     def _make_artifacts(self) -> Artifacts:
         return self._rooms.artifacts(self._run, self._started.step, self._loop, has_files=self.is_full)
@@ -60,9 +62,16 @@ class RoomOnDisk(StoredRoom):
     """A room with a directory: made before the step if it is full, else when somebody asks for it."""
 
     def __init__(
-        self, rooms: Rooms, run: Run, started: StepStarted, files: RunFiles, *, is_full: bool
+        self,
+        rooms: Rooms,
+        run: Run,
+        started: StepStarted,
+        loop: asyncio.AbstractEventLoop,
+        files: RunFiles,
+        *,
+        is_full: bool,
     ) -> None:
-        super().__init__(rooms, run, started)
+        super().__init__(rooms, run, started, loop)
         self._files, self.is_full = files, is_full
         self._path: Path | None = None
         self._is_made: bool | None = None

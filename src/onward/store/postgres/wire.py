@@ -34,6 +34,8 @@ class Wire:
         self._loop = asyncio.get_running_loop()
         self._prepared: set[bytes] = set()
         self._woken: asyncio.Future[None] | None = None
+        self._waits_since_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self._lost = ""
         self._pg.enter_pipeline_mode()
         self._loop.add_reader(self._socket, self._on_readable)
@@ -123,12 +125,12 @@ class Wire:
         return failure
 
     async def _wait(self) -> None:
-        self._woken = self._loop.create_future()
-        timer = self._loop.call_later(self._answer_s, self._on_silence)
+        self._woken, self._waits_since_s = self._loop.create_future(), self._loop.time()
+        if self._timer is None:  # one for many answers: to set and cancel it each time is dear
+            self._timer = self._loop.call_later(self._answer_s, self._on_time)
         try:
             await self._woken
         finally:
-            timer.cancel()
             self._woken = None
 
     async def _wait_writable(self) -> None:
@@ -150,13 +152,22 @@ class Wire:
         if self._woken is not None and not self._pg.is_busy():
             self._wake()
 
-    def _on_silence(self) -> None:
-        self._stop_reading(f"no answer within {self._answer_s:.0f} s")
+    def _on_time(self) -> None:
+        self._timer = None
+        if self._woken is None:
+            return
+        left_s = self._waits_since_s + self._answer_s - self._loop.time()
+        if left_s > 0:
+            self._timer = self._loop.call_later(left_s, self._on_time)
+        else:
+            self._stop_reading(f"no answer within {self._answer_s:.0f} s")
 
     def _stop_reading(self, why: str) -> None:
         if not self._lost:
             self._lost = " ".join(why.split()) or "no reason was given"
             self._loop.remove_reader(self._socket)
+            if self._timer is not None:
+                self._timer.cancel()
         self._wake()
 
     def _wake(self) -> None:
