@@ -20,10 +20,10 @@ LOCK = uv pip compile pyproject.toml --universal --python-version 3.11 --generat
 	--no-header --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test crash chaos bench docs format coverage lock clean lint
+.PHONY: help install demo check test crash chaos bench docs format coverage lock clean lint stepwise-resume stepwise-retry
 
 help:  ## say what each target does
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 install: $(INSTALLED)  ## make .venv with everything that development needs
 
@@ -62,6 +62,12 @@ chaos: $(INSTALLED)  ## WORKERS (8) drive RUNS (500) on one PostgreSQL while eve
 
 bench: $(INSTALLED)  ## measure
 	$(BIN)/python -m bench
+
+stepwise-resume: $(INSTALLED)  ## go on with a run: RUN_ID=.. FLOW=.. [START_STEP=..]
+	@$(BIN)/python scripts/stepwise.py resume
+
+stepwise-retry: $(INSTALLED)  ## make a stopped step of a run again: RUN_ID=.. FLOW=.. STEP=..
+	@$(BIN)/python scripts/stepwise.py retry
 
 docs: $(INSTALLED)  ## write the generated pages anew
 	$(BIN)/python scripts/make_docs.py

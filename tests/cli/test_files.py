@@ -49,11 +49,11 @@ def test_files_are_made_from_the_log_on_demand(shell: Shell) -> None:
     assert shell.inside("run", "agent.dot", "--simulate", "--run-id", "agent").code == 0
     assert not runs(shell).exists()
     done = shell.inside("files", "agent")
-    assert (done.code, done.out.partition(": ")[2]) == (0, f"5 files written to {runs(shell)}/agent\n")
+    assert (done.code, done.out.partition(": ")[2]) == (0, f"11 files written to {runs(shell)}/agent\n")
     assert (runs(shell) / "agent" / "a" / "1" / "prompt.md").read_text() == "Do it"
     assert (runs(shell) / "agent" / "a" / "1" / "response.md").read_text() == "[simulated] a done"
     elsewhere = shell.inside("files", "agent", "--out", "here", "--json")
-    assert elsewhere.json == {"run": "agent", "directory": str(shell.directory / "here"), "written": 5}
+    assert elsewhere.json == {"run": "agent", "directory": str(shell.directory / "here"), "written": 11}
     assert status(shell.directory / "here" / "a" / "1")["outcome"] == "success"
 
 

@@ -35,26 +35,30 @@ from onward.wiring import is_there, open_store
 
 
 @dataclass(frozen=True, slots=True)
-class _Looking:
+class Looking:
     """A run that is looked at, the store it is in, and what its pipeline is prepared with."""
 
     store: Store
     run: Run
     sources: Sources
     runs: str | None
+    is_held: bool
+    """Whether somebody who is alive works on the run."""
 
 
 @asynccontextmanager
-async def _looking(wanted: str, common: Common) -> AsyncIterator[_Looking]:
+async def looking_at(wanted: str, common: Common) -> AsyncIterator[Looking]:
+    """Open the store that the person means, and find the run in it."""
     app = app_of(load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files))
     if isinstance(app.store, str) and not is_there(app.store):
         raise NoDatabase(app.store)
     store = await open_store(app.store) if isinstance(app.store, str) else app.store
     try:
         run_id = (await find_run(store, wanted)).row.id
-        run = (await Journal(store, SystemClock()).load(run_id)).run
+        folded = await Journal(store, SystemClock()).load(run_id)
         sources = Sources(store, app.transforms, {*app.handlers, *BUILT_IN_TYPES}, app.rules)
-        yield _Looking(store, run, sources, app.runs_directory)
+        is_held = folded.holder is not None and folded.holder.is_alive
+        yield Looking(store, folded.run, sources, app.runs_directory, is_held)
     finally:
         await store.close()
 
@@ -69,12 +73,12 @@ async def files(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Write the files of a run from its log: manifest, checkpoint, prompts, responses, statuses, artifacts.
+    """Write the files of a run from its log: manifest, checkpoint, prompts, responses, statuses, receipts.
 
     What a step left itself stays as it is; what is missing is written.
     """
-    async with _looking(run, common) as looking:
-        folder, at = _target(looking, out_dir)
+    async with looking_at(run, common) as looking:
+        folder, at = target(looking, out_dir)
         try:
             written = await rebuild(looking.store, looking.sources, looking.run, folder, at)
         except OSError as error:
@@ -87,7 +91,8 @@ async def files(
     return FINE
 
 
-def _target(looking: _Looking, out_dir: str | None) -> tuple[Folder, Path]:
+def target(looking: Looking, out_dir: str | None) -> tuple[Folder, Path]:
+    """Where a run's files go: the directory that was named, or the run's own."""
     if out_dir is not None:
         return Folder(os.path.abspath(out_dir)), ()
     if looking.runs is None:
@@ -107,7 +112,7 @@ async def artifacts(
     out: Out,
 ) -> int:
     """List a run's artifacts, or print one or write it to a file."""
-    async with _looking(run, common) as looking:
+    async with looking_at(run, common) as looking:
         kept = looking.run.artifacts
         if id is None:
             if out_file is not None:

@@ -28,6 +28,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("checkpoints", "inspect", "List a run's checkpoints."),
     ("graph", "graph", "Draw a pipeline, or a run in its pipeline."),
     ("files", "files", "Write a run's files from its log."),
+    ("receipts", "receipts", "List a run's receipts, checked against its log and written anew."),
     ("artifacts", "files", "List a run's artifacts, or fetch one."),
     ("resume", "resume", "Go on with a stopped run."),
     ("retry", "decide", "Make a stopped step again."),

@@ -19,6 +19,7 @@ from onward.engine.flights import Flights
 from onward.engine.journal import Folded, Journal, applied
 from onward.engine.keeper import Hold, LeaseKeeper
 from onward.engine.recall import recall
+from onward.engine.receipts import StepReceipts
 from onward.engine.rooms import Rooms
 from onward.engine.stop import StopSwitch
 from onward.errors import HistoryCorrupt, LeaseLost, StaleHistory, StoreError, UnknownHandler
@@ -55,6 +56,7 @@ class Tools:
     forsake: Callable[[str], Awaitable[None]]
     """Give up a run that one of this run's steps looked after."""
     make_once: MakeOnce
+    receipts: StepReceipts | None = None
 
 
 class Drive:
@@ -128,6 +130,8 @@ class Drive:
             )
             if not ahead.events:
                 return ahead.action
+            if self._tools.receipts is not None and self._tools.receipts.is_kept(before.run.id):
+                await self._leave_receipts(self._tools.receipts, ahead.events, now_us)
             try:
                 self._folded = await self._tools.journal.record(before, ahead.events, ahead.run, now_us)
             except StaleHistory:
@@ -138,6 +142,12 @@ class Drive:
                 for child in orphaned(before.run, ahead.run, ahead.events):
                     await self._tools.forsake(child)
             return ahead.action
+
+    async def _leave_receipts(self, receipts: StepReceipts, events: Sequence[Event], now_us: int) -> None:
+        """Before the commit; but whoever may have lost the run writes over nothing that another left."""
+        assert self._hold is not None
+        if self._tools.keeper.is_trusted(self._hold):
+            await receipts.before(self._definition, self._folded, events, now_us)
 
     def _launch(self, starts: Sequence[StepStarted]) -> None:
         for started in starts:

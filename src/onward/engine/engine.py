@@ -22,6 +22,7 @@ from onward.engine.keeper import LeaseKeeper
 from onward.engine.managing import FORSAKEN
 from onward.engine.oversee import Overseer
 from onward.engine.preview import Preview
+from onward.engine.receipts import StepReceipts
 from onward.engine.release import Dropped
 from onward.engine.resuming import Resuming
 from onward.engine.rooms import Rooms
@@ -75,8 +76,11 @@ class Engine:
         files: RunFiles | None = None,
     ) -> None:
         self.store, self._clock, self._ids = store, clock, ids
+        self.sources = Sources(store, transforms, {*handlers, *Definition.BUILT_IN}, rules)
+        receipts = None
         if files is not None:
-            observe = _both(files.observe, observe)
+            receipts = StepReceipts(files, store, self.sources)
+            observe = _both(_both(files.observe, receipts.after), observe)
         self._observe = observe
         self.journal = Journal(store, clock)
         self._claims = Claims(store, self.journal, clock, ids, observe)
@@ -85,8 +89,6 @@ class Engine:
         )
         self._taking = Taking(self.journal, self._claims, clock, handlers)
         self._sweeper = Sweeper(store, self.journal, self._claims, clock, ids)
-        known = {*handlers, *Definition.BUILT_IN}
-        self.sources = Sources(store, transforms, known, rules)
         tools = Tools(
             self.journal,
             LeaseKeeper(store, clock),
@@ -97,6 +99,7 @@ class Engine:
             Rooms(store, clock, files),
             self.forsake,
             self.effect,
+            receipts,
         )
         self.effects = AtMostOnce(store, clock, ids, store.lease_s)
         parts = self.journal, self._claims, clock, ids, self._serving, self.sources

@@ -96,11 +96,16 @@ class RunFiles:
         except OSError as error:
             self.tell(run_id, error)
 
+    def is_on_disk(self, run_id: str) -> bool:
+        """Whether the run has a directory that this process keeps up to date."""
+        return run_id in self._on_disk
+
     def tell(self, run_id: str, error: OSError) -> None:
         """Warn, once for each thing that can be wrong with a run's files."""
-        self._tell_once(run_id, error.strerror or str(error))
+        self.tell_why(run_id, error.strerror or str(error))
 
-    def _tell_once(self, run_id: str, why: str) -> None:
+    def tell_why(self, run_id: str, why: str) -> None:
+        """The same, with the reason in words."""
         if (run_id, why) in self._warned:
             return
         if len(self._warned) >= WARNED_MAX:
@@ -141,7 +146,7 @@ class RunFiles:
                 finished += [pages.told(event) for event in events if isinstance(event, StepFinished)]
                 upto = page[-1].seq
         except (StoreError, HistoryCorrupt) as error:
-            self._tell_once(run_id, str(error).rstrip("."))
+            self.tell_why(run_id, str(error).rstrip("."))
             return
         if found.upto is None:  # else a sibling step was faster
             found.finished, found.upto = finished, upto
@@ -189,8 +194,7 @@ class RunFiles:
             self.write(run.id, path, STATUS, pages.finished_status(event, updates))
         for id, artifact in event.artifacts.items():
             if artifact is not None:
-                self.write(run.id, (ARTIFACTS,), artifact_name(id), event.contents[artifact.hash])
-                continue
+                continue  # written before the commit, with the step's receipt
             try:
                 self.folder.remove((run.id, ARTIFACTS), artifact_name(id))
             except OSError as error:

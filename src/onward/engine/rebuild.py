@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from onward.engine.look import log_pages
+from onward.engine.receipts import Definitions, leavings, put
 from onward.engine.source import Sources
 from onward.engine.view import instant
 from onward.errors import InvalidInput, RunNotFound, StoreCorrupt
@@ -26,6 +27,7 @@ from onward.receipts.names import (
     artifact_name,
     attempt_path,
 )
+from onward.receipts.trail import Trail
 from onward.store.codec import check_chain, unseal
 from onward.store.port import ORIGIN, Store
 
@@ -35,7 +37,8 @@ MANIFEST_BYTES_MAX = 1024 * 1024
 async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at: Path) -> int:
     """Write the files of a run below `at`; how many were written.
 
-    A file of a step that is there already stays as it is: it is what really was.
+    A file of a step that is there already stays as it is: it is what really was. Receipts and handoffs are
+    what the log says, whatever is there.
     """
     _check_free(folder, at, known)
     work = _Work(sources, folder, at)
@@ -50,6 +53,8 @@ async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at
     if run is None:
         raise RunNotFound(known.id)
     work.finish(run)
+    async for left in leavings(store, Definitions(sources), run, Trail(run.id, run.pipeline)):
+        work.written += put(folder, at, left)
     for id, artifact in run.artifacts.items():
         content = await store.blob(artifact.hash)
         if content is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from onward.machine.apply import apply
 from onward.machine.lifecycle import REASONS
 from onward.model.event import CHECKPOINTS, Event, StepFinished
 from onward.model.ids import branch_of
+from onward.model.instant import rfc3339
 from onward.model.row import RunRow
 from onward.model.run import Gate, Run, RunStatus
 from onward.store.codec import unseal
@@ -23,13 +23,7 @@ FINISHED = StepFinished.__name__
 
 def instant(at_us: int | None) -> str | None:
     """A time as RFC 3339, UTC."""
-    if at_us is None:
-        return None
-    return (
-        datetime.fromtimestamp(at_us / 1_000_000, UTC)
-        .isoformat(timespec="microseconds")
-        .replace("+00:00", "Z")
-    )
+    return None if at_us is None else rfc3339(at_us)
 
 
 def view_row(row: RunRow, holder: Holder | None, completed: Sequence[str] | None = None) -> dict[str, Any]:

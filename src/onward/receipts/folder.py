@@ -2,8 +2,8 @@
 
 A step's program has its own directory here, so it can put anything in the way: a link to elsewhere, a file
 where a directory should be, a pipe. Every path is therefore walked from the top, one name at a time, and a
-name that is not what it should be is an error, never a way out. Nothing is synced to the disk: all that is
-written can be made again from the log.
+name that is not what it should be is an error, never a way out. Only what asks for it is synced to the disk:
+all that is written can be made again from the log.
 """
 
 from __future__ import annotations
@@ -55,22 +55,29 @@ class Folder:
         finally:
             os.close(above)
 
-    def put_aside(self, name: str) -> None:
+    def put_aside(self, name: str, parts: Path = ()) -> None:
         """Give the name free again, whatever has it."""
-        with contextlib.suppress(FileNotFoundError), self._at(()) as root:
-            os.stat(name, dir_fd=root, follow_symlinks=False)
-            _move_aside(root, name)
+        with contextlib.suppress(FileNotFoundError), self._at(parts) as directory:
+            os.stat(name, dir_fd=directory, follow_symlinks=False)
+            _move_aside(directory, name)
 
-    def write(self, parts: Path, name: str, content: bytes, *, only_new: bool = False) -> bool:
-        """Put a file there whole or not at all; with `only_new`, one that is there stays as it is."""
+    def write(
+        self, parts: Path, name: str, content: bytes, *, only_new: bool = False, synced: bool = False
+    ) -> bool:
+        """Put a file there whole or not at all; with `only_new`, one that is there stays as it is.
+
+        With `synced` it is on the disk when this returns, under its name.
+        """
         directory = self._open(parts, make=True)
         try:
             if only_new and _exists(directory, name):
                 return False
             part = f".{name}.{os.getpid()}.part"
             try:
-                _create(directory, part, content)
+                _create(directory, part, content, synced=synced)
                 os.replace(part, name, src_dir_fd=directory, dst_dir_fd=directory)
+                if synced:
+                    os.fsync(directory)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(part, dir_fd=directory)
@@ -162,7 +169,7 @@ def _directory(name: str, above: int | None, path: str) -> int:
         raise
 
 
-def _create(directory: int, name: str, content: bytes) -> None:
+def _create(directory: int, name: str, content: bytes, *, synced: bool) -> None:
     try:
         file = os.open(name, _CREATE, 0o600, dir_fd=directory)
     except FileExistsError:  # left by a process of this number that died, or put there: it is not ours
@@ -170,6 +177,9 @@ def _create(directory: int, name: str, content: bytes) -> None:
         file = os.open(name, _CREATE, 0o600, dir_fd=directory)
     with open(file, "wb") as opened:
         opened.write(content)
+        if synced:
+            opened.flush()
+            os.fsync(opened.fileno())
 
 
 def _content(directory: int, name: str, path: str, limit: int) -> bytes:

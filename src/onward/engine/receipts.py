@@ -1,0 +1,175 @@
+"""Receipts and handoffs of steps: written before the commit of what they tell, and made from the log.
+
+A receipt whose step was never committed is partial state: whoever reads one asks the log, and the step, made
+again, replaces it. All that is written follows from the log alone, so a disk that fails costs a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from onward.engine.files import RunFiles
+from onward.engine.journal import Folded
+from onward.engine.look import log_pages
+from onward.engine.source import Sources
+from onward.errors import OnwardError
+from onward.machine.definition import Definition
+from onward.model.event import Event, StepFinished
+from onward.model.run import Run
+from onward.receipts.filling import Leaving
+from onward.receipts.folder import Folder
+from onward.receipts.names import ARTIFACTS, Path, artifact_name
+from onward.receipts.places import HANDOFFS, RECEIPTS, flow_name
+from onward.receipts.reading import Committed
+from onward.receipts.receipt import BYTES_MAX, hash_of, written
+from onward.receipts.trail import Trail
+from onward.store.codec import unseal
+from onward.store.port import RunLog
+
+
+@dataclass(slots=True)
+class Definitions:
+    """The definitions that a run has had, each prepared once."""
+
+    sources: Sources
+    _known: dict[str, Definition] = field(default_factory=dict)
+
+    async def of(self, run: Run, pipeline_hash: str) -> Definition:
+        """The definition with this hash, out of the store."""
+        found = self._known.get(pipeline_hash)
+        if found is None:
+            pipeline = await self.sources.stored(replace(run, pipeline_hash=pipeline_hash))
+            found = self._known[pipeline_hash] = Definition(pipeline.graph)
+        return found
+
+
+async def leavings(
+    log: RunLog, definitions: Definitions, run: Run, trail: Trail, upto: int | None = None
+) -> AsyncIterator[Leaving]:
+    """What the events behind `trail` leave, up to event `upto`; of a step only what counts in the end."""
+    held: dict[str, Leaving] = {}
+    async for page in log_pages(log, run.id, after=trail.head):
+        for record in page:
+            if upto is not None and record.seq > upto:
+                break
+            event = unseal(record)
+            trail.learn(event)
+            definition = await definitions.of(run, trail.pipeline_hash)
+            left = trail.take(event, definition, at_us=record.at_us, recorded_in=record.run_id)
+            if left is None:
+                continue
+            held.pop(left.name, None)
+            if left.handoff is None:
+                held[left.name] = left
+            else:
+                yield left
+    for left in held.values():
+        yield left
+
+
+def put(folder: Folder, at: Path, left: Leaving, *, synced: bool = False) -> int:
+    """Have the receipt and then the handoff of a step in the run's directory `at`; how many were written."""
+    flow = flow_name(left.receipt.flow_key)
+    count = _put(folder, (*at, flow, RECEIPTS), left.name, written(left.receipt), synced)
+    if left.handoff is not None:
+        return count + _put(folder, (*at, flow, HANDOFFS), left.name, written(left.handoff), synced)
+    folder.remove((*at, flow, HANDOFFS), left.name)  # of an outcome that was never committed
+    return count
+
+
+def _put(folder: Folder, parts: Path, name: str, content: bytes, synced: bool) -> int:
+    if folder.read(parts, name, limit=BYTES_MAX) == content:
+        return 0
+    folder.write(parts, name, content, synced=synced)
+    return 1
+
+
+class StepReceipts:
+    """Writes what steps leave, for the runs of this process that have a directory."""
+
+    def __init__(self, files: RunFiles, log: RunLog, sources: Sources) -> None:
+        self._files, self._log, self._sources = files, log, sources
+        self._trails: dict[str, Trail] = {}
+        self._ahead: dict[str, Trail] = {}
+
+    def is_kept(self, run_id: str) -> bool:
+        """Whether anything is to be written for a run. This is all that a run without a directory costs."""
+        return self._files.is_on_disk(run_id)
+
+    async def before(
+        self, definition: Definition, folded: Folded, events: Sequence[Event], at_us: int
+    ) -> None:
+        """Write what `events` leave, which are about to be appended behind `folded`: artifacts first."""
+        run = folded.run
+        self._ahead.pop(run.id, None)  # of an append that was refused
+        try:
+            self._write_artifacts(definition, run, events)
+            trail = await self._caught_up(definition, folded)
+            ahead = self._ahead[run.id] = trail.copy()
+            for event in events:
+                ahead.learn(event)
+                left = ahead.take(event, definition, at_us=at_us)
+                if left is not None:
+                    self._write(definition, run, left)
+        except OSError as error:
+            self._files.tell(run.id, error)
+        except OnwardError as error:
+            self._files.tell_why(run.id, str(error).rstrip("."))
+
+    def after(self, run: Run, events: Sequence[Event]) -> None:
+        """What was written ahead is committed, if that is where the run stands now."""
+        if not self._ahead and not self._trails:
+            return
+        ahead = self._ahead.pop(run.id, None)
+        if ahead is not None and ahead.head == run.head:
+            self._trails[run.id] = ahead
+        if run.worker is None:
+            self._trails.pop(run.id, None)
+
+    async def _caught_up(self, definition: Definition, folded: Folded) -> Trail:
+        """All that is committed; what others wrote, and what came before the directory, is written now."""
+        run = folded.run
+        trail = self._trails.get(run.id)
+        if trail is None or trail.head > folded.position.seq:
+            trail = Trail(run.id, run.pipeline)
+        if trail.head < folded.position.seq:
+            trail = trail.copy()
+            definitions = Definitions(self._sources, {run.pipeline_hash: definition})
+            async for left in leavings(self._log, definitions, run, trail, folded.position.seq):
+                self._write(definition, run, left)
+            self._trails[run.id] = trail
+        return trail
+
+    def _write(self, definition: Definition, run: Run, left: Leaving) -> None:
+        mode = self._mode(definition, run, left.node)
+        if mode != "off":
+            put(self._files.folder, (run.id,), left, synced=mode == "full")
+
+    def _write_artifacts(self, definition: Definition, run: Run, events: Sequence[Event]) -> None:
+        for event in events:
+            if not isinstance(event, StepFinished):
+                continue
+            is_synced = self._mode(definition, run, event.node) == "full"
+            for id, artifact in event.artifacts.items():
+                if artifact is not None:
+                    content = event.contents[artifact.hash]
+                    path = (run.id, ARTIFACTS)
+                    self._files.folder.write(path, artifact_name(id), content, synced=is_synced)
+
+    def _mode(self, definition: Definition, run: Run, node_id: str) -> str:
+        node = definition.graph.nodes.get(node_id)
+        if node is None:  # of an older definition
+            return "lazy"
+        return self._files.mode_of(definition.graph, node, definition.kind(node_id), run)
+
+
+async def committed(log: RunLog, sources: Sources, run: Run) -> Mapping[str, Committed]:
+    """Every receipt that the log stands for, by the name of its file."""
+    found = leavings(log, Definitions(sources), run, Trail(run.id, run.pipeline))
+    return {
+        left.name: Committed(left.receipt.step_id, hash_of(written(left.receipt)), left.receipt.sequence)
+        async for left in found
+    }

@@ -1,0 +1,211 @@
+"""What stands in a receipt and in a handoff."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onward.machine.definition import AGENT, CONTROL_KINDS, Definition
+from onward.model.event import Outcome, StepFinished, StepStatus
+from onward.model.ids import branch_of, node_of, place_of
+from onward.model.instant import rfc3339
+from onward.receipts.names import ARTIFACTS, RESPONSE, artifact_name, attempt_path
+from onward.receipts.places import HANDOFFS, RECEIPTS, flow_name, step_file
+from onward.receipts.receipt import (
+    SCHEMA_VERSION,
+    SUMMARY_CHARACTERS_MAX,
+    Concern,
+    Evidence,
+    Handoff,
+    Mode,
+    Receipt,
+    Routing,
+    Status,
+    Tried,
+    Verification,
+    hash_of,
+    written,
+)
+
+TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """What an event leaves: the receipt of a step, and if the step is finished for ever, its handoff."""
+
+    node: str
+    name: str
+    receipt: Receipt
+    handoff: Handoff | None
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A step that has begun."""
+
+    started_at_us: int
+    tried: tuple[Tried, ...] = ()
+    decisions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a step ended at an event, or how one that is still open stands; `previous` came before it."""
+
+    step: str
+    status: Status
+    why: str
+    log: tuple[str, ...] = ()
+    finished: StepFinished | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where and when that was: the run, the event, and the step that had finished before in the same line."""
+
+    run_id: str
+    flow: str
+    workdir: str | None
+    is_simulated: bool
+    sequence: int
+    at_us: int
+    previous: str | None
+    recorded_in: str
+
+
+def leaving(setting: Setting, begun: Begun, ending: Ending, definition: Definition) -> Leaving:
+    """The pages of a step that ended so."""
+    step, finished = ending.step, ending.finished
+    node_id = node_of(place_of(step))
+    node, kind = definition.graph.nodes[node_id], definition.kind(node_id)
+    agent = node.text("agent") or kind
+    name, flow = step_file(step, agent), flow_name(setting.flow)
+    receipt = Receipt(
+        schema_version=SCHEMA_VERSION,
+        run_id=setting.run_id,
+        flow_key=setting.flow,
+        step_id=step,
+        node=node_id,
+        branch=branch_of(step),
+        visit=int(step.rpartition("#")[2]),
+        agent_key=agent,
+        engine=kind,
+        mode=_mode(kind, setting),
+        provider=(node.llm_provider or None) if kind == AGENT else None,
+        model=(node.llm_model or None) if kind == AGENT else None,
+        status=ending.status,
+        started_at=rfc3339(begun.started_at_us),
+        completed_at=rfc3339(setting.at_us),
+        duration_ms=max(0, setting.at_us - begun.started_at_us) // 1000,
+        sequence=setting.sequence,
+        previous=setting.previous,
+        attempts=begun.tried,
+        error=ending.why or None,
+        tokens=None,
+        transcript_path=_transcript(step, begun, finished),
+        handoff_envelope_path=None if finished is None else f"{flow}/{HANDOFFS}/{name}",
+        routing=None if finished is None else _routing(finished),
+        artifacts=() if finished is None else _artifacts(finished),
+        log=ending.log,
+        workspace_root=setting.workdir,
+        recorded_in=setting.recorded_in,
+    )
+    path = f"{flow}/{RECEIPTS}/{name}"
+    handoff = None if finished is None else _handoff(receipt, finished, begun.decisions, path)
+    return Leaving(node_id, name, receipt, handoff)
+
+
+def _mode(kind: str, setting: Setting) -> Mode:
+    if kind in CONTROL_KINDS:
+        return "control"
+    if kind == AGENT and setting.is_simulated:
+        return "stub"
+    return "cli" if kind == TOOL else "sdk"
+
+
+def _handoff(receipt: Receipt, finished: StepFinished, decisions: tuple[str, ...], path: str) -> Handoff:
+    outcome = finished.outcome
+    assert receipt.routing is not None
+    return Handoff(
+        schema_version=SCHEMA_VERSION,
+        run_id=receipt.run_id,
+        flow_key=receipt.flow_key,
+        step_id=receipt.step_id,
+        agent_key=receipt.agent_key,
+        sequence=receipt.sequence,
+        timestamp=receipt.completed_at,
+        status=receipt.status,
+        verification=_verification(receipt, outcome),
+        summary=_shortened(outcome.failure_reason or outcome.notes or finished.response),
+        routing_signal=receipt.routing,
+        artifacts=receipt.artifacts,
+        context_changes=tuple(sorted({*finished.context, *finished.grown})),
+        decisions_made=decisions,
+        concerns=_concerns(receipt, outcome),
+        error=receipt.error,
+        duration_ms=receipt.duration_ms,
+        receipt_path=path,
+        receipt_hash=hash_of(written(receipt)),
+    )
+
+
+def _verification(receipt: Receipt, outcome: Outcome) -> Verification:
+    """An exit code and a rule of the engine are evidence; what somebody says of himself is none."""
+    if receipt.status in ("failed", "timed_out"):
+        return "BLOCKED"
+    is_seen = receipt.mode in ("cli", "control") and outcome.status is StepStatus.SUCCESS
+    return "VERIFIED" if is_seen else "UNVERIFIED"
+
+
+def _concerns(receipt: Receipt, outcome: Outcome) -> tuple[Concern, ...]:
+    found = [
+        Concern(severity="low", text=f"attempt {one.attempt} {one.status.replace('_', ' ')}" + _because(one))
+        for one in receipt.attempts[:-1]
+    ]
+    if outcome.status is StepStatus.PARTIAL_SUCCESS:
+        found.append(Concern(severity="medium", text="the step succeeded in part only"))
+    if receipt.status == "skipped":
+        found.append(Concern(severity="medium", text="the step was skipped"))
+    if receipt.error is not None and receipt.status != "skipped":
+        found.append(Concern(severity="high", text=receipt.error))
+    return tuple(found)
+
+
+def _because(one: Tried) -> str:
+    return f": {one.reason}" if one.reason else ""
+
+
+def _transcript(step: str, begun: Begun, finished: StepFinished | None) -> str | None:
+    if finished is None or not finished.response or not begun.tried:
+        return None
+    last = begun.tried[-1]
+    return "/".join((*attempt_path(step, last.attempt, last.number), RESPONSE))
+
+
+def _routing(finished: StepFinished) -> Routing:
+    onward, outcome = finished.next, finished.outcome
+    return Routing(
+        to=None if onward is None else onward.to,
+        reason="nothing leads on" if onward is None else onward.reason,
+        edge=None if onward is None else onward.edge,
+        preferred_label=outcome.preferred_label,
+        suggested_next_ids=outcome.suggested_next_ids,
+    )
+
+
+def _artifacts(finished: StepFinished) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(
+            id=id,
+            name=artifact.name,
+            path=f"{ARTIFACTS}/{artifact_name(id)}",
+            size_bytes=artifact.size,
+            hash=artifact.hash,
+        )
+        for id, artifact in sorted(finished.artifacts.items())
+        if artifact is not None
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= SUMMARY_CHARACTERS_MAX else f"{text[: SUMMARY_CHARACTERS_MAX - 1]}…"

@@ -1,0 +1,193 @@
+"""Receipts and handoffs as values: two closed schemas, each with a version.
+
+A receipt says what became of a step; a handoff says what a finished step hands on. The JSON Schemas in
+`schemas/` are made from these classes.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from blake3 import blake3
+from msgspec import Meta
+
+from onward.errors import InvalidInput
+
+SCHEMA_VERSION: Literal[1] = 1
+BYTES_MAX = 16 * 1024 * 1024
+SUMMARY_CHARACTERS_MAX = 2_000
+
+Status = Literal["succeeded", "failed", "interrupted", "timed_out", "skipped"]
+Mode = Literal["stub", "sdk", "cli", "control"]
+Verification = Literal["VERIFIED", "UNVERIFIED", "BLOCKED"]
+Name = Annotated[str, Meta(min_length=1)]
+Instant = Annotated[str, Meta(pattern=r"^\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")]
+Count = Annotated[int, Meta(ge=0)]
+Ordinal = Annotated[int, Meta(ge=1)]
+Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Closed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every field is there, and no other."""
+
+
+class Tokens(Closed, frozen=True, kw_only=True):
+    """What a model was sent and answered."""
+
+    prompt: Count
+    completion: Count
+    total: Count
+
+
+class Tried(Closed, frozen=True, kw_only=True):
+    """One try of one attempt. `lost`: its process died; `failed` ones were made again, or ended the step."""
+
+    attempt: Ordinal
+    number: Ordinal
+    started_at: Instant
+    ended_at: Instant | None
+    status: Literal["succeeded", "failed", "interrupted", "timed_out", "skipped", "lost"]
+    reason: str
+
+
+class Routing(Closed, frozen=True, kw_only=True):
+    """Where the run goes from a finished step, and why; `to` is null where nothing leads on."""
+
+    to: str | None
+    reason: str
+    edge: int | None
+    preferred_label: str
+    suggested_next_ids: tuple[str, ...]
+
+
+class Evidence(Closed, frozen=True, kw_only=True):
+    """An artifact that the step stored: its path in the run's directory, and the BLAKE3 of its content."""
+
+    id: Name
+    name: str
+    path: Name
+    size_bytes: Count
+    hash: Hash
+
+
+class Receipt(Closed, frozen=True, kw_only=True):
+    """What became of one step. `sequence` is the number of the event in the run's log that says so."""
+
+    schema_version: Literal[1]
+    run_id: Name
+    flow_key: str
+    step_id: Name
+    node: Name
+    branch: str
+    visit: Ordinal
+    agent_key: Name
+    engine: Name
+    mode: Mode
+    provider: str | None
+    model: str | None
+    status: Status
+    started_at: Instant
+    completed_at: Instant
+    duration_ms: Count
+    sequence: Ordinal
+    previous: str | None
+    attempts: tuple[Tried, ...]
+    error: str | None
+    tokens: Tokens | None
+    transcript_path: str | None
+    handoff_envelope_path: str | None
+    routing: Routing | None
+    artifacts: tuple[Evidence, ...]
+    log: tuple[str, ...]
+    workspace_root: str | None
+    recorded_in: Name
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the step has its outcome for ever; else it may be made again."""
+        return self.handoff_envelope_path is not None
+
+
+class Concern(Closed, frozen=True, kw_only=True):
+    """Something that whoever goes on should know."""
+
+    severity: Literal["low", "medium", "high"]
+    text: Name
+
+
+class Handoff(Closed, frozen=True, kw_only=True):
+    """What a finished step hands on. `receipt_hash` is the BLAKE3 of the receipt that belongs to it."""
+
+    schema_version: Literal[1]
+    run_id: Name
+    flow_key: str
+    step_id: Name
+    agent_key: Name
+    sequence: Ordinal
+    timestamp: Instant
+    status: Status
+    verification: Verification
+    summary: Annotated[str, Meta(max_length=SUMMARY_CHARACTERS_MAX)]
+    routing_signal: Routing
+    artifacts: tuple[Evidence, ...]
+    context_changes: tuple[str, ...]
+    decisions_made: tuple[str, ...]
+    concerns: tuple[Concern, ...]
+    error: str | None
+    duration_ms: Count
+    receipt_path: Name
+    receipt_hash: Hash
+
+
+Page = TypeVar("Page", Receipt, Handoff)
+
+
+class _Version(msgspec.Struct, frozen=True):
+    schema_version: int
+
+
+def written(page: Receipt | Handoff) -> bytes:
+    """A page as its file holds it."""
+    return msgspec.json.format(msgspec.json.encode(page), indent=2) + b"\n"
+
+
+def hash_of(content: bytes) -> str:
+    """How a handoff names its receipt."""
+    return blake3(content).hexdigest()
+
+
+def read_receipt(content: bytes, path: str) -> Receipt:
+    """A receipt, if the file is one; InvalidInput names the file and what is wrong with it."""
+    return _read(content, path, Receipt)
+
+
+def read_handoff(content: bytes, path: str) -> Handoff:
+    """A handoff, if the file is one; InvalidInput names the file and what is wrong with it."""
+    return _read(content, path, Handoff)
+
+
+def _read(content: bytes, path: str, kind: type[Page]) -> Page:
+    what = kind.__name__.lower()
+    if len(content) > BYTES_MAX:
+        raise InvalidInput(f"{path} is no {what}: it has more than {BYTES_MAX:,} bytes.")
+    try:
+        version = msgspec.json.decode(content, type=_Version).schema_version
+        if version != SCHEMA_VERSION:
+            raise InvalidInput(
+                f"{path} is a {what} of version {version}; this program knows version {SCHEMA_VERSION}."
+            )
+        page = msgspec.json.decode(content, type=kind)
+        for at in _instants(page):
+            datetime.fromisoformat(at)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{path} is no {what} of version {SCHEMA_VERSION}: {error}.") from None
+    return page
+
+
+def _instants(page: Receipt | Handoff) -> list[str]:
+    if isinstance(page, Handoff):
+        return [page.timestamp]
+    tried = [at for one in page.attempts for at in (one.started_at, one.ended_at) if at is not None]
+    return [page.started_at, page.completed_at, *tried]
