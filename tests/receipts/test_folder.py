@@ -109,3 +109,23 @@ def test_a_file_that_could_not_be_written_leaves_nothing_behind(folder: Folder) 
     with pytest.raises(IsADirectoryError):
         folder.write((), "status.json", b"x")
     assert folder.names(()) == ["status.json"]
+
+
+def test_what_is_synced_is_on_the_disk_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First the content, then the name."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    folder = Folder(str(tmp_path))
+    folder.write(("a",), "one", b"1")
+    assert synced == []
+    folder.write(("a",), "two", b"2", synced=True)
+    assert synced == [f".two.{os.getpid()}.part", "a"]
+    assert (tmp_path / "a" / "two").read_bytes() == b"2"
