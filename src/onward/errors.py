@@ -13,6 +13,7 @@
     - UnknownHandler          the definition or the app: nobody serves this node type
     - SpawnFailed             the machine: a command could not be started, and did not run
     - EffectFailed            the effect: it was made once, failed, and is not made again
+    - WorkspaceFailed         the workspace: git could not do what a run needs
     - LeaseLost               the holder: somebody else owns the run now
     - StaleHistory            the holder: the log grew since it was read
     - HistoryCorrupt          the store: an event does not decode, fold or chain
@@ -128,6 +129,10 @@ class EffectFailed(OnwardError):
             f"effect {key!r} failed when it was made and is not made again: {why}. "
             f"`onward effect {key} --forget` lets it be made again."
         )
+
+
+class WorkspaceFailed(OnwardError):
+    """A work tree could not be made, recorded, restored or merged; nothing of it was thrown away."""
 
 
 class LeaseLost(OnwardError):

@@ -29,11 +29,13 @@ LAYERS: dict[str, list[str]] = {
     "store": ["model", "errors", "clock", "host"],
     "handlers": ["model", "errors", "clock", "pipeline.graph", "process"],
     "receipts": ["machine", "pipeline", "model", "errors", "clock"],
+    "workspace": ["model", "errors"],
     "observe": ["model", "errors", "clock"],
     "engine": [
         *("machine", "pipeline", "model", "errors", "clock", "version", "receipts"),
         *("handlers.port", "handlers.room", "handlers.artifacts", "handlers.simulate"),
         *("store.port", "store.codec", "store.owner", "store.retention"),  # never an adapter
+        "workspace.port",
     ],
     "worker": ["engine", "store.port", "model", "errors", "clock", "observe"],
     "server": [

@@ -1,0 +1,128 @@
+"""Calling git: one place for every call, so that all of them are equally careful.
+
+Arguments are lists, never a shell's text. Neither hooks nor a file-system monitor of the repository are run,
+nobody is asked for a password, and nothing goes on in the background.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from onward.errors import WorkspaceFailed
+
+TIMEOUT_S = 300.0
+LOCK_POLL_S = 0.02
+WORDS_MAX = 300
+_CAREFUL = (
+    *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0"),
+    *("-c", "maintenance.auto=false", "-c", "core.quotePath=false", "-c", "advice.detachedHead=false"),
+)
+_QUIET = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "false",
+    "LC_ALL": "C",
+    "GIT_AUTHOR_NAME": "Onward",
+    "GIT_AUTHOR_EMAIL": "onward@localhost",
+    "GIT_COMMITTER_NAME": "Onward",
+    "GIT_COMMITTER_EMAIL": "onward@localhost",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What git answered."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def last_line(self) -> str:
+        lines = [line for line in (self.err or self.out).splitlines() if line.strip()]
+        return lines[-1].strip()[:WORDS_MAX] if lines else f"exit code {self.code}"
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """Git in one directory, which must itself be a work tree unless `looks_up`."""
+
+    directory: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = TIMEOUT_S
+    looks_up: bool = False
+    lock: int | None = None
+
+    def __call__(self, *arguments: str, index: str | None = None) -> str:
+        """What git prints, without the line's end; WorkspaceFailed quotes its last line if it fails."""
+        said = self.ask(*arguments, index=index)
+        if said.code != 0:
+            raise WorkspaceFailed(
+                f"git {arguments[0]} in {self.directory} failed: {said.last_line.rstrip('.')}."
+            )
+        return said.out.rstrip("\n")
+
+    def ask(self, *arguments: str, index: str | None = None) -> Said:
+        """Like a call, where a failure is an answer too."""
+        environment = {**self.environment, **_QUIET}
+        if not self.looks_up:
+            # A work tree whose .git is gone must not turn into the repository around it.
+            environment["GIT_CEILING_DIRECTORIES"] = os.path.dirname(self.directory)
+        if index is not None:
+            environment["GIT_INDEX_FILE"] = index
+        command = ["git", *_CAREFUL, *arguments]
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self.directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=self.timeout_s,
+                pass_fds=() if self.lock is None else (self.lock,),
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise WorkspaceFailed(
+                f"git {arguments[0]} in {self.directory} did not end within {self.timeout_s:g} s."
+            ) from None
+        except OSError as error:
+            raise WorkspaceFailed(
+                f"git cannot be run in {self.directory}: {error.strerror or error}."
+            ) from error
+        return Said(
+            done.returncode,
+            done.stdout.decode(errors="surrogateescape"),
+            done.stderr.decode(errors="replace"),
+        )
+
+
+@contextlib.contextmanager
+def locked(path: str, timeout_s: float = TIMEOUT_S) -> Iterator[int]:
+    """Be the only one; a descriptor that a child inherits keeps it so until the child has ended as well.
+
+    A process that is killed leaves its git running for a moment: whoever goes on with the run waits for it.
+    """
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    pause = threading.Event()
+    try:
+        for _ in range(int(timeout_s / LOCK_POLL_S)):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                pause.wait(LOCK_POLL_S)
+        else:
+            raise WorkspaceFailed(f"another git still works for this run after {timeout_s:g} s ({path}).")
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,60 @@
+"""What the engine asks of work trees. Every call blocks: it belongs into a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from onward.model.workspace import Merged, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One work tree of one run. `stamp` tells runs of the same id in different databases apart.
+
+    `branch` is the branch of the work tree's own; without one, its HEAD is detached, or, where the tree is a
+    person's, on whatever they have checked out.
+    """
+
+    run: str
+    stamp: int
+    repository: str
+    directory: str
+    branch: str = ""
+
+    @property
+    def is_in_place(self) -> bool:
+        return self.directory == self.repository
+
+
+class Trees(Protocol):
+    """Work trees. What cannot be done raises `WorkspaceFailed`, and then nothing was thrown away."""
+
+    def find(self, directory: str) -> tuple[str, Tree]:
+        """The top of the repository that a directory is in, and what it stands at; `InvalidInput` if none."""
+        ...
+
+    def has_branch(self, repository: str, branch: str) -> bool:
+        """Whether the repository has such a branch."""
+        ...
+
+    def make(self, place: Place, tree: Tree) -> None:
+        """Have the work tree; one that is there is used as it is, one that is not begins as `tree`."""
+        ...
+
+    def record(self, place: Place, name: str, known: Tree | None) -> Tree | None:
+        """Keep what is in the work tree under a ref; None if that is what is known already."""
+        ...
+
+    def restore(self, place: Place, tree: Tree) -> str:
+        """Make the work tree what it was; returns the ref under which what it replaced was saved, if any."""
+        ...
+
+    def merge(self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]]) -> Merged:
+        """Take over what each branch changed since `fork`, one after the other; what conflicts stays out."""
+        ...
+
+    def remove(self, place: Place, known: Tree | None) -> str:
+        """Have no such work tree; what it held beyond `known` is saved under the ref that is returned."""
+        ...

@@ -1,0 +1,265 @@
+"""Work trees made with git: each state that counts is a commit under `refs/onward/<run>/`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from onward.errors import InvalidInput, WorkspaceFailed
+from onward.model.workspace import Merged, Tree
+from onward.workspace.git import Git, locked
+from onward.workspace.merging import merge_all
+from onward.workspace.port import Place
+
+HASH_SHOWN = 12
+_NOT_IN_REFS = re.compile(r"[^A-Za-z0-9_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A work tree at this moment: `content` is the tree object that has all of its files."""
+
+    head: str
+    branch: str
+    content: str
+
+    def is_at(self, head: str, branch: str, content: str) -> bool:
+        return (self.head, self.branch, self.content) == (head, branch, content)
+
+
+@dataclass(frozen=True, slots=True)
+class GitTrees:
+    """Work trees of real repositories. `outside`: directories whose content is never a step's work."""
+
+    environment: Mapping[str, str]
+    outside: Sequence[str] = ()
+
+    def find(self, directory: str) -> tuple[str, Tree]:
+        if not os.path.isdir(directory):
+            raise InvalidInput(f"the workspace {directory} is no directory; name a git repository.")
+        git = Git(directory, self.environment, looks_up=True)
+        try:
+            top = git.ask("rev-parse", "--show-toplevel")
+            if top.code != 0:
+                bare = git.ask("rev-parse", "--is-bare-repository").out.strip() == "true"
+                why = "is a bare repository" if bare else "is in no git repository"
+                raise InvalidInput(
+                    f"the workspace {directory} {why}; name a directory in a work tree of one."
+                )
+            if git.ask("rev-parse", "--verify", "-q", "HEAD^{commit}").code != 0:
+                raise InvalidInput(
+                    f"the workspace {directory} is a repository without a commit; make a first one."
+                )
+            head, branch = _head(git)
+        except WorkspaceFailed as error:
+            raise InvalidInput(str(error)) from error
+        return os.path.realpath(top.out.rstrip("\n")), Tree(head=head, commit=head, branch=branch)
+
+    def has_branch(self, repository: str, branch: str) -> bool:
+        return _commit_of(Git(repository, self.environment), f"refs/heads/{branch}") is not None
+
+    # -- having one ----------------------------------------------------------------------------------
+
+    def make(self, place: Place, tree: Tree) -> None:
+        with self._alone(place) as lock:
+            repository = Git(place.repository, self.environment, lock=lock)
+            if place.is_in_place or self._is_made(repository, place):
+                return
+            self._check_ours(repository, place, tree)
+            self._clear(repository, place)
+            on = ("-B", place.branch) if place.branch else ("--detach",)
+            repository("worktree", "add", "-q", "--no-checkout", *on, "--", place.directory, tree.head)
+            git = Git(place.directory, self.environment, lock=lock)
+            git("reset", "-q", "--hard", "HEAD")
+            if tree.commit != tree.head:
+                self._fill(git, self._content(git, place), _content_of(git, tree.commit))
+            repository("update-ref", _made(place), tree.commit)
+
+    def _is_made(self, repository: Git, place: Place) -> bool:
+        """Whether the work tree is there and whole: one that was being made at a crash is made anew."""
+        if not os.path.isdir(place.directory) or _commit_of(repository, _made(place)) is None:
+            return False
+        top = Git(place.directory, self.environment).ask("rev-parse", "--show-toplevel")
+        return top.code == 0 and os.path.realpath(top.out.rstrip("\n")) == os.path.realpath(place.directory)
+
+    def _check_ours(self, repository: Git, place: Place, tree: Tree) -> None:
+        """A branch of this name may be another run's, of the same id; ours is marked before it is made."""
+        if _commit_of(repository, tree.commit) is None:
+            raise WorkspaceFailed(f"the recorded state {tree.commit} is not in {place.repository} any more.")
+        if not place.branch:
+            return
+        begun = f"refs/onward/{place.run}/begun-{place.stamp}"
+        tip = _commit_of(repository, f"refs/heads/{place.branch}")
+        if tip is not None and _commit_of(repository, begun) is None:
+            raise WorkspaceFailed(
+                f"the branch {place.branch} of {place.repository} belongs to another run of this name; "
+                f"rename or delete it (`git branch -D {place.branch}`), or choose another run id."
+            )
+        repository("update-ref", begun, tree.head)
+        if tip not in (None, tree.head):
+            _save(repository, place, str(tip))
+
+    def _clear(self, repository: Git, place: Place) -> None:
+        """Give the directory free; git forgets work trees whose directory is gone."""
+        if os.path.lexists(place.directory):
+            repository.ask("worktree", "remove", "--force", "--force", "--", place.directory)
+            shutil.rmtree(place.directory, ignore_errors=True)
+        repository("worktree", "prune")
+
+    # -- keeping what is in it -----------------------------------------------------------------------
+
+    def record(self, place: Place, name: str, known: Tree | None) -> Tree | None:
+        with self._open(place) as git:
+            found = self._content(git, place)
+            if known is not None and found.is_at(known.head, known.branch, _content_of(git, known.commit)):
+                return None
+            commit = _committed(git, found, f"Workspace of run {place.run} after {name}")
+            ref = f"refs/onward/{place.run}/{_NOT_IN_REFS.sub('-', name)}-{commit[:HASH_SHOWN]}"
+            git("update-ref", ref, commit)
+            return Tree(head=found.head, commit=commit, ref=ref, branch=found.branch)
+
+    def _content(self, git: Git, place: Place) -> _Found:
+        """All files but those that are ignored, taken through an index of our own."""
+        head, branch = _head(git)
+        index, own = _indexes(git)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{own}.lock")  # left by a git that was killed: nobody else uses this index
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(own)
+        if os.path.exists(index):
+            # With its time: by that git tells whether a file may have changed in the same instant.
+            shutil.copy2(index, own)
+        else:
+            git("read-tree", "HEAD", index=own)
+        git("add", "-A", "--", ".", *self._excluded(place.directory), index=own)
+        return _Found(head, branch, git("write-tree", index=own))
+
+    def _excluded(self, directory: str) -> list[str]:
+        inside = [path for path in self.outside if path.startswith(f"{directory}{os.sep}")]
+        return [f":(exclude,literal,top){os.path.relpath(path, directory)}" for path in inside]
+
+    # -- going back ----------------------------------------------------------------------------------
+
+    def restore(self, place: Place, tree: Tree) -> str:
+        with self._open(place) as git:
+            wanted, found = _content_of(git, tree.commit), self._content(git, place)
+            branch = place.branch or tree.branch if place.is_in_place or place.branch else ""
+            if found.is_at(tree.head, branch, wanted):
+                return ""
+            saved = _save(git, place, _committed(git, found, f"Workspace of run {place.run}, replaced"))
+            self._move(git, found, head=tree.head, branch=branch, content=wanted)
+            return saved
+
+    def _move(self, git: Git, found: _Found, *, head: str, branch: str, content: str) -> None:
+        """Change files first and HEAD last: whoever is cut off between them does it again."""
+        self._fill(git, found, content)
+        if branch:
+            git("update-ref", f"refs/heads/{branch}", head)
+            git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
+        else:
+            git("update-ref", "--no-deref", "HEAD", head)
+        git("reset", "-q", "--mixed")
+
+    def _fill(self, git: Git, found: _Found, content: str) -> None:
+        """Files as in `content`; the index of our own, which `found` was taken through, knows the old ones."""
+        if content != found.content:
+            _, own = _indexes(git)
+            git("read-tree", "--reset", "-u", content, index=own)
+
+    # -- branches, and the end -----------------------------------------------------------------------
+
+    def merge(self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]]) -> Merged:
+        with self._open(place) as git:
+            found = self._content(git, place)
+            head, content, conflicts = merge_all(git, found.head, found.content, fork, branches)
+            if (head, content) != (found.head, found.content):
+                self._move(git, found, head=head, branch=found.branch, content=content)
+            return Merged(conflicts=tuple(conflicts))
+
+    def remove(self, place: Place, known: Tree | None) -> str:
+        saved = ""
+        with self._alone(place) as lock:
+            repository = Git(place.repository, self.environment, lock=lock)
+            if self._is_made(repository, place):
+                git = Git(place.directory, self.environment, lock=lock)
+                found = self._content(git, place)
+                if known is None or (found.head, found.content) != (
+                    known.head,
+                    _content_of(git, known.commit),
+                ):
+                    saved = _save(
+                        git, place, _committed(git, found, f"Workspace of run {place.run}, removed")
+                    )
+            self._clear(repository, place)
+            repository.ask("update-ref", "-d", _made(place))
+        return saved
+
+    # -- one at a time -------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _alone(self, place: Place) -> Iterator[int]:
+        common = Git(place.repository, self.environment)("rev-parse", "--git-common-dir")
+        folder = os.path.join(place.repository, common, "onward")
+        try:
+            with locked(os.path.join(folder, f"{place.run}.lock")) as lock:
+                yield lock
+        except OSError as error:
+            raise WorkspaceFailed(
+                f"the workspace {place.directory} cannot be used: {error.strerror or error}."
+            ) from error
+
+    @contextlib.contextmanager
+    def _open(self, place: Place) -> Iterator[Git]:
+        if not os.path.isdir(place.directory):
+            raise WorkspaceFailed(f"the workspace {place.directory} is gone.")
+        with self._alone(place) as lock:
+            yield Git(place.directory, self.environment, lock=lock)
+
+
+def _head(git: Git) -> tuple[str, str]:
+    """The commit that HEAD is, and the branch it is on."""
+    branch = git.ask("symbolic-ref", "-q", "--short", "HEAD")
+    return git("rev-parse", "--verify", "HEAD^{commit}"), branch.out.strip() if branch.code == 0 else ""
+
+
+def _commit_of(git: Git, name: str) -> str | None:
+    said = git.ask("rev-parse", "--verify", "-q", f"{name}^{{commit}}")
+    return said.out.strip() if said.code == 0 else None
+
+
+def _content_of(git: Git, commit: str) -> str:
+    said = git.ask("rev-parse", "--verify", "-q", f"{commit}^{{tree}}")
+    if said.code != 0:
+        raise WorkspaceFailed(
+            f"the recorded state {commit} is not in the repository of {git.directory} any more."
+        )
+    return said.out.strip()
+
+
+def _committed(git: Git, found: _Found, message: str) -> str:
+    """A commit with these files: HEAD itself if all of them are committed."""
+    if found.content == _content_of(git, found.head):
+        return found.head
+    return git("commit-tree", found.content, "-p", found.head, "-m", message)
+
+
+def _save(git: Git, place: Place, commit: str) -> str:
+    ref = f"refs/onward/{place.run}/saved-{commit[:HASH_SHOWN]}"
+    git("update-ref", ref, commit)
+    return ref
+
+
+def _made(place: Place) -> str:
+    """The ref that says that a work tree is whole."""
+    name = _NOT_IN_REFS.sub("-", os.path.basename(place.directory))
+    return f"refs/onward/{place.run}/made-{name}-{place.stamp}"
+
+
+def _indexes(git: Git) -> tuple[str, str]:
+    """The work tree's index, and our own beside it."""
+    folder = git("rev-parse", "--absolute-git-dir")
+    return os.path.join(folder, "index"), os.path.join(folder, "onward.index")
