@@ -179,13 +179,22 @@ class Onward:
         simulate: bool | Mapping[str, Any] = False,
         answers: str | Interviewer | None = None,
         stop: StopSwitch | None = None,
+        workspace: str | None = None,
+        workspace_mode: str | None = None,
+        keep_workspace: bool = False,
     ) -> Run:
         """Run a pipeline (a path, or one from `pipeline()`) until it stops; the state it stopped in."""
         engine, stop = await self.engine(), stop or StopSwitch()
         interviewer = self._interviewer(answers)
         prepared = engine.sources.read(pipeline) if isinstance(pipeline, str) else pipeline
         start = Start(
-            inputs=inputs or {}, run_id=run_id, simulation=_script(simulate), interviewer=interviewer
+            inputs=inputs or {},
+            run_id=run_id,
+            simulation=_script(simulate),
+            interviewer=interviewer,
+            workspace=workspace,
+            workspace_mode=workspace_mode,
+            keep_workspace=keep_workspace,
         )
         return (await self._attended(await engine.start(prepared, start, stop), interviewer, stop)).run
 

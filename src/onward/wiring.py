@@ -77,6 +77,7 @@ def make_engine(
     from onward.engine.engine import Engine, ignore
     from onward.engine.files import RunFiles
     from onward.pipeline.check import RULES
+    from onward.workspace.trees import GitTrees
 
     run_files = None
     if runs is not None:
@@ -91,7 +92,22 @@ def make_engine(
         rules=RULES if rules is None else rules,
         observe=observe or ignore,
         files=run_files,
+        trees=GitTrees(tool_environment(tool_env), _outside(runs)),
+        warn=warn or log_warning,
     )
+
+
+def _outside(runs: str | None) -> list[str]:
+    """What is ours and no step's work, should it be in the repository: the runs, and the database there."""
+    if runs is None:
+        return []
+    root = os.path.realpath(runs)
+    around = os.path.dirname(root)
+    if os.path.basename(around) == ".onward":
+        return [around]
+    if not root.endswith("-runs"):
+        return [root]
+    return [root, *(root.removesuffix("-runs") + end for end in ("", "-wal", "-shm", "-workers"))]
 
 
 def _built_in(tool_env: tuple[str, ...], db: str | None) -> Mapping[str, Handler]:

@@ -32,9 +32,9 @@ def test_a_named_test_exists(file: str, test: str) -> None:
 
 
 def test_every_row_has_its_test() -> None:
-    """Rows of the workspace come with it."""
+    """All but O10, going on in the middle of an agent's turns."""
     rows = [f"K{number}" for number in range(1, 24)]
-    rows += [f"O{number}" for number in range(1, 23) if number not in (9, 10, 11)]
+    rows += [f"O{number}" for number in range(1, 23) if number != 10]
     assert ROWS.findall(README.read_text(encoding="utf-8")) == rows
     table = [line for line in README.read_text(encoding="utf-8").splitlines() if ROWS.match(line)]
     assert all(NAMED.search(line) for line in table)

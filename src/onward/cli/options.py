@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
@@ -67,3 +67,14 @@ Answers = Annotated[
     ),
 ]
 RunId = Annotated[str | None, Parameter(help="An id of your own for the new run: 1 to 64 of a-z, 0-9 and -.")]
+Workspace = Annotated[
+    str | None,
+    Parameter(help="A directory in the git repository that the steps change (docs/workspace.md)."),
+]
+WorkspaceMode = Annotated[
+    Literal["worktree", "in_place"] | None,
+    Parameter(help="Change files in a work tree of the run's own (the default), or where they are."),
+]
+KeepWorkspace = Annotated[
+    bool, Parameter(negative="", help="Leave the run's work tree there when the run is over.")
+]

@@ -53,6 +53,13 @@ async def resume(
     dry_run: Annotated[
         bool, Parameter(help="Make all checks, print what would be skipped and run, change nothing.")
     ] = False,
+    restore_workspace: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Put the work tree back to the last checkpoint; what it holds now is kept under a ref.",
+        ),
+    ] = False,
     answers: Answers = None,
     common: Common = COMMON,
     out: Out,
@@ -68,6 +75,7 @@ async def resume(
         original=original,
         take_over=take_over,
         wait=wait and not dry_run,
+        restore_workspace=restore_workspace,
     )
     async with foreground(common, out, answers) as desk:
         run_id = (await find_run(desk.engine.store, run)).row.id

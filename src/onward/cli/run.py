@@ -7,7 +7,17 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onward.cli.foreground import Foreground, foreground
-from onward.cli.options import COMMON, Answers, Common, Out, RunId, Settings
+from onward.cli.options import (
+    COMMON,
+    Answers,
+    Common,
+    KeepWorkspace,
+    Out,
+    RunId,
+    Settings,
+    Workspace,
+    WorkspaceMode,
+)
 from onward.cli.values import context_of, script_of
 from onward.engine.engine import Start
 from onward.engine.view import view_row
@@ -36,6 +46,9 @@ async def run(
     ] = None,
     answers: Answers = None,
     run_id: RunId = None,
+    workspace: Workspace = None,
+    workspace_mode: WorkspaceMode = None,
+    keep_workspace: KeepWorkspace = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
@@ -50,7 +63,15 @@ async def run(
         for warning in pipeline.warnings:
             out.note(str(warning))
         await _mention_unfinished(desk, pipeline)
-        start = Start(inputs=inputs, run_id=run_id, simulation=script, interviewer=desk.interviewer)
+        start = Start(
+            inputs=inputs,
+            run_id=run_id,
+            simulation=script,
+            interviewer=desk.interviewer,
+            workspace=workspace,
+            workspace_mode=workspace_mode,
+            keep_workspace=keep_workspace,
+        )
         return await desk.finish(await desk.engine.start(pipeline, start, desk.stop))
 
 

@@ -10,7 +10,16 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FAILED, FINE
 from onward.cli.opening import app_of, store_to_look_at
-from onward.cli.options import COMMON, Common, Out, RunId, Settings
+from onward.cli.options import (
+    COMMON,
+    Common,
+    KeepWorkspace,
+    Out,
+    RunId,
+    Settings,
+    Workspace,
+    WorkspaceMode,
+)
 from onward.cli.output import Output
 from onward.cli.signals import on_signals
 from onward.cli.text import count, one_line, table
@@ -102,6 +111,9 @@ async def submit(
         Parameter(help="When its worker dies: another goes on, or a person decides."),
     ] = "requeue",
     run_id: RunId = None,
+    workspace: Workspace = None,
+    workspace_mode: WorkspaceMode = None,
+    keep_workspace: KeepWorkspace = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
@@ -117,6 +129,9 @@ async def submit(
             simulation=script,
             on_owner_loss=on_owner_loss,
             priority=priority,
+            workspace=workspace,
+            workspace_mode=workspace_mode,
+            keep_workspace=keep_workspace,
         )
         run = (await engine.submit(pipeline, start)).run
     out.say(f"run {project(run).display_id}: {one_line(run.pipeline)} (id {run.id}) is queued")

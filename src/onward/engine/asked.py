@@ -23,6 +23,10 @@ class Start:
     append_id: str | None = None
     managed_by: Managed | None = None
     workdir: str | None = None
+    workspace: str | None = None
+    """A directory in the git repository that the steps change; else what the pipeline says."""
+    workspace_mode: str | None = None
+    keep_workspace: bool = False
     interviewer: Interviewer | None = None
     """Who answers the gates of runs that this one manages."""
 
@@ -39,5 +43,6 @@ class Resume:
     original: bool = False
     take_over: bool = False
     wait: bool = False
+    restore_workspace: bool = False
     append_id: str | None = None
     interviewer: Interviewer | None = None

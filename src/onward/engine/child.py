@@ -114,7 +114,7 @@ def _file(step: StepContext, parent: Run) -> str:
 
 def _workdir(step: StepContext, parent: Run) -> str | None:
     written = setting(step, "stack.child_workdir")
-    return _beside(parent, written) if written else parent.workdir
+    return _beside(parent, written) if written else step.workspace or parent.workdir
 
 
 def _beside(parent: Run, path: str) -> str:

@@ -22,17 +22,30 @@ from onward.engine.recall import recall
 from onward.engine.receipts import StepReceipts
 from onward.engine.rooms import Rooms
 from onward.engine.stop import StopSwitch
-from onward.errors import HistoryCorrupt, LeaseLost, StaleHistory, StoreError, UnknownHandler
+from onward.engine.workspaces import Workspaces
+from onward.errors import (
+    HistoryCorrupt,
+    InvalidInput,
+    LeaseLost,
+    StaleHistory,
+    StoreError,
+    UnknownHandler,
+    WorkspaceFailed,
+)
 from onward.handlers.port import Handler, MakeOnce, StepContext
-from onward.machine.action import Action, Perform, Restart, Sleep, Wait
+from onward.machine.action import Action, Merge, Perform, Restart, Sleep, Wait
 from onward.machine.advance import advance
 from onward.machine.definition import Definition
 from onward.machine.finish import finish
+from onward.machine.joining import joined
 from onward.machine.orphans import orphaned
 from onward.machine.restart import restarted
+from onward.machine.workspace import unusable
 from onward.model.event import AttemptInterrupted, Event, RunCompleted, RunQueued, StepStarted
+from onward.model.ids import branch_of
 from onward.model.result import Result
 from onward.model.run import Run
+from onward.model.workspace import Tree
 from onward.version import VERSION
 
 Observer = Callable[[Run, Sequence[Event]], None]
@@ -53,6 +66,7 @@ class Tools:
     handlers: Mapping[str, Handler]
     observe: Observer
     rooms: Rooms
+    workspaces: Workspaces
     forsake: Callable[[str], Awaitable[None]]
     """Give up a run that one of this run's steps looked after."""
     make_once: MakeOnce
@@ -91,6 +105,8 @@ class Drive:
         )
         try:
             first: First = _nothing
+            if self._folded.run.workspace is not None:
+                first, action = await self._with_workspace(action)
             while True:
                 action = action or await self._advance(first)
                 match action:
@@ -102,6 +118,9 @@ class Drive:
                         first = await self._landed(until_us)
                     case Restart(to, run_id):
                         first = await self._restart(to, run_id)
+                    case Merge(step, starts):
+                        self._launch(starts)
+                        first = await self._merged(step)
                     case Sleep(until_us) if self._is_too_long(until_us):
                         first = _handed_back(until_us)
                     case Sleep(until_us):
@@ -183,7 +202,12 @@ class Drive:
         assert self._hold is not None
         if not self._tools.keeper.is_trusted(self._hold):
             await self._tools.keeper.regain(self._hold)
-        run, definition = self._folded.run, self._definition
+        run, definition, step, workspace = self._folded.run, self._definition, started.step, None
+        if run.workspace is not None:
+            try:
+                workspace = await self._tools.workspaces.directory(definition, run, branch_of(step))
+            except WorkspaceFailed as error:
+                return self._finished(step, Result.fail(str(error), retryable=False))
         context = StepContext(
             run,
             started,
@@ -192,6 +216,7 @@ class Drive:
             stopping=self._stopping,
             recall=partial(recall, self._tools.journal, definition.graph.goal, self._folded, started),
             make_once=self._tools.make_once,
+            workspace=workspace,
         )
         if self._stop.is_now:
             return _interrupted(started, STOPPED)  # asked while the start was being written
@@ -200,7 +225,27 @@ class Drive:
             raise self._hold.loss
         if isinstance(result, Ended):
             return _interrupted(started, result.why)
-        return self._finished(started.step, result)
+        if workspace is None:
+            return self._finished(started.step, result)
+        return await self._recorded(run, started.step, result)
+
+    async def _recorded(self, run: Run, step: str, result: Result) -> First:
+        """The result together with what the step left in its work tree."""
+        try:
+            tree = await self._tools.workspaces.record(self._definition, run, step)
+        except WorkspaceFailed as error:
+            before = f"{result.failure_reason}; " if result.failure_reason else ""
+            return self._finished(step, Result.fail(f"{before}{error}", retryable=False))
+        return self._finished(step, result, tree)
+
+    async def _with_workspace(self, action: Action | None) -> tuple[First, Action | None]:
+        """Have the work tree before anything is executed; without it the run stops here."""
+        try:
+            await self._tools.workspaces.open(self._folded.run)
+        except (WorkspaceFailed, InvalidInput) as error:
+            why = str(error)
+            return (lambda run, now_us: unusable(run, why, has_begun=False)), None
+        return _nothing, action
 
     def _handler(self, node_id: str) -> Handler:
         kind = self._definition.kind(node_id)
@@ -209,13 +254,23 @@ class Drive:
             raise UnknownHandler(node_id, kind, list(self._tools.handlers))
         return handler
 
-    def _finished(self, step: str, result: Result) -> First:
+    def _finished(self, step: str, result: Result, tree: Tree | None = None) -> First:
         jitter = self._tools.dice.roll()
 
         def record(run: Run, now_us: int) -> Sequence[Event]:
-            return finish(self._definition, run, step, result, now_us=now_us, jitter=jitter)
+            return finish(self._definition, run, step, result, now_us=now_us, jitter=jitter, tree=tree)
 
         return record
+
+    async def _merged(self, step: str) -> First:
+        """Take over what the branches of a fan-out changed. Done again after a crash, it is the same."""
+        definition, run = self._definition, self._folded.run
+        try:
+            merged = await self._tools.workspaces.merge(definition, run, run.parallels[step])
+        except WorkspaceFailed as error:
+            why = str(error)
+            return lambda run, now_us: unusable(run, why, has_begun=True)
+        return lambda run, now_us: joined(definition, run, step, merged)
 
     async def _restart(self, to: str, run_id: str) -> First:
         """Make the run that takes over. Made again after a crash, it is the same one."""

@@ -77,7 +77,10 @@ class Driving:
         async def driven() -> Folded:
             if self.files is not None and folded.run.token > 1:  # a first life has no files to go on with
                 await self.files.go_on(folded.run)
-            return await drive.run(claimed_s=claimed_s, action=action)
+            ended = await drive.run(claimed_s=claimed_s, action=action)
+            if ended.run.is_final:
+                await self.tools.workspaces.close(ended.run)
+            return ended
 
         return await self.claims.driving(folded.lease, driven())
 

@@ -31,6 +31,7 @@ from onward.engine.source import Sources
 from onward.engine.stop import StopSwitch
 from onward.engine.sweep import Sweeper, Swept
 from onward.engine.taking import Taking
+from onward.engine.workspaces import Workspaces
 from onward.errors import Refused, RunNotFound
 from onward.handlers.port import Handler
 from onward.machine.advance import advance
@@ -47,10 +48,12 @@ from onward.model.ids import check_run_id
 from onward.model.namespace import check_given
 from onward.model.run import Gate, Run, RunStatus
 from onward.model.value import copied
+from onward.model.workspace import IN_PLACE
 from onward.pipeline.build import Pipeline, Transform
 from onward.pipeline.check import RULES, Rule
 from onward.store.port import Store
 from onward.version import VERSION
+from onward.workspace.port import Trees
 
 __all__ = ["Engine", "Resume", "Start", "ignore"]
 
@@ -74,6 +77,8 @@ class Engine:
         rules: Sequence[Rule] = RULES,
         observe: Observer = ignore,
         files: RunFiles | None = None,
+        trees: Trees | None = None,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.store, self._clock, self._ids = store, clock, ids
         self.sources = Sources(store, transforms, {*handlers, *Definition.BUILT_IN}, rules)
@@ -82,6 +87,7 @@ class Engine:
             receipts = StepReceipts(files, store, self.sources)
             observe = _both(_both(files.observe, receipts.after), observe)
         self._observe = observe
+        self._workspaces = Workspaces(trees, files, warn)
         self.journal = Journal(store, clock)
         self._claims = Claims(store, self.journal, clock, ids, observe)
         self._serving = Serving(
@@ -97,6 +103,7 @@ class Engine:
             handlers,
             observe,
             Rooms(store, clock, files),
+            self._workspaces,
             self.forsake,
             self.effect,
             receipts,
@@ -125,7 +132,7 @@ class Engine:
         """Create a run, claim it and drive it until it stops."""
         definition = self._serving.definition(pipeline)
         handlers = self._serving.handlers_for(definition, start.simulation, start.interviewer)
-        run_id, created = self._created(pipeline, definition, start)
+        run_id, created = await self._created(pipeline, definition, start)
         stop = stop or StopSwitch()
         now_us, claimed_s = self._clock.now_us(), self._clock.awake_s()
         first = (created, RunClaimed(token=1, worker=self.store.me))
@@ -145,7 +152,7 @@ class Engine:
 
     async def submit(self, pipeline: Pipeline, start: Start) -> Folded:
         """Create a run and leave it queued for whoever claims it."""
-        run_id, created = self._created(pipeline, self._serving.definition(pipeline), start)
+        run_id, created = await self._created(pipeline, self._serving.definition(pipeline), start)
         now_us = self._clock.now_us()
         run, stamped = applied(None, (created,), run_id=run_id, at_us=now_us)
         return await self._create(run, stamped, now_us, pipeline, start)
@@ -163,11 +170,15 @@ class Engine:
         )
         return folded if start.append_id is None else await self.journal.first_answer(folded)
 
-    def _created(self, pipeline: Pipeline, definition: Definition, start: Start) -> tuple[str, RunCreated]:
+    async def _created(
+        self, pipeline: Pipeline, definition: Definition, start: Start
+    ) -> tuple[str, RunCreated]:
         check_given(start.inputs)
         run_id = (
             self._ids.run_id(self._clock.now_us()) if start.run_id is None else check_run_id(start.run_id)
         )
+        workspace = await self._workspaces.asked(pipeline, start, run_id)
+        in_place = workspace is not None and workspace.mode == IN_PLACE
         graph = pipeline.graph
         assert graph.start_id is not None  # a pipeline without errors has one
         return run_id, RunCreated(
@@ -177,7 +188,7 @@ class Engine:
             path=pipeline.path,
             context={**definition.mirrored, **copied(start.inputs)},
             on_owner_loss=start.on_owner_loss,
-            exclusive_key=start.exclusive_key,
+            exclusive_key=start.exclusive_key or (workspace.repository if workspace and in_place else None),
             simulation=None if start.simulation is None else dict(start.simulation),
             version=VERSION,
             priority=start.priority,
@@ -185,6 +196,7 @@ class Engine:
             max_running=definition.max_running,
             managed_by=start.managed_by,
             workdir=start.workdir,
+            workspace=workspace,
         )
 
     # -- going on ------------------------------------------------------------------------------------
@@ -275,6 +287,8 @@ class Engine:
             append_id=self._ids.unique(),
         )
         await self._forsake_orphans(before, folded.run)
+        if folded.run.is_final:
+            await self._workspaces.close(folded.run)
         return folded
 
     async def steer(self, run_id: str, text: str, *, by: str = "user") -> Folded:
@@ -311,6 +325,7 @@ class Engine:
         self.check_served(await self.sources.stored(onto.run), onto.run.simulation)
         now_us = self._clock.now_us()
         child = self._ids.run_id(now_us) if new_id is None else check_run_id(new_id)
+        await self._workspaces.check_fork(onto.run, child)
         forked = coming_off(onto, changes=changes, by=by)
         run, stamped = applied(onto.run, (forked,), run_id=child, at_us=now_us)
         return await self.journal.create(

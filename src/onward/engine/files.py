@@ -14,7 +14,7 @@ from typing import Any
 
 from onward.engine.look import log_pages
 from onward.engine.view import instant
-from onward.errors import HistoryCorrupt, StoreError
+from onward.errors import HistoryCorrupt, StoreError, WorkspaceFailed
 from onward.machine.definition import AGENT
 from onward.model.event import AttemptFailed, Event, StepFinished
 from onward.model.ids import display_id
@@ -120,13 +120,25 @@ class RunFiles:
         found = self._on_disk.get(run.id)
         if found is not None and found.token == run.token:
             return found
+        self._have_directory(run)
+        found = self._on_disk[run.id] = _OnDisk(run.token)
+        return found
+
+    def _have_directory(self, run: Run) -> None:
+        """The run's directory is this run's; one of another run of the same id is put aside."""
         start_time = instant(run.created_at_us) or ""
         there = self.folder.read((run.id,), MANIFEST, limit=MANIFEST_BYTES_MAX)
         if not pages.is_of(there, run, start_time=start_time):
             self.folder.put_aside(run.id)
         self.folder.write((run.id,), MANIFEST, pages.manifest(run, start_time=start_time))
-        found = self._on_disk[run.id] = _OnDisk(run.token)
-        return found
+
+    def own(self, run: Run) -> None:
+        """Have a directory for something that is not a step's, such as the work tree."""
+        try:
+            with self._lock:
+                self._have_directory(run)
+        except OSError as error:
+            raise WorkspaceFailed(f"{self.folder.path(run.id)}: {error.strerror or error}.") from error
 
     def settled(self, run_id: str, step: str, updates: Mapping[str, Any]) -> None:
         """Remember what a step sets, until it is recorded: its branch may be gone by then."""

@@ -15,7 +15,7 @@ from onward.engine.preview import Preview, preview
 from onward.engine.serving import Serving
 from onward.engine.source import Sources
 from onward.engine.stop import StopSwitch
-from onward.errors import Refused, StaleHistory
+from onward.errors import InvalidInput, Refused, StaleHistory
 from onward.handlers.port import Handler
 from onward.machine.decide import ResumeRequest, check_resumable, decide_resume
 from onward.machine.definition import Definition
@@ -115,8 +115,15 @@ class Resuming:
     async def _ready(self, run_id: str, resume: Resume, stop: StopSwitch | None) -> _Ready:
         known = await self.journal.load(run_id)
         request = ResumeRequest(
-            resume.by, resume.from_node, resume.action, resume.step, take_over=resume.take_over
+            resume.by,
+            resume.from_node,
+            resume.action,
+            resume.step,
+            take_over=resume.take_over,
+            restore_workspace=resume.restore_workspace,
         )
+        if resume.restore_workspace and known.run.workspace is None:
+            raise InvalidInput(f"run {run_id} has no workspace that could be restored.")
         if resume.wait and stop is not None:
             known = await self._wait_free(known, stop)
         check_resumable(known.run, self.claims.standing(known), request)

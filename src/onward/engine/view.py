@@ -14,6 +14,7 @@ from onward.model.ids import branch_of
 from onward.model.instant import rfc3339
 from onward.model.row import RunRow
 from onward.model.run import Gate, Run, RunStatus
+from onward.model.workspace import WORKTREE, branch_name
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
 from onward.store.port import Holder, Record
@@ -96,6 +97,23 @@ def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[s
         "steering": list(run.steering),
         "managed_by": msgspec.to_builtins(run.managed_by),
         "workdir": run.workdir,
+        "workspace": _workspace(run),
+    }
+
+
+def _workspace(run: Run) -> dict[str, Any] | None:
+    """The repository, the run's branch there, and the state at the last checkpoint that changed it."""
+    if run.workspace is None:
+        return None
+    is_own = run.workspace.mode == WORKTREE
+    told = {"repository": run.workspace.repository, "mode": run.workspace.mode}
+    tree = run.root.tree or run.workspace.start
+    return {
+        **told,
+        "branch": branch_name(run.id) if is_own else tree.branch or None,
+        "head": tree.head,
+        "commit": tree.commit,
+        "ref": tree.ref or None,
     }
 
 

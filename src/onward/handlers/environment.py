@@ -16,4 +16,6 @@ def step_environment(step: StepContext) -> dict[str, str]:
     # A command cannot ask for its directory, so it is told of one only where that is there anyway.
     if step.room.is_full and step.directory is not None and step.run_directory is not None:
         told |= {"ONWARD_STEP_DIR": step.directory, "ONWARD_RUN_DIR": step.run_directory}
+    if step.workspace is not None:
+        told["ONWARD_WORKSPACE"] = step.workspace
     return told

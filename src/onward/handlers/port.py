@@ -45,7 +45,18 @@ class MakeOnce(Protocol):
 class StepContext:
     """One attempt of one step, as a handler sees it: a view, since few handlers look at all of it."""
 
-    __slots__ = ("_run", "_started", "graph", "lines", "make_once", "node", "recall", "room", "stopping")
+    __slots__ = (
+        "_run",
+        "_started",
+        "graph",
+        "lines",
+        "make_once",
+        "node",
+        "recall",
+        "room",
+        "stopping",
+        "workspace",
+    )
 
     def __init__(
         self,
@@ -57,9 +68,12 @@ class StepContext:
         stopping: asyncio.Event,
         recall: Callable[[str], Awaitable[str]] = _no_past,
         make_once: MakeOnce = _made_by_hand,
+        workspace: str | None = None,
     ) -> None:
         self._run, self._started, self.graph, self.node = run, started, graph, graph.nodes[started.node]
         self.room, self.recall, self.make_once = room, recall, make_once
+        self.workspace = workspace
+        """The work tree that the step changes, if the run has a workspace."""
         self.stopping = stopping
         """Set when the run is to stop as soon as it can: a handler that can go on later may end early."""
         self.lines: list[str] = []
@@ -139,6 +153,7 @@ class StepContext:
             stopping=self.stopping,
             recall=self.recall,
             make_once=self.make_once,
+            workspace=self.workspace,
         )
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:

@@ -39,7 +39,7 @@ class ToolHandler:
         finished = await self._spawn.run(
             command,
             env={**self._environment, **step_environment(step)},
-            cwd=step.workdir or self._cwd,
+            cwd=step.workspace or step.workdir or self._cwd,
             timeout_s=step.node.timeout_s,
         )
         result = _result(finished, step)

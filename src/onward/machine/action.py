@@ -50,10 +50,18 @@ class Restart(Frozen, frozen=True):
     events: tuple[Event, ...] = ()
 
 
+class Merge(Frozen, frozen=True):
+    """Begin `starts`, take over the work of the branches of `step`, then write down that they are joined."""
+
+    step: str
+    starts: tuple[StepStarted, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
 class Stop(Frozen, frozen=True):
     """Write these down; the last of them lets go of the run."""
 
     events: tuple[Event, ...]
 
 
-Action = Record | Perform | Sleep | Wait | Restart | Stop
+Action = Record | Perform | Sleep | Wait | Restart | Merge | Stop

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from onward.machine.action import Action, Perform, Record, Stop, Wait
+from onward.machine.action import Action, Merge, Perform, Record, Stop, Wait
 from onward.machine.apply import apply
 from onward.machine.definition import Definition
 from onward.machine.plan import plan
@@ -42,7 +42,7 @@ def advance(
             continue
         if isinstance(action, Perform) and run.parallels:
             starts.append(action.started)  # other branches may have something to begin as well
-        elif isinstance(action, Wait):
+        elif isinstance(action, Wait | Merge):
             return Advance(events, run, replace(action, starts=tuple(starts)))
         else:
             return Advance(events, run, action)

@@ -55,6 +55,7 @@ class ResumeRequest:
     step: str | None = None
     changed_to: str | None = None
     take_over: bool = False
+    restore_workspace: bool = False
 
 
 def decide_claim(
@@ -208,7 +209,8 @@ def decide_resume(
     if request.action == "abort":
         return (*fallen, *cancelling(run, by=request.by))
     is_due = run.status in (RunStatus.QUEUED, RunStatus.WAITING)
-    if is_due and request.from_node is None and request.action is None:
+    asks = request.from_node is not None or request.action is not None or request.restore_workspace
+    if is_due and not asks:
         return (*fallen, *_changed(run, request), _claim(run, standing.me))
     stopped = _stopped_step(run, request)
     from_node = _from_node(definition, run, request)
@@ -217,6 +219,7 @@ def decide_resume(
         from_node=from_node,
         action=request.action,
         step=stopped.step if stopped else None,
+        restore_workspace=request.restore_workspace,
     )
     skipped = (_skipped(definition, run, stopped),) if request.action == "skip" and stopped else ()
     left = closing(run, why=f"resumed from {from_node}") if from_node is not None else ()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from onward.machine.definition import Definition
 from onward.machine.fan import candidates, choosing
 from onward.machine.fold_steps import context_after
@@ -16,15 +18,35 @@ from onward.model.ids import branch_of
 from onward.model.result import Result
 from onward.model.run import OpenStep, Run
 from onward.model.value import changes_between, copied
+from onward.model.workspace import Tree
 from onward.pipeline.graph import Node
 
 DONE = (StepStatus.SUCCESS, StepStatus.PARTIAL_SUCCESS, StepStatus.SKIPPED)
 
 
 def finish(
+    definition: Definition,
+    run: Run,
+    step: str,
+    result: Result,
+    *,
+    now_us: int,
+    jitter: float,
+    tree: Tree | None = None,
+) -> list[Event]:
+    """The events that record `result` for an open step. Its values must have been checked.
+
+    `tree` is the work tree behind it, if that has changed.
+    """
+    events = _events(definition, run, step, result, now_us=now_us, jitter=jitter)
+    if tree is None:
+        return events
+    return [replace(event, workspace=tree) if isinstance(event, StepFinished) else event for event in events]
+
+
+def _events(
     definition: Definition, run: Run, step: str, result: Result, *, now_us: int, jitter: float
 ) -> list[Event]:
-    """The events that record `result` for an open step. Its values must have been checked."""
     opened = run.open_steps[step]
     node = definition.graph.nodes[opened.node]
     if result.status in DONE:

@@ -24,7 +24,13 @@ def started(run: Run, event: ParallelStarted, at_us: int) -> Changes:
             run.status, event, f"{event.step} has no line to branch off, or has branches already"
         )
     opened = {
-        plan.path: Branch(context=parent.context, next_node=plan.to, edge=plan.edge, previous=event.node)
+        plan.path: Branch(
+            context=parent.context,
+            next_node=plan.to,
+            edge=plan.edge,
+            previous=event.node,
+            tree=parent.tree,
+        )
         for plan in event.branches
     }
     at = place_of(event.step)

@@ -13,6 +13,7 @@ from onward.model.event import PipelineChanged, RunClaimed, RunCreated, RunForke
 from onward.model.frozenmap import FrozenMap
 from onward.model.ids import branch_of
 from onward.model.run import NOTHING_PENDING, Branch, Fork, Run, RunStatus
+from onward.model.workspace import WORKTREE
 
 
 def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
@@ -33,11 +34,18 @@ def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
         restarts=event.restarts,
         managed_by=event.managed_by,
         workdir=event.workdir,
+        workspace=event.workspace,
         created_at_us=at_us,
         updated_at_us=at_us,
         wake_at_us=at_us,
         head=1,
-        branches={"": Branch(context=FrozenMap(event.context), next_node=event.start_node)},
+        branches={
+            "": Branch(
+                context=FrozenMap(event.context),
+                next_node=event.start_node,
+                tree=event.workspace.start if event.workspace else None,
+            )
+        },
         visits=FrozenMap(),
         executions=FrozenMap(),
         outcomes=FrozenMap(),
@@ -64,6 +72,9 @@ def forked(run: Run, event: RunForked, at_us: int) -> Changes:
             name: replace(step, child=None) for name, step in run.open_steps.items() if branch_of(name)
         },
         "managed_by": None,
+        # A fork never works where somebody else does: it has a tree of its own.
+        "workspace": replace(run.workspace, mode=WORKTREE) if run.workspace else None,
+        "restore_workspace": False,
         "gates": asked_anew({name: gate for name, gate in run.gates.items() if branch_of(name)}, at_us),
         "retries": FrozenMap(),
         "pending": NOTHING_PENDING,

@@ -65,6 +65,8 @@ def started(run: Run, event: StepStarted, at_us: int) -> Changes:
         changes["steering"] = run.steering[event.steering :]
     if before is None or before.attempt != event.attempt:
         changes["executions"] = run.executions.with_(at, run.executions.get(at, 0) + 1)
+    if run.restore_workspace:
+        changes["restore_workspace"] = False
     changes["open_steps"] = {**run.open_steps, event.step: begun}
     return changes
 
@@ -165,6 +167,7 @@ def _moved(run: Run, branch: Branch, event: StepFinished) -> Branch:
         label=branch.label if outcome.status is StepStatus.SKIPPED else outcome.preferred_label,
         reason=outcome.failure_reason,
         first_hop=branch.first_hop and not _has_hopped(run, event),
+        tree=event.workspace or branch.tree,
     )
 
 

@@ -80,6 +80,7 @@ def resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
         "pending": NOTHING_PENDING,
         "open_steps": steps,
         "retries": run.retries if keeps else FrozenMap(),
+        "restore_workspace": event.restore_workspace,
         **NOT_STOPPED,
     }
     if event.step and event.action:

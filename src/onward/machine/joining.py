@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onward.machine.action import Action, Record, Wait
+from onward.machine.action import Action, Merge, Record, Wait
 from onward.machine.definition import FIRST_SUCCESS, Definition
 from onward.machine.fan import RESULTS
 from onward.machine.fold_steps import context_after
 from onward.machine.route import MET, meant_for_failure
+from onward.machine.workspace import told
 from onward.model.event import (
     AttemptInterrupted,
     BranchFinished,
@@ -25,6 +26,7 @@ from onward.model.ids import branch_of
 from onward.model.namespace import OUTCOME, PREFERRED_LABEL, as_seen
 from onward.model.run import AttemptState, Branch, OpenStep, Parallel, Run
 from onward.model.value import same
+from onward.model.workspace import NOTHING_MERGED, Merged
 
 CANCELLED = "cancelled"
 # The engine's own keys say how a branch went, not what it found out.
@@ -45,8 +47,19 @@ def join(definition: Definition, run: Run, flying: Sequence[OpenStep]) -> Action
         inner = [step for step in run.parallels if _is_in(step, losers)]
         if inner:
             return Record(_given_up(run, run.parallels[inner[-1]]))
+        if run.workspace is not None:
+            return Merge(parallel.step)
         return Record((*_closed(run, losers), _finished(definition, run, parallel)))
     return None
+
+
+def joined(definition: Definition, run: Run, step: str, merged: Merged) -> tuple[Event, ...]:
+    """The end of a fan-out whose branches' work was taken over; nothing if it is over already."""
+    parallel = run.parallels.get(step)
+    if parallel is None:
+        return ()
+    losers = [path for path in parallel.branches if not run.branches[path].ended]
+    return (*_closed(run, losers), _finished(definition, run, parallel, merged))
 
 
 def _is_in(step: str, paths: Sequence[str]) -> bool:
@@ -79,13 +92,18 @@ def _closed(run: Run, losers: Sequence[str]) -> tuple[Event, ...]:
     return (*gates, *attempts, *ends)
 
 
-def _finished(definition: Definition, run: Run, parallel: Parallel) -> StepFinished:
-    parent = run.branches[branch_of(parallel.step)]
+def _finished(
+    definition: Definition, run: Run, parallel: Parallel, merged: Merged = NOTHING_MERGED
+) -> StepFinished:
+    path = branch_of(parallel.step)
+    parent = run.branches[path]
     results = [_result(parallel, path, run.branches[path], parent.context) for path in parallel.branches]
     status = _status(parallel, [result["status"] for result in results])
+    if merged.conflicts and status is StepStatus.SUCCESS:
+        status = StepStatus.PARTIAL_SUCCESS
     reason = "no branch succeeded" if status is StepStatus.FAIL else ""
     outcome = Outcome(status=status, failure_reason=reason)
-    changes = {RESULTS: results}
+    changes = {RESULTS: results, **told(run, path, merged)}
     return StepFinished(
         step=parallel.step,
         node=parallel.node,
@@ -93,6 +111,7 @@ def _finished(definition: Definition, run: Run, parallel: Parallel) -> StepFinis
         outcome=outcome,
         context=changes,
         next=_onward(definition, parallel, outcome, context_after(parent.context, outcome, changes, {})),
+        workspace=merged.tree,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from onward.machine.action import Action, Restart
 from onward.machine.definition import Definition
 from onward.machine.passing import honouring_a_pause
@@ -49,6 +51,7 @@ def restarted(definition: Definition, run: Run, to: str, version: str) -> RunCre
         restarts=run.restarts + 1,
         managed_by=run.managed_by,
         workdir=run.workdir,
+        workspace=replace(run.workspace, start=run.root.tree) if run.workspace and run.root.tree else None,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from onward.model.artifact import Artifact
+from onward.model.workspace import Tree, Workspace
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
@@ -113,6 +114,7 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     restarts: int = 0
     managed_by: Managed | None = None
     workdir: str | None = None
+    workspace: Workspace | None = None
 
 
 class RunForked(ContextEvent, frozen=True, kw_only=True):
@@ -185,7 +187,8 @@ class StepFinished(ContextEvent, frozen=True, kw_only=True):
     """A step has its outcome, once and for ever: result, context changes and the way on. A checkpoint.
 
     `response` is what an agent answered, a long one by its hash. `artifacts` are those that the step stored,
-    and None for each that it removed; `contents` are theirs, by hash, on the way to the store.
+    and None for each that it removed; `contents` are theirs, by hash, on the way to the store. `workspace` is
+    the work tree behind it, if that has changed.
     """
 
     BESIDE: ClassVar[frozenset[str]] = frozenset({"contents"})
@@ -201,6 +204,7 @@ class StepFinished(ContextEvent, frozen=True, kw_only=True):
     response_blob: str = ""
     artifacts: dict[str, Artifact | None] = {}
     contents: dict[str, bytes] = {}
+    workspace: Tree | None = None
 
 
 class ParallelStarted(Event, frozen=True, kw_only=True):
@@ -341,6 +345,7 @@ class RunResumed(Event, frozen=True, kw_only=True):
     from_node: str | None = None
     action: str | None = None
     step: str | None = None
+    restore_workspace: bool = False
 
 
 class RunCompleted(Event, frozen=True, kw_only=True):

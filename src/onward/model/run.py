@@ -14,8 +14,9 @@ import msgspec
 from onward.model.artifact import Artifact
 from onward.model.event import Choice, Managed
 from onward.model.frozenmap import FrozenMap
+from onward.model.workspace import Tree, Workspace
 
-FOLD_VERSION = 7
+FOLD_VERSION = 8
 
 
 class RunStatus(StrEnum):
@@ -89,6 +90,7 @@ class Branch(Frozen, frozen=True, kw_only=True):
     `edge` is the place of the edge it came by, None after a jump; `previous` is the node that finished
     last, `label` what that node's outcome preferred, and `reason` why it failed. `ended` says what a branch
     came to. `first_hop`: the live sessions of this line are gone, and no agent step has finished since.
+    `tree` is its work tree at the last checkpoint that changed it.
     """
 
     context: FrozenMap[Any]
@@ -99,6 +101,7 @@ class Branch(Frozen, frozen=True, kw_only=True):
     reason: str = ""
     ended: str = ""
     first_hop: bool = False
+    tree: Tree | None = None
 
 
 class Parallel(Frozen, frozen=True, kw_only=True):
@@ -177,6 +180,9 @@ class Run(Frozen, frozen=True, kw_only=True):
     steering: tuple[str, ...] = ()
     managed_by: Managed | None = None
     workdir: str | None = None
+    workspace: Workspace | None = None
+    restore_workspace: bool = False
+    """Whether the work tree is to be put back before the next attempt begins."""
 
     @property
     def root(self) -> Branch:

@@ -8,6 +8,11 @@ WORKTREE, IN_PLACE = "worktree", "in_place"
 MODES = (WORKTREE, IN_PLACE)
 
 
+def branch_name(run_id: str) -> str:
+    """The git branch that the commits of a run with a work tree of its own are on."""
+    return f"onward/{run_id}"
+
+
 class Tree(
     msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
@@ -46,3 +51,6 @@ class Merged(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     tree: Tree | None = None
     conflicts: tuple[Conflict, ...] = ()
+
+
+NOTHING_MERGED = Merged()

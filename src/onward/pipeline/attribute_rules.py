@@ -55,6 +55,23 @@ def as_file_mode(value: Value) -> str:
     return str(value)
 
 
+WORKSPACE_MODES = ("worktree", "in_place")
+
+
+def as_workspace_mode(value: Value) -> str:
+    """Where the steps change files; a ValueError says which ways there are."""
+    if as_text(value) not in WORKSPACE_MODES:
+        raise ValueError(f"one of {', '.join(WORKSPACE_MODES)}")
+    return as_text(value)
+
+
+def as_branch_workspace(value: Value) -> str:
+    """Whether branches have work trees of their own; a ValueError says which ways there are."""
+    if as_text(value) not in ("own", "shared"):
+        raise ValueError("one of own, shared")
+    return as_text(value)
+
+
 def as_join_policy(value: Value) -> str:
     """The name of a join policy; a ValueError says which there are."""
     if as_text(value) not in JOIN_POLICIES:
@@ -90,6 +107,7 @@ GRAPH_TYPES: Mapping[str, Reading] = {
     "continue_on_fail": as_boolean,
     "retry_policy": as_retry_policy,
     "files": as_file_mode,
+    "workspace_mode": as_workspace_mode,
     "tool_hooks.timeout": as_duration_s,
 }
 NODE_TYPES: Mapping[str, Reading] = {
@@ -114,6 +132,7 @@ NODE_TYPES: Mapping[str, Reading] = {
     "human.on_timeout": as_timeout_rule,
     "human.remind": as_interval_s,
     "files": as_file_mode,
+    "workspace": as_branch_workspace,
     "tool_hooks.timeout": as_duration_s,
 }
 EDGE_TYPES: Mapping[str, Reading] = {"weight": as_integer, "loop_restart": as_boolean}

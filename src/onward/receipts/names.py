@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from onward.model.ids import branch_of
 
-ARTIFACTS, MANIFEST, CHECKPOINT = "artifacts", "manifest.json", "checkpoint.json"
+ARTIFACTS, WORKSPACE, MANIFEST, CHECKPOINT = "artifacts", "workspace", "manifest.json", "checkpoint.json"
 PROMPT, RESPONSE, STATUS = "prompt.md", "response.md", "status.json"
 
 NAME_CHARACTERS_MAX = 150
@@ -29,8 +29,8 @@ def attempt_path(step: str, attempt: int, tries: int = 1) -> Path:
     branch = branch_of(step)
     parts = [step_name(part) for part in branch.split("/")] if branch else []
     parts += [step_name(node or visit), step_name(visit)]
-    if not branch and parts[0] == ARTIFACTS:
-        parts[0] = f"{ARTIFACTS}-"  # a node of this name must not meet the run's artifacts
+    if not branch and parts[0] in (ARTIFACTS, WORKSPACE):
+        parts[0] += "-"  # a node of this name must not meet what is the run's
     if attempt > 1:
         parts.append(f"attempt-{attempt}")
     if tries > 1:

@@ -115,7 +115,7 @@ class GitTrees:
     def record(self, place: Place, name: str, known: Tree | None) -> Tree | None:
         with self._open(place) as git:
             found = self._content(git, place)
-            if known is not None and found.is_at(known.head, known.branch, _content_of(git, known.commit)):
+            if known is not None and _is_known(git, place, found, known):
                 return None
             commit = _committed(git, found, f"Workspace of run {place.run} after {name}")
             ref = f"refs/onward/{place.run}/{_NOT_IN_REFS.sub('-', name)}-{commit[:HASH_SHOWN]}"
@@ -165,7 +165,7 @@ class GitTrees:
         git("reset", "-q", "--mixed")
 
     def _fill(self, git: Git, found: _Found, content: str) -> None:
-        """Files as in `content`; the index of our own, which `found` was taken through, knows the old ones."""
+        """Files as in `content`; our own index, which `found` was taken through, knows the old ones."""
         if content != found.content:
             _, own = _indexes(git)
             git("read-tree", "--reset", "-u", content, index=own)
@@ -187,10 +187,7 @@ class GitTrees:
             if self._is_made(repository, place):
                 git = Git(place.directory, self.environment, lock=lock)
                 found = self._content(git, place)
-                if known is None or (found.head, found.content) != (
-                    known.head,
-                    _content_of(git, known.commit),
-                ):
+                if known is None or not _is_known(git, place, found, known):
                     saved = _save(
                         git, place, _committed(git, found, f"Workspace of run {place.run}, removed")
                     )
@@ -238,6 +235,13 @@ def _content_of(git: Git, commit: str) -> str:
             f"the recorded state {commit} is not in the repository of {git.directory} any more."
         )
     return said.out.strip()
+
+
+def _is_known(git: Git, place: Place, found: _Found, known: Tree) -> bool:
+    """Whether a tree is as it was recorded; if that record is lost, it is not."""
+    content = git.ask("rev-parse", "--verify", "-q", f"{known.commit}^{{tree}}")
+    branch = known.branch if place.is_in_place else found.branch
+    return content.code == 0 and found.is_at(known.head, branch, content.out.strip())
 
 
 def _committed(git: Git, found: _Found, message: str) -> str:
