@@ -11,6 +11,8 @@ import pytest
 from hypothesis import settings
 from psycopg import sql
 
+from onward.receipts.places import HANDOFFS, RECEIPTS, is_finished_file
+from onward.receipts.receipt import read_handoff, read_receipt
 from onward.store.memory import MemoryDatabase
 from onward.store.port import Store
 from onward.testing.conformance.processes import Connect
@@ -104,3 +106,17 @@ async def world(connect: Connect, store_kind: str) -> AsyncIterator[World]:
     world = World(connect, store_kind)
     yield world
     await world.close()
+
+
+@pytest.fixture(autouse=True)
+def receipts_are_valid(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever runs a test made: the receipts and handoffs that they left are of the published schemas."""
+    is_asked = "tmp_path" in request.fixturenames and not request.node.get_closest_marker("spoils_receipts")
+    directory: Path | None = request.getfixturevalue("tmp_path") if is_asked else None
+    yield
+    if directory is None:
+        return
+    for kind, read in ((RECEIPTS, read_receipt), (HANDOFFS, read_handoff)):
+        for file in directory.rglob(f"{kind}/*"):
+            if is_finished_file(file.name):
+                read(file.read_bytes(), str(file))

@@ -50,6 +50,15 @@ class Done:
         return found
 
 
+def wait_for_file(path: Path) -> None:
+    """Until another process has made it; nothing tells of that, so look often."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not path.exists():
+        if time.monotonic() > deadline_s:
+            raise AssertionError(f"{path} never came")
+        time.sleep(0.005)
+
+
 class Reader:
     """What comes out of a descriptor, as it comes."""
 

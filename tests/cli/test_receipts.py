@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cli.shell import Done, Shell, pipeline
+import apsw
+
+from tests.cli.shell import Done, Shell, pipeline, wait_for_file
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -77,6 +79,34 @@ def test_after_kill_9_inside_a_step_there_is_no_receipt_of_it(shell: Shell) -> N
     assert shell.inside("receipts", "work").err == ""
 
 
+def test_a_receipt_whose_commit_was_prevented_by_kill_9_is_partial_and_written_again(shell: Shell) -> None:
+    """S1-19: the window between the two is held open by another writer, and the process dies in it."""
+    latch = shell.latch("latch")
+    noting = shell.noting(f"test -e dead || {{ touch dead; {latch.command}; }}")
+    shell.write("work.dot", pipeline(("a", "true"), ("b", noting)))
+    running = shell.start("run", "work.dot", "--run-id", "work")
+    latch.wait_reached()
+    other = apsw.Connection(shell.db)
+    other.set_busy_timeout(10_000)
+    other.execute("BEGIN IMMEDIATE")
+    latch.release()
+    written = kept(shell, "work") / "b-tool.json"
+    wait_for_file(written)
+    running.signal(signal.SIGKILL)
+    running.end()
+    other.execute("ROLLBACK")
+    other.close()
+    assert json.loads(written.read_bytes())["status"] == "succeeded", "so says the file"
+    assert [event["kind"] for event in shell.log("work")][-1] == "StepStarted", "the log says nothing of it"
+    found = shell.inside("receipts", "work")
+    assert "partial: b-tool.json" in found.err
+    assert shell.inside("resume", "work").code == 0
+    assert len(shell.ledger) == 2, "the step was never finished, so it was made again"
+    receipt = json.loads(written.read_bytes())
+    assert [tried["status"] for tried in receipt["attempts"]] == ["lost", "succeeded"]
+    assert shell.inside("receipts", "work").err == ""
+
+
 # -- make stepwise-resume, make stepwise-retry -----------------------------------------------------------
 
 
@@ -119,6 +149,16 @@ def test_stepwise_retry_makes_the_failed_step_again(shell: Shell) -> None:
 
 def test_the_make_targets_start_the_script() -> None:
     for target, action in (("stepwise-resume", "resume"), ("stepwise-retry", "retry")):
-        words = ["make", "-n", "-o", ".venv/.installed", target, "RUN_ID=r", "FLOW=f", "STEP=s"]
+        words = [
+            "make",
+            "--no-print-directory",
+            "-n",
+            "-o",
+            ".venv/.installed",
+            target,
+            "RUN_ID=r",
+            "FLOW=f",
+            "STEP=s",
+        ]
         printed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
         assert printed.strip().splitlines()[-1] == f".venv/bin/python scripts/stepwise.py {action}"

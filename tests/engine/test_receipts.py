@@ -369,6 +369,7 @@ def changed(receipt: Receipt, **fields: Any) -> bytes:
     return msgspec.json.encode({**msgspec.to_builtins(receipt), **fields})
 
 
+@pytest.mark.spoils_receipts
 @pytest.mark.parametrize(
     ("kind", "name", "fields"),
     [
