@@ -89,6 +89,15 @@ def test_the_tree_is_removed_at_the_end_and_its_refs_stay(desk: Desk) -> None:
     assert desk.repository.read("note", "onward/run") == "new"
 
 
+def test_where_the_work_is_kept_is_said_at_the_end_and_by_show(desk: Desk) -> None:
+    done = desk("run", desk.line(("a", "echo new > made")), "--run-id", "run")
+    said = [line for line in done.out.splitlines() if line.startswith("its work: ")]
+    assert len(said) == 1
+    ref = said[0].rpartition(" ")[2]
+    assert desk.repository.git("show", f"{ref}:made") == "new"
+    assert f"  work     {said[0].removeprefix('its work: ')}" in desk("show", "run").out.splitlines()
+
+
 def test_a_tree_that_is_to_be_kept_is_kept(desk: Desk) -> None:
     file = desk.line(("write", "echo new > note"), more="")
     assert desk("run", file, "--run-id", "run", "--workspace", "repo", "--keep-workspace").code == 0

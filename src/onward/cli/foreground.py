@@ -13,7 +13,7 @@ from onward.cli.options import Common
 from onward.cli.output import Output
 from onward.cli.progress import Progress, make_progress
 from onward.cli.prompt import Prompt
-from onward.cli.render import gate_lines, next_command, summary
+from onward.cli.render import gate_lines, next_command, summary, workspace_words
 from onward.cli.signals import on_signals
 from onward.config import load_settings
 from onward.engine.engine import Engine
@@ -21,7 +21,7 @@ from onward.engine.interview import Interviewer
 from onward.engine.journal import Folded
 from onward.engine.look import completed_of
 from onward.engine.stop import StopSwitch
-from onward.engine.view import view_gate, view_run
+from onward.engine.view import view_gate, view_run, view_workspace
 from onward.errors import InvalidInput, NoDatabase
 from onward.machine.lifecycle import is_recoverable
 from onward.machine.project import project
@@ -62,6 +62,9 @@ class Foreground:
             gates = [view_gate(gate) for gate in run.gates.values() if gate.decided is None]
             for line in (line for gate in gates for line in gate_lines(gate)):
                 self.out.say(f"  {line}")
+        workspace = view_workspace(run)
+        if workspace is not None and run.is_final:
+            self.out.say(f"its work: {workspace_words(workspace)}")
         ahead = self._next_command(run)
         if ahead:
             self.out.say(f"go on with: {ahead}")

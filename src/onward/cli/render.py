@@ -10,6 +10,7 @@ from onward.cli.text import age, clean, count, local_time, one_line, span, table
 from onward.engine.view import view_row
 from onward.model.ids import display_id
 from onward.model.run import Run, RunStatus
+from onward.model.workspace import WORKTREE
 from onward.store.port import Listed
 
 HEADINGS = ("RUN", "PIPELINE", "STATUS", "STEPS", "NEXT", "CHANGED")
@@ -125,6 +126,8 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
         yield f"  next     {one_line(view['next'])}"
     if view["path"]:
         yield f"  file     {one_line(view['path'])} ({view['pipeline_hash'][:12]})"
+    if view["workspace"]:
+        yield f"  work     {workspace_words(view['workspace'])}"
     yield from _lineage(view)
     ahead = next_command(view["status"], view["reason"], view["recoverable"], view["id"], common)
     if ahead:
@@ -133,6 +136,15 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
     yield from _log(view["steps"])
     yield from _gates(view)
     yield from _context(view["context"])
+
+
+def workspace_words(workspace: Mapping[str, Any]) -> str:
+    """Where a run's files are, and the name in git under which the last recorded state of them is kept."""
+    where = one_line(workspace["repository"])
+    if workspace["mode"] == WORKTREE:
+        where += f", branch {workspace['branch']}"
+    kept = f"files kept as {workspace['ref']}" if workspace["ref"] else "nothing changed yet"
+    return f"{where}, {kept}"
 
 
 def when(at: str, now_us: int) -> str:

@@ -97,11 +97,11 @@ def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[s
         "steering": list(run.steering),
         "managed_by": msgspec.to_builtins(run.managed_by),
         "workdir": run.workdir,
-        "workspace": _workspace(run),
+        "workspace": view_workspace(run),
     }
 
 
-def _workspace(run: Run) -> dict[str, Any] | None:
+def view_workspace(run: Run) -> dict[str, Any] | None:
     """The repository, the run's branch there, and the state at the last checkpoint that changed it."""
     if run.workspace is None:
         return None
