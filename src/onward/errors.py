@@ -24,6 +24,7 @@
         - StoreReadOnly       cannot be written
         - StoreIO             the disk or connection failed half-way
         - StoreCorrupt        not a database, or a damaged one
+            - RunUnreadable   a worker: the run whose turn it is cannot be read
         - SchemaTooNew        written by a newer Onward
 """
 
@@ -196,6 +197,14 @@ class StoreIO(StoreError):
 
 class StoreCorrupt(StoreError):
     """The file is not a database, or it is damaged."""
+
+
+class RunUnreadable(StoreCorrupt):
+    """The run whose turn it is cannot be read, whatever of it is damaged; others can be taken."""
+
+    def __init__(self, run_id: str, why: object) -> None:
+        self.run_id = run_id
+        super().__init__(f"run {run_id} is due and cannot be read: {why}")
 
 
 class SchemaTooNew(StoreError):

@@ -198,7 +198,9 @@ async def test_a_torn_last_commit_is_dropped_whole_and_nothing_before_it(tmp_pat
         assert await after_a_crash(last[:size] + bytes(len(last) - size)) == before
 
 
-async def test_a_damaged_row_does_not_hide_which_run_it_is(tmp_path: Path) -> None:
+async def test_a_damaged_row_does_not_hide_which_run_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "onward.db"
     await made(path)
     db = apsw.Connection(str(path))
@@ -206,7 +208,9 @@ async def test_a_damaged_row_does_not_hide_which_run_it_is(tmp_path: Path) -> No
     db.close()
     flip(path, offset, 1)
     store = SqliteStore(str(path), connect=Onlooker)
-    for ask in (store.list(RunQuery()), store.find("plain"), store.load("plain", fold_version=FOLD_VERSION)):
+    assert {listed.row.id for listed in await store.list(RunQuery())} == {"large", "cached"}
+    assert "the row of run 'plain' is damaged" in caplog.text
+    for ask in (store.find("plain"), store.load("plain", fold_version=FOLD_VERSION)):
         with pytest.raises(StoreCorrupt, match="the row of run 'plain' is damaged"):
             await ask
     with pytest.raises(StoreCorrupt, match="the row of run 'plain' is damaged"):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from onward.clock import Clock
 from onward.engine.insist import OUT_OF_REACH, insist
 from onward.engine.snapshot import decode_run, encode_run
-from onward.errors import HistoryCorrupt, RunNotFound
+from onward.errors import HistoryCorrupt, OnwardError, RunNotFound, RunUnreadable
 from onward.machine.apply import apply
 from onward.machine.effect import IllegalEvent
 from onward.machine.project import project
@@ -166,7 +166,7 @@ class Journal:
         return await self.first_answer(result)  # the reply to this very request may have been lost
 
     async def take(
-        self, wanted: Wanted, decide: DecideRun, on_damage: Callable[[str, HistoryCorrupt], None]
+        self, wanted: Wanted, decide: DecideRun, on_damage: Callable[[str, OnwardError], None]
     ) -> Folded | None:
         """Let `decide` see the run whose turn it is, under its lock, and write what it returns.
 
@@ -190,7 +190,10 @@ class Journal:
             write, result = self._decided(replace(current, holder=held.holder), decide, held)
             return write
 
-        await self._log.take(wanted, fold_version=FOLD_VERSION, decide=decided)
+        try:
+            await self._log.take(wanted, fold_version=FOLD_VERSION, decide=decided)
+        except RunUnreadable as error:
+            on_damage(error.run_id, error)
         if unread:  # its snapshot is of no use, so it must be folded from its beginning, which takes its time
             return await self.control(unread[0], decide, append_id=f"{unread[0]} {self._clock.now_us()}")
         return result

@@ -35,6 +35,7 @@ class Sweeper:
     def __init__(self, store: Store, journal: Journal, claims: Claims, clock: Clock, ids: Ids) -> None:
         self._store, self._journal, self._claims = store, journal, claims
         self._clock, self._ids = clock, ids
+        self._told: dict[str, str] = {}
 
     async def sweep(self, *, is_restart: bool = False) -> Swept:
         """One look at every run that somebody owns."""
@@ -47,7 +48,7 @@ class Sweeper:
             try:
                 found = await self._take(listed.row.id, is_restart)
             except OnwardError as error:
-                log.error("run %s could not be recovered: %s", listed.row.id, error)
+                self._tell(listed.row.id, f"could not be recovered: {error}")
                 broken.append((listed.row.id, str(error)))
                 continue
             if found is not None:
@@ -63,11 +64,17 @@ class Sweeper:
             try:
                 asking.append((await self._journal.load(listed.row.id)).run)
             except OnwardError as error:
-                log.error("run %s could not be read: %s", listed.row.id, error)
+                self._tell(listed.row.id, f"could not be read: {error}")
                 broken.append((listed.row.id, str(error)))
         found = Swept(swept.stopped, swept.requeued, tuple(broken), tuple(asking))
         _report(found)
         return found
+
+    def _tell(self, run_id: str, what: str) -> None:
+        """Once: a worker sweeps every second, and a run may be broken for days."""
+        if self._told.get(run_id) != what:
+            log.error("run %s %s", run_id, what, extra={"run": run_id})
+            self._told[run_id] = what
 
     def _is_alive(self, listed: Listed) -> bool:
         if listed.holder is None:

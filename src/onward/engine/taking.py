@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 
 from onward.clock import Clock
 from onward.engine.claim import Claims
 from onward.engine.journal import Folded, Journal
-from onward.errors import HistoryCorrupt
+from onward.errors import OnwardError
 from onward.machine.decide import decide_claim
 from onward.model.event import Event
 from onward.store.port import Held, Wanted
 
+log = logging.getLogger("onward.worker")
 SKIPPED_MAX = 1_000
 
 
@@ -21,7 +23,7 @@ class Taking:
     def __init__(self, journal: Journal, claims: Claims, clock: Clock, kinds: Collection[str]) -> None:
         self._journal, self._claims, self._clock, self._kinds = journal, claims, clock, kinds
         self._unserved: set[str] = set()
-        self.damaged: dict[str, str] = {}
+        self._damaged: set[str] = set()
 
     async def take(self) -> Folded | None:
         """The run that is now this process's, or None when nothing that it can serve is due."""
@@ -37,15 +39,16 @@ class Taking:
                 is_ours = True
                 return events
 
-            known = len(self.damaged)
+            known = len(self._damaged)
             folded = await self._journal.take(self._wanted(), decide, self._pass_over)
-            if is_ours or (folded is None and len(self.damaged) == known):
+            if is_ours or (folded is None and len(self._damaged) == known):
                 return folded
 
     def _wanted(self) -> Wanted:
-        return Wanted(self._clock.now_us(), tuple(sorted(self._unserved)), tuple(self.damaged))
+        return Wanted(self._clock.now_us(), tuple(sorted(self._unserved)), tuple(sorted(self._damaged)))
 
-    def _pass_over(self, run_id: str, error: HistoryCorrupt) -> None:
-        if len(self.damaged) >= SKIPPED_MAX:
-            self.damaged.clear()
-        self.damaged[run_id] = str(error)
+    def _pass_over(self, run_id: str, error: OnwardError) -> None:
+        log.error("run %s is passed over: %s", run_id, error, extra={"run": run_id})
+        if len(self._damaged) >= SKIPPED_MAX:
+            self._damaged.clear()
+        self._damaged.add(run_id)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import zstandard
@@ -15,6 +16,9 @@ from onward.store.codec import content_hash
 from onward.store.port import Effect, Holder, Position, Record, Snapshot, Write, read_with
 from onward.store.retention import Kin, Lineage
 
+log = logging.getLogger("onward.store")
+T = TypeVar("T")
+R = TypeVar("R")
 ROW_FIELDS = tuple(field.name for field in msgspec.structs.fields(RunRow))
 
 
@@ -26,6 +30,17 @@ def run_row(columns: Sequence[Any]) -> RunRow:
         return msgspec.convert(values, RunRow)
     except msgspec.ValidationError as error:
         raise StoreCorrupt(f"the row of run {columns[0]!r} is damaged: {error}.") from None
+
+
+def sound(found: Iterable[T], read: Callable[[T], R]) -> list[R]:
+    """What can be read of `found`. The rest is told and left out: a damaged row must not hide the others."""
+    made: list[R] = []
+    for columns in found:
+        try:
+            made.append(read(columns))
+        except StoreCorrupt as error:
+            log.error("%s", error)
+    return made
 
 
 def row_position(columns: Sequence[Any]) -> Position:
@@ -46,6 +61,12 @@ def status_of(status: Any, whose: str) -> RunStatus:
         return RunStatus(status)
     except ValueError:
         raise StoreCorrupt(f"the row of {whose} is damaged: {status!r} is no status.") from None
+
+
+def counted(columns: Sequence[Any]) -> tuple[RunStatus, int]:
+    """How many runs have a status."""
+    status, number = columns
+    return status_of(status, f"{number} runs"), number
 
 
 def holder_of(

@@ -8,7 +8,16 @@ from contextlib import suppress
 from typing import Self
 
 from onward.clock import Clock, SystemClock, SystemIds
-from onward.errors import InvalidInput, LeaseLost, RunNotFound, SchemaTooNew, StoreError
+from onward.errors import (
+    HistoryCorrupt,
+    InvalidInput,
+    LeaseLost,
+    RunNotFound,
+    RunUnreadable,
+    SchemaTooNew,
+    StoreCorrupt,
+    StoreError,
+)
 from onward.host import HostIdentity, host_identity, is_process_gone
 from onward.model.run import RunStatus
 from onward.store import rows
@@ -198,9 +207,13 @@ class PostgresStore:
     ) -> tuple[Controlled | None, Write | None]:
         await wire.run(BEGIN)
         run_id = await find_due(wire, wanted, self._now_us())
-        loaded = None if run_id is None else await self._reader.load(wire, run_id, fold_version)
-        if loaded is None:
+        if run_id is None:
             return None, None
+        try:
+            loaded = await self._reader.load(wire, run_id, fold_version)
+        except (HistoryCorrupt, StoreCorrupt) as error:
+            raise RunUnreadable(run_id, error) from error
+        assert loaded is not None  # it was found, and locked, in the same transaction
         row = loaded.row
         write = decide(Held(loaded.position, row.status, loaded.holder, self._me), loaded)
         if write is None:

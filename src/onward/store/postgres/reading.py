@@ -130,7 +130,7 @@ async def find_due(wire: Wire, wanted: Wanted, now_us: int | None) -> str | None
 async def count_runs(wire: Wire) -> dict[RunStatus, int]:
     """How many runs there are in each status."""
     (found,) = await wire.run(call("run_count"))
-    return {rows.status_of(status, "a run"): number for status, number in found}
+    return dict(rows.sound(found, rows.counted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +176,12 @@ class Reader:
                 now_us=self.now_us(),
             )
         )
-        return [self.listed(columns) for columns in found]
+        return rows.sound(found, self.listed)
 
     async def held(self, wire: Wire) -> Sequence[Listed]:
         """Every run that somebody owns."""
         (found,) = await wire.run(call("run_held", now_us=self.now_us()))
-        return [self.listed(columns) for columns in found]
+        return rows.sound(found, self.listed)
 
     def _get(self, run_id: str) -> Call:
         return call("run_get", id=run_id, now_us=self.now_us())

@@ -9,7 +9,7 @@ from typing import TypeVar
 import apsw
 
 from onward.clock import Clock, SystemClock
-from onward.errors import LeaseLost, RunNotFound
+from onward.errors import HistoryCorrupt, LeaseLost, RunNotFound, RunUnreadable, StoreCorrupt
 from onward.model.run import RunStatus
 from onward.store import rows
 from onward.store.group import GroupCommit
@@ -173,9 +173,13 @@ class SqliteStore:
         self, db: apsw.Connection, wanted: Wanted, fold_version: int, decide: DecideLoaded, me: str
     ) -> tuple[Controlled | None, Write | None]:
         run_id = find_due(db, wanted, self._now_us())
-        loaded = None if run_id is None else self._reader.load(db, run_id, fold_version)
-        if loaded is None:
+        if run_id is None:
             return None, None
+        try:
+            loaded = self._reader.load(db, run_id, fold_version)
+        except (HistoryCorrupt, StoreCorrupt, UnicodeDecodeError) as error:
+            raise RunUnreadable(run_id, error) from error
+        assert loaded is not None  # it was found in the same transaction
         row = loaded.row
         write = decide(Held(loaded.position, row.status, loaded.holder, me), loaded)
         if write is None:

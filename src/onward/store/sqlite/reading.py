@@ -107,13 +107,11 @@ class Reader:
         """Newest first."""
         statuses = json.dumps([status.value for status in query.statuses]) if query.statuses else None
         values = {"statuses": statuses, "pipeline": query.pipeline, "limit": query.limit}
-        found = db.execute(QUERIES["run_list"], {**values, "now_us": self.now_us()})
-        return [self._listed(columns) for columns in found]
+        return rows.sound(db.execute(QUERIES["run_list"], {**values, "now_us": self.now_us()}), self._listed)
 
     def held(self, db: apsw.Connection) -> Sequence[Listed]:
         """Every run that somebody owns."""
-        found = db.execute(QUERIES["run_held"], {"now_us": self.now_us()})
-        return [self._listed(columns) for columns in found]
+        return rows.sound(db.execute(QUERIES["run_held"], {"now_us": self.now_us()}), self._listed)
 
     def _listed(self, columns: Sequence[Any]) -> Listed:
         row = rows.run_row(columns)
@@ -140,5 +138,4 @@ def find_due(db: apsw.Connection, wanted: Wanted, now_us: int | None) -> str | N
 
 def count_runs(db: apsw.Connection) -> dict[RunStatus, int]:
     """How many runs there are in each status."""
-    found: Iterable[tuple[Any, Any]] = db.execute(QUERIES["run_count"])
-    return {rows.status_of(status, "a run"): number for status, number in found}
+    return dict(rows.sound(db.execute(QUERIES["run_count"]), rows.counted))

@@ -1,0 +1,106 @@
+"""One bad run never keeps a worker, or a person who looks, from the others."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import apsw
+import pytest
+
+from onward.clock import SystemClock, SystemDice, SystemIds
+from onward.engine.asked import Start
+from onward.engine.engine import Engine
+from onward.engine.stop import StopSwitch
+from onward.model.run import RunStatus
+from onward.store.port import RunQuery
+from onward.store.sqlite.adapter import SqliteStore
+from onward.testing.drafts import fork, held, stepped
+from onward.testing.handlers import Scripted
+from tests.world import line
+
+
+def engine_on(store: SqliteStore) -> Engine:
+    handlers = {"codergen": Scripted()}
+    return Engine(store, clock=SystemClock(), ids=SystemIds(), dice=SystemDice(), handlers=handlers)
+
+
+def damage(path: Path, statement: str, trigger: str = "event_is_immutable") -> None:
+    """As a flipped bit would: past every rule of the schema."""
+    db = apsw.Connection(str(path))
+    db.execute("PRAGMA ignore_check_constraints = ON")
+    db.execute(f"DROP TRIGGER {trigger}")
+    db.execute(statement)
+    db.close()
+
+
+async def taken_by(engine: Engine) -> str | None:
+    """The run that a worker takes now, and lets go again."""
+    taken = await engine.take(StopSwitch())
+    if taken is None:
+        return None
+    folded, drive = taken
+    await drive
+    return folded.run.id
+
+
+async def test_a_worker_passes_over_a_due_run_whose_row_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "onward.db"
+    engine = engine_on(SqliteStore(str(path)))
+    pipeline = engine.sources.prepare(line("a"), "<test>")
+    for run_id in ("bad", "good"):
+        await engine.submit(pipeline, Start(run_id=run_id))
+    damage(path, "UPDATE run SET status = 'quiet' WHERE id = 'bad'")
+    with caplog.at_level(logging.ERROR, "onward"):
+        assert await taken_by(engine) == "good"
+        assert await taken_by(engine) is None
+    assert caplog.text.count("run bad is passed over") == 1, "whoever looks after the worker is told, once"
+    await engine.close()
+
+
+async def test_a_worker_passes_over_a_fork_whose_parents_log_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "onward.db"
+    store = SqliteStore(str(path))
+    engine = engine_on(store)
+    parent = await stepped(store, await held(store, "parent"))
+    write, _ = fork(parent, "bad")
+    await store.create(write, "made")
+    await engine.submit(engine.sources.prepare(line("a"), "<test>"), Start(run_id="good"))
+    damage(path, "UPDATE event SET body = CAST(x'ff00' AS TEXT) WHERE run_id = 'parent' AND seq = 2")
+    assert await taken_by(engine) == "good"
+    await engine.close()
+
+
+async def test_a_damaged_row_hides_no_other_run_from_lists_and_sweeps(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "onward.db"
+    store = SqliteStore(str(path))
+    for run_id in ("bad", "good"):
+        await held(store, run_id)
+    damage(path, "UPDATE run SET status = 'quiet' WHERE id = 'bad'")
+    with caplog.at_level(logging.ERROR, "onward"):
+        assert [listed.row.id for listed in await store.list(RunQuery())] == ["good"]
+        assert [listed.row.id for listed in await store.held()] == ["good"]
+        assert await store.count() == {RunStatus.RUNNING: 1}
+    assert "the row of run 'bad' is damaged" in caplog.text
+    await store.close()
+
+
+async def test_a_run_that_cannot_be_recovered_is_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "onward.db"
+    dead = SqliteStore(str(path))
+    await held(dead, "bad")
+    await dead.close()
+    damage(path, "DELETE FROM event WHERE run_id = 'bad' AND seq = 2", trigger="event_is_kept")
+    engine = engine_on(SqliteStore(str(path)))
+    with caplog.at_level(logging.ERROR, "onward"):
+        for _ in range(3):
+            swept = await engine.sweep()
+            assert [run_id for run_id, _ in swept.broken] == ["bad"]
+    assert caplog.text.count("run bad could not be recovered") == 1
+    await engine.close()
