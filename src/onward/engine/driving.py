@@ -78,7 +78,7 @@ class Driving:
             if self.files is not None and folded.run.token > 1:  # a first life has no files to go on with
                 await self.files.go_on(folded.run)
             ended = await drive.run(claimed_s=claimed_s, action=action)
-            if ended.run.is_final:
+            if ended.run.workspace is not None and ended.run.is_final:
                 await self.tools.workspaces.close(ended.run)
             return ended
 

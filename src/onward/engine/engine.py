@@ -177,7 +177,8 @@ class Engine:
         run_id = (
             self._ids.run_id(self._clock.now_us()) if start.run_id is None else check_run_id(start.run_id)
         )
-        workspace = await self._workspaces.asked(pipeline, start, run_id)
+        is_asked = start.workspace is not None or definition.workspace != ""
+        workspace = await self._workspaces.asked(pipeline, start, run_id) if is_asked else None
         in_place = workspace is not None and workspace.mode == IN_PLACE
         graph = pipeline.graph
         assert graph.start_id is not None  # a pipeline without errors has one

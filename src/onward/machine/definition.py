@@ -111,6 +111,11 @@ class Definition:
         return self.graph.count("max_running")
 
     @cached_property
+    def workspace(self) -> str:
+        """The directory whose repository the steps change, as the pipeline says it; mostly it does not."""
+        return self.graph.text("workspace")
+
+    @cached_property
     def mirrored(self) -> Mapping[str, str]:
         """The graph's own attributes, as every context of a run begins with them."""
         return {f"graph.{key}": as_text(value) for key, value in self.graph.attrs.items()}
