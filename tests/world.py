@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from onward.engine.drive import Observer
 from onward.engine.engine import Engine, Resume, Start, ignore
 from onward.engine.files import RunFiles
 from onward.engine.journal import Folded
 from onward.engine.stop import StopSwitch
+from onward.engine.tools import Observer
 from onward.engine.verify import verify_run
 from onward.engine.view import completed_steps, view_checkpoints, view_row
 from onward.handlers.port import Handler

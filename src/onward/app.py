@@ -18,13 +18,13 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from onward.config import file_mode
-from onward.engine.drive import Observer
 from onward.engine.engine import Engine, Resume, Start, ignore
 from onward.engine.interview import AutoApprove, CallbackInterviewer, Interviewer
 from onward.engine.journal import Folded
 from onward.engine.look import log_pages
 from onward.engine.source import read_source
 from onward.engine.stop import StopSwitch
+from onward.engine.tools import Observer
 from onward.errors import InvalidInput
 from onward.handlers.function import Function, FunctionHandler
 from onward.handlers.port import Handler

@@ -12,8 +12,8 @@ from onward.store.port import Store
 
 # A command that only looks at runs opens a store and never needs these; it should not wait for them.
 if TYPE_CHECKING:
-    from onward.engine.drive import Observer
     from onward.engine.engine import Engine
+    from onward.engine.tools import Observer
     from onward.handlers.port import Handler
     from onward.pipeline.build import Transform
     from onward.pipeline.check import Rule

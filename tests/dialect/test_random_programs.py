@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from onward.engine.drive import Observer
 from onward.engine.engine import ignore
 from onward.engine.stop import StopSwitch
+from onward.engine.tools import Observer
 from onward.errors import RunNotFound
 from onward.model.event import BranchFinished, Event, ParallelStarted, StepFinished, StepStarted
 from onward.model.ids import branch_of

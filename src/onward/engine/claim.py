@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from onward.clock import Clock, Ids
-from onward.engine.drive import Observer
 from onward.engine.journal import DecideRun, Folded, Journal
 from onward.engine.release import Dropped
+from onward.engine.tools import Observer
 from onward.errors import LeaseLost, OnwardError, Refused, StoreError
 from onward.machine.decide import Standing
 from onward.model.event import Event, RunClaimed

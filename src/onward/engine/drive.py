@@ -9,68 +9,28 @@ them are recorded by this one loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 
-from onward.clock import Clock, Dice
-from onward.engine.attempt import Ended, Interrupter
+from onward.engine.attempt import Interrupter
 from onward.engine.flights import Flights
-from onward.engine.journal import Folded, Journal, applied
-from onward.engine.keeper import Hold, LeaseKeeper
-from onward.engine.recall import recall
+from onward.engine.journal import Folded, applied
+from onward.engine.keeper import Hold
+from onward.engine.perform import STOPPED, Performer, Upshot
 from onward.engine.receipts import StepReceipts
-from onward.engine.rooms import Rooms
 from onward.engine.stop import StopSwitch
-from onward.engine.workspaces import Workspaces
-from onward.errors import (
-    HistoryCorrupt,
-    InvalidInput,
-    LeaseLost,
-    StaleHistory,
-    StoreError,
-    UnknownHandler,
-    WorkspaceFailed,
-)
-from onward.handlers.port import Handler, MakeOnce, StepContext
+from onward.engine.tools import Tools
+from onward.errors import HistoryCorrupt, LeaseLost, StaleHistory, StoreError
 from onward.machine.action import Action, Merge, Perform, Restart, Sleep, Wait
 from onward.machine.advance import advance
 from onward.machine.definition import Definition
-from onward.machine.finish import finish
-from onward.machine.joining import joined
 from onward.machine.orphans import orphaned
 from onward.machine.restart import restarted
-from onward.machine.workspace import unusable
-from onward.model.event import AttemptInterrupted, Event, RunCompleted, RunQueued, StepStarted
-from onward.model.ids import branch_of
-from onward.model.result import Result
+from onward.model.event import Event, RunCompleted, RunQueued, StepStarted
 from onward.model.run import Run
-from onward.model.workspace import Tree
 from onward.version import VERSION
 
-Observer = Callable[[Run, Sequence[Event]], None]
-First = Callable[[Run, int], Sequence[Event]]
-"""What came of an effect, for the run as it is when that is written down."""
-STOPPED = "stopped by a signal"
 HALTED = "it is not needed any more"
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What driving needs from outside."""
-
-    journal: Journal
-    keeper: LeaseKeeper
-    clock: Clock
-    dice: Dice
-    handlers: Mapping[str, Handler]
-    observe: Observer
-    rooms: Rooms
-    workspaces: Workspaces
-    forsake: Callable[[str], Awaitable[None]]
-    """Give up a run that one of this run's steps looked after."""
-    make_once: MakeOnce
-    receipts: StepReceipts | None = None
 
 
 class Drive:
@@ -86,10 +46,10 @@ class Drive:
     ) -> None:
         self._patience_s = patience_s
         self._tools, self._definition, self._folded, self._stop = tools, definition, folded, stop
-        self._loop = asyncio.get_running_loop()
         self._interrupter = Interrupter()
         self._news, self._stopping = asyncio.Event(), asyncio.Event()
-        self._flights: Flights[First] = Flights(self._news.set)
+        self._performer = Performer(tools, definition, stop, self._stopping)
+        self._flights: Flights[Upshot] = Flights(self._news.set)
         self._hold: Hold | None = None
         self._looking: asyncio.Task[None] | None = None
 
@@ -98,33 +58,35 @@ class Drive:
 
         `action` is what was planned together with the claim, if anything was.
         """
-        tools = self._tools
+        tools, performer = self._tools, self._performer
         unlisten = self._stop.listen(self._asked_to_stop)
         self._hold = tools.keeper.hold(
             self._folded.lease, claimed_s=claimed_s, on_head=self._head_is, on_lost=self._lost
         )
         try:
-            first: First = _nothing
+            upshot: Upshot = _nothing
             if self._folded.run.workspace is not None:
-                first, action = await self._with_workspace(action)
+                unusable = await self._performer.open_workspace(self._folded.run)
+                if unusable is not None:
+                    upshot, action = unusable, None
             while True:
-                action = action or await self._advance(first)
+                action = action or await self._advance(upshot)
                 match action:
                     case Perform(started):
-                        first = await self._perform(started, self._interrupter)
+                        upshot = await performer.perform(self._folded, self._hold, started, self._interrupter)
                     case Wait(starts, halt, until_us):
                         self._launch(starts)
                         self._flights.interrupt(HALTED, halt)
-                        first = await self._landed(until_us)
+                        upshot = await self._landed(until_us)
                     case Restart(to, run_id):
-                        first = await self._restart(to, run_id)
+                        upshot = await self._restart(to, run_id)
                     case Merge(step, starts):
                         self._launch(starts)
-                        first = await self._merged(step)
+                        upshot = await self._performer.merge(self._folded.run, step)
                     case Sleep(until_us) if self._is_too_long(until_us):
-                        first = _handed_back(until_us)
+                        upshot = _handed_back(until_us)
                     case Sleep(until_us):
-                        first = _nothing
+                        upshot = _nothing
                         await self._sleep(until_us)
                     case _:
                         return self._folded
@@ -136,14 +98,14 @@ class Drive:
             await self._flights.ground()
             tools.keeper.release(self._hold)
 
-    async def _advance(self, first: First) -> Action:
+    async def _advance(self, upshot: Upshot) -> Action:
         """Record what came of the last effect and all that follows from it; returns what to do next."""
         while True:
             now_us, before = self._tools.clock.now_us(), self._folded
             ahead = advance(
                 self._definition,
                 before.run,
-                first(before.run, now_us),
+                upshot(before.run, now_us),
                 now_us=now_us,
                 stop_reason=self._stop.reason,
             )
@@ -172,7 +134,7 @@ class Drive:
         for started in starts:
             self._flights.launch(started.step, partial(self._perform, started))
 
-    async def _landed(self, until_us: int | None) -> First:
+    async def _landed(self, until_us: int | None) -> Upshot:
         """Wait for an effect to be done, for news, or for the time; returns how to record what is done."""
         self._news.clear()
         done = self._flights.take()
@@ -184,7 +146,7 @@ class Drive:
         return self._together(done)
 
     @staticmethod
-    def _together(done: Sequence[First]) -> First:
+    def _together(done: Sequence[Upshot]) -> Upshot:
         """Several effects in one append: each is judged by the run as the one before it left it."""
 
         def record(run: Run, now_us: int) -> Sequence[Event]:
@@ -197,82 +159,11 @@ class Drive:
 
         return done[0] if len(done) == 1 else record
 
-    async def _perform(self, started: StepStarted, interrupter: Interrupter) -> First:
-        """Do the effect; returns how to record what came of it."""
+    async def _perform(self, started: StepStarted, interrupter: Interrupter) -> Upshot:
         assert self._hold is not None
-        if not self._tools.keeper.is_trusted(self._hold):
-            await self._tools.keeper.regain(self._hold)
-        run, definition, step, workspace = self._folded.run, self._definition, started.step, None
-        if run.workspace is not None:
-            try:
-                workspace = await self._tools.workspaces.directory(definition, run, branch_of(step))
-            except WorkspaceFailed as error:
-                return self._finished(step, Result.fail(str(error), retryable=False))
-        context = StepContext(
-            run,
-            started,
-            definition.graph,
-            room=self._tools.rooms.of(definition, run, started, self._loop),
-            stopping=self._stopping,
-            recall=partial(recall, self._tools.journal, definition.graph.goal, self._folded, started),
-            make_once=self._tools.make_once,
-            workspace=workspace,
-        )
-        if self._stop.is_now:
-            return _interrupted(started, STOPPED)  # asked while the start was being written
-        result = await interrupter.run(self._handler(started.node), context)
-        if self._hold.is_lost:
-            raise self._hold.loss
-        if isinstance(result, Ended):
-            return _interrupted(started, result.why)
-        if workspace is None:
-            return self._finished(started.step, result)
-        return await self._recorded(run, started.step, result)
+        return await self._performer.perform(self._folded, self._hold, started, interrupter)
 
-    async def _recorded(self, run: Run, step: str, result: Result) -> First:
-        """The result together with what the step left in its work tree."""
-        try:
-            tree = await self._tools.workspaces.record(self._definition, run, step)
-        except WorkspaceFailed as error:
-            before = f"{result.failure_reason}; " if result.failure_reason else ""
-            return self._finished(step, Result.fail(f"{before}{error}", retryable=False))
-        return self._finished(step, result, tree)
-
-    async def _with_workspace(self, action: Action | None) -> tuple[First, Action | None]:
-        """Have the work tree before anything is executed; without it the run stops here."""
-        try:
-            await self._tools.workspaces.open(self._folded.run)
-        except (WorkspaceFailed, InvalidInput) as error:
-            why = str(error)
-            return (lambda run, now_us: unusable(run, why, has_begun=False)), None
-        return _nothing, action
-
-    def _handler(self, node_id: str) -> Handler:
-        kind = self._definition.kind(node_id)
-        handler = self._tools.handlers.get(kind)
-        if handler is None:
-            raise UnknownHandler(node_id, kind, list(self._tools.handlers))
-        return handler
-
-    def _finished(self, step: str, result: Result, tree: Tree | None = None) -> First:
-        jitter = self._tools.dice.roll()
-
-        def record(run: Run, now_us: int) -> Sequence[Event]:
-            return finish(self._definition, run, step, result, now_us=now_us, jitter=jitter, tree=tree)
-
-        return record
-
-    async def _merged(self, step: str) -> First:
-        """Take over what the branches of a fan-out changed. Done again after a crash, it is the same."""
-        definition, run = self._definition, self._folded.run
-        try:
-            merged = await self._tools.workspaces.merge(definition, run, run.parallels[step])
-        except WorkspaceFailed as error:
-            why = str(error)
-            return lambda run, now_us: unusable(run, why, has_begun=True)
-        return lambda run, now_us: joined(definition, run, step, merged)
-
-    async def _restart(self, to: str, run_id: str) -> First:
+    async def _restart(self, to: str, run_id: str) -> Upshot:
         """Make the run that takes over. Made again after a crash, it is the same one."""
         event = restarted(self._definition, self._folded.run, to, VERSION)
         at_us = self._tools.clock.now_us()
@@ -351,13 +242,9 @@ class Drive:
         self._flights.interrupt(why)
 
 
-def _handed_back(until_us: int) -> First:
+def _handed_back(until_us: int) -> Upshot:
     return lambda run, now_us: (RunQueued(why="waits for its next attempt", wake_at_us=until_us),)
 
 
 def _nothing(run: Run, now_us: int) -> Sequence[Event]:
     return ()
-
-
-def _interrupted(started: StepStarted, why: str) -> First:
-    return lambda run, now_us: (AttemptInterrupted(step=started.step, attempt=started.attempt, why=why),)

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 from onward.clock import Clock, Ids
 from onward.engine.claim import Claims
-from onward.engine.drive import Drive, Tools
+from onward.engine.drive import Drive
 from onward.engine.files import RunFiles
 from onward.engine.interview import Interviewer
 from onward.engine.journal import Folded, Journal
 from onward.engine.serving import Serving
 from onward.engine.source import Sources
 from onward.engine.stop import StopSwitch
+from onward.engine.tools import Tools
 from onward.handlers.port import Handler
 from onward.machine.action import Action
 from onward.machine.decide import decide_claim

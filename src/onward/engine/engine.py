@@ -11,7 +11,6 @@ from onward.engine.answering import Answering
 from onward.engine.asked import Resume, Start
 from onward.engine.child import latest
 from onward.engine.claim import Claims
-from onward.engine.drive import Observer, Tools
 from onward.engine.driving import Driving
 from onward.engine.effects import AtMostOnce, Once
 from onward.engine.files import RunFiles
@@ -31,6 +30,7 @@ from onward.engine.source import Sources
 from onward.engine.stop import StopSwitch
 from onward.engine.sweep import Sweeper, Swept
 from onward.engine.taking import Taking
+from onward.engine.tools import Observer, Tools
 from onward.engine.workspaces import Workspaces
 from onward.errors import Refused, RunNotFound
 from onward.handlers.port import Handler
