@@ -82,7 +82,8 @@ def test_every_life_is_lawful(data: st.DataObject, definition: Definition, conte
 
 
 @pytest.mark.slow
-@settings(max_examples=2_000)
+@pytest.mark.timeout(240)  # a minute of work, where others work too
+@settings(max_examples=1_500)
 @given(st.data(), definitions(), contexts)
 def test_very_many_lives_are_lawful(
     data: st.DataObject, definition: Definition, context: dict[str, Any]
