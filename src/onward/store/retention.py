@@ -23,6 +23,14 @@ def batched(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
         yield names[start : start + size]
 
 
+def effects_of(run_id: str) -> tuple[str, str]:
+    """The keys of a run's effects are those from the first of these on and before the second.
+
+    No run's id has a `/` in it, so no other run's keys are among them.
+    """
+    return f"{run_id}/", f"{run_id}{chr(ord('/') + 1)}"
+
+
 class Kin(Frozen, frozen=True, kw_only=True):
     """A run, and the runs it is related to: forked from, managed by, restarted from, and gone on as."""
 
@@ -76,11 +84,13 @@ class Retention(Protocol):
         ...
 
     async def attached(self) -> Sequence[Kin]:
-        """The runs that may need others: all that are not final, and all forks."""
+        """The runs that may need others: all that are not final, and all forks; in no order."""
         ...
 
     async def delete(self, runs: Sequence[Kin]) -> Sequence[str]:
         """Delete runs with all that is theirs, in this order and one transaction; the ids that are gone now.
+
+        Theirs are also the effects whose keys begin with the run's id and a `/`.
 
         One stays if its log has grown, if somebody owns it, or if a fork stands on it.
         """

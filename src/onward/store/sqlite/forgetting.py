@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import apsw
 
 from onward.store import rows
-from onward.store.retention import Expiry, Kin, Swept
+from onward.store.retention import Expiry, Kin, Swept, effects_of
 from onward.store.sqlite.connection import QUERIES
 
-_PARTS = ("run_delete", "event_delete", "append_delete", "snapshot_delete")
+_PARTS = ("run_delete", "event_delete", "append_delete", "snapshot_delete", "effect_delete")
 
 
 def expired(db: apsw.Connection, expiry: Expiry) -> Sequence[Kin]:
@@ -32,8 +32,10 @@ def delete(db: apsw.Connection, runs: Sequence[Kin]) -> Sequence[str]:
     """Delete those that have not changed; the ids that are gone now."""
     for kin in runs:
         for part in _PARTS:
-            values = {"id": kin.id, "head": kin.head} if part == "run_delete" else {"id": kin.id}
-            db.execute(QUERIES[part], values)
+            first, behind = effects_of(kin.id)
+            values = {"id": kin.id, "head": kin.head, "first": first, "behind": behind}
+            named = {name: value for name, value in values.items() if f":{name}" in QUERIES[part]}
+            db.execute(QUERIES[part], named)
     ids = json.dumps([kin.id for kin in runs])
     remaining = {columns[0] for columns in db.execute(QUERIES["run_remaining"], {"ids": ids})}
     return [kin.id for kin in runs if kin.id not in remaining]

@@ -253,8 +253,7 @@ SELECT id, head, status, parent, CASE WHEN reason = 'restarted_as' THEN detail E
         WHERE run_id = run.id AND seq = 1 AND (body LIKE '%"managed_by"%' OR body LIKE '%"restart_of"%')
     )
 FROM run
-WHERE parent IS NOT NULL OR status NOT IN ('completed', 'cancelled')
-ORDER BY created_at_us, id;
+WHERE parent > '' OR status IN ('queued', 'running', 'waiting', 'paused', 'interrupted', 'failed');
 
 -- run_delete --
 DELETE FROM run
@@ -272,6 +271,10 @@ WHERE run_id = :id AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
 -- snapshot_delete --
 DELETE FROM snapshot
 WHERE run_id = :id AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
+
+-- effect_delete --
+DELETE FROM effect
+WHERE key >= :first AND key < :behind AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
 
 -- run_remaining --
 SELECT id

@@ -80,6 +80,24 @@ async def test_what_is_left_of_a_deleted_run_is_nothing(store: Store, other: Sto
     assert (await Journal(other, SystemClock()).load(run.id)).run == again.run
 
 
+async def test_the_effects_of_a_run_go_with_it_and_all_others_stay(store: Store, other: Store) -> None:
+    """Keys of a step's effects begin with the run's id and a slash; no other run's keys do."""
+    run, neighbour = await completed(store, "deploy"), await held(store, "deploy-2")
+    theirs = ("deploy/start#1", "deploy/fan#1.lint/start#1/charge", "deploy/\U0010ffff")
+    others = ("deploy", "deploy-2/start#1", "deploy0", "deploy.x", "charge", "x/deploy/start#1", "deployé/x")
+    for key in (*theirs, *others):
+        await store.begin_effect(key, "token", at_us=1)
+        await store.finish_effect(key, "token", b"done", at_us=2)
+    await store.begin_effect("deploy/start#2", "token", at_us=1)
+    grown = replace(kin(run), head=run.position.seq - 1)
+    assert await other.delete([grown, kin(neighbour)]) == []
+    assert [key for key in (*theirs, *others) if await store.find_effect(key) is None] == []
+    assert await other.delete([kin(run)]) == [run.id]
+    assert [key for key in others if await store.find_effect(key) is None] == []
+    for key in (*theirs, "deploy/start#2"):
+        assert await store.find_effect(key) is None
+
+
 async def test_deleting_a_run_leaves_its_neighbours_alone(store: Store, other: Store) -> None:
     run, neighbour = await completed(store), await stepped(store, await held(store), text=LARGE)
     before = await everything_of(store, neighbour.id)
