@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onward.handlers.port import Handler
     from onward.pipeline.build import Transform
     from onward.pipeline.check import Rule
+    from onward.workspace.port import Kept
 
 log_warning = logging.getLogger("onward").warning
 POSTGRES = ("postgres://", "postgresql://")
@@ -95,6 +96,13 @@ def make_engine(
         trees=GitTrees(tool_environment(tool_env), _outside(runs)),
         warn=warn or log_warning,
     )
+
+
+def kept_trees() -> Kept:
+    """Looks after the work trees of runs that are forgotten."""
+    from onward.workspace.kept import GitKept
+
+    return GitKept(tool_environment(()))
 
 
 def _outside(runs: str | None) -> list[str]:

@@ -22,7 +22,7 @@ from onward.model.ids import display_id
 from onward.model.run import RunStatus
 from onward.pipeline.value import Duration
 from onward.receipts.folder import Folder
-from onward.wiring import is_there, open_store
+from onward.wiring import is_there, kept_trees, open_store
 
 OLDER_THAN = "30d"
 
@@ -40,6 +40,9 @@ async def gc(
         str | None,
         Parameter(help="Which runs: completed, cancelled (both by default), failed; with commas between."),
     ] = None,
+    keep_files: Annotated[
+        bool, Parameter(help="Leave the directories of the runs, with receipts and work trees, as they are.")
+    ] = False,
     dry_run: Annotated[bool, Parameter(help="Say what would go, and change nothing.")] = False,
     common: Common = COMMON,
     out: Out,
@@ -47,23 +50,25 @@ async def gc(
     """Delete old runs that are over: logs, directories, and content that no other run refers to.
 
     A run stays as long as another one needs it: a fork that came off it, or an unfinished run that manages
-    it, is managed by it, or is linked to it by a restart. Safe beside workers; killed, it can be run again.
+    it, is managed by it, or is linked to it by a restart; and as long as its work tree holds work that is not
+    merged. Safe beside workers; killed, it can be run again.
     """
     policy = Policy(_statuses(status), _age_s(older_than, keep), _kept(keep))
-    async with _collector(common, out) as collector:
+    async with _collector(common, out, keep_files) as collector:
         done = await (collector.preview(policy) if dry_run else collector.collect(policy))
     _tell(done, dry_run, out)
     return FINE
 
 
 @asynccontextmanager
-async def _collector(common: Common, out: Output) -> AsyncIterator[Collector]:
+async def _collector(common: Common, out: Output, keep_files: bool) -> AsyncIterator[Collector]:
     app = app_of(load_settings(db=common.db, app=common.app, runs=common.runs))
     if isinstance(app.store, str) and not is_there(app.store):
         raise NoDatabase(app.store)
     store = await open_store(app.store) if isinstance(app.store, str) else app.store
     try:
-        yield Collector(store, SystemClock(), _folder(app.runs_directory), out.note)
+        folder = None if keep_files else _folder(app.runs_directory)
+        yield Collector(store, SystemClock(), folder, out.note, kept_trees())
     finally:
         await store.close()
 
@@ -112,6 +117,11 @@ def _tell(done: Collected, dry_run: bool, out: Output) -> None:
         out.say(f"deleted {runs}, {what}, {_directories(done.directories)}")
     if done.needed:
         out.say(f"{count(done.needed, 'run')} old enough, and kept because others need them")
+    for one in done.unmerged:
+        out.note(
+            f"run {display_id(one.run)} stays: its work tree {one.directory} {one.why}; commit and merge "
+            f"that, or give it up: git worktree remove --force {one.directory}."
+        )
     if out.is_json:
         out.value(
             {
@@ -119,6 +129,9 @@ def _tell(done: Collected, dry_run: bool, out: Output) -> None:
                 "runs": done.runs,
                 "events": done.events,
                 "needed": done.needed,
+                "unmerged": [
+                    {"run": one.run, "directory": one.directory, "why": one.why} for one in done.unmerged
+                ],
                 "blobs": done.swept.blobs,
                 "blob_bytes": done.swept.bytes,
                 "directories": done.directories,

@@ -7,18 +7,22 @@ are written down first, so that the next one to collect finds what was left of t
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from onward.clock import Clock
-from onward.errors import InvalidInput
+from onward.errors import InvalidInput, WorkspaceFailed
 from onward.model.ids import check_run_id
 from onward.model.run import RunStatus
 from onward.receipts.folder import Folder
+from onward.receipts.names import WORKSPACE
 from onward.store.port import Store
 from onward.store.retention import NOTHING, Expiry, Kin, Swept
+from onward.workspace.port import Kept
 
 FINAL = (RunStatus.COMPLETED, RunStatus.CANCELLED)
 COLLECTABLE = (*FINAL, RunStatus.FAILED)
@@ -28,6 +32,7 @@ RUNS_AT_ONCE = 50
 EVENTS_AT_ONCE = 5_000
 BLOBS_AT_ONCE = 10_000
 COLLECTING = ".collecting."
+ASIDE = ".before-"
 LIST_BYTES_MAX = 1024 * 1024
 
 
@@ -43,13 +48,23 @@ class Policy:
         return Expiry(self.statuses, now_us - int(self.older_than_s * 1_000_000), self.keep)
 
 
+@dataclass(frozen=True, slots=True)
+class Unmerged:
+    """A run that stays because of work that is only in its work tree."""
+
+    run: str
+    directory: str
+    why: str
+
+
 @dataclass(slots=True)
 class Collected:
-    """What went. `needed` runs are old enough and stay because of others."""
+    """What went. `needed` runs are old enough and stay because of others, `unmerged` because of files."""
 
     runs: list[str]
     events: int = 0
     needed: int = 0
+    unmerged: tuple[Unmerged, ...] = ()
     directories: int = 0
     swept: Swept = NOTHING
 
@@ -79,23 +94,32 @@ def _relatives(kin: Kin) -> Iterator[str]:
 
 
 class Collector:
-    """Forgets runs of one database; their directories are below `folder`, on this machine."""
+    """Forgets runs of one database; their directories are below `folder`, on this machine.
+
+    Without a folder, files are left alone. Without `trees`, work trees are directories like any other.
+    """
 
     def __init__(
-        self, store: Store, clock: Clock, folder: Folder | None, warn: Callable[[str], None]
+        self,
+        store: Store,
+        clock: Clock,
+        folder: Folder | None,
+        warn: Callable[[str], None],
+        trees: Kept | None = None,
     ) -> None:
         self._store, self._clock, self._folder, self._warn = store, clock, folder, warn
+        self._trees = trees
 
     async def preview(self, policy: Policy) -> Collected:
         """What would go, with nothing changed."""
-        expired, chosen = await self._chosen(policy)
+        expired, chosen, unmerged = await self._chosen(policy)
         runs, events = [kin.id for kin in chosen], sum(kin.head for kin in chosen)
-        return Collected(runs, events, needed=len(expired) - len(chosen))
+        return Collected(runs, events, len(expired) - len(chosen), unmerged)
 
     async def collect(self, policy: Policy) -> Collected:
         """Forget all that the policy allows and nobody needs."""
-        expired, chosen = await self._chosen(policy)
-        done = Collected([], directories=await self._finish_what_was_begun())
+        expired, chosen, unmerged = await self._chosen(policy)
+        done = Collected([], directories=await self._finish_what_was_begun(), unmerged=unmerged)
         for batch in _batches(chosen):
             gone = await self._delete(batch, done)
             done.runs += gone
@@ -107,21 +131,43 @@ class Collector:
             if swept.blobs == 0:
                 return done
 
-    async def _chosen(self, policy: Policy) -> tuple[Sequence[Kin], list[Kin]]:
-        expired = await self._store.expired(policy.at(self._clock.now_us()))
-        return expired, collectable(expired, await self._store.attached()) if expired else []
+    async def _chosen(self, policy: Policy) -> tuple[Sequence[Kin], list[Kin], tuple[Unmerged, ...]]:
+        found = await self._store.expired(policy.at(self._clock.now_us()))
+        named = set(self._folder.names(())) if self._folder is not None else set()
+        looked = [await asyncio.to_thread(self._unmerged, kin.id) for kin in found if kin.id in named]
+        unmerged = {one.run: one for one in looked if one is not None}
+        expired = [kin for kin in found if kin.id not in unmerged]
+        chosen = collectable(expired, await self._store.attached()) if expired else []
+        return expired, chosen, tuple(unmerged.values())
+
+    def _unmerged(self, name: str) -> Unmerged | None:
+        """The first work tree in a run's directory with work that is nowhere else."""
+        if self._trees is None:
+            return None
+        run_id = name.partition(ASIDE)[0]
+        looked = ((tree, self._trees.work_in(run_id, tree)) for tree in self._work_trees(name))
+        return next((Unmerged(run_id, tree, why) for tree, why in looked if why), None)
+
+    def _work_trees(self, name: str) -> list[str]:
+        """A link is no work tree of ours, and is not followed."""
+        assert self._folder is not None
+        if not _is_directory(self._folder.path(name)):
+            return []
+        names = [found for found in self._folder.names((name,)) if found.startswith(WORKSPACE)]
+        return [path for path in (self._folder.path(name, found) for found in names) if _is_directory(path)]
 
     async def _delete(self, batch: Sequence[Kin], done: Collected) -> Sequence[str]:
         if self._folder is None:
             return await self._store.delete(batch)
-        there = {name.partition(".before-")[0] for name in self._folder.names(())}
+        there = {name.partition(ASIDE)[0] for name in self._folder.names(())}
         named = [kin.id for kin in batch if kin.id in there]
         note = f"{COLLECTING}{os.getpid()}"
         if named:
             self._folder.write((), note, json.dumps(named).encode())
         gone = await self._store.delete(batch)
         if named:
-            done.directories += self._clear(note, [run_id for run_id in named if run_id in gone])
+            removed = [run_id for run_id in named if run_id in gone]
+            done.directories += await asyncio.to_thread(self._clear, note, removed)
         return gone
 
     async def _finish_what_was_begun(self) -> int:
@@ -130,7 +176,7 @@ class Collector:
         for note in self._folder.names(()) if self._folder is not None else ():
             if note.startswith(COLLECTING):
                 gone = [run_id for run_id in self._noted(note) if not await self._is_there(run_id)]
-                removed += self._clear(note, gone)
+                removed += await asyncio.to_thread(self._clear, note, gone)
         return removed
 
     def _noted(self, note: str) -> Iterator[str]:
@@ -150,18 +196,32 @@ class Collector:
         assert self._folder is not None
         removed, failed = 0, False
         for name in self._folder.names(()):
-            if name.partition(".before-")[0] in run_ids:
+            if name.partition(ASIDE)[0] in run_ids:
                 try:
-                    removed += self._folder.remove_all(name)
-                except OSError as error:
+                    removed += self._remove(name)
+                except (OSError, WorkspaceFailed) as error:
                     failed = True
-                    why = error.strerror or str(error)
+                    why = getattr(error, "strerror", None) or str(error).rstrip(".")
                     self._warn(
                         f"{self._folder.path(name)} cannot be removed: {why}; the next gc tries again."
                     )
         if not failed:
             self._folder.remove((), note)
         return removed
+
+    def _remove(self, name: str) -> bool:
+        assert self._folder is not None
+        unmerged = self._unmerged(name)  # again: its run may have gone in another process, or long ago
+        if unmerged is not None:
+            raise WorkspaceFailed(f"{unmerged.directory} {unmerged.why}")
+        if self._trees is not None:
+            for tree in self._work_trees(name):
+                self._trees.remove(tree)
+        return self._folder.remove_all(name)
+
+
+def _is_directory(path: str) -> bool:
+    return os.path.lexists(path) and stat.S_ISDIR(os.lstat(path).st_mode)
 
 
 def _batches(runs: Sequence[Kin]) -> Iterator[Sequence[Kin]]:

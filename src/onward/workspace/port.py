@@ -58,3 +58,15 @@ class Trees(Protocol):
     def remove(self, place: Place, known: Tree | None) -> str:
         """Have no such work tree; what it held beyond `known` is saved under the ref that is returned."""
         ...
+
+
+class Kept(Protocol):
+    """Work trees of runs that are over, on the way out. Every call blocks."""
+
+    def work_in(self, run_id: str, directory: str) -> str:
+        """Why this work tree must not go: what it holds that is nowhere else; empty if there is nothing."""
+        ...
+
+    def remove(self, directory: str) -> None:
+        """Have no such work tree, and let its repository forget it; `WorkspaceFailed` if that fails."""
+        ...
