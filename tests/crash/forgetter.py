@@ -1,7 +1,8 @@
 """A process that collects and kills itself: `python -m tests.crash.forgetter DB RUNS AT`.
 
 On SQLite it dies before its statement number AT, most of which are in the middle of a transaction; on
-PostgreSQL before or behind a call to the store, as AT is odd or even. It ends by itself if it never gets there.
+PostgreSQL before or behind a call to the store, as AT is odd or even.
+If it never gets there, it ends by itself.
 """
 
 from __future__ import annotations

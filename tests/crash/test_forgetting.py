@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -73,6 +74,17 @@ async def _check(db: str) -> set[str]:
         await store.close()
 
 
+def _collect_and_die(db: str, runs: Path, at: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.crash.forgetter", db, str(runs), str(at)],
+        cwd=ROOT,
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.mark.slow
 async def test_a_collection_that_is_killed_anywhere_takes_nothing_that_is_needed_and_is_finished_later(
     db: str, tmp_path: Path
@@ -83,13 +95,7 @@ async def test_a_collection_that_is_killed_anywhere_takes_nothing_that_is_needed
     stride = STRIDE if db.endswith(".db") else 1
     kills, states = 0, set()
     for at in range(1, 1_000, stride):
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.crash.forgetter", db, str(runs), str(at)],
-            cwd=ROOT,
-            env={"PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
-            text=True,
-        )
+        done = await asyncio.to_thread(_collect_and_die, db, runs, at)
         states.add(len(await _check(db)))
         if done.returncode == 0:
             break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from onward.engine.snapshot import decode_run
@@ -11,7 +12,7 @@ from onward.machine.effect import IllegalEvent
 from onward.machine.project import project
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import check_chain, unseal
-from onward.store.port import ORIGIN, Blobs, Position, Store
+from onward.store.port import ORIGIN, Blobs, Position, Record, Store
 
 PAGE = 1_000
 
@@ -33,7 +34,7 @@ async def verify_run(log: Store, run_id: str) -> Verified:
     run: Run | None = None
     position, problems = ORIGIN, list[str]()
     try:
-        while page := await log.read(run_id, after=position.seq, limit=PAGE):
+        async for page in _pages(log, run_id, loaded.position.seq):
             for record in page:
                 position = check_chain(position, (record,))
                 run = apply(run, unseal(record), run_id=run_id, at_us=record.at_us, token=record.token)
@@ -47,6 +48,18 @@ async def verify_run(log: Store, run_id: str) -> Verified:
     return Verified(
         run_id, position.seq, (*problems, *_compare_row(run, position, loaded.position, loaded.row))
     )
+
+
+async def _pages(log: Store, run_id: str, head: int) -> AsyncIterator[Sequence[Record]]:
+    """The log up to `head`; and what stands behind it, unless that is what the run has written since."""
+    after = 0
+    while page := await log.read(run_id, after=after, limit=min(PAGE, head - after) if after < head else 1):
+        if after >= head:
+            now = await log.load(run_id, fold_version=FOLD_VERSION)
+            if now is None or now.position.seq > after:
+                return
+        yield page
+        after = page[-1].seq
 
 
 async def _missing_artifacts(blobs: Blobs, run: Run | None) -> list[str]:
