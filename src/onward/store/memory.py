@@ -17,6 +17,7 @@ from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store import forgetting
+from onward.store.carrying import Arrival
 from onward.store.port import (
     Controlled,
     Decide,
@@ -37,7 +38,7 @@ from onward.store.port import (
     read_with,
 )
 from onward.store.refusals import key_occupied, run_exists
-from onward.store.retention import Expiry, Kin, Swept
+from onward.store.retention import Expiry, Kin, Swept, effects_of
 
 EFFECT_LEASE_S = 60.0
 
@@ -345,6 +346,28 @@ class MemoryStore:
 
     async def sweep_blobs(self, before_us: int, limit: int) -> Swept:
         return forgetting.sweep_blobs(self.database, before_us, limit)
+
+    async def effects_of(self, run_id: str) -> Sequence[Effect]:
+        first, behind = effects_of(run_id)
+        found = [
+            await self.find_effect(key) for key in sorted(self.database.effects) if first <= key < behind
+        ]
+        return [effect for effect in found if effect is not None]
+
+    async def keep_blobs(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
+        self.database.blobs.update(blobs)
+        self.database.touched.update(dict.fromkeys(blobs, at_us))
+
+    async def receive(self, arrival: Arrival) -> None:
+        write = arrival.write
+        there = self.database.runs.get(write.run_id)
+        if there is not None and there.has(write.head):
+            return
+        rest = [record for page in arrival.rest() for record in page]
+        await self.create(write, arrival.append_id)
+        self.database.runs[write.run_id].records.extend(rest)
+        for effect in arrival.effects:
+            self.database.effects.setdefault(effect.key, (effect, 0))
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         self.database.watchers.append(on_due)

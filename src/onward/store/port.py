@@ -15,6 +15,7 @@ import msgspec
 
 from onward.model.row import RunRow
 from onward.model.run import Frozen, RunStatus
+from onward.store.carrying import Carrying
 from onward.store.retention import Retention
 
 
@@ -297,7 +298,7 @@ class Effects(Protocol):
 Unwatch = Callable[[], Awaitable[None]]
 
 
-class Store(RunLog, Leases, Runs, Blobs, Effects, Retention, Protocol):
+class Store(RunLog, Leases, Runs, Blobs, Effects, Retention, Carrying, Protocol):
     """Everything together."""
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:

@@ -83,6 +83,19 @@ def effect_of(columns: Sequence[Any], is_alive: Callable[[str, bool], bool]) -> 
     return Effect(key, token, owner, at_it, begun_at_us, finished_at_us, result)
 
 
+def effect_columns(effect: Effect) -> dict[str, str | int | bytes | None]:
+    """The columns of an effect, by name."""
+    return {
+        "key": effect.key,
+        "state": "begun" if effect.result is None else "finished",
+        "token": effect.token,
+        "owner": effect.owner,
+        "result": effect.result,
+        "begun_at_us": effect.begun_at_us,
+        "finished_at_us": effect.finished_at_us,
+    }
+
+
 def row_parameters(write: Write) -> dict[str, Any]:
     """The parameters of an insert or full update of a run."""
     assert write.row is not None

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from onward.errors import StoreError, StoreUnavailable
 from onward.model.run import RunStatus
+from onward.store.carrying import Arrival
 from onward.store.port import (
     Controlled,
     Decide,
@@ -36,7 +37,7 @@ from onward.store.retention import Expiry, Kin, Swept
 
 T = TypeVar("T")
 EFFECTS = frozenset({"begin_effect", "finish_effect", "forget_effect"})
-WRITES = frozenset({"create", "append", "control", "take", "delete", "sweep_blobs"})
+WRITES = frozenset({"create", "append", "control", "take", "delete", "sweep_blobs", "keep_blobs", "receive"})
 READS = frozenset({"load", "read", "blob"})
 
 
@@ -182,6 +183,15 @@ class FaultyStore:
 
     async def sweep_blobs(self, before_us: int, limit: int) -> Swept:
         return await self._call("sweep_blobs", lambda: self.store.sweep_blobs(before_us, limit))
+
+    async def effects_of(self, run_id: str) -> Sequence[Effect]:
+        return await self._call("effects_of", lambda: self.store.effects_of(run_id))
+
+    async def keep_blobs(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
+        await self._call("keep_blobs", lambda: self.store.keep_blobs(blobs, at_us=at_us))
+
+    async def receive(self, arrival: Arrival) -> None:
+        await self._call("receive", lambda: self.store.receive(arrival))
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         return await self.store.watch(on_due)

@@ -21,6 +21,7 @@ from onward.errors import (
 from onward.host import HostIdentity, host_identity, is_process_gone
 from onward.model.run import RunStatus
 from onward.store import rows
+from onward.store.carrying import Arrival
 from onward.store.group import GroupCommit
 from onward.store.owner import owner_name, owner_proof
 from onward.store.port import (
@@ -38,7 +39,7 @@ from onward.store.port import (
     Wanted,
     Write,
 )
-from onward.store.postgres import forgetting
+from onward.store.postgres import carrying, forgetting
 from onward.store.postgres.binary import numbers, texts
 from onward.store.postgres.checks import check_database
 from onward.store.postgres.connection import RENEWING, SESSION, Address
@@ -308,6 +309,15 @@ class PostgresStore:
         swept = await self._reading.use(lambda wire: forgetting.sweep_blobs(wire, before_us, limit))
         self._writer.touched.clear()
         return swept
+
+    async def effects_of(self, run_id: str) -> Sequence[Effect]:
+        return await self._reading.use(lambda wire: self._effects.of(wire, run_id))
+
+    async def keep_blobs(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
+        await self._reading.use(lambda wire: self._writer.keep(wire, blobs, at_us))
+
+    async def receive(self, arrival: Arrival) -> None:
+        await self._reading.use(lambda wire: carrying.receive(wire, self._writer, arrival))
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         listener = Listener(self._address, on_due)

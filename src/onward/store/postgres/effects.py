@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from onward.store import rows
 from onward.store.port import Effect
 from onward.store.postgres.statements import Call, call
 from onward.store.postgres.wire import Wire
+from onward.store.retention import effects_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,12 @@ class EffectTable:
         """The effect of this key."""
         (found,) = await wire.run(self._find(key))
         return rows.effect_of(found[0], self.is_alive) if found else None
+
+    async def of(self, wire: Wire, run_id: str) -> Sequence[Effect]:
+        """The effects of a run, by key."""
+        first, behind = effects_of(run_id)
+        (found,) = await wire.run(call("effect_list", first=first, behind=behind, now_us=self.now_us()))
+        return [rows.effect_of(columns, self.is_alive) for columns in found]
 
     def _find(self, key: str) -> Call:
         return call("effect_find", key=key, now_us=self.now_us())

@@ -444,3 +444,25 @@ LIMIT :limit;
 DELETE FROM blob
 WHERE hash = :hash AND touched_at_us < :before_us
 RETURNING length(content);
+
+-- event_receive --
+-- Differs because the events come as arrays.
+INSERT INTO event (run_id, seq, kind, v, at_us, token, body, hash, refs)
+SELECT *
+FROM unnest(
+    :event_run_id::text[], :event_seq::bigint[], :event_kind::text[], :event_v::bigint[],
+    :event_at_us::bigint[], :event_token::bigint[], :event_body::text[], :event_hash::bytea[],
+    :event_refs::text[]
+)
+ON CONFLICT (run_id, seq) DO NOTHING;
+
+-- effect_receive --
+INSERT INTO effect (key, state, token, owner, lease_until_us, result, begun_at_us, finished_at_us)
+VALUES (:key, :state, :token, :owner, 0, :result, :begun_at_us, :finished_at_us)
+ON CONFLICT (key) DO NOTHING;
+
+-- effect_list --
+SELECT key, token, owner, begun_at_us, finished_at_us, result, lease_until_us <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+FROM effect
+WHERE key >= :first AND key < :behind
+ORDER BY key;

@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.store import rows
-from onward.store.port import Write
+from onward.store.port import Record, Write
 from onward.store.postgres.binary import byteas, number, numbers, optional_text, text, texts
 from onward.store.postgres.failure import AGAIN, KEY_IN_USE, ServerError
 from onward.store.postgres.reading import read_records
@@ -123,6 +123,10 @@ class Writer:
         }
         return dict(sorted(found.items())) if found else found
 
+    async def keep(self, wire: Wire, blobs: Mapping[str, bytes], at_us: int) -> None:
+        """Store content, or say that it is in use."""
+        await wire.run(*(_blob_call((name, (blobs[name], at_us))) for name in sorted(blobs)))
+
     def _note(self, blobs: Mapping[str, tuple[bytes, int]]) -> None:
         if len(self.touched) >= TOUCHED_MAX:
             self.touched.clear()
@@ -189,7 +193,11 @@ def _columns(member: Member) -> dict[str, Any]:
 
 
 def _events(members: Sequence[Member]) -> dict[str, bytes]:
-    records = [record for member in members for record in member.write.records]
+    return event_arrays([record for member in members for record in member.write.records])
+
+
+def event_arrays(records: Sequence[Record]) -> dict[str, bytes]:
+    """Events as one array for each column."""
     run_ids, seqs, kinds, versions, times, tokens, bodies, hashes, refs, _ = zip(
         *map(astuple, records), strict=True
     )

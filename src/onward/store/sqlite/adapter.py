@@ -12,6 +12,7 @@ from onward.clock import Clock, SystemClock
 from onward.errors import HistoryCorrupt, LeaseLost, RunNotFound, RunUnreadable, StoreCorrupt
 from onward.model.run import RunStatus
 from onward.store import rows
+from onward.store.carrying import Arrival
 from onward.store.group import GroupCommit
 from onward.store.owner import owner_name, owner_proof
 from onward.store.port import (
@@ -30,7 +31,7 @@ from onward.store.port import (
     Write,
 )
 from onward.store.retention import DELETED_AT_ONCE, NOTHING, Expiry, Kin, Swept, batched
-from onward.store.sqlite import forgetting
+from onward.store.sqlite import carrying, forgetting
 from onward.store.sqlite.checks import check_database
 from onward.store.sqlite.connection import Connect
 from onward.store.sqlite.effects import EffectTable
@@ -276,6 +277,15 @@ class SqliteStore:
             swept = swept.plus(deleted)
         self._writer.touched.clear()
         return swept
+
+    async def effects_of(self, run_id: str) -> Sequence[Effect]:
+        return await self._database.look(lambda db: self._effects.of(db, run_id))
+
+    async def keep_blobs(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
+        await self._transact(lambda db: self._writer.keep(db, blobs, at_us))
+
+    async def receive(self, arrival: Arrival) -> None:
+        await self._transact(lambda db: carrying.receive(db, self._writer, arrival))
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         """Nothing tells one process of another's write to a file; whoever waits looks often instead."""

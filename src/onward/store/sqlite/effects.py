@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import apsw
 
 from onward.store import rows
 from onward.store.port import Effect
+from onward.store.retention import effects_of
 from onward.store.sqlite.connection import QUERIES
 from onward.store.sqlite.reading import one
 
@@ -51,6 +52,12 @@ class EffectTable:
         """The effect of this key."""
         found = one(db, "effect_find", key=key, now_us=self.now_us())
         return None if found is None else rows.effect_of(found, self.is_alive)
+
+    def of(self, db: apsw.Connection, run_id: str) -> Sequence[Effect]:
+        """The effects of a run, by key."""
+        first, behind = effects_of(run_id)
+        values = {"first": first, "behind": behind, "now_us": self.now_us()}
+        return [rows.effect_of(found, self.is_alive) for found in db.execute(QUERIES["effect_list"], values)]
 
     def _times(self) -> dict[str, int | None]:
         return {"now_us": self.now_us(), "lease_us": self.lease_us}

@@ -302,3 +302,19 @@ LIMIT :limit;
 DELETE FROM blob
 WHERE hash = :hash AND touched_at_us < :before_us
 RETURNING length(content);
+
+-- event_receive --
+INSERT INTO event (run_id, seq, kind, v, at_us, token, body, hash, refs)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (run_id, seq) DO NOTHING;
+
+-- effect_receive --
+INSERT INTO effect (key, state, token, owner, lease_until_us, result, begun_at_us, finished_at_us)
+VALUES (:key, :state, :token, :owner, 0, :result, :begun_at_us, :finished_at_us)
+ON CONFLICT (key) DO NOTHING;
+
+-- effect_list --
+SELECT key, token, owner, begun_at_us, finished_at_us, result, lease_until_us <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+FROM effect
+WHERE key >= :first AND key < :behind
+ORDER BY key;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import apsw
@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 from onward.errors import LeaseLost, Refused, RunNotFound, StaleHistory
 from onward.store import rows
-from onward.store.port import Write
+from onward.store.port import Record, Write
 from onward.store.refusals import key_occupied, run_exists
 from onward.store.sqlite.connection import QUERIES
 from onward.store.sqlite.reading import one, read_records
@@ -71,15 +71,15 @@ class Writer:
 
     def _insert(self, db: apsw.Connection, write: Write) -> None:
         # One call for all: a statement costs less than the way to it.
-        events = [
-            (e.run_id, e.seq, e.kind, e.v, e.at_us, e.token, e.body, e.hash, " ".join(e.refs) or None)
-            for e in write.records
-        ]
-        db.executemany(_EVENT_INSERT, events)
-        for name, content in write.blobs.items():
-            self._put_blob(db, name, content, write.at_us)
+        db.executemany(_EVENT_INSERT, event_columns(write.records))
+        self.keep(db, write.blobs, write.at_us)
         if write.snapshot is not None:
             db.execute(QUERIES["snapshot_put"], (write.run_id, *write.snapshot))
+
+    def keep(self, db: apsw.Connection, blobs: Mapping[str, bytes], at_us: int) -> None:
+        """Store content, or say that it is in use."""
+        for name, content in blobs.items():
+            self._put_blob(db, name, content, at_us)
 
     def _put_blob(self, db: apsw.Connection, name: str, content: bytes, at_us: int) -> None:
         if at_us - self.touched.get(name, 0) > TOUCH_EVERY_US:
@@ -87,6 +87,14 @@ class Writer:
             if len(self.touched) >= TOUCHED_MAX:
                 self.touched.clear()
             self.touched[name] = at_us
+
+
+def event_columns(records: Iterable[Record]) -> list[tuple[object, ...]]:
+    """The columns of events, in the order in which they are inserted."""
+    return [
+        (e.run_id, e.seq, e.kind, e.v, e.at_us, e.token, e.body, e.hash, " ".join(e.refs) or None)
+        for e in records
+    ]
 
 
 def _all_columns(write: Write) -> tuple[object, ...]:

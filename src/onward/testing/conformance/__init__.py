@@ -35,6 +35,7 @@ CHAPTERS = (
     "finding",
     "doing_once",
     "forgetting",
+    "carrying",
 )
 pytestmark = pytest.mark.anyio
 __all__ = ["Connect", "anyio_backend", "other", "pytestmark", "store"]

@@ -1,0 +1,24 @@
+"""Taking in runs that were written elsewhere: one transaction for each."""
+
+from __future__ import annotations
+
+from onward.store import rows
+from onward.store.carrying import Arrival
+from onward.store.postgres.statements import BEGIN, COMMIT, call
+from onward.store.postgres.wire import Wire
+from onward.store.postgres.writing import Member, Writer, event_arrays
+
+
+async def receive(wire: Wire, writer: Writer, arrival: Arrival) -> None:
+    """Store the run, unless this very log is there."""
+    write = arrival.write
+    _, found = await wire.run(BEGIN, call("event_hash", run_id=write.run_id, seq=write.head.seq))
+    if found and found[0][0] == write.head.hash:
+        return
+    (refusal,) = await writer.write(wire, [Member(write, None, arrival.append_id)])
+    if refusal is not None:
+        raise refusal
+    for page in arrival.rest():
+        await wire.run(call("event_receive", **event_arrays(page)))
+    effects = (call("effect_receive", **rows.effect_columns(effect)) for effect in arrival.effects)
+    await wire.run(*effects, COMMIT)

@@ -1,0 +1,192 @@
+"""Taking runs in: one that was written elsewhere arrives whole or not at all, and held by nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from onward.clock import SystemClock
+from onward.engine.journal import Journal
+from onward.engine.verify import verify_run
+from onward.errors import Refused, RunNotFound
+from onward.machine.project import project
+from onward.model.event import RunCancelled, RunPaused, RunResumed
+from onward.model.run import FOLD_VERSION, RunStatus
+from onward.store.carrying import Arrival
+from onward.store.codec import content_hash
+from onward.store.port import ORIGIN, Effect, Position, Record, Store, Wanted, Write
+from onward.store.retention import Kin
+from onward.testing.drafts import (
+    START_US,
+    Draft,
+    created,
+    creation,
+    everything_of,
+    fork,
+    held,
+    log_of,
+    requested,
+    stepped,
+)
+
+HOUR_US = 3_600 * 1_000_000
+LARGE = "x" * 10_000
+
+
+async def _paused(store: Store, run_id: str, **context: str) -> Draft:
+    run = await stepped(store, await held(store, run_id), times=4, **context)
+    write, paused = run.then(RunPaused(reason="operator"))
+    await store.append(write, run.lease)
+    return paused
+
+
+def _kin(draft: Draft) -> Kin:
+    return Kin(id=draft.id, head=draft.position.seq, status=draft.run.status)
+
+
+def _arrival(
+    draft: Draft, records: Sequence[Record], *effects: Effect, first: int = 2, after: Position = ORIGIN
+) -> Arrival:
+    """The run of a draft, with these records; the first few come with its row, the others in pages."""
+    run = draft.run
+    write = Write(
+        run_id=run.id,
+        after=after,
+        head=draft.position,
+        records=tuple(records[:first]),
+        at_us=run.updated_at_us,
+        next_node=run.next_node,
+        steps_finished=run.steps_finished,
+        row=project(run),
+    )
+
+    def rest() -> Iterator[Sequence[Record]]:
+        for start in range(first, len(records), 3):
+            yield records[start : start + 3]
+
+    return Arrival(write, rest, effects)
+
+
+async def test_a_run_that_was_taken_in_is_the_run_that_was_sent(store: Store, other: Store) -> None:
+    run = await _paused(store, "run", text=LARGE)
+    before, records = await everything_of(store, run.id), await log_of(store, run.id)
+    await store.delete([_kin(run)])
+    await other.receive(_arrival(run, records))
+    assert await everything_of(store, run.id) == before
+    assert (await verify_run(store, run.id)).problems == ()
+    resumed = await requested(store, run, RunResumed(by="tests"))
+    assert (await Journal(other, SystemClock()).load(run.id)).run == resumed.run
+
+
+async def test_taking_the_same_run_in_again_changes_nothing_also_when_it_has_gone_on(
+    store: Store, other: Store
+) -> None:
+    run = await _paused(store, "run")
+    arrival = _arrival(run, await log_of(store, run.id))
+    before = await everything_of(store, run.id)
+    await other.receive(arrival)
+    assert await everything_of(store, run.id) == before
+    gone_on = await requested(store, run, RunResumed(by="tests"))
+    await other.receive(arrival)
+    assert (await Journal(other, SystemClock()).load(run.id)).position == gone_on.position
+
+
+async def test_a_run_is_never_written_over_another_of_its_id(store: Store, other: Store) -> None:
+    run = await _paused(store, "run")
+    records = await log_of(store, run.id)
+    await store.delete([_kin(run)])
+    theirs = await created(store, "run", at_us=START_US + 5)
+    before = await everything_of(store, theirs.id)
+    with pytest.raises(Refused, match="exists already"):
+        await other.receive(_arrival(run, records))
+    assert await everything_of(store, theirs.id) == before
+
+
+async def test_a_fork_is_taken_in_only_behind_what_it_stands_on(store: Store, other: Store) -> None:
+    begun = await stepped(store, await held(store, "parent"))
+    stop, parent = begun.then(RunPaused(reason="operator"))
+    await store.append(stop, begun.lease)
+    write, child = fork(begun, "child")
+    arrival = _arrival(child, write.records, after=begun.position)
+    records = await log_of(store, parent.id)
+    await store.delete([_kin(parent)])
+    with pytest.raises(RunNotFound):
+        await store.receive(arrival)
+    assert await store.load("child", fold_version=FOLD_VERSION) is None
+    await store.receive(_arrival(parent, records))
+    await other.receive(arrival)
+    assert (await Journal(store, SystemClock()).load("child")).run == child.run
+    assert (await verify_run(store, "child")).problems == ()
+
+
+async def test_a_run_that_breaks_off_on_its_way_leaves_nothing(store: Store, other: Store) -> None:
+    run = await _paused(store, "run")
+    records = await log_of(store, run.id)
+    await store.delete([_kin(run)])
+    whole = _arrival(run, records, Effect("run/start#1", "token", "them", False, 1))
+
+    def rest() -> Iterator[Sequence[Record]]:
+        yield next(whole.rest())
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        await store.receive(Arrival(whole.write, rest, whole.effects))
+    for process in (store, other):
+        assert await process.load(run.id, fold_version=FOLD_VERSION) is None
+        assert await log_of(process, run.id) == []
+        assert await process.find_effect("run/start#1") is None
+    await store.receive(whole)
+    assert await log_of(other, run.id) == records
+
+
+async def test_effects_arrive_with_their_run_and_are_nobodys_any_more(store: Store, other: Store) -> None:
+    run = await _paused(store, "run")
+    await store.begin_effect("run/start#1", "one", at_us=1)
+    await store.finish_effect("run/start#1", "one", b"\0paid\xff", at_us=2)
+    await store.begin_effect("run/start#2", "two", at_us=3)
+    await store.begin_effect("run-2/start#1", "three", at_us=3)
+    sent = await other.effects_of(run.id)
+    assert [effect.key for effect in sent] == ["run/start#1", "run/start#2"]
+    assert [effect.result for effect in sent] == [b"\0paid\xff", None]
+    records = await log_of(store, run.id)
+    await store.delete([_kin(run)])
+    assert await store.effects_of(run.id) == []
+    await store.begin_effect("run/start#2", "mine", at_us=9)
+    await other.receive(_arrival(run, records, *sent))
+    done, taken = await store.effects_of(run.id)
+    assert (done.key, done.token, done.owner) == ("run/start#1", "one", store.me)
+    assert (done.result, done.begun_at_us, done.finished_at_us) == (b"\0paid\xff", 1, 2)
+    assert (taken.token, taken.is_alive) == ("mine", True)
+    await store.forget_effect("run/start#2", "mine")
+    cancelled = await requested(store, run, RunCancelled(reason="user"))
+    records = await log_of(store, run.id)
+    await store.delete([_kin(cancelled)])
+    await other.receive(_arrival(cancelled, records, *sent))
+    doubtful = await other.find_effect("run/start#2")
+    assert doubtful is not None
+    assert (doubtful.token, doubtful.is_alive, doubtful.result) == ("two", False, None)
+
+
+async def test_content_can_be_stored_ahead_of_its_run(store: Store, other: Store) -> None:
+    content = b"content " * 1_000
+    name = content_hash(content)
+    await store.keep_blobs({name: content}, at_us=START_US)
+    await other.keep_blobs({name: content}, at_us=START_US + HOUR_US)
+    assert await other.blob(name) == content
+    assert (await store.sweep_blobs(START_US + HOUR_US, 10)).blobs == 0
+    assert (await store.sweep_blobs(START_US + HOUR_US + 1, 10)).blobs == 1
+    await store.keep_blobs({}, at_us=START_US)
+
+
+async def test_a_run_that_arrives_queued_is_there_for_the_taking(store: Store, other: Store) -> None:
+    write, run = creation("run")
+    await store.receive(_arrival(run, write.records, first=1))
+    seen: list[str] = []
+    await other.take(
+        Wanted(by_us=START_US + HOUR_US),
+        fold_version=FOLD_VERSION,
+        decide=lambda _, loaded: seen.append(loaded.row.id),
+    )
+    assert seen == ["run"]
+    assert (await store.find("run"))[0].row.status is RunStatus.QUEUED
