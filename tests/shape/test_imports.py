@@ -37,6 +37,10 @@ LAYERS: dict[str, list[str]] = {
         *("store.port", "store.codec", "store.owner", "store.retention"),  # never an adapter
         "workspace.port",
     ],
+    "carry": [
+        *("machine", "model", "errors", "clock", "version", "engine.journal"),
+        *("store.port", "store.codec", "store.carrying"),
+    ],
     "worker": ["engine", "store.port", "model", "errors", "clock", "observe"],
     "server": [
         "engine",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Coroutine, Sequence
+from keyword import iskeyword
 from typing import Any, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
@@ -45,6 +46,8 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("recover", "work", "Look once for runs whose process died."),
     ("effect", "effect", "Run a command at most once."),
     ("gc", "collect", "Delete old runs that are over."),
+    ("export", "carry", "Write whole runs into a file."),
+    ("import", "carry", "Take in the runs of a file."),
     ("verify", "check", "Prove that what is stored is what the logs say."),
     ("doctor", "check", "Check the installation and the database."),
     ("version", "about", "Print the version."),
@@ -90,7 +93,8 @@ def make_app() -> App:
         default_parameter=Parameter(negative=()),
     )
     for order, (name, module, help) in enumerate(COMMANDS):
-        app.command(f"onward.cli.{module}:{name}", name=name, help=help, sort_key=order)
+        function = f"{name}_" if iskeyword(name) else name
+        app.command(f"onward.cli.{module}:{function}", name=name, help=help, sort_key=order)
     return app
 
 

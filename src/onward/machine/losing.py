@@ -14,6 +14,7 @@ from onward.model.run import Run, RunStatus
 LOSSES_MAX = 5
 REQUEUE = "requeue"
 RESTARTED = "Server restarted while workflow was running"
+ARRIVED = "it was running in the database that it was exported from"
 BACK_OFF_S_FIRST, BACK_OFF_S_MAX = 1.0, 60.0
 
 
@@ -24,13 +25,28 @@ def decide_loss(run: Run, standing: Standing, *, now_us: int, is_restart: bool =
     """
     if run.status is not RunStatus.RUNNING or standing.is_alive:
         return ()
-    claim = RunClaimed(token=run.token + 1, worker=standing.me, lost=True)
-    return (claim, *_stopped(run, standing, now_us, is_restart))
+    died = f"{standing.holder or 'its owner'} died"
+    stop = RunInterrupted(reason="crash", detail=died)
+    if is_restart:
+        stop = RunInterrupted(reason="restart", detail=RESTARTED)
+    return _taken(run, standing.me, now_us, died, stop)
 
 
-def _stopped(run: Run, standing: Standing, now_us: int, is_restart: bool) -> tuple[Event, ...]:
+def decide_arrival(run: Run, me: str, *, now_us: int) -> tuple[Event, ...]:
+    """What becomes of a run that was running in the database that it comes from: nobody drives it here."""
+    if run.status is not RunStatus.RUNNING:
+        return ()
+    return _taken(run, me, now_us, ARRIVED, RunInterrupted(reason="restart", detail=ARRIVED))
+
+
+def _taken(run: Run, me: str, now_us: int, why: str, stop: RunInterrupted) -> tuple[Event, ...]:
+    claim = RunClaimed(token=run.token + 1, worker=me, lost=True)
+    return (claim, *_stopped(run, now_us, why, stop))
+
+
+def _stopped(run: Run, now_us: int, why: str, stop: RunInterrupted) -> tuple[Event, ...]:
     """Every stop honours a pending cancel, then a pending pause."""
-    losses, holder = run.losses + 1, standing.holder or "its owner"
+    losses = run.losses + 1
     if run.pending.cancel_by is not None:
         return cancelling(run, by=run.pending.cancel_by)
     if run.pending.pause_after is not None:
@@ -39,9 +55,8 @@ def _stopped(run: Run, standing: Standing, now_us: int, is_restart: bool) -> tup
         detail = f"{losses} owners in a row died without finishing a step"
         return (RunFailed(reason="crash_loop", detail=detail),)
     if run.on_owner_loss == REQUEUE:
-        return (RunQueued(why=f"{holder} died", wake_at_us=now_us + _back_off_us(losses)),)
-    reason, detail = ("restart", RESTARTED) if is_restart else ("crash", f"{holder} died")
-    return (RunInterrupted(reason=reason, detail=detail),)
+        return (RunQueued(why=why, wake_at_us=now_us + _back_off_us(losses)),)
+    return (stop,)
 
 
 def _back_off_us(losses: int) -> int:

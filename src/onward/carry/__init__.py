@@ -1,0 +1,1 @@
+"""Carrying runs from one database to another in a file of their own."""

@@ -1,0 +1,162 @@
+"""Writing runs into a file, as they stand at one moment: events never change, so their end is enough."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+from blake3 import blake3
+
+from onward.carry.lines import (
+    FORMAT,
+    VERSION,
+    AnyLine,
+    BlobLine,
+    CarriedRun,
+    EffectLine,
+    End,
+    EventLine,
+    Header,
+    write_line,
+)
+from onward.errors import HistoryCorrupt, Refused, RunNotFound
+from onward.model.row import RunRow
+from onward.store.codec import check_chain
+from onward.store.port import KEPT_APART, Record, Store
+from onward.version import VERSION as ONWARD
+
+PAGE_FIRST, PAGE_MAX = 8, 512
+BYTES_AT_ONCE = 2 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Carried:
+    """What an export holds."""
+
+    runs: list[str] = field(default_factory=list)
+    events: int = 0
+    blobs: int = 0
+    effects: int = 0
+    bytes: int = 0
+
+
+async def with_parents(store: Store, rows: Sequence[RunRow], *, may_add: bool) -> list[RunRow]:
+    """These runs and all that they stand on, parents before their forks; each once."""
+    known = {row.id: row for row in rows}
+    ordered: dict[str, RunRow] = {}
+    for row in rows:
+        line = [row]
+        while (parent := line[-1].parent) is not None and parent not in ordered:
+            if parent not in known and not may_add:
+                raise Refused(
+                    "parent_missing",
+                    f"run {line[-1].id} was forked from run {parent}, which is not among those to export; "
+                    "name it too, or leave out --no-with-parents.",
+                    details={"run": line[-1].id, "parent": parent},
+                )
+            line.append(known.get(parent) or await row_of(store, parent))
+        ordered.update((one.id, one) for one in reversed(line))
+    return list(ordered.values())
+
+
+async def row_of(store: Store, run_id: str) -> RunRow:
+    """The row of the run with this very id."""
+    found = [listed.row for listed in await store.find(run_id) if listed.row.id == run_id]
+    if not found:
+        raise RunNotFound(run_id)
+    return found[0]
+
+
+class Exporter:
+    """Writes one export. `write` takes its bytes as they come."""
+
+    def __init__(self, store: Store, write: Callable[[bytes], object]) -> None:
+        self._store, self._write = store, write
+        self._hash, self._lines = blake3(), 0
+        self._stored: set[str] = set()
+        self.carried = Carried()
+
+    async def export(self, rows: Sequence[RunRow]) -> Carried:
+        """All of these runs, which stand in an order in which parents come first."""
+        runs = [await self._named(row) for row in rows]
+        self._put(Header(format=FORMAT, version=VERSION, onward=ONWARD, runs=tuple(runs)))
+        for run in runs:
+            await self._run(run)
+        self._put(End(lines=self._lines, hash=self._hash.hexdigest()))
+        return self.carried
+
+    async def _named(self, row: RunRow) -> CarriedRun:
+        end = await self._record(row.id, row.head)
+        if row.parent is None or row.parent_seq is None:
+            return CarriedRun(id=row.id, head=row.head, hash=end.hash.hex())
+        below = await self._record(row.parent, row.parent_seq)
+        return CarriedRun(
+            id=row.id,
+            head=row.head,
+            hash=end.hash.hex(),
+            parent=row.parent,
+            parent_seq=row.parent_seq,
+            parent_hash=below.hash.hex(),
+        )
+
+    async def _record(self, run_id: str, seq: int) -> Record:
+        found = await self._store.read(run_id, after=seq - 1, limit=1)
+        if not found or found[0].seq != seq:
+            raise HistoryCorrupt(run_id, seq, "the event is missing")
+        return found[0]
+
+    async def _run(self, run: CarriedRun) -> None:
+        position = run.start
+        async for page in self._pages(run):
+            position = check_chain(position, page)
+            for record in page:
+                for name in content_of(record):
+                    await self._blob(record, name)
+                self._put(EventLine.of(record))
+            self.carried.events += len(page)
+        if position != run.end:
+            raise HistoryCorrupt(run.id, position.seq + 1, "the event is missing")
+        for effect in await self._store.effects_of(run.id):
+            self._put(EffectLine.of(effect))
+            self.carried.effects += 1
+        self.carried.runs.append(run.id)
+
+    async def _pages(self, run: CarriedRun) -> AsyncIterator[Sequence[Record]]:
+        """As many events at once as their large values allow."""
+        after, limit = run.parent_seq, PAGE_FIRST
+        while after < run.head and (
+            page := await self._store.read(run.id, after=after, limit=min(limit, run.head - after))
+        ):
+            yield page
+            after = page[-1].seq
+            limit = min(PAGE_MAX, limit * 2) if sum(map(_size, page)) < BYTES_AT_ONCE else max(1, limit // 4)
+
+    async def _blob(self, record: Record, name: str) -> None:
+        if name in self._stored:
+            return
+        content = record.values.get(name) or await self._store.blob(name)
+        if content is None:
+            raise HistoryCorrupt(record.run_id, record.seq, f"its content {name} is missing or damaged")
+        self._put(BlobLine(hash=name, content=content))
+        self._stored.add(name)
+        self.carried.blobs += 1
+
+    def _put(self, line: AnyLine) -> None:
+        written = write_line(line)
+        self._hash.update(written)
+        self._lines += 1
+        self.carried.bytes += len(written)
+        self._write(written)
+
+
+def _size(record: Record) -> int:
+    return len(record.body) + sum(map(len, record.values.values()))
+
+
+def content_of(record: Record) -> list[str]:
+    """The content that an event names: values, artifacts, and the source of a pipeline."""
+    names = [name.lstrip(KEPT_APART) for name in record.refs]
+    if record.kind in ("RunCreated", "PipelineChanged"):
+        names.append(json.loads(record.body)["pipeline_hash"])
+    return names

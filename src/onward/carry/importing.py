@@ -1,0 +1,164 @@
+"""Taking in the runs of an export: all is checked first, and then each arrives whole, held by nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from onward.carry.exporting import content_of, row_of
+from onward.carry.lines import EVENT_BEGINS, EffectLine, EventLine, read_line
+from onward.carry.spool import Spool
+from onward.carry.survey import Section, Survey
+from onward.clock import Clock
+from onward.engine.journal import applied
+from onward.errors import Refused
+from onward.machine.losing import decide_arrival
+from onward.machine.project import project
+from onward.model.row import RunRow
+from onward.model.run import Run
+from onward.store.carrying import Arrival
+from onward.store.codec import seal
+from onward.store.port import Effect, Position, Record, Store, Write
+
+PAGE = 500
+BYTES_AT_ONCE = 4 * 1024 * 1024
+TOUCH_EVERY_US = 600 * 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A run that arrived, or was there already; `says` tells a person which."""
+
+    run: str
+    is_new: bool
+    status: str
+    says: str
+
+
+@dataclass(slots=True)
+class _Planned:
+    """A run to take in: its row as it will be, and what is written behind the log that came."""
+
+    section: Section
+    row: RunRow
+    head: Position
+    added: tuple[Record, ...]
+    at_us: int
+
+
+@dataclass(slots=True)
+class Importer:
+    """Takes in one file."""
+
+    store: Store
+    clock: Clock
+    spool: Spool
+    _kept: dict[str, int] = field(default_factory=dict)
+
+    async def bring(self) -> list[Brought]:
+        """All runs of the file that are not here yet, in the order of the file."""
+        survey, planned, brought = Survey(self.spool), list[_Planned](), list[Brought]()
+        for section in survey.sections():
+            assert section.fold is not None
+            planned.append(self._plan(section, section.fold))
+            section.fold = None  # the row is enough, and there may be many
+        there = [await self._there(plan.section) for plan in planned]
+        for plan, says in zip(planned, there, strict=True):
+            if not says:
+                await self._receive(survey, plan)
+            row = plan.row if not says else await row_of(self.store, plan.row.id)
+            said = says or f"imported, {row.status.value}" + (f": {row.detail}" if plan.added else "")
+            brought.append(Brought(row.id, not says, row.status.value, said))
+        return brought
+
+    def _plan(self, section: Section, run: Run) -> _Planned:
+        """Nobody holds a run where it arrives: one that was running stops here as its policy says."""
+        at_us = self.clock.now_us()
+        events = decide_arrival(run, self.store.me, now_us=at_us)
+        if not events:
+            return _Planned(section, project(run), section.run.end, (), run.updated_at_us)
+        after, stamped = applied(run, events, run_id=run.id, at_us=at_us)
+        sealed = seal(run.id, section.run.end, stamped, at_us)
+        return _Planned(section, project(after), sealed.head, sealed.records, at_us)
+
+    async def _there(self, section: Section) -> str:
+        """Why a run need not be taken in; empty if it is not here; a refusal if another one is."""
+        run = section.run
+        if not await self.store.read(run.id, after=0, limit=1):
+            return ""
+        found = await self.store.read(run.id, after=run.head - 1, limit=2)
+        if found and (found[0].seq, found[0].hash) == run.end:
+            return "is here already" if len(found) == 1 else "is here already, and has gone on since"
+        row = await row_of(self.store, run.id)
+        (last,) = await self.store.read(run.id, after=row.head - 1, limit=1)
+        is_younger = any(record.hash == last.hash for page in self._pages(section) for record in page)
+        why = (
+            f"is here as it was at event {row.head}, and the file has it up to event {run.head}: "
+            "an import never changes a run that is here; import into a database without it"
+            if is_younger
+            else "is here with another history: import into another database"
+        )
+        raise Refused("run_differs", f"run {run.id} {why}; nothing was imported.", details={"run": run.id})
+
+    async def _receive(self, survey: Survey, plan: _Planned) -> None:
+        await self._keep(survey, plan.section)
+        pages = _joined(self._pages(plan.section), plan.added)
+        first = next(pages)
+        write = Write(
+            run_id=plan.row.id,
+            after=plan.section.run.start,
+            head=plan.head,
+            records=tuple(first),
+            at_us=plan.at_us,
+            next_node=plan.row.next_node,
+            steps_finished=plan.row.steps_finished,
+            row=plan.row,
+        )
+
+        def rest() -> Iterator[Sequence[Record]]:
+            again = _joined(self._pages(plan.section), plan.added)
+            next(again)
+            return again
+
+        await self.store.receive(Arrival(write, rest, self._effects(plan.section)))
+
+    async def _keep(self, survey: Survey, section: Section) -> None:
+        """Store what a run refers to, a few megabytes at a time."""
+        now_us = self.clock.now_us()
+        waiting: dict[str, bytes] = {}
+        for page in self._pages(section):
+            for name in (name for record in page for name in content_of(record)):
+                if now_us - self._kept.get(name, 0) <= TOUCH_EVERY_US:
+                    continue
+                waiting[name] = survey.blob(name)
+                self._kept[name] = now_us
+                if sum(map(len, waiting.values())) >= BYTES_AT_ONCE:
+                    await self.store.keep_blobs(waiting, at_us=now_us)
+                    waiting = {}
+        await self.store.keep_blobs(waiting, at_us=now_us)
+
+    def _pages(self, section: Section) -> Iterator[Sequence[Record]]:
+        page: list[Record] = []
+        size = 0
+        for _, line in self.spool.lines(section.begins, section.ends):
+            if line.startswith(EVENT_BEGINS):
+                found = read_line(line)
+                assert isinstance(found, EventLine)
+                page.append(found.record())
+                size += len(line)
+                if len(page) >= PAGE or size >= BYTES_AT_ONCE:
+                    yield page
+                    page, size = [], 0
+        if page:
+            yield page
+
+    def _effects(self, section: Section) -> list[Effect]:
+        lines = (line for _, line in self.spool.lines(section.begins, section.ends))
+        found = (read_line(line) for line in lines if line.startswith(b'{"line":"effect",'))
+        return [line.effect() for line in found if isinstance(line, EffectLine)]
+
+
+def _joined(pages: Iterator[Sequence[Record]], added: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    yield from pages
+    if added:
+        yield added

@@ -1,0 +1,142 @@
+"""The lines of an export: JSON, one object a line, closed schemas.
+
+A header that names the runs, parents before their forks; then, run by run, its events, each behind the
+content that it is the first in the file to name, and the run's effects; and an end that tells how many lines
+there were and what their bytes hash to, so that a file that was cut off or changed is known as such.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from onward.store.codec import content_hash
+from onward.store.port import Effect, Position, Record
+
+FORMAT, VERSION = "onward-export", 1
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="line"):
+    """Any line."""
+
+
+class CarriedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run as the header names it: where its log ends, and what it stands on."""
+
+    id: str
+    head: int
+    hash: str
+    parent: str | None = None
+    parent_seq: int = 0
+    parent_hash: str = ""
+
+    @property
+    def end(self) -> Position:
+        return Position(self.head, bytes.fromhex(self.hash))
+
+    @property
+    def start(self) -> Position:
+        """What its own events stand behind."""
+        return Position(self.parent_seq, bytes.fromhex(self.parent_hash))
+
+
+class Header(Line, frozen=True, kw_only=True, tag="header"):
+    """The first line."""
+
+    format: str
+    version: int
+    onward: str
+    runs: tuple[CarriedRun, ...]
+
+
+class BlobLine(Line, frozen=True, kw_only=True, tag="blob"):
+    """Content under its BLAKE3."""
+
+    hash: str
+    content: bytes
+
+
+class EventLine(Line, frozen=True, kw_only=True, tag="event"):
+    """An event exactly as it is stored."""
+
+    run: str
+    seq: int
+    kind: str
+    v: int
+    at_us: int
+    token: int
+    body: str
+    hash: str
+    refs: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, record: Record) -> EventLine:
+        return cls(
+            run=record.run_id,
+            seq=record.seq,
+            kind=record.kind,
+            v=record.v,
+            at_us=record.at_us,
+            token=record.token,
+            body=record.body,
+            hash=record.hash.hex(),
+            refs=record.refs,
+        )
+
+    def record(self) -> Record:
+        hash_ = bytes.fromhex(self.hash)
+        return Record(
+            self.run, self.seq, self.kind, self.v, self.at_us, self.token, self.body, hash_, self.refs
+        )
+
+
+class EffectLine(Line, frozen=True, kw_only=True, tag="effect"):
+    """An effect of a run; without a result it is in doubt where it arrives."""
+
+    key: str
+    token: str
+    owner: str
+    begun_at_us: int
+    finished_at_us: int | None = None
+    result: bytes | None = None
+
+    @classmethod
+    def of(cls, effect: Effect) -> EffectLine:
+        return cls(
+            key=effect.key,
+            token=effect.token,
+            owner=effect.owner,
+            begun_at_us=effect.begun_at_us,
+            finished_at_us=effect.finished_at_us,
+            result=effect.result,
+        )
+
+    def effect(self) -> Effect:
+        return Effect(
+            self.key, self.token, self.owner, False, self.begun_at_us, self.finished_at_us, self.result
+        )
+
+
+class End(Line, frozen=True, kw_only=True, tag="end"):
+    """The last line: how many there were before it, and the BLAKE3 of their bytes."""
+
+    lines: int
+    hash: str
+
+
+AnyLine = Header | BlobLine | EventLine | EffectLine | End
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(AnyLine)
+EVENT_BEGINS = b'{"line":"event",'
+
+
+def write_line(line: AnyLine) -> bytes:
+    """A line with its end."""
+    return _encode(line) + b"\n"
+
+
+def read_line(line: bytes) -> AnyLine:
+    """What a line says; `msgspec.MsgspecError` or `ValueError` if nothing of ours."""
+    found: AnyLine = _decoder.decode(line)
+    if isinstance(found, BlobLine) and content_hash(found.content) != found.hash:
+        raise ValueError(f"the content {found.hash} is not what its name says")
+    return found
