@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from blake3 import blake3
 
 from onward.model.ids import display_id
-from tests.cli.shell import GATE, Shell, pipeline
+from tests.cli.shell import GATE, ONWARD, Shell, pipeline
 
 STORE = "mkdir -p $ONWARD_STEP_DIR/artifacts; echo kept > $ONWARD_STEP_DIR/artifacts/note"
 
@@ -44,14 +43,13 @@ def path_of(shell: Shell, name: str) -> str:
 
 def fill(shell: Shell) -> list[str]:
     """A completed run with a large value, an artifact and an effect; a fork of it; a run at a gate."""
-    work = [("large", "seq 1 5000"), ("store", STORE), ("once", "onward effect charge -- echo paid")]
-    shell.environment["PATH"] = f"{Path(sys.executable).parent}:{shell.environment['PATH']}"
+    work = [("large", "seq 1 5000"), ("store", STORE), ("once", f"{ONWARD} effect charge -- echo paid")]
     shell.write("line.dot", pipeline(*work))
     shell.write("gate.dot", GATE)
-    assert shell("run", "line.dot", "--run-id", "line").code == 0
+    assert shell.inside("run", "line.dot", "--run-id", "line").code == 0
     seq = shell.inside("checkpoints", "line", "--json").json[1]["seq"]
-    assert shell("replay", "line", "--checkpoint", str(seq), "--run-id", "fork").code == 0
-    assert shell("run", "gate.dot", "--run-id", "gate", "--answers", "wait").code == 75
+    assert shell.inside("replay", "line", "--checkpoint", str(seq), "--run-id", "fork").code == 0
+    assert shell.inside("run", "gate.dot", "--run-id", "gate", "--answers", "wait").code == 75
     return ["line", "fork", "gate"]
 
 
