@@ -15,7 +15,7 @@ from onward.errors import Refused
 from onward.machine.losing import decide_arrival
 from onward.machine.project import project
 from onward.model.row import RunRow
-from onward.model.run import Run
+from onward.model.run import RunStatus
 from onward.store.carrying import Arrival
 from onward.store.codec import seal
 from onward.store.port import Effect, Position, Record, Store, Write
@@ -42,44 +42,57 @@ class _Planned:
     section: Section
     row: RunRow
     head: Position
-    added: tuple[Record, ...]
     at_us: int
+    added: tuple[Record, ...] = ()
+
+
+class Checked:
+    """A file that was read from end to end and found sound; anything else is refused here."""
+
+    def __init__(self, spool: Spool) -> None:
+        self.spool, self.survey = spool, Survey(spool)
+        self.sections: list[Section] = []
+        self.rows: list[RunRow] = []
+        for section in self.survey.sections():
+            assert section.fold is not None
+            self.sections.append(section)
+            self.rows.append(project(section.fold))
+            if section.fold.status is not RunStatus.RUNNING:
+                section.fold = None  # the row is enough, and there may be many
 
 
 @dataclass(slots=True)
 class Importer:
-    """Takes in one file."""
+    """Takes in one file that was checked."""
 
     store: Store
     clock: Clock
-    spool: Spool
+    checked: Checked
     _kept: dict[str, int] = field(default_factory=dict)
 
     async def bring(self) -> list[Brought]:
         """All runs of the file that are not here yet, in the order of the file."""
-        survey, planned, brought = Survey(self.spool), list[_Planned](), list[Brought]()
-        for section in survey.sections():
-            assert section.fold is not None
-            planned.append(self._plan(section, section.fold))
-            section.fold = None  # the row is enough, and there may be many
+        brought: list[Brought] = []
+        found = zip(self.checked.sections, self.checked.rows, strict=True)
+        planned = [self._plan(section, row) for section, row in found]
         there = [await self._there(plan.section) for plan in planned]
         for plan, says in zip(planned, there, strict=True):
             if not says:
-                await self._receive(survey, plan)
+                await self._receive(plan)
             row = plan.row if not says else await row_of(self.store, plan.row.id)
             said = says or f"imported, {row.status.value}" + (f": {row.detail}" if plan.added else "")
             brought.append(Brought(row.id, not says, row.status.value, said))
         return brought
 
-    def _plan(self, section: Section, run: Run) -> _Planned:
+    def _plan(self, section: Section, row: RunRow) -> _Planned:
         """Nobody holds a run where it arrives: one that was running stops here as its policy says."""
-        at_us = self.clock.now_us()
+        run, at_us = section.fold, self.clock.now_us()
+        if run is None:
+            return _Planned(section, row, section.run.end, row.updated_at_us)
         events = decide_arrival(run, self.store.me, now_us=at_us)
-        if not events:
-            return _Planned(section, project(run), section.run.end, (), run.updated_at_us)
         after, stamped = applied(run, events, run_id=run.id, at_us=at_us)
         sealed = seal(run.id, section.run.end, stamped, at_us)
-        return _Planned(section, project(after), sealed.head, sealed.records, at_us)
+        return _Planned(section, project(after), sealed.head, at_us, sealed.records)
 
     async def _there(self, section: Section) -> str:
         """Why a run need not be taken in; empty if it is not here; a refusal if another one is."""
@@ -100,8 +113,8 @@ class Importer:
         )
         raise Refused("run_differs", f"run {run.id} {why}; nothing was imported.", details={"run": run.id})
 
-    async def _receive(self, survey: Survey, plan: _Planned) -> None:
-        await self._keep(survey, plan.section)
+    async def _receive(self, plan: _Planned) -> None:
+        await self._keep(plan.section)
         pages = _joined(self._pages(plan.section), plan.added)
         first = next(pages)
         write = Write(
@@ -122,7 +135,7 @@ class Importer:
 
         await self.store.receive(Arrival(write, rest, self._effects(plan.section)))
 
-    async def _keep(self, survey: Survey, section: Section) -> None:
+    async def _keep(self, section: Section) -> None:
         """Store what a run refers to, a few megabytes at a time."""
         now_us = self.clock.now_us()
         waiting: dict[str, bytes] = {}
@@ -130,7 +143,7 @@ class Importer:
             for name in (name for record in page for name in content_of(record)):
                 if now_us - self._kept.get(name, 0) <= TOUCH_EVERY_US:
                     continue
-                waiting[name] = survey.blob(name)
+                waiting[name] = self.checked.survey.blob(name)
                 self._kept[name] = now_us
                 if sum(map(len, waiting.values())) >= BYTES_AT_ONCE:
                     await self.store.keep_blobs(waiting, at_us=now_us)
@@ -140,7 +153,7 @@ class Importer:
     def _pages(self, section: Section) -> Iterator[Sequence[Record]]:
         page: list[Record] = []
         size = 0
-        for _, line in self.spool.lines(section.begins, section.ends):
+        for _, line in self.checked.spool.lines(section.begins, section.ends):
             if line.startswith(EVENT_BEGINS):
                 found = read_line(line)
                 assert isinstance(found, EventLine)
@@ -153,7 +166,7 @@ class Importer:
             yield page
 
     def _effects(self, section: Section) -> list[Effect]:
-        lines = (line for _, line in self.spool.lines(section.begins, section.ends))
+        lines = (line for _, line in self.checked.spool.lines(section.begins, section.ends))
         found = (read_line(line) for line in lines if line.startswith(b'{"line":"effect",'))
         return [line.effect() for line in found if isinstance(line, EffectLine)]
 

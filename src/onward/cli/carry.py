@@ -12,7 +12,7 @@ import zstandard
 from cyclopts import Parameter
 
 from onward.carry.exporting import Carried, Exporter, with_parents
-from onward.carry.importing import Importer
+from onward.carry.importing import Checked, Importer
 from onward.carry.spool import Spool
 from onward.cli.exits import FAILED, FINE
 from onward.cli.opening import app_of, store_to_look_at
@@ -147,9 +147,10 @@ async def import_(
     with _source(file) as source:
         spool = Spool(source, "the input" if file == STANDARD else file)
     try:
+        checked = Checked(spool)  # before a database is made for it
         store = await open_store(app.store) if isinstance(app.store, str) else app.store
         try:
-            brought = await Importer(store, SystemClock(), spool).bring()
+            brought = await Importer(store, SystemClock(), checked).bring()
         finally:
             await store.close()
     finally:
