@@ -30,7 +30,10 @@ LAYERS: dict[str, list[str]] = {
     "handlers": ["model", "errors", "clock", "pipeline.graph", "process"],
     "receipts": ["machine", "pipeline", "model", "errors", "clock"],
     "workspace": ["model", "errors"],
-    "observe": ["model", "errors", "clock"],
+    "observe": [
+        *("model", "errors", "clock"),
+        *("store.port", "store.measures", "store.owner", "handlers.port"),  # the ports it stands around
+    ],
     "engine": [
         *("machine", "pipeline", "model", "errors", "clock", "version", "receipts"),
         *("handlers.port", "handlers.room", "handlers.artifacts", "handlers.simulate"),

@@ -44,6 +44,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("worker", "work", "Take runs whose time has come and drive them."),
     ("workers", "work", "List the processes that hold runs."),
     ("recover", "work", "Look once for runs whose process died."),
+    ("stats", "stats", "Say how the database stands, in numbers."),
     ("effect", "effect", "Run a command at most once."),
     ("gc", "collect", "Delete old runs that are over."),
     ("export", "carry", "Write whole runs into a file."),

@@ -6,6 +6,7 @@ that is `killed` stays in the table as an owner that is certainly dead.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
@@ -18,6 +19,7 @@ from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store import forgetting
 from onward.store.carrying import Arrival
+from onward.store.measures import DAY_US, HOUR_US, Ended, Measured, Stand, holdings_of
 from onward.store.port import (
     Controlled,
     Decide,
@@ -368,6 +370,28 @@ class MemoryStore:
         self.database.runs[write.run_id].records.extend(rest)
         for effect in arrival.effects:
             self.database.effects.setdefault(effect.key, (effect, 0))
+
+    async def measure(self) -> Measured:
+        now_us, runs = self.database.now_us(), list(self.database.runs.values())
+        rows = [stored.row for stored in runs]
+        stands = Counter(Stand(row.status, row.reason, row.recoverable) for row in rows)
+        wakes = [row.wake_at_us for row in rows if row.wake_at_us is not None]
+        due = [wake_at_us for wake_at_us in wakes if wake_at_us <= now_us]
+        holders = [holder for stored in runs if (holder := self._holder(stored)) is not None]
+        lately = [(row.status, now_us - row.ended_at_us) for row in rows if row.ended_at_us is not None]
+        hour = Counter(status for status, ago_us in lately if ago_us <= HOUR_US)
+        day = Counter(status for status, ago_us in lately if ago_us <= DAY_US)
+        bodies = sum(len(record.body.encode()) for stored in runs for record in stored.records)
+        return Measured(
+            at_us=now_us,
+            runs=stands,
+            due=len(due),
+            later=len(wakes) - len(due),
+            oldest_due_us=min(due, default=None),
+            holdings=holdings_of((holder.owner, 1, holder.is_alive) for holder in holders),
+            ended={status: Ended(hour[status], number) for status, number in day.items()},
+            size=bodies + sum(map(len, self.database.blobs.values())),
+        )
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         self.database.watchers.append(on_due)

@@ -16,6 +16,7 @@ import msgspec
 from onward.model.row import RunRow
 from onward.model.run import Frozen, RunStatus
 from onward.store.carrying import Carrying
+from onward.store.measures import Measures
 from onward.store.retention import Retention
 
 
@@ -298,7 +299,7 @@ class Effects(Protocol):
 Unwatch = Callable[[], Awaitable[None]]
 
 
-class Store(RunLog, Leases, Runs, Blobs, Effects, Retention, Carrying, Protocol):
+class Store(RunLog, Leases, Runs, Blobs, Effects, Retention, Carrying, Measures, Protocol):
     """Everything together."""
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:

@@ -18,6 +18,7 @@ from typing import TypeVar
 from onward.errors import StoreError, StoreUnavailable
 from onward.model.run import RunStatus
 from onward.store.carrying import Arrival
+from onward.store.measures import Measured
 from onward.store.port import (
     Controlled,
     Decide,
@@ -144,6 +145,9 @@ class FaultyStore:
 
     async def count(self) -> Mapping[RunStatus, int]:
         return await self._call("count", lambda: self.store.count())
+
+    async def measure(self) -> Measured:
+        return await self._call("measure", lambda: self.store.measure())
 
     async def blob(self, hash: str) -> bytes | None:
         return await self._call("blob", lambda: self.store.blob(hash))

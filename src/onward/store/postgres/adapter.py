@@ -23,6 +23,7 @@ from onward.model.run import RunStatus
 from onward.store import rows
 from onward.store.carrying import Arrival
 from onward.store.group import GroupCommit
+from onward.store.measures import Measured
 from onward.store.owner import owner_name, owner_proof
 from onward.store.port import (
     Controlled,
@@ -45,6 +46,7 @@ from onward.store.postgres.checks import check_database
 from onward.store.postgres.connection import RENEWING, SESSION, Address
 from onward.store.postgres.effects import EffectTable
 from onward.store.postgres.listening import Listener
+from onward.store.postgres.measuring import measure_database
 from onward.store.postgres.migrate import NEWEST, migrate, schema_number
 from onward.store.postgres.pool import Pool
 from onward.store.postgres.reading import (
@@ -295,6 +297,9 @@ class PostgresStore:
 
     async def count(self) -> Mapping[RunStatus, int]:
         return await self._reading.use(count_runs)
+
+    async def measure(self) -> Measured:
+        return await self._reading.use(lambda wire: measure_database(wire, self._now_us(), self._is_alive))
 
     async def expired(self, expiry: Expiry) -> Sequence[Kin]:
         return await self._reading.use(lambda wire: forgetting.expired(wire, expiry))

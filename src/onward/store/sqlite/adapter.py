@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -14,6 +15,7 @@ from onward.model.run import RunStatus
 from onward.store import rows
 from onward.store.carrying import Arrival
 from onward.store.group import GroupCommit
+from onward.store.measures import Measured
 from onward.store.owner import owner_name, owner_proof
 from onward.store.port import (
     Controlled,
@@ -35,10 +37,12 @@ from onward.store.sqlite import carrying, forgetting
 from onward.store.sqlite.checks import check_database
 from onward.store.sqlite.connection import Connect
 from onward.store.sqlite.effects import EffectTable
+from onward.store.sqlite.measuring import measure_file
 from onward.store.sqlite.presence import Alive, Presence, probe
 from onward.store.sqlite.reading import Reader, count_runs, find_due, one, read_blobs, read_records
 from onward.store.sqlite.transaction import Transactions
 from onward.store.sqlite.writing import Writer, has_append, note_append
+from onward.store.tallies import measured
 
 T = TypeVar("T")
 BUSY_S_MAX = 30.0
@@ -258,6 +262,11 @@ class SqliteStore:
 
     async def count(self) -> Mapping[RunStatus, int]:
         return await self._database.look(count_runs)
+
+    async def measure(self) -> Measured:
+        # On a connection and in a thread of its own: counting a million runs must not stop this process.
+        found = await asyncio.to_thread(measure_file, self.path, self._now_us())
+        return measured(found, self._is_alive)
 
     async def expired(self, expiry: Expiry) -> Sequence[Kin]:
         return await self._database.look(lambda db: forgetting.expired(db, expiry))

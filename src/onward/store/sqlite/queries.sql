@@ -201,6 +201,34 @@ SELECT status, count(*)
 FROM run
 GROUP BY status;
 
+-- measure_now --
+SELECT coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER));
+
+-- measure_reasons --
+SELECT status, reason, recoverable, count(*)
+FROM run
+WHERE reason <> ''
+GROUP BY status, reason, recoverable;
+
+-- measure_queue --
+SELECT wake_at_us <= :now_us AS is_due, count(*), min(wake_at_us)
+FROM run
+WHERE wake_at_us IS NOT NULL
+GROUP BY is_due;
+
+-- measure_holders --
+SELECT owner, coalesce(lease_until_us, 0) <= :now_us AS is_expired, count(*)
+FROM run
+WHERE owner IS NOT NULL
+GROUP BY owner, is_expired;
+
+-- measure_ended --
+-- Differs because SQLite would rather group by an index of all runs; the + takes that from it.
+SELECT status, count(*) FILTER (WHERE ended_at_us >= :hour_us), count(*)
+FROM run
+WHERE ended_at_us IS NOT NULL AND ended_at_us >= :day_us
+GROUP BY +status;
+
 -- effect_begin --
 INSERT INTO effect (key, state, token, owner, lease_until_us, begun_at_us)
 VALUES (:key, 'begun', :token, :owner, coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us, :at_us)

@@ -33,6 +33,7 @@ CHAPTERS = (
     "keeping",
     "projecting",
     "finding",
+    "measuring",
     "doing_once",
     "forgetting",
     "carrying",

@@ -1,0 +1,109 @@
+"""How a database stands, as numbers for operators: one look at one instant, cheap with a million old runs.
+
+Counts are exact. Those of finished runs are scans of an index alone, never of the table; all others cost what
+is queued, held or lately ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from onward.model.run import RunStatus
+
+HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
+
+
+class Stand(NamedTuple):
+    """How runs stand: their status, why, and whether a person may resume them."""
+
+    status: RunStatus
+    reason: str
+    recoverable: bool
+
+
+class Ended(NamedTuple):
+    """How many runs came to an end lately."""
+
+    hour: int
+    day: int
+
+
+class Holding(NamedTuple):
+    """A process that holds runs; stalled ones are those that it cannot be at work on any more."""
+
+    owner: str
+    runs: int
+    stalled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One look. `due` runs wait for a worker now, `later` ones for their time; `at_us` is the instant.
+
+    `oldest_due_us` is since when the oldest due run has waited. `size` is in bytes, with what is beside the
+    tables: indexes, logs that are not merged yet, space that is free for new rows.
+    """
+
+    at_us: int
+    runs: Mapping[Stand, int]
+    due: int
+    later: int
+    oldest_due_us: int | None
+    holdings: tuple[Holding, ...]
+    ended: Mapping[RunStatus, Ended]
+    size: int
+
+    @property
+    def statuses(self) -> Mapping[RunStatus, int]:
+        """Runs by status alone; every status is there."""
+        found = dict.fromkeys(RunStatus, 0)
+        for stand, number in self.runs.items():
+            found[stand.status] += number
+        return found
+
+    @property
+    def recoverable(self) -> int:
+        return sum(number for stand, number in self.runs.items() if stand.recoverable)
+
+    @property
+    def held(self) -> int:
+        return sum(holding.runs for holding in self.holdings)
+
+    @property
+    def stalled(self) -> int:
+        return sum(holding.stalled for holding in self.holdings)
+
+    @property
+    def queue_age_s(self) -> float:
+        """How long the oldest due run has waited; 0 when none does."""
+        return 0.0 if self.oldest_due_us is None else max(0, self.at_us - self.oldest_due_us) / 1_000_000
+
+
+def stands_of(statuses: Mapping[RunStatus, int], reasons: Mapping[Stand, int]) -> Mapping[Stand, int]:
+    """Runs by stand, from all by status and those that have a reason: the rest have none."""
+    without = dict(statuses)
+    for stand, number in reasons.items():
+        without[stand.status] -= number
+    bare = {Stand(status, "", False): number for status, number in without.items() if number}
+    return {**bare, **reasons}
+
+
+def holdings_of(held: Iterable[tuple[str, int, bool]]) -> tuple[Holding, ...]:
+    """Who holds how many: from owners, numbers of runs, and whether those are alive."""
+    found: dict[str, Holding] = {}
+    for owner, number, is_alive in held:
+        known = found.get(owner, Holding(owner, 0, 0))
+        stalled = known.stalled + (0 if is_alive else number)
+        found[owner] = Holding(owner, known.runs + number, stalled)
+    return tuple(found[owner] for owner in sorted(found))
+
+
+class Measures(Protocol):
+    """Measuring."""
+
+    async def measure(self) -> Measured:
+        """How the database stands, as one consistent look that holds nobody up."""
+        ...

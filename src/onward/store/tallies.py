@@ -1,0 +1,49 @@
+"""What both SQL databases answer when they are measured, as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from onward.store import rows
+from onward.store.measures import Ended, Measured, Stand, holdings_of, stands_of
+
+MEASURES = ("run_count", "measure_reasons", "measure_queue", "measure_holders", "measure_ended")
+"""The queries, in the order of the answers in `Found`."""
+Rows = Sequence[Sequence[Any]]
+
+
+class Found(NamedTuple):
+    """What the queries answered, at which instant, and how many bytes the database has."""
+
+    at_us: int
+    size: int
+    statuses: Rows
+    reasons: Rows
+    queue: Rows
+    holders: Rows
+    ended: Rows
+
+
+def measured(found: Found, is_alive: Callable[[str, bool], bool]) -> Measured:
+    """The answers as numbers; `is_alive` judges owners."""
+    queue = {bool(is_due): (number, oldest) for is_due, number, oldest in found.queue}
+    due, oldest_due_us = queue.get(True, (0, None))
+    return Measured(
+        at_us=found.at_us,
+        runs=stands_of(
+            {rows.status_of(status, "a run"): number for status, number in found.statuses},
+            {
+                Stand(rows.status_of(status, "a run"), reason, bool(recoverable)): number
+                for status, reason, recoverable, number in found.reasons
+            },
+        ),
+        due=due,
+        later=queue.get(False, (0, None))[0],
+        oldest_due_us=oldest_due_us,
+        holdings=holdings_of(
+            (owner, number, is_alive(owner, bool(is_expired))) for owner, is_expired, number in found.holders
+        ),
+        ended={rows.status_of(status, "a run"): Ended(hour, day) for status, hour, day in found.ended},
+        size=found.size,
+    )

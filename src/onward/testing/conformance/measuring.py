@@ -1,0 +1,104 @@
+"""Measuring: what operators are told about a database is what is in it, at one instant."""
+
+from __future__ import annotations
+
+from onward.model.event import RunCancelled, RunFailed, RunInterrupted, RunPaused
+from onward.model.run import RunStatus
+from onward.store.measures import HOUR_US, Ended, Holding, Measured, Stand
+from onward.store.port import Store
+from onward.testing.conformance.processes import Connect
+from onward.testing.drafts import claimed, created, held, requested, stepped
+
+LATER_US = 2**52
+
+
+async def test_an_empty_database_is_measured_as_such(store: Store) -> None:
+    found = await store.measure()
+    assert (found.runs, found.due, found.later, found.oldest_due_us) == ({}, 0, 0, None)
+    assert (found.holdings, found.ended, found.queue_age_s) == ((), {}, 0.0)
+    assert set(found.statuses.values()) == {0}
+    assert found.at_us > 0
+
+
+async def test_runs_are_counted_by_status_reason_and_whether_they_can_go_on(store: Store) -> None:
+    for _ in range(2):
+        await created(store)
+    await held(store)
+    for reason in ("operator", "operator", "signal"):
+        await requested(store, await created(store), RunPaused(reason=reason))
+    await requested(store, await held(store), RunInterrupted(reason="crash"))
+    await requested(store, await held(store), RunFailed(reason="rejected"))
+    await requested(store, await created(store), RunCancelled(reason="user"))
+    found = await store.measure()
+    assert dict(found.runs) == {
+        Stand(RunStatus.QUEUED, "", False): 2,
+        Stand(RunStatus.RUNNING, "", False): 1,
+        Stand(RunStatus.PAUSED, "operator", True): 2,
+        Stand(RunStatus.PAUSED, "signal", True): 1,
+        Stand(RunStatus.INTERRUPTED, "crash", True): 1,
+        Stand(RunStatus.FAILED, "rejected", False): 1,
+        Stand(RunStatus.CANCELLED, "user", False): 1,
+    }
+    assert found.recoverable == 4
+    assert {status: number for status, number in found.statuses.items() if number} == await store.count()
+
+
+async def test_what_is_due_is_told_from_what_has_time_and_from_when_the_oldest_waits(store: Store) -> None:
+    await created(store, at_us=2_000_000)
+    await created(store, at_us=1_000_000)
+    await created(store, at_us=LATER_US)
+    await held(store, at_us=500_000)
+    found = await store.measure()
+    assert (found.due, found.later, found.oldest_due_us) == (2, 1, 1_000_000)
+    assert found.queue_age_s == (found.at_us - 1_000_000) / 1_000_000
+
+
+async def test_who_holds_runs_is_counted_by_process(store: Store, other: Store) -> None:
+    for _ in range(2):
+        await held(store)
+    await stepped(store, await held(store))
+    await claimed(other, await created(store))
+    found = await store.measure()
+    assert {*found.holdings} == {Holding(store.me, 3, 0), Holding(other.me, 1, 0)}
+    assert (found.held, found.stalled) == (4, 0)
+
+
+async def test_the_runs_of_a_process_that_is_gone_are_stalled(store: Store, connect: Connect) -> None:
+    gone = await connect()
+    for _ in range(2):
+        await held(gone)
+    await held(store)
+    owner = gone.me
+    await gone.close()
+    found = await store.measure()
+    assert {*found.holdings} == {Holding(owner, 2, 2), Holding(store.me, 1, 0)}
+    assert (found.held, found.stalled) == (3, 2)
+
+
+async def test_what_ended_lately_is_counted_and_what_ended_before_is_not(store: Store) -> None:
+    now_us = (await store.measure()).at_us
+    for ago_us in (HOUR_US // 2, 2 * HOUR_US, 30 * HOUR_US):
+        draft = await created(store, at_us=now_us - ago_us)
+        await requested(store, draft, RunCancelled(reason="user"))
+    await requested(store, await created(store, at_us=now_us - HOUR_US // 2), RunPaused(reason="operator"))
+    assert (await store.measure()).ended == {RunStatus.CANCELLED: Ended(1, 2)}
+
+
+async def test_a_database_has_a_size_that_grows_with_what_is_stored(store: Store) -> None:
+    before = await store.measure()
+    draft = await held(store)
+    for number in range(8):
+        draft = await stepped(store, draft, text=f"-{number}-".join(map(str, range(10_000))))
+    assert (await store.measure()).size > before.size
+
+
+async def test_measuring_changes_nothing_and_is_the_same_for_every_process(
+    store: Store, other: Store
+) -> None:
+    await held(store)
+    await created(store)
+    assert _timeless(await store.measure()) == _timeless(await other.measure())
+
+
+def _timeless(found: Measured) -> object:
+    return found.runs, found.due, found.later, found.oldest_due_us, found.holdings, found.ended

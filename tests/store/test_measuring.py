@@ -1,0 +1,65 @@
+"""What operators count is read from indexes, however many runs are over."""
+
+from __future__ import annotations
+
+import re
+
+import apsw
+import psycopg
+import pytest
+
+from onward.model.event import RunCancelled
+from onward.store.measures import Stand
+from onward.store.port import Store
+from onward.store.postgres.statements import QUERIES as POSTGRES
+from onward.store.sqlite.connection import QUERIES as SQLITE
+from onward.store.tallies import MEASURES
+from onward.testing.drafts import START_US, created, requested
+from onward.wiring import open_store
+
+COLUMNS = """display_id, pipeline, pipeline_hash, status, reason, detail, recoverable, steps_finished, token,
+on_owner_loss, created_at_us, updated_at_us, ended_at_us, head, hash"""
+MANY = 20_000
+VALUES = {"now_us": START_US, "hour_us": START_US - 10, "day_us": START_US - 20}
+
+
+async def _one_that_is_over(store: Store) -> None:
+    await requested(store, await created(store, "seed"), RunCancelled(reason="user"))
+
+
+async def test_what_is_counted_is_read_from_indexes_alone(tmp_path: object) -> None:
+    path = f"{tmp_path}/onward.db"
+    store = await open_store(path)
+    await _one_that_is_over(store)
+    db = apsw.Connection(path)
+    for name in MEASURES:
+        values = {name: value for name, value in VALUES.items()}
+        plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {SQLITE[name]}", values)]
+        reads = [line for line in plan if line.startswith(("SCAN", "SEARCH"))]
+        # Held runs are few, so their rows may be looked at; all else must come from the index itself.
+        wanted = "USING INDEX run_held" if name == "measure_holders" else "USING COVERING INDEX"
+        assert len(reads) == 1, plan
+        assert wanted in reads[0], plan
+    db.close()
+    await store.close()
+
+
+@pytest.mark.postgres
+async def test_postgres_counts_many_runs_by_its_indexes(postgres_url: str) -> None:
+    store = await open_store(postgres_url)
+    await _one_that_is_over(store)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(
+            f"INSERT INTO run (id, {COLUMNS}) SELECT 'r' || n, {COLUMNS} "
+            f"FROM generate_series(2, {MANY}) AS number (n), run WHERE run.id = 'seed'".encode()
+        )
+        connection.execute("VACUUM ANALYZE run")
+        for name in MEASURES:
+            sql = re.sub(r"\$\d+", str(START_US * 2), POSTGRES[name].sql.decode())
+            plan = "\n".join(row[0] for row in connection.execute(f"EXPLAIN {sql}".encode()))
+            assert "Seq Scan" not in plan, plan
+    found = await store.measure()
+    assert [(stand, number) for stand, number in found.runs.items()] == [
+        (Stand(found_status, "user", False), MANY) for found_status in {one.status for one in found.runs}
+    ]
+    await store.close()
