@@ -22,6 +22,7 @@ from onward.engine.engine import Engine, Resume, Start, ignore
 from onward.engine.interview import AutoApprove, CallbackInterviewer, Interviewer
 from onward.engine.journal import Folded
 from onward.engine.look import log_pages
+from onward.engine.serving import Around
 from onward.engine.source import read_source
 from onward.engine.stop import StopSwitch
 from onward.engine.tools import Observer
@@ -125,15 +126,20 @@ class Onward:
         observe: Observer = ignore,
         tool_env: tuple[str, ...] = (),
         warn: Callable[[str], None] | None = None,
+        around: Around | None = None,
+        watched: Callable[[Store], Store] = lambda store: store,
     ) -> Engine:
-        """The engine of this app; opens the store the first time, and only once."""
+        """The engine of this app; opens the store the first time, and only once.
+
+        `around` and `watched` put something around handlers and the store, to watch them.
+        """
         async with self._opening:
             if self._engine is None:
                 store = self.store
                 if isinstance(store, str):
                     store = await open_store(store, lease_s=self.lease_s)
                 self._engine = make_engine(
-                    store,
+                    watched(store),
                     handlers=self.handlers,
                     transforms=self.transforms,
                     rules=self.rules,
@@ -143,6 +149,7 @@ class Onward:
                     files=self.files,
                     warn=warn,
                     db=self.store if isinstance(self.store, str) else None,
+                    around=around,
                 )
             return self._engine
 

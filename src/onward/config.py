@@ -12,7 +12,8 @@ from onward.errors import InvalidInput
 DEFAULT_DB = ".onward/onward.db"
 CONFIG_FILE = "onward.toml"
 TOOL_ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM", "PWD")
-_KNOWN = {"db", "app", "answers", "tool_env", "grace", "runs", "files"}
+_KNOWN = {"db", "app", "answers", "tool_env", "grace", "runs", "files", "log"}
+LOG_FORMATS = ("text", "json")
 FILE_MODES = ("full", "lazy", "off")
 
 
@@ -28,6 +29,7 @@ class Settings:
     tool_env: tuple[str, ...] = ()
     runs: str | None = None
     files: str | None = None
+    log: str = "text"
 
 
 def load_settings(
@@ -37,6 +39,7 @@ def load_settings(
     answers: str | None = None,
     runs: str | None = None,
     files: str | None = None,
+    log: str | None = None,
 ) -> Settings:
     """The settings in force; the arguments are what the command line said."""
     environment, file = os.environ, _file(CONFIG_FILE)
@@ -51,6 +54,7 @@ def load_settings(
         tool_env=_names(file.get("tool_env", [])),
         runs=runs or environment.get("ONWARD_RUNS") or _text(file.get("runs")),
         files=file_mode(files or environment.get("ONWARD_FILES") or _text(file.get("files"))),
+        log=_log_format(log or environment.get("ONWARD_LOG") or _text(file.get("log")) or "text"),
     )
 
 
@@ -59,6 +63,12 @@ def file_mode(files: str | None) -> str | None:
     if files is not None and files not in FILE_MODES:
         raise InvalidInput(f"files is {files!r}; write one of {', '.join(FILE_MODES)}.")
     return files
+
+
+def _log_format(log: str) -> str:
+    if log not in LOG_FORMATS:
+        raise InvalidInput(f"log is {log!r}; write one of {', '.join(LOG_FORMATS)}.")
+    return log
 
 
 def is_debugging() -> bool:

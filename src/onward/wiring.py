@@ -13,6 +13,7 @@ from onward.store.port import Store
 # A command that only looks at runs opens a store and never needs these; it should not wait for them.
 if TYPE_CHECKING:
     from onward.engine.engine import Engine
+    from onward.engine.serving import Around
     from onward.engine.tools import Observer
     from onward.handlers.port import Handler
     from onward.pipeline.build import Transform
@@ -69,6 +70,7 @@ def make_engine(
     files: str | None = None,
     warn: Callable[[str], None] | None = None,
     db: str | None = None,
+    around: Around | None = None,
 ) -> Engine:
     """An engine on the system's clock and dice, with the built-in handlers and the caller's.
 
@@ -95,6 +97,7 @@ def make_engine(
         files=run_files,
         trees=GitTrees(tool_environment(tool_env), _outside(runs)),
         warn=warn or log_warning,
+        around=around,
     )
 
 

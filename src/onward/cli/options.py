@@ -66,6 +66,13 @@ Answers = Annotated[
         "or an interviewer of the app. Default: prompt on a terminal, wait elsewhere."
     ),
 ]
+LogFormat = Annotated[
+    Literal["text", "json"] | None,
+    Parameter(
+        help="Lines for people, or one JSON object per line on standard error, each with the run and step "
+        "that it is about (ONWARD_LOG; text)."
+    ),
+]
 RunId = Annotated[str | None, Parameter(help="An id of your own for the new run: 1 to 64 of a-z, 0-9 and -.")]
 Workspace = Annotated[
     str | None,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import Any, TextIO
 
@@ -34,6 +35,8 @@ class Output:
         self.is_gone = False
         self._stdout = sys.stdout
         self._trouble = ""
+        self.voice: Callable[[int, str], None] | None = None
+        """Where lines for people go instead: a log, with the level of each."""
 
     @property
     def is_terminal(self) -> bool:
@@ -47,10 +50,16 @@ class Output:
 
     def say(self, text: str = "", *, end: str = "\n") -> None:
         """Tell a person what the command is for."""
+        if self.voice is not None:
+            self.voice(logging.INFO, clean(text))
+            return
         self._write(sys.stderr if self.is_json else sys.stdout, clean(text) + end)
 
     def note(self, text: str) -> None:
         """Tell a person something beside it."""
+        if self.voice is not None:
+            self.voice(logging.WARNING, clean(text))
+            return
         self._write(sys.stderr, clean(text) + "\n")
 
     def value(self, value: Any) -> None:

@@ -14,6 +14,7 @@ from onward.cli.options import (
     COMMON,
     Common,
     KeepWorkspace,
+    LogFormat,
     Out,
     RunId,
     Settings,
@@ -24,6 +25,7 @@ from onward.cli.output import Output
 from onward.cli.signals import on_signals
 from onward.cli.text import count, one_line, table
 from onward.cli.values import context_of, script_of, seconds_of
+from onward.cli.watching import Watch, speak
 from onward.clock import SystemClock
 from onward.config import load_settings
 from onward.engine.asked import Start
@@ -42,7 +44,9 @@ DRAINING = "draining: taking no new runs; a second signal stops now"
 
 
 @asynccontextmanager
-async def _engine(common: Common, lease: str | None = None, *, makes: bool = False) -> AsyncIterator[Engine]:
+async def _engine(
+    common: Common, lease: str | None = None, *, makes: bool = False, watch: Watch | None = None
+) -> AsyncIterator[Engine]:
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = app_of(settings)
     if lease is not None:
@@ -50,7 +54,10 @@ async def _engine(common: Common, lease: str | None = None, *, makes: bool = Fal
     if not makes and isinstance(app.store, str) and not is_there(app.store):
         raise NoDatabase(app.store)
     try:
-        yield await app.engine(tool_env=settings.tool_env)
+        if watch is None:
+            yield await app.engine(tool_env=settings.tool_env)
+        else:
+            yield await watch.engine(app, settings.tool_env)
     finally:
         await app.close()
 
@@ -65,6 +72,14 @@ async def worker(
         str | None, Parameter(help="How long to let steps finish when asked to stop, such as 30s.")
     ] = None,
     until_idle: Annotated[bool, Parameter(help="Stop when nothing is due and nothing is under way.")] = False,
+    metrics: Annotated[
+        str | None,
+        Parameter(
+            help="Serve /metrics for Prometheus and /healthz there; without a host on this machine alone.",
+            metavar="[HOST:]PORT",
+        ),
+    ] = None,
+    log_format: LogFormat = None,
     common: Common = COMMON,
     out: Out,
 ) -> int:
@@ -76,15 +91,24 @@ async def worker(
     if not 1 <= concurrency <= CONCURRENCY_MAX:
         raise InvalidInput(f"--concurrency {concurrency} is not between 1 and {CONCURRENCY_MAX}.")
     stop = StopSwitch(GRACE_S if grace is None else seconds_of(grace, "--grace"))
+    watch = Watch(metrics=metrics, log_format=log_format, out=out)
 
     def asked() -> None:
         if stop.reason is None:
             out.say(DRAINING)
+            watch.drain()
         stop.request(DRAIN)
 
-    async with _engine(common, lease, makes=True) as engine:
+    async with _engine(common, lease, makes=True, watch=watch) as engine, watch.serving(engine.store):
         hand = Worker(
-            engine, SystemClock(), stop, concurrency=concurrency, say=out.say, until_idle=until_idle
+            engine,
+            SystemClock(),
+            stop,
+            concurrency=concurrency,
+            say=out.say,
+            warn=watch.warn,
+            until_idle=until_idle,
+            metrics=watch.metrics,
         )
         with on_signals(asked):
             out.say(f"worker {owner_label(engine.store.me)}: up to {count(concurrency, 'run')} at once")
@@ -140,8 +164,9 @@ async def submit(
     return FINE
 
 
-async def recover(*, common: Common = COMMON, out: Out) -> int:
+async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out: Out) -> int:
     """Look once for runs whose process died, and stop or requeue them; servers and workers do it always."""
+    speak(out, log_format)
     async with _engine(common) as engine:
         swept = await engine.recover()
     for run in (*swept.stopped, *swept.requeued):

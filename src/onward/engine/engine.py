@@ -25,7 +25,7 @@ from onward.engine.receipts import StepReceipts
 from onward.engine.release import Dropped
 from onward.engine.resuming import Resuming
 from onward.engine.rooms import Rooms
-from onward.engine.serving import Serving
+from onward.engine.serving import Around, Serving
 from onward.engine.source import Sources
 from onward.engine.stop import StopSwitch
 from onward.engine.sweep import Sweeper, Swept
@@ -79,6 +79,7 @@ class Engine:
         files: RunFiles | None = None,
         trees: Trees | None = None,
         warn: Callable[[str], None] = lambda text: None,
+        around: Around | None = None,
     ) -> None:
         self.store, self._clock, self._ids = store, clock, ids
         self.sources = Sources(store, transforms, {*handlers, *Definition.BUILT_IN}, rules)
@@ -91,7 +92,7 @@ class Engine:
         self.journal = Journal(store, clock)
         self._claims = Claims(store, self.journal, clock, ids, observe)
         self._serving = Serving(
-            handlers, lambda agent, interviewer: Overseer(self, clock, agent, interviewer)
+            handlers, lambda agent, interviewer: Overseer(self, clock, agent, interviewer), around
         )
         self._taking = Taking(self.journal, self._claims, clock, handlers)
         self._sweeper = Sweeper(store, self.journal, self._claims, clock, ids)

@@ -14,6 +14,8 @@ from onward.machine.definition import AGENT, MANAGER, Definition
 from onward.pipeline.build import Pipeline
 
 DEFINITIONS_MAX = 64
+Around = Callable[[str, Handler], Handler]
+"""Puts something around the handler of a kind of nodes, to watch it."""
 
 
 class Serving:
@@ -23,8 +25,9 @@ class Serving:
         self,
         handlers: Mapping[str, Handler],
         overseer: Callable[[Handler | None, Interviewer | None], Handler],
+        around: Around | None = None,
     ) -> None:
-        self.handlers, self._overseer = handlers, overseer
+        self.handlers, self._overseer, self._around = handlers, overseer, around
         self._definitions: dict[str, Definition] = {}
 
     def definition(self, pipeline: Pipeline) -> Definition:
@@ -56,7 +59,9 @@ class Serving:
             for node_id, kind in definition.effect_kinds.items():
                 if kind not in handlers:
                     raise _missing(node_id, kind, handlers)
-        return handlers
+        if self._around is None:
+            return handlers
+        return {kind: self._around(kind, handler) for kind, handler in handlers.items()}
 
     def needs(self, definition: Definition, simulation: Mapping[str, Any] | None) -> tuple[str, ...]:
         """The handlers without which nobody can drive a run; simulated agents need none, and managers none

@@ -93,12 +93,21 @@ class Sweeper:
         return folded.run if taken else None
 
 
+def _about(run: Run) -> dict[str, str]:
+    """What a line about this run carries for machines."""
+    return {"run": run.id, "pipeline": run.pipeline}
+
+
 def _report(found: Swept) -> None:
     """Each run at info, then one line with the counts."""
     for run in (*found.stopped, *found.requeued):
-        log.info("run %s: %s (%s)", run.id, run.status.value, run.detail or run.reason)
+        why = {"status": run.status.value, "reason": run.reason}
+        log.info(
+            "run %s: %s (%s)", run.id, run.status.value, run.detail or run.reason, extra=_about(run) | why
+        )
     for run in found.asking:
-        log.info("run %s waits for an answer at %s", run.id, ", ".join(run.gates))
+        gates = ", ".join(run.gates)
+        log.info("run %s waits for an answer at %s", run.id, gates, extra=_about(run) | {"gates": gates})
     log.info(
         "Recovery complete: %d workflows marked failed, %d approvals restored.",
         len(found.stopped),

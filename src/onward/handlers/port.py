@@ -83,6 +83,10 @@ class StepContext:
         return self._run.id
 
     @property
+    def pipeline(self) -> str:
+        return self._run.pipeline
+
+    @property
     def step(self) -> str:
         return self._started.step
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from onward.model.run import RunStatus
 from onward.store import rows
 from onward.store.measures import Ended, Measured, Stand, holdings_of, stands_of
 
@@ -32,11 +33,7 @@ def measured(found: Found, is_alive: Callable[[str, bool], bool]) -> Measured:
     return Measured(
         at_us=found.at_us,
         runs=stands_of(
-            {rows.status_of(status, "a run"): number for status, number in found.statuses},
-            {
-                Stand(rows.status_of(status, "a run"), reason, bool(recoverable)): number
-                for status, reason, recoverable, number in found.reasons
-            },
+            dict(rows.sound(found.statuses, rows.counted)), dict(rows.sound(found.reasons, _stand))
         ),
         due=due,
         later=queue.get(False, (0, None))[0],
@@ -44,6 +41,16 @@ def measured(found: Found, is_alive: Callable[[str, bool], bool]) -> Measured:
         holdings=holdings_of(
             (owner, number, is_alive(owner, bool(is_expired))) for owner, is_expired, number in found.holders
         ),
-        ended={rows.status_of(status, "a run"): Ended(hour, day) for status, hour, day in found.ended},
+        ended=dict(rows.sound(found.ended, _ended)),
         size=found.size,
     )
+
+
+def _stand(columns: Sequence[Any]) -> tuple[Stand, int]:
+    status, reason, recoverable, number = columns
+    return Stand(rows.status_of(status, f"{number} runs"), reason, bool(recoverable)), number
+
+
+def _ended(columns: Sequence[Any]) -> tuple[RunStatus, Ended]:
+    status, hour, day = columns
+    return rows.status_of(status, f"{day} runs"), Ended(hour, day)

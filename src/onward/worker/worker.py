@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -10,8 +11,13 @@ from onward.clock import Clock
 from onward.engine.engine import Engine
 from onward.engine.journal import Folded
 from onward.engine.stop import StopSwitch
+from onward.engine.sweep import Swept
 from onward.errors import LeaseLost, OnwardError
+from onward.model.run import Run, RunStatus
+from onward.observe.about import about
+from onward.observe.metrics import Metrics
 
+log = logging.getLogger("onward.worker")
 POLL_S = 0.5
 SWEEP_S = 1.0
 SAY_EVERY_S = 1.0
@@ -26,7 +32,8 @@ class Shift:
 
 
 class Worker:
-    """Drives up to `concurrency` runs. `say` is told what a person in front of it should know."""
+    """Drives up to `concurrency` runs. `say` is told what a person in front of it should know, `warn` what is
+    wrong; `metrics` counts."""
 
     def __init__(
         self,
@@ -37,11 +44,14 @@ class Worker:
         concurrency: int = 4,
         poll_s: float = POLL_S,
         say: Callable[[str], None] = lambda line: None,
+        warn: Callable[[str], None] | None = None,
         until_idle: bool = False,
+        metrics: Metrics | None = None,
     ) -> None:
         self._engine, self._clock, self._stop = engine, clock, stop
         self._concurrency, self._poll_s, self._say = concurrency, poll_s, say
         self._until_idle = until_idle
+        self._warn, self._metrics = warn or say, metrics or Metrics()
         self._driving: dict[asyncio.Task[None], str] = {}
         self._news = asyncio.Event()
         self._driven = 0
@@ -68,31 +78,44 @@ class Worker:
             try:
                 taken = await self._engine.take(self._stop)
             except OnwardError as error:
-                self._say(f"cannot take a run: {error}")
+                self._warn(f"cannot take a run: {error}")
                 return False
             if taken is None:
                 return self._until_idle and not self._driving
             folded, drive = taken
+            told = {"run": folded.run.id, "pipeline": folded.run.pipeline, "token": folded.run.token}
+            log.info("run %s taken", folded.run.id, extra=told)
             task = asyncio.create_task(self._drive(folded, drive))
             self._driving[task] = folded.run.id
+            self._metrics.driving.set(len(self._driving))
             task.add_done_callback(self._landed)
         return False
 
     async def _drive(self, folded: Folded, drive: Awaitable[Folded]) -> None:
-        run_id = folded.run.id
+        with about(run=folded.run.id, pipeline=folded.run.pipeline):
+            await self._drive_one(folded.run.id, drive)
+
+    async def _drive_one(self, run_id: str, drive: Awaitable[Folded]) -> None:
         try:
             ended = (await drive).run
         except LeaseLost:
-            self._say(f"run {run_id} was taken over by somebody else")
+            self._metrics.lease_losses.add()
+            self._warn(f"run {run_id} was taken over by somebody else")
         except OnwardError as error:
-            self._say(f"run {run_id}: {error}")
+            self._warn(f"run {run_id}: {error}")
         else:
             self._driven += 1
-            because = f" ({ended.reason})" if ended.reason else ""
-            self._say(f"run {run_id} {ended.status.value}{because}")
+            self._tell_end(ended)
+
+    def _tell_end(self, run: Run) -> None:
+        because = f" ({run.reason})" if run.reason else ""
+        tell = self._warn if run.status is RunStatus.FAILED else self._say
+        with about(status=run.status.value, reason=run.reason, detail=run.detail):
+            tell(f"run {run.id} {run.status.value}{because}")
 
     def _landed(self, task: asyncio.Task[None]) -> None:
         self._driving.pop(task, None)
+        self._metrics.driving.set(len(self._driving))
         self._news.set()
 
     async def _rest(self, seconds: float) -> None:
@@ -104,13 +127,22 @@ class Worker:
             try:
                 swept = await self._engine.sweep()
             except OnwardError as error:
-                self._say(f"cannot look for lost runs: {error}")
+                self._metrics.sweeps.add("failed")
+                self._warn(f"cannot look for lost runs: {error}")
             else:
-                for run in (*swept.stopped, *swept.requeued):
-                    self._say(f"run {run.id} lost its owner and is {run.status.value}")
+                self._tell_swept(swept)
                 if swept.requeued:
                     self._news.set()
             await self._clock.wait_s(SWEEP_S, never)
+
+    def _tell_swept(self, swept: Swept) -> None:
+        self._metrics.sweeps.add("ok")
+        for run in (*swept.stopped, *swept.requeued):
+            self._metrics.swept.add(run.status.value)
+            with about(run=run.id, pipeline=run.pipeline):
+                self._say(f"run {run.id} lost its owner and is {run.status.value}")
+        for _ in swept.broken:
+            self._metrics.swept.add("broken")
 
     async def _drain(self) -> Shift:
         """No new work; each run is handed back at its next boundary, or cut off when the time is over."""

@@ -1,0 +1,129 @@
+"""A log for machines: one JSON object per line, which names the run and the step that it is about."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+import msgspec
+
+from onward.model.event import (
+    AttemptFailed,
+    AttemptInterrupted,
+    Event,
+    GateOpened,
+    StepFinished,
+    StepStarted,
+    StepStatus,
+)
+from onward.model.instant import rfc3339
+from onward.model.run import Run
+from onward.observe.about import current
+
+FORMATS = ("text", "json")
+_STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+_USER_INFO = re.compile(r"(://[^\s/:@\"']*):[^\s/@\"']+@")
+_PASSWORD = re.compile(r"((?:password|passwd|sslpassword)\s*=\s*)(?:'[^']*'|[^\s&\"']+)", re.IGNORECASE)
+log = logging.getLogger("onward.run")
+
+
+def without_secrets(text: str) -> str:
+    """The text without the passwords of addresses."""
+    return _PASSWORD.sub(r"\1***", _USER_INFO.sub(r"\1:***@", text))
+
+
+class JsonLines(logging.Formatter):
+    """Time, level, logger and message; what the line is about; and an exception inside, if there is one."""
+
+    def __init__(self, **always: str) -> None:
+        super().__init__()
+        self._always = always
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        given = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        line: dict[str, Any] = {
+            "time": rfc3339(int(record.created * 1_000_000)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **self._always,
+            **current(),
+            **given,
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            line["exception"] = _exception(record.exc_info[1])
+        if record.stack_info:
+            line["stack"] = record.stack_info
+        return msgspec.json.encode(_plain(line)).decode()
+
+
+def _exception(error: BaseException) -> Mapping[str, str]:
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    return {"type": type(error).__name__, "message": str(error), "trace": trace}
+
+
+def _plain(value: object) -> Any:
+    """The same as JSON can hold it, and without secrets; what it cannot hold, as text."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case Mapping():
+            return {_text(key): _plain(inside) for key, inside in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_plain(inside) for inside in value]
+        case _:
+            return _text(value)
+
+
+def _text(value: object) -> str:
+    return without_secrets(str(value)).encode("utf-8", "backslashreplace").decode()
+
+
+def log_json(stream: TextIO | None = None, **always: str) -> None:
+    """From now on everything that this process logs is JSON lines on standard error."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines(**always))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    logging.captureWarnings(True)
+
+
+def log_events(run: Run, events: Sequence[Event]) -> None:
+    """An observer of the engine: what was committed for the steps of a run, a line for each.
+
+    That a run was taken and how it stopped is for its worker to tell.
+    """
+    known = {"run": run.id, "pipeline": run.pipeline}
+    for event in events:
+        match event:
+            case StepStarted():
+                _about_step(logging.INFO, "started", known, event)
+            case StepFinished():
+                is_bad = event.outcome.status is StepStatus.FAIL
+                more = {"outcome": event.outcome.status.value, "reason": event.outcome.failure_reason}
+                _about_step(logging.WARNING if is_bad else logging.INFO, "finished", known, event, **more)
+            case AttemptFailed():
+                more = {"outcome": event.status.value, "reason": event.reason}
+                _about_step(logging.WARNING, "failed", known, event, **more)
+            case AttemptInterrupted():
+                _about_step(logging.WARNING, "was interrupted", known, event, reason=event.why)
+            case GateOpened():
+                log.info("gate %s opened", event.gate, extra={**known, "gate": event.gate})
+
+
+def _about_step(
+    level: int,
+    became: str,
+    known: Mapping[str, str],
+    event: StepStarted | StepFinished | AttemptFailed | AttemptInterrupted,
+    **more: str,
+) -> None:
+    fields = {**known, "step": event.step, "attempt": event.attempt}
+    fields |= {name: value for name, value in more.items() if value}
+    log.log(level, "step %s %s", event.step, became, extra=fields)

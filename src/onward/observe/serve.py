@@ -1,0 +1,162 @@
+"""A very small HTTP server for pages that are read and never written.
+
+Whoever connects can neither hold up nor fill up the process: a request is one short head, it has a few
+seconds, and only so many are served at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from onward.errors import InvalidInput
+
+HEAD_BYTES_MAX = 8 * 1024
+REQUEST_S_MAX = 10.0
+CONNECTIONS_MAX = 32
+LOOPBACK = "127.0.0.1"
+PLAIN = "text/plain; charset=utf-8"
+log = logging.getLogger("onward.metrics")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is sent back."""
+
+    status: int
+    content_type: str
+    body: str
+
+
+def _refusal(status: HTTPStatus) -> Reply:
+    return Reply(status, PLAIN, f"{status.phrase}\n")
+
+
+NOT_FOUND = _refusal(HTTPStatus.NOT_FOUND)
+_BAD = _refusal(HTTPStatus.BAD_REQUEST)
+_TOO_LARGE = _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+_NO_METHOD = _refusal(HTTPStatus.METHOD_NOT_ALLOWED)
+_BROKEN = _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
+Answer = Callable[[str], Awaitable[Reply]]
+
+
+def address_of(text: str, flag: str) -> tuple[str, int]:
+    """`PORT` or `HOST:PORT`; without a host, this machine alone. Port 0 takes one that is free."""
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        host, port = LOOPBACK, text
+    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    is_plain = not any(mark in host for mark in " /@?#") and (":" not in host or _is_ipv6(host))
+    if not (port.isascii() and port.isdigit() and int(port) <= 65535 and host and is_plain):
+        raise InvalidInput(
+            f"{flag} {text!r} is not a port or HOST:PORT; write 9464, 127.0.0.1:9464 or [::1]:9464."
+        )
+    return host, int(port)
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).version == 6
+    except ValueError:
+        return False
+
+
+@asynccontextmanager
+async def serving(address: tuple[str, int], answer: Answer, flag: str) -> AsyncIterator[str]:
+    """Serve inside; yields where, such as `http://127.0.0.1:9464`."""
+    host, port = address
+    server = _Server(answer)
+    try:
+        listening = await asyncio.start_server(server.connected, host, port, limit=HEAD_BYTES_MAX)
+    except OSError as error:
+        raise InvalidInput(f"{flag}: {_cannot(error, host, port)}") from None
+    try:
+        bound = listening.sockets[0].getsockname()
+        yield f"http://{f'[{host}]' if ':' in host else host}:{bound[1]}"
+    finally:
+        listening.close()
+        await server.close()
+
+
+def _cannot(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use; choose another one."
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"port {port} of {host} may not be opened; choose one above 1023."
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is not an address of this machine; choose one of its own."
+    return f"cannot listen on port {port} of {host} ({error.strerror or error}); choose another address."
+
+
+class _Server:
+    """The connections of one server."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._open: set[asyncio.Task[None]] = set()
+
+    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one more, or hang up if there are too many."""
+        if len(self._open) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(self._converse(reader, writer))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):  # it left, or takes too long
+                async with asyncio.timeout(REQUEST_S_MAX):
+                    await _send(writer, *await self._replied(reader))
+        finally:
+            if writer.transport.get_write_buffer_size():
+                writer.transport.abort()
+            else:
+                writer.close()
+
+    async def _replied(self, reader: asyncio.StreamReader) -> tuple[Reply, bool]:
+        """What to send, and whether with its body."""
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return _TOO_LARGE, True
+        words = head.split(b"\r\n", 1)[0].split(b" ")
+        if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or not words[1].startswith(b"/"):
+            return _BAD, True
+        if words[0] not in (b"GET", b"HEAD"):
+            return _NO_METHOD, True
+        path = words[1].partition(b"?")[0].decode("latin-1")
+        try:
+            reply = await self._answer(path)
+        except Exception:
+            log.exception("the page %s could not be made", path)
+            reply = _BROKEN
+        return reply, words[0] == b"GET"
+
+    async def close(self) -> None:
+        """End every conversation."""
+        for task in tuple(self._open):
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+
+async def _send(writer: asyncio.StreamWriter, reply: Reply, with_body: bool) -> None:
+    body = reply.body.encode()
+    head = (
+        f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}\r\n"
+        f"Content-Type: {reply.content_type}\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "Cache-Control: no-store\r\n"
+        "X-Content-Type-Options: nosniff\r\n"
+        + ("Allow: GET, HEAD\r\n" if reply is _NO_METHOD else "")
+        + "Connection: close\r\n\r\n"
+    )
+    writer.write(head.encode() + (body if with_body else b""))
+    await writer.drain()
