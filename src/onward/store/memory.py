@@ -310,6 +310,11 @@ class MemoryStore:
         is_alive = there.owner in self.database.alive and until_us > self.database.now_us()
         return changed(there, is_alive=is_alive)
 
+    async def read_effects(self, under: str, *, limit: int) -> Sequence[Effect]:
+        keys = sorted(key for key in self.database.effects if key.startswith(f"{under}/"))
+        found = [await self.find_effect(key) for key in keys[:limit]]
+        return [effect for effect in found if effect is not None]
+
     def _effect_end(self) -> int:
         return self.database.now_us() + int((self._lease_s or EFFECT_LEASE_S) * 1_000_000)
 

@@ -16,6 +16,11 @@ def owner_proof(owner: str) -> str:
     return owner.partition("/")[2]
 
 
+def owner_host(owner: str) -> str:
+    """The machine, as it calls itself; empty if the owner does not say."""
+    return owner.partition("/")[0].partition("@")[2]
+
+
 def owner_label(owner: str) -> str:
     """The part for people."""
     pid, _, host = owner.partition("/")[0].partition("@")

@@ -295,6 +295,10 @@ class Effects(Protocol):
         """The effect of this key, or None."""
         ...
 
+    async def read_effects(self, under: str, *, limit: int) -> Sequence[Effect]:
+        """The effects whose keys begin with `under` and a slash, finished or not, by their keys."""
+        ...
+
 
 Unwatch = Callable[[], Awaitable[None]]
 

@@ -176,6 +176,9 @@ class FaultyStore:
     async def find_effect(self, key: str) -> Effect | None:
         return await self._call("find_effect", lambda: self.store.find_effect(key))
 
+    async def read_effects(self, under: str, *, limit: int) -> Sequence[Effect]:
+        return await self._call("read_effects", lambda: self.store.read_effects(under, limit=limit))
+
     async def expired(self, expiry: Expiry) -> Sequence[Kin]:
         return await self._call("expired", lambda: self.store.expired(expiry))
 

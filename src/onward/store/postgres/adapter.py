@@ -289,6 +289,9 @@ class PostgresStore:
     async def find_effect(self, key: str) -> Effect | None:
         return await self._reading.use(lambda wire: self._effects.find(wire, key))
 
+    async def read_effects(self, under: str, *, limit: int) -> Sequence[Effect]:
+        return await self._reading.use(lambda wire: self._effects.read(wire, under, limit))
+
     async def find(self, wanted: str) -> Sequence[Listed]:
         return await self._reading.use(lambda wire: self._reader.find(wire, wanted))
 

@@ -65,5 +65,11 @@ class EffectTable:
         (found,) = await wire.run(call("effect_list", first=first, behind=behind, now_us=self.now_us()))
         return [rows.effect_of(columns, self.is_alive) for columns in found]
 
+    async def read(self, wire: Wire, under: str, limit: int) -> list[Effect]:
+        """The effects below a key."""
+        read = call("effect_read", **rows.keys_below(under), limit=limit, now_us=self.now_us())
+        (found,) = await wire.run(read)
+        return [rows.effect_of(columns, self.is_alive) for columns in found]
+
     def _find(self, key: str) -> Call:
         return call("effect_find", key=key, now_us=self.now_us())

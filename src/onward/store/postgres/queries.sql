@@ -395,6 +395,14 @@ WHERE key = :key AND token = :token;
 SELECT key, token, owner, begun_at_us, finished_at_us, result, lease_until_us <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM effect
 WHERE key = :key;
+
+-- effect_read --
+SELECT key, token, owner, begun_at_us, finished_at_us, result, lease_until_us <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+FROM effect
+WHERE key >= :first AND key < :behind
+ORDER BY key
+LIMIT :limit;
+
 -- run_expired --
 -- Differs because the statuses come as an array.
 SELECT id, head, status, parent, CASE WHEN reason = 'restarted_as' THEN detail END,

@@ -254,6 +254,9 @@ class SqliteStore:
     async def find_effect(self, key: str) -> Effect | None:
         return await self._database.look(lambda db: self._effects.find(db, key))
 
+    async def read_effects(self, under: str, *, limit: int) -> Sequence[Effect]:
+        return await self._database.look(lambda db: self._effects.read(db, under, limit))
+
     async def find(self, wanted: str) -> Sequence[Listed]:
         return await self._database.look(lambda db: self._reader.find(db, wanted))
 

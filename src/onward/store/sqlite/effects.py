@@ -59,5 +59,10 @@ class EffectTable:
         values = {"first": first, "behind": behind, "now_us": self.now_us()}
         return [rows.effect_of(found, self.is_alive) for found in db.execute(QUERIES["effect_list"], values)]
 
+    def read(self, db: apsw.Connection, under: str, limit: int) -> list[Effect]:
+        """The effects below a key."""
+        values = {**rows.keys_below(under), "limit": limit, "now_us": self.now_us()}
+        return [rows.effect_of(found, self.is_alive) for found in db.execute(QUERIES["effect_read"], values)]
+
     def _times(self) -> dict[str, int | None]:
         return {"now_us": self.now_us(), "lease_us": self.lease_us}

@@ -256,6 +256,14 @@ WHERE key = :key AND token = :token;
 SELECT key, token, owner, begun_at_us, finished_at_us, result, lease_until_us <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM effect
 WHERE key = :key;
+
+-- effect_read --
+SELECT key, token, owner, begun_at_us, finished_at_us, result, lease_until_us <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+FROM effect
+WHERE key >= :first AND key < :behind
+ORDER BY key
+LIMIT :limit;
+
 -- run_expired --
 SELECT id, head, status, parent, CASE WHEN reason = 'restarted_as' THEN detail END,
     (

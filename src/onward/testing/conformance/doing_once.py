@@ -120,3 +120,22 @@ async def test_of_many_who_begin_an_effect_at_once_one_does(connect: Connect) ->
     assert len({effect.token for effect in found}) == 1
     for store in stores:
         await store.close()
+
+
+async def test_the_effects_below_a_key_are_read_in_the_order_of_their_keys(
+    store: Store, connect: Connect
+) -> None:
+    """And those of a neighbour whose name begins alike are not among them."""
+    gone = await connect()
+    for key in ("run/pay#1/b", "run/pay#1/a", "run/pay#10/a", "run/pay#1", "run/pay#1.x/y", "run/pay#1/é"):
+        await gone.begin_effect(key, f"token of {key}", at_us=AT_US)
+    await gone.finish_effect("run/pay#1/a", "token of run/pay#1/a", b"paid", at_us=LATER_US)
+    await gone.close()
+    found = await store.read_effects("run/pay#1", limit=10)
+    assert [(effect.key, effect.result) for effect in found] == [
+        ("run/pay#1/a", b"paid"),
+        ("run/pay#1/b", None),
+        ("run/pay#1/é", None),
+    ]
+    assert not any(effect.is_alive for effect in found[1:])
+    assert [effect.key for effect in await store.read_effects("run/pay#1", limit=1)] == ["run/pay#1/a"]
