@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+import sys
 import time
 from typing import Protocol
 
@@ -67,6 +68,20 @@ class SystemClock:
                 await woken.wait()
         except TimeoutError:
             pass
+
+
+_COARSE_CLOCK = 5  # CLOCK_REALTIME_COARSE, which Linux stamps files with
+_FILE_TICK_US = 10_000
+
+
+def file_tick_us() -> int:
+    """How far behind the clock the time of a file can be that is written now."""
+    try:
+        return (
+            round(time.clock_getres(_COARSE_CLOCK) * 1_000_000) if sys.platform == "linux" else _FILE_TICK_US
+        )
+    except OSError:
+        return _FILE_TICK_US
 
 
 _AWAKE_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

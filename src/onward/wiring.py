@@ -98,6 +98,7 @@ def make_engine(
         trees=GitTrees(tool_environment(tool_env), _outside(runs)),
         warn=warn or log_warning,
         around=around,
+        own=own_paths(db, runs),
     )
 
 
@@ -106,6 +107,15 @@ def kept_trees() -> Kept:
     from onward.workspace.kept import GitKept
 
     return GitKept(tool_environment(()))
+
+
+def own_paths(db: str | None, runs: str | None) -> list[str]:
+    """What Onward itself writes: the directories of runs, and the files of a database that is one."""
+    own = [] if runs is None else [os.path.abspath(runs)]
+    if db is not None and db != ":memory:" and not db.startswith(POSTGRES):
+        path = os.path.abspath(db.removeprefix("sqlite://"))
+        own += [path + end for end in ("", "-wal", "-shm", "-workers")]
+    return own
 
 
 def _outside(runs: str | None) -> list[str]:

@@ -36,7 +36,8 @@ LAYERS: dict[str, list[str]] = {
     ],
     "engine": [
         *("machine", "pipeline", "model", "errors", "clock", "version", "receipts"),
-        *("handlers.port", "handlers.room", "handlers.artifacts", "handlers.simulate"),
+        *("handlers.port", "handlers.room", "handlers.artifacts", "handlers.left"),
+        "handlers.simulate",
         *("store.port", "store.codec", "store.owner", "store.retention"),  # never an adapter
         "workspace.port",
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onward.cli.exits import FAILED, USAGE, exit_of_error
@@ -23,6 +24,8 @@ def tell_error(out: Output, error: OnwardError) -> int:
     """Something that Onward itself says went wrong."""
     prefix = "" if isinstance(error, InvalidPipeline) else "onward: "
     out.note(f"{prefix}{error}")
+    if isinstance(error, Refused) and error.details.get("left"):
+        _tell_left(out, error.details["left"])
     _tell_json(out, {"code": code_of(error), "message": str(error), **_details(error)})
     _tell_where(out, error)
     return exit_of_error(error)
@@ -68,6 +71,14 @@ def _details(error: OnwardError) -> dict[str, Any]:
             return {"diagnostics": list(error.diagnostics)}
         case _:
             return {}
+
+
+def _tell_left(out: Output, left: Sequence[Mapping[str, Any]]) -> None:
+    """What has to be decided about, below the refusal that asks for a decision."""
+    from onward.cli.left import left_lines
+
+    for line in left_lines(left):
+        out.note(line)
 
 
 def _tell_json(out: Output, fields: dict[str, Any]) -> None:

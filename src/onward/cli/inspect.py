@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from onward.cli.exits import FINE
+from onward.cli.left import look_at_left
 from onward.cli.opening import store_to_look_at
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.output import Output
@@ -36,7 +37,7 @@ ENVELOPE = ("seq", "kind", "at", "token", "run")
 async def show(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:
     """Show one run: what happened, step by step, what is open, and what to type next."""
     async with store_to_look_at(common) as store:
-        view = await _view(store, (await find_run(store, run)).row.id)
+        view = await _view(store, (await find_run(store, run)).row.id, common)
     if out.is_json:
         out.value(view)
         return FINE
@@ -45,7 +46,7 @@ async def show(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:
     return FINE
 
 
-async def _view(store: Store, run_id: str) -> dict[str, Any]:
+async def _view(store: Store, run_id: str, common: Common) -> dict[str, Any]:
     folded = await Journal(store, SystemClock()).load(run_id)
     history, completed = History(), list[str]()
     async for page in log_pages(store, run_id):
@@ -54,6 +55,7 @@ async def _view(store: Store, run_id: str) -> dict[str, Any]:
     return {
         **view_run(project(folded.run), folded.holder, folded.run, completed),
         "steps": history.view(),
+        "left": await look_at_left(store, folded, common),
         "forks": await _forks(store, run_id),
     }
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from onward.cli.exits import FINE
 from onward.cli.foreground import Foreground
+from onward.cli.left import left_lines
 from onward.cli.text import one_line, span
 from onward.clock import SystemClock
 from onward.engine.engine import Resume
+from onward.engine.left import view_left
 from onward.engine.look import completed_of
 from onward.engine.preview import Preview
 from onward.machine.action import Perform, Sleep, Wait
@@ -30,7 +33,7 @@ Planned = tuple[str, str, str]
 
 async def preview_resume(desk: Foreground, run_id: str, how: Resume) -> int:
     """Print what a resume would skip and run; the checks are the same, and nothing is changed."""
-    notice, plan = await _ahead(desk, run_id, how)
+    notice, plan, left = await _ahead(desk, run_id, how)
     completed = await completed_of(desk.engine.store, run_id)
     if notice:
         desk.out.note(notice)
@@ -38,10 +41,12 @@ async def preview_resume(desk: Foreground, run_id: str, how: Resume) -> int:
         desk.out.say(f"SKIP  {one_line(step)}")
     for does, what, why in plan:
         desk.out.say(f"{does:<5} {one_line(what)}" + (f"  ({one_line(why)})" if why else ""))
+    for line in left_lines(left):
+        desk.out.say(line)
     desk.out.say("nothing was changed")
     if desk.out.is_json:
         ahead = [{"does": does.lower(), "what": what, "why": why} for does, what, why in plan]
-        desk.out.value({"run": run_id, "skip": completed, "plan": ahead, "notice": notice})
+        desk.out.value({"run": run_id, "skip": completed, "plan": ahead, "left": left, "notice": notice})
     return FINE
 
 
@@ -51,13 +56,15 @@ def is_asking(run: Run, how: Resume) -> bool:
     return run.status is RunStatus.WAITING and is_plain and not overdue(run, SystemClock().now_us())
 
 
-async def _ahead(desk: Foreground, run_id: str, how: Resume) -> tuple[str, list[Planned]]:
+async def _ahead(
+    desk: Foreground, run_id: str, how: Resume
+) -> tuple[str, list[Planned], list[dict[str, Any]]]:
     known = (await desk.engine.journal.load(run_id)).run
     if is_asking(known, how):
         asked = [gate for gate in known.gates.values() if gate.decided is None]
-        return "", [("ASK", gate.gate, gate.text) for gate in asked]
+        return "", [("ASK", gate.gate, gate.text) for gate in asked], []
     seen = await desk.engine.preview_resume(run_id, how)
-    return seen.notice, list(_plan(seen))
+    return seen.notice, list(_plan(seen)), [view_left(left) for left in seen.left]
 
 
 def _plan(seen: Preview) -> Iterator[Planned]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from onward.cli.left import left_lines
 from onward.cli.options import Common
 from onward.cli.text import age, clean, count, local_time, one_line, span, table
 from onward.engine.view import view_row
@@ -129,10 +130,15 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
     if view["workspace"]:
         yield f"  work     {workspace_words(view['workspace'])}"
     yield from _lineage(view)
-    ahead = next_command(view["status"], view["reason"], view["recoverable"], view["id"], common)
+    # After a crash nobody has looked yet; a plain resume would only ask for the word that is wanted.
+    reason = "in_doubt" if view["left"] else view["reason"]
+    ahead = next_command(view["status"], reason, view["recoverable"], view["id"], common)
     if ahead:
         yield f"  go on    {ahead}"
     yield from _steps(view["steps"])
+    if view["left"]:
+        yield ""
+        yield from left_lines(view["left"])
     yield from _log(view["steps"])
     yield from _gates(view)
     yield from _context(view["context"])

@@ -18,6 +18,7 @@ from onward.engine.fork import checkpoint, coming_off
 from onward.engine.interview import Interviewer
 from onward.engine.journal import Folded, Journal, applied
 from onward.engine.keeper import LeaseKeeper
+from onward.engine.left import Leavings
 from onward.engine.managing import FORSAKEN
 from onward.engine.oversee import Overseer
 from onward.engine.preview import Preview
@@ -80,7 +81,9 @@ class Engine:
         trees: Trees | None = None,
         warn: Callable[[str], None] = lambda text: None,
         around: Around | None = None,
+        own: Sequence[str] = (),
     ) -> None:
+        """`own`: the paths that are ours and no step's work, wherever they are."""
         self.store, self._clock, self._ids = store, clock, ids
         self.sources = Sources(store, transforms, {*handlers, *Definition.BUILT_IN}, rules)
         receipts = None
@@ -90,6 +93,7 @@ class Engine:
         self._observe = observe
         self._workspaces = Workspaces(trees, files, warn)
         self.journal = Journal(store, clock)
+        self.leavings = Leavings(store, None if files is None else files.folder, trees, own)
         self._claims = Claims(store, self.journal, clock, ids, observe)
         self._serving = Serving(
             handlers, lambda agent, interviewer: Overseer(self, clock, agent, interviewer), around
@@ -112,7 +116,7 @@ class Engine:
         self.effects = AtMostOnce(store, clock, ids, store.lease_s)
         parts = self.journal, self._claims, clock, ids, self._serving, self.sources
         self._driving = Driving(store, *parts, tools, files)
-        self._resuming = Resuming(*parts, self._driving, self._forsake_orphans)
+        self._resuming = Resuming(*parts, self._driving, self._forsake_orphans, self.leavings)
         self._answering = Answering(
             self.journal, self._claims, clock, ids, self._driving.served, self._driving.drive
         )

@@ -11,6 +11,7 @@ from onward.machine.advance import advance
 from onward.machine.decide import ResumeRequest, Standing, decide_resume
 from onward.machine.definition import Definition
 from onward.model.event import Event
+from onward.model.left import Left
 from onward.model.run import Run
 
 
@@ -22,6 +23,8 @@ class Preview:
     notice: str
     events: Sequence[Event]
     action: Action
+    left: Sequence[Left] = ()
+    """What the steps in doubt left behind."""
 
 
 def preview(

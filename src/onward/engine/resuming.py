@@ -11,6 +11,7 @@ from onward.engine.asked import Resume
 from onward.engine.claim import Claims
 from onward.engine.driving import Driving
 from onward.engine.journal import DecideRun, Folded, Journal
+from onward.engine.left import Leavings, view_left
 from onward.engine.preview import Preview, preview
 from onward.engine.serving import Serving
 from onward.engine.source import Sources
@@ -55,6 +56,7 @@ class Resuming:
     sources: Sources
     driving: Driving
     forsake_orphans: Callable[[Run, Run], Awaitable[None]]
+    leavings: Leavings
 
     async def resume(
         self,
@@ -73,6 +75,7 @@ class Resuming:
             except StaleHistory:
                 continue  # the pipeline was changed since it was checked: check again
             except Refused as refusal:
+                await self._tell_left(refusal, run_id)
                 if refusal.code != "occupied" or not resume.wait or stop.reason is not None:
                     raise
                 await self.clock.wait_s(WAIT_POLL_S, asyncio.Event())
@@ -107,10 +110,20 @@ class Resuming:
         """Make every check of a resume and say what would come of it. Nothing is written."""
         ready = await self._ready(run_id, resume, None)
         now_us = self.clock.now_us()
-        seen = preview(
-            ready.definition, ready.known, self.claims.standing(ready.known), ready.request, now_us=now_us
-        )
-        return replace(seen, notice=ready.notice)
+        try:
+            seen = preview(
+                ready.definition, ready.known, self.claims.standing(ready.known), ready.request, now_us=now_us
+            )
+        except Refused as refusal:
+            await self._tell_left(refusal, run_id)
+            raise
+        return replace(seen, notice=ready.notice, left=await self.leavings.of(ready.known))
+
+    async def _tell_left(self, refusal: Refused, run_id: str) -> None:
+        """Whoever has to decide about a step is shown what it left."""
+        if refusal.code == "in_doubt":
+            left = await self.leavings.of(await self.journal.load(run_id))
+            refusal.details["left"] = [view_left(one) for one in left]
 
     async def _ready(self, run_id: str, resume: Resume, stop: StopSwitch | None) -> _Ready:
         known = await self.journal.load(run_id)

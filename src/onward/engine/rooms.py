@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import cached_property
 
 from onward.clock import Clock
+from onward.engine.before import left_before
 from onward.engine.files import RunFiles
 from onward.errors import InvalidInput
 from onward.handlers.artifacts import Artifacts
+from onward.handlers.left import LeftBefore
 from onward.handlers.room import Room
 from onward.machine.definition import AGENT, Definition
 from onward.model.artifact import ARTIFACT_BYTES_MAX
@@ -87,6 +90,10 @@ class RoomOnDisk(StoredRoom):
     @property
     def run_directory(self) -> str | None:
         return None if self.directory is None else self._files.folder.path(self._run.id)
+
+    @cached_property
+    def left(self) -> LeftBefore:
+        return left_before(self._files.folder, self._run.id, self._run.open_steps[self._started.step])
 
     @property
     def is_used(self) -> bool:

@@ -16,6 +16,11 @@ def step_environment(step: StepContext) -> dict[str, str]:
     # A command cannot ask for its directory, so it is told of one only where that is there anyway.
     if step.room.is_full and step.directory is not None and step.run_directory is not None:
         told |= {"ONWARD_STEP_DIR": step.directory, "ONWARD_RUN_DIR": step.run_directory}
+    left = step.left
+    if left is not None:
+        told["ONWARD_CONTINUED"] = "1"
+        if left.directory is not None:
+            told["ONWARD_LEFT_DIR"] = left.directory
     if step.workspace is not None:
         told["ONWARD_WORKSPACE"] = step.workspace
     return told

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from onward.errors import InvalidInput
 from onward.handlers.artifacts import Artifacts
+from onward.handlers.left import LeftBefore
 from onward.handlers.room import Room
 from onward.model.event import StepStarted
 from onward.model.frozenmap import FrozenMap
@@ -118,6 +119,11 @@ class StepContext:
         return self._run.directives.get(self.step) == "continue"
 
     @property
+    def left(self) -> LeftBefore | None:
+        """What the attempt before left, if somebody asked to go on from it; None for any other attempt."""
+        return self.room.left if self.is_continued else None
+
+    @property
     def values(self) -> FrozenMap[Any]:
         return self._run.branches[branch_of(self.step)].context
 
@@ -202,9 +208,11 @@ class StepContext:
     async def preamble(self, mode: str = "") -> str:
         """What a new session is told about the run so far, under this step's fidelity or another.
 
-        Reads the end of the log when it is called. Empty under `full`, where the session itself knows.
+        Reads the end of the log when it is called. Empty under `full`, where the session itself knows. A
+        continued step is told in the end what the attempt before left, under every fidelity.
         """
-        return await self.recall(mode)
+        told, left = await self.recall(mode), self.left
+        return told if left is None else "\n\n".join(filter(None, (told, left.told())))
 
     def log(self, text: str) -> None:
         """Write a line down for whoever looks at the run later; it is stored with the attempt's end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onward.handlers.artifacts import Artifacts
+from onward.handlers.left import NOTHING_LEFT, LeftBefore
 from onward.model.result import Result
 from onward.pipeline.graph import Node
 
@@ -25,6 +26,11 @@ class Room:
     @property
     def directory(self) -> str | None:
         return None
+
+    @property
+    def left(self) -> LeftBefore:
+        """What the attempt before this one left on disk; looking for it takes a moment."""
+        return NOTHING_LEFT
 
     @property
     def run_directory(self) -> str | None:

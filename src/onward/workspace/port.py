@@ -55,6 +55,10 @@ class Trees(Protocol):
         """Take over what each branch changed since `fork`, one after the other; what conflicts stays out."""
         ...
 
+    def changed(self, place: Place, known: Tree) -> Sequence[str]:
+        """The files that differ from what is known, removed ones too; `.git/HEAD` if it moved."""
+        ...
+
     def remove(self, place: Place, known: Tree | None) -> str:
         """Have no such work tree; what it held beyond `known` is saved under the ref that is returned."""
         ...

@@ -122,6 +122,15 @@ class GitTrees:
             git("update-ref", ref, commit)
             return Tree(head=found.head, commit=commit, ref=ref, branch=found.branch)
 
+    def changed(self, place: Place, known: Tree) -> Sequence[str]:
+        if not place.is_in_place and not self._is_made(Git(place.repository, self.environment), place):
+            return ()  # nobody can have begun to work in it
+        with self._open(place) as git:
+            found, before = self._content(git, place), _content_of(git, known.commit)
+            names = git("diff-tree", "-r", "-z", "--no-renames", "--name-only", before, found.content)
+            moved = [".git/HEAD"] if found.head != known.head else []
+            return [*moved, *filter(None, names.split("\0"))]
+
     def _content(self, git: Git, place: Place) -> _Found:
         """All files but those that are ignored, taken through an index of our own."""
         head, branch = _head(git)

@@ -1,0 +1,63 @@
+"""What a step that was cut off left behind, as far as somebody could look."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from onward.model.run import Frozen
+
+PROMPT = "prompt.md"
+
+
+class Assessment(StrEnum):
+    """Clean: everything was looked at, and nothing is there. Unknown: nothing is there, as far as it goes."""
+
+    CLEAN = "clean"
+    PARTIAL = "partial"
+    UNKNOWN = "unknown"
+
+
+class LeftFile(Frozen, frozen=True):
+    """A file and its size, None if it was removed.
+
+    A directory, whose name ends with a slash, is new, or something was removed from it.
+    """
+
+    path: str
+    bytes: int | None
+
+
+class LeftEffect(Frozen, frozen=True, kw_only=True):
+    """An effect that the step began: `state` is begun, in_doubt or finished."""
+
+    key: str
+    state: str
+    begun_at_us: int
+
+
+class Left(Frozen, frozen=True, kw_only=True):
+    """One step: the call that was open, what is in its own directory, and what changed since it began.
+
+    `unseen` says what could not be looked at and why. `place` is where changes were looked for.
+    """
+
+    step: str
+    node: str
+    attempt: int
+    began_at_us: int | None = None
+    handler: str = ""
+    command: str = ""
+    directory: str | None = None
+    files: tuple[LeftFile, ...] = ()
+    place: str | None = None
+    changed: tuple[LeftFile, ...] = ()
+    effects: tuple[LeftEffect, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def assessment(self) -> Assessment:
+        """What there is to see decides; only who saw everything may say that there is nothing."""
+        # The prompt was there before the step began.
+        if self.changed or self.effects or any(file.path != PROMPT for file in self.files):
+            return Assessment.PARTIAL
+        return Assessment.UNKNOWN if self.unseen else Assessment.CLEAN

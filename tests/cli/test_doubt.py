@@ -1,0 +1,245 @@
+"""A real process is killed in a step that must not be repeated; a person sees what it left, and decides."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import ONWARD, Shell
+from tests.cli.test_resuming import any_shell as any_shell
+from tests.workspace.repository import Repository
+
+DOUBT = """
+digraph doubt {{
+  start [shape=Mdiamond]
+  exit [shape=Msquare]
+  pay [shape=parallelogram, repeatable=false, tool_command="{pay}"]
+  tell [shape=parallelogram, tool_command="true"]
+  start -> pay -> tell -> exit
+}}
+"""
+
+
+def killed(shell: Shell, more: str = "true") -> None:
+    """A run that was killed inside `pay`, which had written a file and begun its transcript."""
+    latch = shell.latch("latch")
+    told = "env | grep -e ONWARD_CONTINUED -e ONWARD_LEFT_DIR > told"
+    first = f"echo 42 > paid.txt; echo half > $ONWARD_STEP_DIR/transcript.md; {more}; {latch.command}"
+    shell.write("doubt.dot", DOUBT.format(pay=f"{told}; test -e paid.txt || {{ {first}; }}"))
+    running = shell.start("run", "doubt.dot", "--run-id", "doubt")
+    latch.wait_reached()
+    running.process.kill()
+    running.end()
+
+
+def told(shell: Shell) -> dict[str, str]:
+    """What the last attempt was told in its environment."""
+    lines = (shell.directory / "told").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_show_names_what_a_killed_step_left(any_shell: Shell) -> None:
+    killed(any_shell)
+    shown = any_shell.inside("show", "doubt")
+    assert "pay#1 was cut off in attempt 1; what it left: partial" in shown.out
+    assert re.search(r"^    paid\.txt \(3 bytes\)$", shown.out, re.MULTILINE)
+    assert re.search(r"^    transcript\.md \(5 bytes\)$", shown.out, re.MULTILINE)
+    assert "open call  tool: env | grep" in shown.out
+    assert "--retry|--skip|--continue|--abort" in shown.out
+    (left,) = any_shell.read("doubt")["left"]
+    assert (left["step"], left["attempt"], left["assessment"]) == ("pay#1", 1, "partial")
+    assert {"path": "paid.txt", "bytes": 3} in left["changed"]
+    assert left["files"] == [{"path": "transcript.md", "bytes": 5}]
+    assert not any("onward.db" in file["path"] for file in left["changed"]), "our own files are no sign"
+
+
+def test_a_plain_resume_shows_it_and_changes_nothing(any_shell: Shell) -> None:
+    killed(any_shell)
+    before = any_shell.log("doubt")
+    refused = any_shell.inside("resume", "doubt")
+    assert refused.code == 1
+    assert "say --retry, --skip, --continue or --abort" in refused.err
+    assert "what it left: partial" in refused.err
+    assert "paid.txt (3 bytes)" in refused.err
+    asked = any_shell.inside("resume", "doubt", "--json").error
+    assert (asked["code"], asked["left"][0]["assessment"]) == ("in_doubt", "partial")
+    assert any_shell.log("doubt") == before
+
+
+def test_a_dry_run_shows_it(shell: Shell) -> None:
+    killed(shell)
+    seen = shell.inside("resume", "doubt", "--continue", "--dry-run")
+    assert seen.code == 0
+    assert "RUN   pay#1  (attempt 2)" in seen.out
+    assert "paid.txt (3 bytes)" in seen.out
+    (left,) = shell.inside("resume", "doubt", "--continue", "--dry-run", "--json").json["left"]
+    assert left["assessment"] == "partial"
+    assert shell.inside("resume", "doubt", "--dry-run").code == 1
+
+
+def test_a_continued_command_is_told_where_the_attempt_before_left_its_files(any_shell: Shell) -> None:
+    killed(any_shell)
+    done = any_shell.inside("resume", "doubt", "--continue")
+    assert done.code == 0, done.err
+    environment = told(any_shell)
+    assert environment["ONWARD_CONTINUED"] == "1"
+    assert (Path(environment["ONWARD_LEFT_DIR"]) / "transcript.md").read_text() == "half\n"
+    assert any_shell.read("doubt")["left"] == []
+
+
+def test_a_command_that_is_made_again_is_told_nothing_of_the_attempt_before(any_shell: Shell) -> None:
+    killed(any_shell)
+    assert any_shell.inside("resume", "doubt", "--retry").code == 0
+    assert told(any_shell) == {}
+
+
+@pytest.mark.parametrize(("flag", "status"), [("--skip", "completed"), ("--abort", "cancelled")])
+def test_a_step_in_doubt_can_be_skipped_or_given_up_and_is_not_made(
+    any_shell: Shell, flag: str, status: str
+) -> None:
+    killed(any_shell)
+    (any_shell.directory / "told").unlink()
+    assert any_shell.inside("resume", "doubt", flag).code == 0
+    assert any_shell.read("doubt")["status"] == status
+    assert not (any_shell.directory / "told").exists()
+
+
+def test_of_many_files_ten_are_named_and_the_others_counted(shell: Shell) -> None:
+    killed(shell, "mkdir out; for n in 1 2 3 4 5 6 7 8 9 10 11 12; do echo x > out/$n; done")
+    shown = shell.inside("show", "doubt").out
+    assert len(re.findall(r"^    out/\d+ \(2 bytes\)$", shown, re.MULTILINE)) <= 10
+    assert re.search(r"^    and [3-6] more$", shown, re.MULTILINE)
+    assert shell.read("doubt")["left"][0]["changed_count"] >= 13
+
+
+def test_in_another_directory_only_its_own_files_are_seen(shell: Shell) -> None:
+    """Nobody wrote down where the command worked; another project's changes are none of its."""
+    killed(shell)
+    (shell.directory / "elsewhere").mkdir()
+    elsewhere = Shell(shell.directory / "elsewhere", shell.db)
+    (left,) = elsewhere.read("doubt")["left"]
+    assert (left["place"], left["changed"], left["assessment"]) == (None, [], "partial")
+    assert "where it worked is not known here" in left["unseen"]
+
+
+def test_changes_in_the_runs_work_tree_are_seen(shell: Shell) -> None:
+    """The work tree is the run's own, so nothing is left to guess."""
+    Repository.make(shell.directory / "repo")
+    latch = shell.latch("latch")
+    pay = f"test -e paid.txt || {{ echo 42 > paid.txt; rm story; {latch.command}; }}"
+    shell.write("doubt.dot", DOUBT.format(pay=pay))
+    running = shell.start("run", "doubt.dot", "--run-id", "doubt", "--workspace", "repo")
+    latch.wait_reached()
+    running.process.kill()
+    running.end()
+    (left,) = shell.read("doubt")["left"]
+    assert (left["assessment"], left["unseen"]) == ("partial", [])
+    assert left["place"].endswith("/doubt/workspace")
+    changed = [{"path": "paid.txt", "bytes": 3}, {"path": "story", "bytes": None}]
+    assert left["changed"] == changed, "and not what was checked out when the step was planned"
+    assert "story (removed)" in shell.inside("show", "doubt").out
+    assert shell.inside("resume", "doubt", "--continue").code == 0
+
+
+# -- several at once -------------------------------------------------------------------------------------
+
+BRANCHES = """
+digraph branches {{
+  start [shape=Mdiamond]
+  exit [shape=Msquare]
+  fan [shape=component]
+  join [shape=tripleoctagon]
+  one [shape=parallelogram, repeatable=false, tool_command="{one}"]
+  two [shape=parallelogram, repeatable=false, tool_command="{two}"]
+  start -> fan
+  fan -> one -> join
+  fan -> two -> join
+  join -> exit
+}}
+"""
+
+
+def test_several_branches_killed_at_once_are_decided_one_by_one(any_shell: Shell) -> None:
+    shell = any_shell
+    latches = [shell.latch("first"), shell.latch("second")]
+    one, two = (
+        shell.noting(f"test -e did-{n} || {{ touch did-{n}; {latch.command}; }}")
+        for n, latch in enumerate(latches)
+    )
+    shell.write("branches.dot", BRANCHES.format(one=one, two=two))
+    running = shell.start("run", "branches.dot", "--run-id", "both")
+    for latch in latches:
+        latch.wait_reached()
+    running.process.kill()
+    running.end()
+    steps = ["fan#1.one/one#1", "fan#1.two/two#1"]
+    assert [left["step"] for left in shell.read("both")["left"]] == steps
+    several = shell.inside("resume", "both", "--retry", "--json")
+    assert (several.code, several.error["code"], several.error["steps"]) == (1, "several_stopped", steps)
+    shell.inside("resume", "both", "--retry", "--step", "one")
+    stopped = shell.read("both")
+    assert (stopped["status"], stopped["reason"]) == ("interrupted", "in_doubt")
+    assert [left["step"] for left in stopped["left"]] == steps[1:]
+    assert shell.inside("resume", "both", "--skip").code == 0
+    assert shell.read("both")["status"] == "completed"
+    assert sorted(shell.ledger) == [steps[0], steps[0], steps[1]]
+
+
+# -- effects ---------------------------------------------------------------------------------------------
+
+
+def test_of_two_processes_that_race_for_an_effect_one_runs_it_and_both_have_its_result(
+    any_shell: Shell,
+) -> None:
+    latch = any_shell.latch("latch")
+    command = (
+        "effect",
+        "charge",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        f"echo once >> ledger; {latch.command}; echo paid",
+    )
+    racing = [any_shell.start(*command), any_shell.start(*command)]
+    latch.wait_reached()
+    any_shell.directory.joinpath("ledger").read_text()
+    latch.release()
+    ended = [process.end() for process in racing]
+    assert [done.code for done in ended] == [0, 0]
+    assert sorted(json.loads(done.out)["made"] for done in ended) == [False, True]
+    assert {json.loads(done.out)["stdout"] for done in ended} == {"paid\n"}
+    assert any_shell.ledger == ["once"]
+
+
+def test_an_effect_inside_a_step_needs_no_database_named(shell: Shell) -> None:
+    """The command is told of run, step, attempt, key and database; the effect is the step's own."""
+    names = ("RUN_ID", "STEP", "ATTEMPT", "IDEMPOTENCY_KEY", "DB", "STEP_DIR", "RUN_DIR")
+    variables = " ".join(f"$ONWARD_{name}" for name in names)
+    pay = f"echo {variables} > seen; {ONWARD} effect charge -- sh -c 'echo x >> ledger'; test -e go"
+    shell.write("pay.dot", DOUBT.format(pay=pay))
+    assert shell.inside("run", "pay.dot", "--run-id", "pay").code == 1
+    seen = (shell.directory / "seen").read_text().split()
+    assert seen[:5] == ["pay", "pay#1", "1", "pay/pay#1", shell.db]
+    assert len(seen) == len(names)
+    (shell.directory / "go").touch()
+    assert shell.inside("retry", "pay").code == 0
+    assert shell.ledger == ["x"], "the second attempt got the first one's result"
+    assert shell.inside("effect", "pay/pay#1/charge", "--json").json["state"] == "finished"
+
+
+def test_an_effect_that_was_cut_off_with_its_step_is_shown(shell: Shell) -> None:
+    latch = shell.latch("latch")
+    pay = f"{ONWARD} effect charge -- sh -c '{latch.command}'"
+    shell.write("pay.dot", DOUBT.format(pay=pay))
+    running = shell.start("run", "pay.dot", "--run-id", "pay")
+    latch.wait_reached()
+    running.process.kill()
+    running.end()
+    (left,) = shell.read("pay")["left"]
+    assert [effect["key"] for effect in left["effects"]] == ["charge"]
+    assert left["assessment"] == "partial"
+    assert "effect     charge" in shell.inside("show", "pay").out
