@@ -250,3 +250,26 @@ def test_somebody_else_at_work_for_the_run_is_waited_for(tmp_path: Path) -> None
         raise AssertionError("two at once")
     with locked(path, 0.05):
         pass
+
+
+def test_what_changed_since_a_state_is_named_committed_or_not(desk: Desk) -> None:
+    assert desk.trees.changed(desk.place, desk.start) == []
+    (desk.directory / "new file").write_text("x")
+    (desk.directory / "story").unlink()
+    assert desk.trees.changed(desk.place, desk.start) == ["new file", "story"]
+    desk.repository.git("add", "-A", at=desk.directory)
+    desk.repository.git("commit", "-q", "-m", "work", at=desk.directory)
+    assert desk.trees.changed(desk.place, desk.start) == [".git/HEAD", "new file", "story"]
+    assert desk.trees.changed(desk.place, desk.record(desk.place, "step", desk.start)) == []
+
+
+def test_a_work_tree_that_was_never_whole_has_no_changes(desk: Desk) -> None:
+    """Whoever dies while it is made has not begun its step."""
+    unmade = replace(desk.place, directory=f"{desk.place.directory}-unmade", branch="")
+    assert desk.trees.changed(unmade, desk.start) == ()
+
+
+def test_changes_against_a_state_that_is_lost_are_an_error(desk: Desk) -> None:
+    lost = Tree(head=desk.start.head, commit="0" * 40)
+    with pytest.raises(WorkspaceFailed, match="not in the repository"):
+        desk.trees.changed(desk.place, lost)
