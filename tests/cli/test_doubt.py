@@ -49,7 +49,9 @@ def test_show_names_what_a_killed_step_left(any_shell: Shell) -> None:
     assert re.search(r"^    transcript\.md \(5 bytes\)$", shown.out, re.MULTILINE)
     assert "open call  tool: env | grep" in shown.out
     assert "--retry|--skip|--continue|--abort" in shown.out
-    (left,) = any_shell.read("doubt")["left"]
+    view = any_shell.read("doubt")
+    assert (view["status"], view["reason"], view["recoverable"]) == ("interrupted", "in_doubt", True)
+    (left,) = view["left"]
     assert (left["step"], left["attempt"], left["assessment"]) == ("pay#1", 1, "partial")
     assert {"path": "paid.txt", "bytes": 3} in left["changed"]
     assert left["files"] == [{"path": "transcript.md", "bytes": 5}]
@@ -142,7 +144,10 @@ def test_changes_in_the_runs_work_tree_are_seen(shell: Shell) -> None:
     changed = [{"path": "paid.txt", "bytes": 3}, {"path": "story", "bytes": None}]
     assert left["changed"] == changed, "and not what was checked out when the step was planned"
     assert "story (removed)" in shell.inside("show", "doubt").out
-    assert shell.inside("resume", "doubt", "--continue").code == 0
+    given_up = shell.inside("abort", "doubt")
+    assert given_up.code == 0
+    assert not Path(left["place"]).exists()
+    assert "what was not recorded of it is kept as refs/onward/doubt/saved-" in given_up.err
 
 
 # -- several at once -------------------------------------------------------------------------------------

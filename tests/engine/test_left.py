@@ -150,6 +150,8 @@ async def test_the_beginning_of_the_step_counts_and_not_the_claim_that_stopped_i
     process = await dead(world, tmp_path, write_and_die)
     await process.engine.sweep()
     folded = await process.load()
+    assert (folded.run.status, folded.run.reason) == (RunStatus.INTERRUPTED, "in_doubt")
+    assert "pay#1 was cut off" in folded.run.detail
     assert folded.run.token > folded.run.open_steps["pay#1"].token
     left = await found(process)
     assert (left.assessment, left.attempt) == (Assessment.PARTIAL, 1)

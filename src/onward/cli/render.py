@@ -131,8 +131,8 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
         yield f"  work     {workspace_words(view['workspace'])}"
     yield from _lineage(view)
     # After a crash nobody has looked yet; a plain resume would only ask for the word that is wanted.
-    reason = "in_doubt" if view["left"] else view["reason"]
-    ahead = next_command(view["status"], reason, view["recoverable"], view["id"], common)
+    status, reason = ("interrupted", "in_doubt") if view["left"] else (view["status"], view["reason"])
+    ahead = next_command(status, reason, view["recoverable"], view["id"], common)
     if ahead:
         yield f"  go on    {ahead}"
     yield from _steps(view["steps"])

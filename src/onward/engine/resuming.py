@@ -91,6 +91,8 @@ class Resuming:
         if ready.notice:
             tell(ready.notice)
         if not has_claimed:
+            if folded.run.is_final:  # it was given up instead
+                await self.driving.tools.workspaces.close(folded.run)
             return folded
         return await self.driving.drive(folded, ready.definition, ready.handlers, claimed_s, stop)
 

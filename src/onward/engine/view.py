@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from onward.machine.apply import apply
+from onward.machine.decide import interruption
 from onward.machine.lifecycle import REASONS
 from onward.model.event import CHECKPOINTS, Event, StepFinished
 from onward.model.ids import branch_of
@@ -61,8 +62,12 @@ def view_row(row: RunRow, holder: Holder | None, completed: Sequence[str] | None
 
 def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[str]) -> dict[str, Any]:
     """A run in full: the row, what it finished in order, what is open, and its context."""
+    stands = view_row(row, holder, completed)
+    if (stands["status"], stands["reason"]) == ("interrupted", "crash"):
+        known = interruption(run, "crash", stands["detail"])
+        stands |= {"reason": known.reason, "detail": known.detail}
     return {
-        **view_row(row, holder, completed),
+        **stands,
         "context": run.context.plain(),
         "open_steps": [
             {

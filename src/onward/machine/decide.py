@@ -143,7 +143,7 @@ def decide_release(run: Run, *, owner: str, token: int, now_us: int) -> tuple[Ev
     why = "the process that held it stopped driving it"
     if run.on_owner_loss == "requeue":
         return (RunQueued(why=why, wake_at_us=now_us),)
-    return (RunInterrupted(reason="crash", detail=why),)
+    return (interruption(run, "crash", why),)
 
 
 def decide_answer(
@@ -330,6 +330,15 @@ def _nothing_to(request: ResumeRequest, run: Run) -> str:
 def is_in_doubt(opened: OpenStep) -> bool:
     """Begun, not finished, and not to be repeated without a person's word."""
     return not opened.repeatable and opened.state in (AttemptState.OPEN, AttemptState.INTERRUPTED)
+
+
+def interruption(run: Run, reason: str, detail: str) -> RunInterrupted:
+    """Why a run stops whose owner is gone: doubt comes first, since only a person's word ends it."""
+    doubtful = next((opened.step for opened in run.open_steps.values() if is_in_doubt(opened)), None)
+    if doubtful is None:
+        return RunInterrupted(reason=reason, detail=detail)
+    why = f"step {doubtful} was cut off and must not be blindly repeated"
+    return RunInterrupted(reason="in_doubt", detail=f"{detail}; {why}")
 
 
 def _from_node(definition: Definition, run: Run, request: ResumeRequest) -> str | None:

@@ -7,7 +7,7 @@ wakes.
 from __future__ import annotations
 
 from onward.machine.closing import cancelling
-from onward.machine.decide import Standing
+from onward.machine.decide import Standing, interruption
 from onward.model.event import Event, RunClaimed, RunFailed, RunInterrupted, RunPaused, RunQueued
 from onward.model.run import Run, RunStatus
 
@@ -26,9 +26,7 @@ def decide_loss(run: Run, standing: Standing, *, now_us: int, is_restart: bool =
     if run.status is not RunStatus.RUNNING or standing.is_alive:
         return ()
     died = f"{standing.holder or 'its owner'} died"
-    stop = RunInterrupted(reason="crash", detail=died)
-    if is_restart:
-        stop = RunInterrupted(reason="restart", detail=RESTARTED)
+    stop = interruption(run, "restart", RESTARTED) if is_restart else interruption(run, "crash", died)
     return _taken(run, standing.me, now_us, died, stop)
 
 
@@ -36,7 +34,7 @@ def decide_arrival(run: Run, me: str, *, now_us: int) -> tuple[Event, ...]:
     """What becomes of a run that was running in the database that it comes from: nobody drives it here."""
     if run.status is not RunStatus.RUNNING:
         return ()
-    return _taken(run, me, now_us, ARRIVED, RunInterrupted(reason="restart", detail=ARRIVED))
+    return _taken(run, me, now_us, ARRIVED, interruption(run, "restart", ARRIVED))
 
 
 def _taken(run: Run, me: str, now_us: int, why: str, stop: RunInterrupted) -> tuple[Event, ...]:

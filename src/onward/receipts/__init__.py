@@ -1,1 +1,2 @@
-"""What happened, on disk, for people and tools. Only `status.json` of an attempt at hand is read back."""
+"""What happened, on disk, for people and tools. Read back are only `status.json` of an attempt at
+hand, and what an attempt left that another one continues."""
