@@ -34,6 +34,8 @@ SESSION: Mapping[str, str] = {
     # plan is good for ever.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
+    # In the order of the index: a bitmap has none, and a claim would sort all runs that are due to take one.
+    "enable_bitmapscan": "off",
     "jit": "off",
 }
 # A renewal that a power cut undoes is a lease that ends sooner.

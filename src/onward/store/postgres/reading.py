@@ -179,9 +179,9 @@ class Reader:
         return rows.sound(found, self.listed)
 
     async def held(self, wire: Wire) -> Sequence[Listed]:
-        """Every run that somebody owns."""
+        """Every run that somebody owns, by id."""
         (found,) = await wire.run(call("run_held", now_us=self.now_us()))
-        return rows.sound(found, self.listed)
+        return sorted(rows.sound(found, self.listed), key=lambda listed: listed.row.id)
 
     def _get(self, run_id: str) -> Call:
         return call("run_get", id=run_id, now_us=self.now_us())

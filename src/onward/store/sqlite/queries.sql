@@ -187,14 +187,14 @@ FROM run
 WHERE pipeline = :pipeline AND owner IS NOT NULL;
 
 -- run_held --
+-- In no order: one by the id could be had by reading every run there ever was, and some plans would.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
     max_running, parent, parent_seq,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run
-WHERE owner IS NOT NULL
-ORDER BY id;
+WHERE owner IS NOT NULL;
 
 -- run_count --
 SELECT status, count(*)

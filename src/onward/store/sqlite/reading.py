@@ -110,8 +110,9 @@ class Reader:
         return rows.sound(db.execute(QUERIES["run_list"], {**values, "now_us": self.now_us()}), self._listed)
 
     def held(self, db: apsw.Connection) -> Sequence[Listed]:
-        """Every run that somebody owns."""
-        return rows.sound(db.execute(QUERIES["run_held"], {"now_us": self.now_us()}), self._listed)
+        """Every run that somebody owns, by id."""
+        found = db.execute(QUERIES["run_held"], {"now_us": self.now_us()})
+        return sorted(rows.sound(found, self._listed), key=lambda listed: listed.row.id)
 
     def _listed(self, columns: Sequence[Any]) -> Listed:
         row = rows.run_row(columns)
