@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -16,7 +16,9 @@ from onward.machine.plan import DRAIN
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.memory import MemoryDatabase
-from onward.store.port import Store
+from onward.store.port import Listed, Store
+from onward.testing.clock import ManualClock
+from onward.testing.faults import FaultyStore
 from onward.testing.handlers import Doorway
 from onward.worker.worker import Shift, Worker
 from tests.world import Process, Script, World, line, until
@@ -203,6 +205,55 @@ async def test_a_run_that_loses_its_owner_again_and_again_waits_longer_each_time
         assert (run.losses, run.wake_at_us is not None) == (losses, True)
         waits_s = round(((run.wake_at_us or 0) - run.updated_at_us) / 1_000_000)
         assert waits_s == losses - 1
+
+
+async def test_a_worker_looks_for_the_dead_often_enough_to_take_over_in_half_a_second(memory: World) -> None:
+    world, door, clock = memory, Doorway(), ManualClock(autojump=False)
+    dying = await real(world, {"a": [door]})
+    running = asyncio.create_task(dying.start(line("a"), on_owner_loss="requeue"))
+    await door.entered()
+    process, stop = await world.process(clock=clock), StopSwitch()
+    working = asyncio.create_task(Worker(process.engine, clock, stop).run())
+    await clock.until_waiting(2)  # it has looked once, and found the owner alive
+    dying.store.store.kill()  # type: ignore[attr-defined]
+    clock.advance(0.25)
+    await until(lambda: world.ledger.steps == ["a#1", "a#1"])
+    stop.request(DRAIN)
+    door.open()
+    await working
+    with pytest.raises(LeaseLost):
+        await running
+
+
+async def test_looking_for_the_dead_takes_a_small_part_of_a_workers_time(memory: World) -> None:
+    """Where many runs are held a look takes long, and the next one comes later."""
+    clock = ManualClock(autojump=False)
+    process, stop = await memory.process(clock=clock, wrap=SlowLook), StopSwitch()
+    looking = process.store
+    assert isinstance(looking, SlowLook)
+    looking.clock = clock
+    working = asyncio.create_task(Worker(process.engine, clock, stop).run())
+    await clock.until_waiting(2)
+    clock.advance(SlowLook.TAKES_S * 5)
+    await clock.until_waiting(2)
+    assert looking.looks == 1
+    clock.advance(SlowLook.TAKES_S * 5)
+    await until(lambda: looking.looks == 2)
+    stop.request(DRAIN)
+    await working
+
+
+class SlowLook(FaultyStore):
+    """A store in which so many runs are held that looking at them takes seconds."""
+
+    TAKES_S = 2.0
+    clock = ManualClock()
+    looks = 0
+
+    async def held(self) -> Sequence[Listed]:
+        self.looks += 1
+        self.clock.advance(self.TAKES_S)
+        return await super().held()
 
 
 async def test_a_long_wait_is_not_held(memory: World) -> None:
