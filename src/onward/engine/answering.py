@@ -16,13 +16,15 @@ from onward.machine.answers import next_deadline, next_reminder, overdue
 from onward.machine.decide import decide_answer, decide_claim
 from onward.machine.definition import Definition
 from onward.model.answer import Answer
-from onward.model.event import Event
+from onward.model.event import Event, GateDecided
 from onward.model.run import Gate, Run, RunStatus
+from onward.store.codec import unseal
 from onward.store.port import Held
 
 Handlers = Mapping[str, Handler]
 Serve = Callable[[Run, Interviewer | None], Awaitable[tuple[Definition, Handlers]]]
 DriveOn = Callable[[Folded, Definition, Handlers, float, StopSwitch | None], Awaitable[Folded]]
+LOOK_BACK = 64
 
 
 class Answering:
@@ -55,7 +57,34 @@ class Answering:
             now_us = self._clock.now_us()
             return decide_answer(current.run, gate_id=gate, answer=answer, by=by, now_us=now_us)
 
-        return await self._decide(run_id, decide, interviewer, run=run, append_id=append_id, stop=stop)
+        try:
+            return await self._decide(run_id, decide, interviewer, run=run, append_id=append_id, stop=stop)
+        except Refused as refusal:
+            if refusal.code != "no_open_gate":
+                raise
+            raise await self._too_late(run_id, gate, refusal) from None
+
+    async def _too_late(self, run_id: str, gate: str | None, refusal: Refused) -> Refused:
+        """Who answers a gate behind which the run has gone on is told who decided it; the log knows."""
+        decided = await self._last_decision(run_id, gate)
+        if decided is None:
+            return refusal
+        said = f"gate {decided.gate} was decided already: {decided.choice.label!r} by {decided.by}."
+        details = {"gate": decided.gate, "choice": decided.choice.key, "by": decided.by}
+        if gate is None:
+            return Refused(refusal.code, f"{str(refusal).removesuffix('.')}; {said}", details=details)
+        return Refused("gate_decided", said, details=details)
+
+    async def _last_decision(self, run_id: str, gate: str | None) -> GateDecided | None:
+        """The newest decision of this gate, or of any, searched for from the end of the log."""
+        folded, count = await self._journal.load(run_id), LOOK_BACK
+        while True:
+            tail = await self._journal.tail(folded, count)
+            events = [unseal(record) for record in tail if record.kind == GateDecided.__name__]
+            found = [e for e in events if isinstance(e, GateDecided) and gate in (None, e.gate)]
+            if found or len(tail) < count:
+                return found[-1] if found else None
+            count *= 8
 
     async def expire(
         self, run_id: str, stop: StopSwitch | None, interviewer: Interviewer | None = None
