@@ -20,7 +20,7 @@ LOCK = uv pip compile pyproject.toml --universal --python-version 3.11 --generat
 	--no-header --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test crash chaos bench docs format coverage lock clean lint stepwise-resume stepwise-retry
+.PHONY: help install demo check test crash chaos bench bench-workers docs format coverage lock clean lint stepwise-resume stepwise-retry
 
 help:  ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -62,6 +62,9 @@ chaos: $(INSTALLED)  ## WORKERS (8) drive RUNS (500) on one PostgreSQL while eve
 
 bench: $(INSTALLED)  ## measure
 	$(BIN)/python -m bench
+
+bench-workers: $(INSTALLED)  ## measure workers: how they scale, how claims are found, how soon a dead one's run goes on
+	@$(BIN)/python -m bench --only workers; scaled=$$?; $(BIN)/python -m bench --only takeover && exit $$scaled
 
 stepwise-resume: $(INSTALLED)  ## go on with a run: RUN_ID=.. FLOW=.. [START_STEP=..]
 	@$(BIN)/python scripts/stepwise.py resume

@@ -1,4 +1,4 @@
-"""`make bench`: reading pipelines, steps and runs per second against the floor, resume, growth, `status`.
+"""`make bench`: reading pipelines, steps and runs against the floor, resume, growth, `status`, workers.
 
 Each figure is the median of interleaved rounds; a ratio compares with a floor measured in the same round.
 """
@@ -20,8 +20,11 @@ from dataclasses import dataclass
 from msgspec.structs import astuple
 
 from bench.dialect import Timing, dialect_timings
+from bench.figure import Figure
 from bench.floor import Row, postgres_rate, sqlite_rate
 from bench.pipelines import engine_on, line, loop, looping_engine
+from bench.takeover import takeovers
+from bench.workers import workers
 from onward.engine.asked import Resume, Start
 from onward.model.run import RunStatus
 from onward.store.port import Store
@@ -29,19 +32,7 @@ from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 
 STEPS, RUNS, AT_A_TIME = 1_000, 2_000, 50
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One line of the report."""
-
-    what: str
-    value: str
-    goal: str
-    met: bool
-
-    def __str__(self) -> str:
-        return f"{'ok  ' if self.met else 'MISS'}  {self.what:<52} {self.value:<44} goal {self.goal}"
+PARTS = ("dialect", "sqlite", "postgres", "resume", "growth", "status", "workers", "takeover")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +217,7 @@ async def report(rounds: int, only: str | None) -> bool:
         add(*dialect(rounds))
     if only == "dialect":  # needs no database
         return all(figure.met for figure in figures)
-    with tempfile.TemporaryDirectory(dir=".") as directory, PostgresServer(fsync=True) as server:
+    with tempfile.TemporaryDirectory(dir=os.getcwd()) as directory, PostgresServer(fsync=True) as server:
 
         def fresh_file() -> str:
             return os.path.join(directory, f"{time.monotonic_ns()}.db")
@@ -249,6 +240,10 @@ async def report(rounds: int, only: str | None) -> bool:
             add(await growth(directory))
         if only in (None, "status"):
             add(await listing(directory))
+        if only in (None, "workers"):
+            add(*await workers(fresh_file, server.create_database, rounds))
+        if only in (None, "takeover"):
+            add(*await takeovers(directory, server.create_database()))
     return all(figure.met for figure in figures)
 
 
@@ -256,7 +251,7 @@ def main() -> int:
     """Exit 0 if every goal was met."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=["sqlite", "postgres", "resume", "growth", "status", "dialect"])
+    parser.add_argument("--only", choices=PARTS)
     arguments = parser.parse_args()
     return 0 if asyncio.run(report(arguments.rounds, arguments.only)) else 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 
@@ -27,9 +28,15 @@ async def speak(step: StepContext) -> dict[str, object]:
     return {"conversation": [*said, {"role": "assistant", "text": text}]}
 
 
+async def wait(step: StepContext) -> None:
+    """A step that asks somebody and waits for the answer."""
+    await asyncio.sleep(0.02)
+
+
 def engine_on(store: Store) -> Engine:
     """An engine with handlers that do as good as nothing."""
-    return _engine(store, {"noop": FunctionHandler(no_op), "speak": FunctionHandler(speak)})
+    functions = {"noop": no_op, "speak": speak, "wait": wait, "stand": no_op}
+    return _engine(store, {kind: FunctionHandler(function) for kind, function in functions.items()})
 
 
 def looping_engine(store: Store, visits: int, performed: list[float]) -> Engine:
