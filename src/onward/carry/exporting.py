@@ -26,6 +26,8 @@ from onward.store.codec import check_chain
 from onward.store.port import KEPT_APART, Record, Store
 from onward.version import VERSION as ONWARD
 
+EFFECTS_MAX = 2**31 - 1  # all of them
+
 PAGE_FIRST, PAGE_MAX = 8, 512
 BYTES_AT_ONCE = 2 * 1024 * 1024
 
@@ -117,7 +119,7 @@ class Exporter:
             self.carried.events += len(page)
         if position != run.end:
             raise HistoryCorrupt(run.id, position.seq + 1, "the event is missing")
-        for effect in await self._store.effects_of(run.id):
+        for effect in await self._store.read_effects(run.id, limit=EFFECTS_MAX):
             self._put(EffectLine.of(effect))
             self.carried.effects += 1
         self.carried.runs.append(run.id)

@@ -30,10 +30,6 @@ class Arrival:
 class Carrying(Protocol):
     """Taking runs elsewhere, and taking them in."""
 
-    async def effects_of(self, run_id: str) -> Sequence[Effect]:
-        """What the steps of a run did at most once, by key."""
-        ...
-
     async def keep_blobs(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
         """Store content ahead of the run that refers to it; it stays at least as long as any other does."""
         ...

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from onward.store import rows
 from onward.store.port import KEPT_APART
-from onward.store.retention import Expiry, Kin, Swept, effects_of
+from onward.store.retention import Expiry, Kin, Swept, keys_below
 
 if TYPE_CHECKING:
     from onward.store.memory import MemoryDatabase, StoredRun
@@ -36,7 +36,7 @@ def delete(database: MemoryDatabase, runs: Sequence[Kin]) -> Sequence[str]:
         is_needed = any(other.row.parent == kin.id for other in there.values())
         if run is not None and run.row.head == kin.head and run.row.owner is None and not is_needed:
             del there[kin.id]
-            first, behind = effects_of(kin.id)
+            first, behind = keys_below(kin.id)
             for key in [key for key in database.effects if first <= key < behind]:
                 del database.effects[key]
     return [kin.id for kin in runs if kin.id not in there]

@@ -40,7 +40,7 @@ from onward.store.port import (
     read_with,
 )
 from onward.store.refusals import key_occupied, run_exists
-from onward.store.retention import Expiry, Kin, Swept, effects_of
+from onward.store.retention import Expiry, Kin, Swept
 
 EFFECT_LEASE_S = 60.0
 
@@ -353,13 +353,6 @@ class MemoryStore:
 
     async def sweep_blobs(self, before_us: int, limit: int) -> Swept:
         return forgetting.sweep_blobs(self.database, before_us, limit)
-
-    async def effects_of(self, run_id: str) -> Sequence[Effect]:
-        first, behind = effects_of(run_id)
-        found = [
-            await self.find_effect(key) for key in sorted(self.database.effects) if first <= key < behind
-        ]
-        return [effect for effect in found if effect is not None]
 
     async def keep_blobs(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
         self.database.blobs.update(blobs)

@@ -23,12 +23,12 @@ def batched(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
         yield names[start : start + size]
 
 
-def effects_of(run_id: str) -> tuple[str, str]:
-    """The keys of a run's effects are those from the first of these on and before the second.
+def keys_below(under: str) -> tuple[str, str]:
+    """The keys that begin with `under` and a slash: from the first of these on, and before the second.
 
-    No run's id has a `/` in it, so no other run's keys are among them.
+    No run's id has a `/` in it, so below it are the effects of that run alone.
     """
-    return f"{run_id}/", f"{run_id}{chr(ord('/') + 1)}"
+    return f"{under}/", f"{under}{chr(ord('/') + 1)}"
 
 
 class Kin(Frozen, frozen=True, kw_only=True):

@@ -96,11 +96,6 @@ def effect_columns(effect: Effect) -> dict[str, str | int | bytes | None]:
     }
 
 
-def keys_below(under: str) -> dict[str, str]:
-    """The first key that can begin with `under` and a slash, and the first behind all that do."""
-    return {"first": f"{under}/", "behind": f"{under}{chr(ord('/') + 1)}"}
-
-
 def row_parameters(write: Write) -> dict[str, Any]:
     """The parameters of an insert or full update of a run."""
     assert write.row is not None

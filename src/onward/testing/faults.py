@@ -191,9 +191,6 @@ class FaultyStore:
     async def sweep_blobs(self, before_us: int, limit: int) -> Swept:
         return await self._call("sweep_blobs", lambda: self.store.sweep_blobs(before_us, limit))
 
-    async def effects_of(self, run_id: str) -> Sequence[Effect]:
-        return await self._call("effects_of", lambda: self.store.effects_of(run_id))
-
     async def keep_blobs(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
         await self._call("keep_blobs", lambda: self.store.keep_blobs(blobs, at_us=at_us))
 

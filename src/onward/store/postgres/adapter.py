@@ -318,9 +318,6 @@ class PostgresStore:
         self._writer.touched.clear()
         return swept
 
-    async def effects_of(self, run_id: str) -> Sequence[Effect]:
-        return await self._reading.use(lambda wire: self._effects.of(wire, run_id))
-
     async def keep_blobs(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
         await self._reading.use(lambda wire: self._writer.keep(wire, blobs, at_us))
 

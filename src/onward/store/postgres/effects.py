@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from onward.store import rows
 from onward.store.port import Effect
 from onward.store.postgres.statements import Call, call
 from onward.store.postgres.wire import Wire
-from onward.store.retention import effects_of
+from onward.store.retention import keys_below
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,10 @@ class EffectTable:
         (found,) = await wire.run(self._find(key))
         return rows.effect_of(found[0], self.is_alive) if found else None
 
-    async def of(self, wire: Wire, run_id: str) -> Sequence[Effect]:
-        """The effects of a run, by key."""
-        first, behind = effects_of(run_id)
-        (found,) = await wire.run(call("effect_list", first=first, behind=behind, now_us=self.now_us()))
-        return [rows.effect_of(columns, self.is_alive) for columns in found]
-
     async def read(self, wire: Wire, under: str, limit: int) -> list[Effect]:
         """The effects below a key."""
-        read = call("effect_read", **rows.keys_below(under), limit=limit, now_us=self.now_us())
+        first, behind = keys_below(under)
+        read = call("effect_read", first=first, behind=behind, limit=limit, now_us=self.now_us())
         (found,) = await wire.run(read)
         return [rows.effect_of(columns, self.is_alive) for columns in found]
 

@@ -8,7 +8,7 @@ from onward.store import rows
 from onward.store.postgres.binary import texts
 from onward.store.postgres.statements import Call, call
 from onward.store.postgres.wire import Wire
-from onward.store.retention import DELETED_AT_ONCE, NOTHING, Expiry, Kin, Swept, batched, effects_of
+from onward.store.retention import DELETED_AT_ONCE, NOTHING, Expiry, Kin, Swept, batched, keys_below
 
 
 async def expired(wire: Wire, expiry: Expiry) -> Sequence[Kin]:
@@ -43,7 +43,7 @@ async def delete(wire: Wire, runs: Sequence[Kin]) -> Sequence[str]:
 
 def _parts(kin: Kin) -> Sequence[Call]:
     others = ("event_delete", "append_delete", "snapshot_delete")
-    first, behind = effects_of(kin.id)
+    first, behind = keys_below(kin.id)
     return (
         call("run_delete", id=kin.id, head=kin.head),
         *(call(name, id=kin.id) for name in others),

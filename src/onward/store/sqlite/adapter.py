@@ -290,9 +290,6 @@ class SqliteStore:
         self._writer.touched.clear()
         return swept
 
-    async def effects_of(self, run_id: str) -> Sequence[Effect]:
-        return await self._database.look(lambda db: self._effects.of(db, run_id))
-
     async def keep_blobs(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
         await self._transact(lambda db: self._writer.keep(db, blobs, at_us))
 

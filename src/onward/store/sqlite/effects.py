@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import apsw
 
 from onward.store import rows
 from onward.store.port import Effect
-from onward.store.retention import effects_of
+from onward.store.retention import keys_below
 from onward.store.sqlite.connection import QUERIES
 from onward.store.sqlite.reading import one
 
@@ -53,15 +53,10 @@ class EffectTable:
         found = one(db, "effect_find", key=key, now_us=self.now_us())
         return None if found is None else rows.effect_of(found, self.is_alive)
 
-    def of(self, db: apsw.Connection, run_id: str) -> Sequence[Effect]:
-        """The effects of a run, by key."""
-        first, behind = effects_of(run_id)
-        values = {"first": first, "behind": behind, "now_us": self.now_us()}
-        return [rows.effect_of(found, self.is_alive) for found in db.execute(QUERIES["effect_list"], values)]
-
     def read(self, db: apsw.Connection, under: str, limit: int) -> list[Effect]:
         """The effects below a key."""
-        values = {**rows.keys_below(under), "limit": limit, "now_us": self.now_us()}
+        first, behind = keys_below(under)
+        values = {"first": first, "behind": behind, "limit": limit, "now_us": self.now_us()}
         return [rows.effect_of(found, self.is_alive) for found in db.execute(QUERIES["effect_read"], values)]
 
     def _times(self) -> dict[str, int | None]:

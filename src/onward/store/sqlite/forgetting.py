@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import apsw
 
 from onward.store import rows
-from onward.store.retention import Expiry, Kin, Swept, effects_of
+from onward.store.retention import Expiry, Kin, Swept, keys_below
 from onward.store.sqlite.connection import QUERIES
 
 _PARTS = ("run_delete", "event_delete", "append_delete", "snapshot_delete", "effect_delete")
@@ -32,7 +32,7 @@ def delete(db: apsw.Connection, runs: Sequence[Kin]) -> Sequence[str]:
     """Delete those that have not changed; the ids that are gone now."""
     for kin in runs:
         for part in _PARTS:
-            first, behind = effects_of(kin.id)
+            first, behind = keys_below(kin.id)
             values = {"id": kin.id, "head": kin.head, "first": first, "behind": behind}
             named = {name: value for name, value in values.items() if f":{name}" in QUERIES[part]}
             db.execute(QUERIES[part], named)

@@ -348,9 +348,3 @@ ON CONFLICT (run_id, seq) DO NOTHING;
 INSERT INTO effect (key, state, token, owner, lease_until_us, result, begun_at_us, finished_at_us)
 VALUES (:key, :state, :token, :owner, 0, :result, :begun_at_us, :finished_at_us)
 ON CONFLICT (key) DO NOTHING;
-
--- effect_list --
-SELECT key, token, owner, begun_at_us, finished_at_us, result, lease_until_us <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
-FROM effect
-WHERE key >= :first AND key < :behind
-ORDER BY key;

@@ -146,15 +146,15 @@ async def test_effects_arrive_with_their_run_and_are_nobodys_any_more(store: Sto
     await store.finish_effect("run/start#1", "one", b"\0paid\xff", at_us=2)
     await store.begin_effect("run/start#2", "two", at_us=3)
     await store.begin_effect("run-2/start#1", "three", at_us=3)
-    sent = await other.effects_of(run.id)
+    sent = await other.read_effects(run.id, limit=10)
     assert [effect.key for effect in sent] == ["run/start#1", "run/start#2"]
     assert [effect.result for effect in sent] == [b"\0paid\xff", None]
     records = await log_of(store, run.id)
     await store.delete([_kin(run)])
-    assert await store.effects_of(run.id) == []
+    assert await store.read_effects(run.id, limit=10) == []
     await store.begin_effect("run/start#2", "mine", at_us=9)
     await other.receive(_arrival(run, records, *sent))
-    done, taken = await store.effects_of(run.id)
+    done, taken = await store.read_effects(run.id, limit=10)
     assert (done.key, done.token, done.owner) == ("run/start#1", "one", store.me)
     assert (done.result, done.begun_at_us, done.finished_at_us) == (b"\0paid\xff", 1, 2)
     assert (taken.token, taken.is_alive) == ("mine", True)
