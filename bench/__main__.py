@@ -127,23 +127,19 @@ async def resume_ms(db: str, run_id: str, events: int) -> float:
     return (performed[0] - began) * 1_000
 
 
-async def resume_median_ms(fresh: Callable[[], str], events: int, rounds: int) -> float:
-    """The median over copies of one database."""
-    db = fresh()
-    run_id = await prepared(db, events)
-    times = []
-    for _ in range(rounds):
-        copy = fresh()
-        shutil.copy(db, copy)
-        os.chmod(copy, 0o600)
-        times.append(await resume_ms(copy, run_id, events))
-    return statistics.median(times)
-
-
 async def resume_cost(fresh: Callable[[], str], rounds: int) -> Figure:
-    """How a long history changes the time to the first new step."""
-    short = await resume_median_ms(fresh, 1_000, rounds)
-    long = await resume_median_ms(fresh, 100_000, rounds)
+    """How a long history changes the time to the first new step: copies of two databases, in turns."""
+    lengths = (1_000, 100_000)
+    made = {events: fresh() for events in lengths}
+    runs = {events: await prepared(db, events) for events, db in made.items()}
+    times: dict[int, list[float]] = {events: [] for events in lengths}
+    for _ in range(2 * rounds):
+        for events in lengths:
+            copy = fresh()
+            shutil.copy(made[events], copy)
+            os.chmod(copy, 0o600)
+            times[events].append(await resume_ms(copy, runs[events], events))
+    short, long = (statistics.median(times[events]) for events in lengths)
     return Figure(
         "resume after 100,000 events against 1,000",
         f"{long / short:.2f} x ({long:.1f} ms of {short:.1f} ms)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ POLL_S = 0.5
 # takes long, all looking together takes no more than a tenth of the time.
 SWEEP_S = 0.2
 SWEEP_SHARE = 0.1
+LOOKS_JUDGED = 5  # by the quickest of the last few: one look beside a busy neighbour says nothing
 SAY_EVERY_S = 1.0
 
 
@@ -125,7 +127,7 @@ class Worker:
         await self._clock.wait_s(seconds, self._news)
 
     async def _sweep(self) -> None:
-        never = asyncio.Event()
+        never, took_s = asyncio.Event(), deque[float](maxlen=LOOKS_JUDGED)
         while True:
             began_s = self._clock.awake_s()
             try:
@@ -137,8 +139,8 @@ class Worker:
                 self._tell_swept(swept)
                 if swept.requeued:
                     self._news.set()
-            took_s = self._clock.awake_s() - began_s
-            await self._clock.wait_s(max(SWEEP_S, took_s / SWEEP_SHARE), never)
+            took_s.append(self._clock.awake_s() - began_s)
+            await self._clock.wait_s(max(SWEEP_S, min(took_s) / SWEEP_SHARE), never)
 
     def _tell_swept(self, swept: Swept) -> None:
         self._metrics.sweeps.add("ok")
