@@ -33,7 +33,7 @@ from onward.wiring import open_store
 
 CREWS = (1, 2, 4, 8)
 CLAIMS = 200
-RUNS, STEPS, WAITING = 40, 10, "wait"
+RUNS_EACH, STEPS, WAITING = 16, 10, "wait"  # so many that the last ones do not decide
 CPU = Path("/proc/stat")
 FEW, MANY, CLAIMED = 1_000, 1_000_000, 40
 
@@ -128,7 +128,7 @@ async def scaling(fresh: Callable[[], str], rounds: int) -> list[Figure]:
             with crew_of(db, number) as crew:
                 await shift(db, crew, line(1), 8 * number, 1, Rates())  # what is done once is done now
                 await shift(db, crew, line(1), CLAIMS, 1, claims[number])
-                await shift(db, crew, line(STEPS, WAITING), RUNS, STEPS, steps[number])
+                await shift(db, crew, line(STEPS, WAITING), RUNS_EACH * number, STEPS, steps[number])
     return [*_rates("claims/s", claims, 1.0), *_rates("steps/s of 20 ms", steps, 1.5)]
 
 
