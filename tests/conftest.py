@@ -13,7 +13,7 @@ from psycopg import sql
 
 from onward.receipts.places import HANDOFFS, RECEIPTS, is_finished_file
 from onward.receipts.receipt import read_handoff, read_receipt
-from onward.store.memory import MemoryDatabase
+from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port import Store
 from onward.testing.conformance.processes import Connect
 from onward.testing.conformance.processes import other as other

@@ -34,7 +34,7 @@ async def open_store(db: str, *, lease_s: float | None = None) -> Store:
 
         return await PostgresStore.open(db, lease_s=lease_s or LEASE_S)
     if db == ":memory:":
-        from onward.store.memory import MemoryDatabase
+        from onward.store.memory.adapter import MemoryDatabase
 
         return MemoryDatabase().connect()
     from onward.store.sqlite import adapter

@@ -27,7 +27,7 @@ from onward.errors import RunNotFound
 from onward.model.event import BranchFinished, Event, ParallelStarted, StepFinished, StepStarted
 from onward.model.ids import branch_of
 from onward.model.run import Run, RunStatus
-from onward.store.memory import MemoryDatabase
+from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port import Store
 from onward.testing.faults import WRITES, Died, Fault, FaultyStore
 from onward.testing.handlers import Call

@@ -19,7 +19,7 @@ from onward.errors import InvalidInput
 from onward.model.answer import Verdict
 from onward.model.event import Choice
 from onward.model.run import RunStatus
-from onward.store.memory import MemoryDatabase
+from onward.store.memory.adapter import MemoryDatabase
 from tests.machine.play import created
 
 CHOICES = (Choice(key="R", label="Red", to="r"), Choice(key="B", label="Blue", to="b"))

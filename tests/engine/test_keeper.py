@@ -13,7 +13,7 @@ from onward.errors import LeaseLost, StoreUnavailable
 from onward.model.event import RunClaimed
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
-from onward.store.memory import MemoryDatabase
+from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port import Lease, Store, Write
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Fault, FaultyStore

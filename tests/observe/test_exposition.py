@@ -14,7 +14,7 @@ from onward.observe.health import Health
 from onward.observe.metrics import Metrics
 from onward.observe.page import Pages
 from onward.observe.series import OTHERS, SERIES_MAX, Counter, Gauge, Histogram
-from onward.store.memory import MemoryDatabase
+from onward.store.memory.adapter import MemoryDatabase
 from onward.testing.clock import ManualClock
 from tests.shape.tree import ROOT
 

@@ -9,7 +9,7 @@ import pytest
 
 from onward.model.event import PauseRequested, RunClaimed
 from onward.model.run import FOLD_VERSION
-from onward.store.memory import MemoryDatabase
+from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port import Holder, Lease, Store
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.sqlite.adapter import SqliteStore

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 THREE_LINES = """
 import pytest
-from onward.store.memory import MemoryDatabase, MemoryStore
+from onward.store.memory.adapter import MemoryDatabase, MemoryStore
 from onward.testing.conformance import *
 
 class Mine(MemoryStore):

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from onward.errors import RunNotFound, StoreFull, StoreUnavailable
-from onward.store.memory import MemoryDatabase
+from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port import RunQuery, Store
 from onward.testing.drafts import created
 from onward.testing.faults import Died, Fault, FaultyStore

@@ -15,7 +15,7 @@ from onward.handlers.port import StepContext
 from onward.machine.plan import DRAIN
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.store.memory import MemoryDatabase
+from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port import Listed, Store
 from onward.testing.clock import ManualClock
 from onward.testing.faults import FaultyStore

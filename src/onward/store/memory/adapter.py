@@ -6,10 +6,7 @@ that is `killed` stays in the table as an owner that is certainly dead.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from dataclasses import replace as changed
 
 from msgspec.structs import replace
 
@@ -17,9 +14,12 @@ from onward.clock import SystemClock
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
-from onward.store import forgetting
 from onward.store.carrying import Arrival
-from onward.store.measures import DAY_US, HOUR_US, Ended, Measured, Stand, holdings_of
+from onward.store.measures import Measured
+from onward.store.memory import forgetting
+from onward.store.memory.effects import EffectTable
+from onward.store.memory.measuring import measured
+from onward.store.memory.state import State, StoredRun
 from onward.store.port import (
     Controlled,
     Decide,
@@ -30,7 +30,6 @@ from onward.store.port import (
     Lease,
     Listed,
     Loaded,
-    Position,
     Record,
     RunQuery,
     Snapshot,
@@ -42,40 +41,12 @@ from onward.store.port import (
 from onward.store.refusals import key_occupied, run_exists
 from onward.store.retention import Expiry, Kin, Swept
 
-EFFECT_LEASE_S = 60.0
 
-
-@dataclass
-class StoredRun:
-    """One run's row, log and side tables."""
-
-    row: RunRow
-    records: list[Record]
-    appends: set[str] = field(default_factory=set)
-    snapshot: Snapshot | None = None
-    lease_until_us: int = 0
-
-    @property
-    def position(self) -> Position:
-        return Position(self.records[-1].seq, self.records[-1].hash)
-
-    def has(self, position: Position) -> bool:
-        """Whether this very event is in the log."""
-        index = position.seq - self.records[0].seq
-        return 0 <= index < len(self.records) and self.records[index].hash == position.hash
-
-
-class MemoryDatabase:
+class MemoryDatabase(State):
     """What several stores share."""
 
     def __init__(self, now_us: Callable[[], int] | None = None) -> None:
-        self.now_us = now_us or SystemClock().now_us
-        self.runs: dict[str, StoredRun] = {}
-        self.blobs: dict[str, bytes] = {}
-        self.effects: dict[str, tuple[Effect, int]] = {}
-        self.touched: dict[str, int] = {}
-        self.alive: set[str] = set()
-        self.watchers: list[Callable[[], None]] = []
+        super().__init__(now_us or SystemClock().now_us)
         self._processes = 0
 
     def connect(self, lease_s: float | None = None) -> MemoryStore:
@@ -89,6 +60,7 @@ class MemoryStore:
 
     def __init__(self, database: MemoryDatabase, me: str, lease_s: float | None = None) -> None:
         self.database, self._me, self._lease_s = database, me, lease_s
+        self._effects = EffectTable(database, me, lease_s)
         database.alive.add(me)
 
     @property
@@ -275,48 +247,22 @@ class MemoryStore:
     async def begin_effect(
         self, key: str, token: str, *, at_us: int, instead_of: str | None = None
     ) -> Effect:
-        there = await self.find_effect(key)
-        if there is None or (there.token == instead_of and there.result is None):
-            begun = Effect(key, token, self._me, True, at_us)
-            self.database.effects[key] = begun, self._effect_end()
-        found = await self.find_effect(key)
-        assert found is not None
-        return found
+        return self._effects.begin(key, token, at_us, instead_of)
 
     async def finish_effect(self, key: str, token: str, result: bytes, *, at_us: int) -> bool:
-        there = await self.find_effect(key)
-        if there is None or there.token != token:
-            return False
-        if there.result is None:
-            self.database.effects[key] = changed(there, result=result, finished_at_us=at_us), 0
-        return True
+        return self._effects.finish(key, token, result, at_us)
 
     async def renew_effect(self, key: str, token: str, *, is_at_it: bool = True) -> bool:
-        there = await self.find_effect(key)
-        if there is None or there.token != token or there.result is not None:
-            return False
-        self.database.effects[key] = there, self._effect_end() if is_at_it else 0
-        return True
+        return self._effects.renew(key, token, is_at_it)
 
     async def forget_effect(self, key: str, token: str) -> None:
-        there = self.database.effects.get(key)
-        if there is not None and there[0].token == token:
-            del self.database.effects[key]
+        self._effects.forget(key, token)
 
     async def find_effect(self, key: str) -> Effect | None:
-        if key not in self.database.effects:
-            return None
-        there, until_us = self.database.effects[key]
-        is_alive = there.owner in self.database.alive and until_us > self.database.now_us()
-        return changed(there, is_alive=is_alive)
+        return self._effects.find(key)
 
     async def read_effects(self, under: str, *, limit: int) -> Sequence[Effect]:
-        keys = sorted(key for key in self.database.effects if key.startswith(f"{under}/"))
-        found = [await self.find_effect(key) for key in keys[:limit]]
-        return [effect for effect in found if effect is not None]
-
-    def _effect_end(self) -> int:
-        return self.database.now_us() + int((self._lease_s or EFFECT_LEASE_S) * 1_000_000)
+        return self._effects.read(under, limit)
 
     async def find(self, wanted: str) -> Sequence[Listed]:
         runs = sorted(self.database.runs.values(), key=lambda stored: stored.row.id)
@@ -370,26 +316,7 @@ class MemoryStore:
             self.database.effects.setdefault(effect.key, (effect, 0))
 
     async def measure(self) -> Measured:
-        now_us, runs = self.database.now_us(), list(self.database.runs.values())
-        rows = [stored.row for stored in runs]
-        stands = Counter(Stand(row.status, row.reason, row.recoverable) for row in rows)
-        wakes = [row.wake_at_us for row in rows if row.wake_at_us is not None]
-        due = [wake_at_us for wake_at_us in wakes if wake_at_us <= now_us]
-        holders = [holder for stored in runs if (holder := self._holder(stored)) is not None]
-        lately = [(row.status, now_us - row.ended_at_us) for row in rows if row.ended_at_us is not None]
-        hour = Counter(status for status, ago_us in lately if ago_us <= HOUR_US)
-        day = Counter(status for status, ago_us in lately if ago_us <= DAY_US)
-        bodies = sum(len(record.body.encode()) for stored in runs for record in stored.records)
-        return Measured(
-            at_us=now_us,
-            runs=stands,
-            due=len(due),
-            later=len(wakes) - len(due),
-            oldest_due_us=min(due, default=None),
-            holdings=holdings_of((holder.owner, 1, holder.is_alive) for holder in holders),
-            ended={status: Ended(hour[status], number) for status, number in day.items()},
-            size=bodies + sum(map(len, self.database.blobs.values())),
-        )
+        return measured(self.database, self._holder)
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         self.database.watchers.append(on_due)

@@ -1,0 +1,33 @@
+"""Measuring a database in memory: what `Measures` promises, in as few words as possible."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from onward.store.measures import DAY_US, HOUR_US, Ended, Measured, Stand, holdings_of
+from onward.store.memory.state import State, StoredRun
+from onward.store.port import Holder
+
+
+def measured(state: State, holder_of: Callable[[StoredRun], Holder | None]) -> Measured:
+    """Everything that is counted, now."""
+    now_us, runs = state.now_us(), list(state.runs.values())
+    rows = [stored.row for stored in runs]
+    wakes = [row.wake_at_us for row in rows if row.wake_at_us is not None]
+    due = [wake_at_us for wake_at_us in wakes if wake_at_us <= now_us]
+    holders = [holder for stored in runs if (holder := holder_of(stored)) is not None]
+    lately = [(row.status, now_us - row.ended_at_us) for row in rows if row.ended_at_us is not None]
+    hour = Counter(status for status, ago_us in lately if ago_us <= HOUR_US)
+    day = Counter(status for status, ago_us in lately if ago_us <= DAY_US)
+    bodies = sum(len(record.body.encode()) for stored in runs for record in stored.records)
+    return Measured(
+        at_us=now_us,
+        runs=Counter(Stand(row.status, row.reason, row.recoverable) for row in rows),
+        due=len(due),
+        later=len(wakes) - len(due),
+        oldest_due_us=min(due, default=None),
+        holdings=holdings_of((holder.owner, 1, holder.is_alive) for holder in holders),
+        ended={status: Ended(hour[status], number) for status, number in day.items()},
+        size=bodies + sum(map(len, state.blobs.values())),
+    )
