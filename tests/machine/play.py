@@ -13,17 +13,10 @@ from typing import Any
 from onward.machine.action import Action, Perform
 from onward.machine.advance import advance
 from onward.machine.apply import apply, fold
-from onward.machine.decide import (
-    ResumeRequest,
-    Standing,
-    decide_answer,
-    decide_cancel,
-    decide_claim,
-    decide_pause,
-    decide_resume,
-)
+from onward.machine.decide import Standing, decide_answer, decide_cancel, decide_claim, decide_pause
 from onward.machine.definition import Definition
 from onward.machine.finish import finish
+from onward.machine.resume import ResumeRequest, decide_resume
 from onward.model.answer import Answer
 from onward.model.event import Event, RunClaimed, RunCreated, StepFinished, StepStarted
 from onward.model.result import Result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onward.machine.action import Stop
-from onward.machine.decide import ResumeRequest, decide_resume
+from onward.machine.resume import ResumeRequest, decide_resume
 from onward.model.event import (
     Event,
     GateOpened,

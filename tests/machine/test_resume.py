@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.decide import ResumeRequest, check_resumable, decide_resume, is_in_doubt
+from onward.machine.doubt import is_in_doubt
 from onward.machine.losing import LOSSES_MAX
+from onward.machine.resume import ResumeRequest, check_resumable, decide_resume
 from onward.model.event import (
     AttemptInterrupted,
     PipelineChanged,

@@ -54,7 +54,7 @@ def _size(file: Mapping[str, Any]) -> str:
 
 async def look_at_left(store: Store, folded: Folded, common: Common) -> list[dict[str, Any]]:
     """What the steps in doubt of a run left; a run without such a step costs nothing more."""
-    from onward.machine.decide import is_in_doubt
+    from onward.machine.doubt import is_in_doubt
 
     if not any(is_in_doubt(opened) for opened in folded.run.open_steps.values()):
         return []

@@ -36,10 +36,7 @@ from onward.engine.workspaces import Workspaces
 from onward.errors import Refused, RunNotFound
 from onward.handlers.port import Handler
 from onward.machine.advance import advance
-from onward.machine.decide import (
-    decide_cancel,
-    decide_pause,
-)
+from onward.machine.decide import decide_cancel, decide_pause
 from onward.machine.definition import Definition
 from onward.machine.orphans import orphaned
 from onward.machine.steering import decide_steer

@@ -14,7 +14,7 @@ from onward.clock import file_tick_us
 from onward.engine.journal import Folded
 from onward.engine.view import instant
 from onward.errors import InvalidInput, OnwardError, WorkspaceFailed
-from onward.machine.decide import is_in_doubt
+from onward.machine.doubt import is_in_doubt
 from onward.model.event import RunClaimed, StepStarted
 from onward.model.ids import branch_of, idempotency_key
 from onward.model.left import Left, LeftEffect, LeftFile

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from onward.engine.journal import Folded, applied
 from onward.machine.action import Action
 from onward.machine.advance import advance
-from onward.machine.decide import ResumeRequest, Standing, decide_resume
+from onward.machine.decide import Standing
 from onward.machine.definition import Definition
+from onward.machine.resume import ResumeRequest, decide_resume
 from onward.model.event import Event
 from onward.model.left import Left
 from onward.model.run import Run

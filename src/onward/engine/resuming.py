@@ -18,8 +18,8 @@ from onward.engine.source import Sources
 from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, StaleHistory
 from onward.handlers.port import Handler
-from onward.machine.decide import ResumeRequest, check_resumable, decide_resume
 from onward.machine.definition import Definition
+from onward.machine.resume import ResumeRequest, check_resumable, decide_resume
 from onward.model.event import Event
 from onward.model.run import Run
 from onward.pipeline.build import Pipeline

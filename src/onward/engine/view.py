@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from onward.machine.apply import apply
-from onward.machine.decide import interruption
+from onward.machine.doubt import interruption
 from onward.machine.lifecycle import REASONS
 from onward.model.event import CHECKPOINTS, Event, StepFinished
 from onward.model.ids import branch_of

@@ -7,7 +7,8 @@ wakes.
 from __future__ import annotations
 
 from onward.machine.closing import cancelling
-from onward.machine.decide import Standing, interruption
+from onward.machine.decide import Standing
+from onward.machine.doubt import interruption
 from onward.model.event import Event, RunClaimed, RunFailed, RunInterrupted, RunPaused, RunQueued
 from onward.model.run import Run, RunStatus
 
