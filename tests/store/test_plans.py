@@ -39,6 +39,7 @@ FROM numbers, (SELECT hash FROM event LIMIT 1) AS known
 COUNT = 5_000
 ASKED = {
     "run_delete": {":id": "'run-7'", ":head": "1"},
+    "run_forks": {":parent": "'run-1'"},
     "run_attached": {},
     "blob_unused": {":before_us": "1", ":limit": "10"},
     "effect_delete": {":id": "'run-7'", ":first": "'run-7/'", ":behind": "'run-70'"},
@@ -89,6 +90,12 @@ def _postgres(url: str, fill: list[str], name: str) -> str:
 
 async def test_whether_a_fork_stands_on_a_run_is_looked_up(explain: Explain) -> None:
     plan = explain("run_delete")
+    assert "run_by_parent" in plan
+    assert not any(words in plan for words in ("SCAN", "Seq Scan"))
+
+
+async def test_the_forks_of_a_run_are_looked_up(explain: Explain) -> None:
+    plan = explain("run_forks")
     assert "run_by_parent" in plan
     assert not any(words in plan for words in ("SCAN", "Seq Scan"))
 

@@ -25,7 +25,7 @@ from onward.engine.view import completed_steps, instant, view_checkpoints, view_
 from onward.machine.project import project
 from onward.machine.telling import Teller
 from onward.store.codec import unseal
-from onward.store.port import Record, RunQuery, Store
+from onward.store.port import Record, Store
 
 ALL = 2**31 - 1
 POLL_S = 0.2
@@ -61,11 +61,9 @@ async def _view(store: Store, run_id: str, common: Common) -> dict[str, Any]:
 
 
 async def _forks(store: Store, run_id: str) -> list[dict[str, Any]]:
-    listed = await store.list(RunQuery(limit=ALL))
     return [
         {"id": row.id, "display_id": row.display_id, "seq": row.parent_seq, "status": row.status.value}
-        for row in (one.row for one in listed)
-        if row.parent == run_id
+        for row in (listed.row for listed in await store.forks(run_id))
     ]
 
 

@@ -233,6 +233,10 @@ class Runs(Protocol):
         """Runs, newest first."""
         ...
 
+    async def forks(self, run_id: str) -> Sequence[Listed]:
+        """The runs that came off this one, oldest first."""
+        ...
+
     async def held(self) -> Sequence[Listed]:
         """Every run that somebody owns, alive or not."""
         ...

@@ -140,6 +140,9 @@ class FaultyStore:
     async def find(self, wanted: str) -> Sequence[Listed]:
         return await self._call("find", lambda: self.store.find(wanted))
 
+    async def forks(self, run_id: str) -> Sequence[Listed]:
+        return await self._call("forks", lambda: self.store.forks(run_id))
+
     async def list(self, query: RunQuery) -> Sequence[Listed]:
         return await self._call("list", lambda: self.store.list(query))
 

@@ -272,6 +272,11 @@ class MemoryStore:
             found = [s for s in runs if s.row.id.startswith(wanted) or s.row.display_id.startswith(wanted)]
         return [Listed(stored.row, self._holder(stored)) for stored in found[:20]]
 
+    async def forks(self, run_id: str) -> Sequence[Listed]:
+        found = [stored for stored in self.database.runs.values() if stored.row.parent == run_id]
+        found.sort(key=lambda stored: (stored.row.created_at_us, stored.row.id))
+        return [Listed(stored.row, self._holder(stored)) for stored in found]
+
     async def list(self, query: RunQuery) -> Sequence[Listed]:
         found = [
             stored

@@ -295,6 +295,9 @@ class PostgresStore:
     async def find(self, wanted: str) -> Sequence[Listed]:
         return await self._reading.use(lambda wire: self._reader.find(wire, wanted))
 
+    async def forks(self, run_id: str) -> Sequence[Listed]:
+        return await self._reading.use(lambda wire: self._reader.forks(wire, run_id))
+
     async def list(self, query: RunQuery) -> Sequence[Listed]:
         return await self._reading.use(lambda wire: self._reader.list(wire, query))
 

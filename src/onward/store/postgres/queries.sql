@@ -295,6 +295,12 @@ WHERE (:statuses::text[] IS NULL OR status = ANY (:statuses::text[]))
 ORDER BY created_at_us DESC, id DESC
 LIMIT :limit;
 
+-- run_forks --
+SELECT id
+FROM run
+WHERE parent = :parent
+ORDER BY created_at_us, id;
+
 -- run_due --
 -- Differs because runs that somebody else is about to take are passed over.
 SELECT id, pipeline, max_running

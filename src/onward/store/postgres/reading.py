@@ -164,6 +164,12 @@ class Reader:
         answers = await wire.run(*(self._get(run_id) for run_id in ids)) if ids else []
         return [self.listed(columns) for found in answers for columns in found]
 
+    async def forks(self, wire: Wire, run_id: str) -> Sequence[Listed]:
+        """The runs that came off this one, oldest first."""
+        (ids,) = await wire.run(call("run_forks", parent=run_id))
+        answers = await wire.run(*(self._get(columns[0]) for columns in ids)) if ids else []
+        return rows.sound((columns for found in answers for columns in found), self.listed)
+
     async def list(self, wire: Wire, query: RunQuery) -> Sequence[Listed]:
         """Newest first."""
         statuses = texts([status.value for status in query.statuses]) if query.statuses else None

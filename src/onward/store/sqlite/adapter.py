@@ -260,6 +260,9 @@ class SqliteStore:
     async def find(self, wanted: str) -> Sequence[Listed]:
         return await self._database.look(lambda db: self._reader.find(db, wanted))
 
+    async def forks(self, run_id: str) -> Sequence[Listed]:
+        return await self._database.look(lambda db: self._reader.forks(db, run_id))
+
     async def list(self, query: RunQuery) -> Sequence[Listed]:
         return await self._database.look(lambda db: self._reader.list(db, query))
 

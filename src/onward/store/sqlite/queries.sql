@@ -160,6 +160,12 @@ WHERE (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
 ORDER BY created_at_us DESC, id DESC
 LIMIT :limit;
 
+-- run_forks --
+SELECT id
+FROM run
+WHERE parent = :parent
+ORDER BY created_at_us, id;
+
 -- run_due --
 SELECT id, pipeline, max_running
 FROM run

@@ -103,6 +103,12 @@ class Reader:
         found = (one(db, "run_get", id=run_id, now_us=self.now_us()) for run_id in ids or [wanted])
         return [self._listed(columns) for columns in found if columns is not None]
 
+    def forks(self, db: apsw.Connection, run_id: str) -> list[Listed]:
+        """The runs that came off this one, oldest first."""
+        ids = [row[0] for row in db.execute(QUERIES["run_forks"], {"parent": run_id})]
+        found = (one(db, "run_get", id=fork, now_us=self.now_us()) for fork in ids)
+        return rows.sound((columns for columns in found if columns is not None), self._listed)
+
     def list(self, db: apsw.Connection, query: RunQuery) -> list[Listed]:
         """Newest first."""
         statuses = json.dumps([status.value for status in query.statuses]) if query.statuses else None

@@ -9,7 +9,7 @@ from onward.model.event import RunCancelled, RunPaused
 from onward.model.ids import display_id
 from onward.model.run import RunStatus
 from onward.store.port import Holder, Listed, RunQuery, Store
-from onward.testing.drafts import START_US, created, held, requested
+from onward.testing.drafts import START_US, created, fork, held, requested, stepped
 
 
 async def ids(store: Store, wanted: str) -> list[str]:
@@ -86,6 +86,20 @@ async def test_a_list_can_be_of_some_statuses_and_of_one_pipeline(store: Store) 
     assert await listed_ids(store, RunQuery(pipeline="story")) == ["paused", "queued"]
     assert await listed_ids(store, RunQuery(pipeline="story", statuses=(queued, running))) == ["queued"]
     assert await listed_ids(store, RunQuery(pipeline="stor%")) == []
+
+
+async def test_the_forks_of_a_run_are_found_oldest_first_and_no_others(store: Store) -> None:
+    parent, stranger = await stepped(store, await held(store, "parent")), await held(store, "stranger")
+    for name in ("second", "first"):
+        write, _ = fork(parent, name)
+        await store.create(write, name)
+    write, _ = fork(await stepped(store, stranger), "other")
+    await store.create(write, "other")
+    found = [listed.row for listed in await store.forks("parent")]
+    assert [row.id for row in found] == sorted(row.id for row in found)
+    assert {row.parent for row in found} == {"parent"}
+    assert len(found) == 2
+    assert await store.forks("first") == []
 
 
 async def test_runs_are_counted_by_status(store: Store) -> None:

@@ -35,7 +35,7 @@ VALUES = st.recursive(
 )
 CONTEXTS = st.dictionaries(TEXT.filter(bool), VALUES, max_size=5)
 # The fixtures are databases that hold any number of runs, so examples may share them.
-SHARED = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SHARED = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @given(first=CONTEXTS, second=CONTEXTS)

@@ -106,7 +106,7 @@ async def check(store: Store, folded: Folded) -> None:
 
 
 @given(dice=st.lists(st.integers(0, 1_000), min_size=4, max_size=16))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_the_row_is_the_projection_of_the_log_after_every_event(
     store: Store, dice: Sequence[int]
 ) -> None:
