@@ -43,6 +43,8 @@ def load_settings(
 ) -> Settings:
     """The settings in force; the arguments are what the command line said."""
     environment, file = os.environ, _file(CONFIG_FILE)
+    if db is not None and not db.strip():
+        raise InvalidInput("--db is empty; name a database, or leave the flag out.")
     named = db or environment.get("ONWARD_DB") or _text(file.get("db"))
     grace = environment.get("ONWARD_GRACE") or file.get("grace", 30)
     return Settings(

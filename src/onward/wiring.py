@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from onward.config import file_mode, tool_environment
+from onward.errors import InvalidInput
 from onward.store.port import Store
 
 # A command that only looks at runs opens a store and never needs these; it should not wait for them.
@@ -29,6 +30,7 @@ async def open_store(db: str, *, lease_s: float | None = None) -> Store:
 
     `lease_s` is how long a claim is good for where nobody can see whether its process lives.
     """
+    check_address(db)
     if db.startswith(POSTGRES):
         from onward.store.postgres.adapter import LEASE_S, PostgresStore
 
@@ -42,8 +44,20 @@ async def open_store(db: str, *, lease_s: float | None = None) -> Store:
     return adapter.SqliteStore(db.removeprefix("sqlite://"), lease_s=lease_s or adapter.LEASE_S)
 
 
+def check_address(db: str) -> None:
+    """Refuse what looks like an address and is none of ours: as a path it would make odd files."""
+    scheme, colon, _ = db.partition(":")
+    if colon and scheme in ("postgres", "postgresql") and not db.startswith(POSTGRES):
+        raise InvalidInput(f"the database {db!r} is no address; write postgresql://HOST/NAME.")
+    if "://" in db and not db.startswith((*POSTGRES, "sqlite://")):
+        raise InvalidInput(
+            f"the database {scheme}://… is of no kind that is known; write postgresql://HOST/NAME, or a path."
+        )
+
+
 def is_there(db: str) -> bool:
     """Whether there is something to open; asking makes no file."""
+    check_address(db)
     return db.startswith(POSTGRES) or os.path.lexists(db.removeprefix("sqlite://"))
 
 

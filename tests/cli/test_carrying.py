@@ -263,7 +263,7 @@ def test_an_unknown_kind_of_event_with_a_true_hash_is_refused(shell: Shell, ther
     ("words", "said"),
     [
         (("export",), "name the runs to export, or give --all"),
-        (("export", "run", "--all"), "name the runs to export, or give --all"),
+        (("export", "run", "--all"), "--all is every run; give it, or name some, but not both"),
         (("import", "nowhere.jsonl"), "cannot read nowhere.jsonl: No such file"),
     ],
 )
@@ -280,3 +280,16 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(shell: Shell) -> No
     assert done.code == 2
     assert "cannot write no/such/place" in done.err
     assert not list(shell.directory.glob("**/*.part"))
+
+
+def test_an_export_is_not_put_where_something_else_is(shell: Shell) -> None:
+    shell.write("ok.dot", pipeline(("a", "true")))
+    assert shell.inside("run", "ok.dot", "--run-id", "work").code == 0
+    os.mkfifo(shell.directory / "pipe")
+    (shell.directory / "link").symlink_to("elsewhere")
+    for name in ("pipe", "link", "."):
+        done = shell.inside("export", "work", "--out", str(shell.directory / name))
+        assert done.code == 2
+        assert "is not a file" in done.err
+    assert (shell.directory / "link").is_symlink()
+    assert stat.S_ISFIFO((shell.directory / "pipe").stat().st_mode)

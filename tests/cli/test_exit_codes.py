@@ -213,6 +213,8 @@ def test_only_run_makes_a_database(shell: Shell) -> None:
 
 
 def test_doctor_is_content_with_a_good_database_and_says_what_is_not(shell: Shell) -> None:
+    shell.write("ok.dot", pipeline(("a", "true")))
+    assert shell.inside("run", "ok.dot").code == 0
     done = shell.inside("doctor")
     assert done.code == 0, done.out
     assert {"python", "apsw", "durability", "integrity"} <= {
@@ -310,3 +312,28 @@ def test_json_errors_leave_standard_output_parseable(shell: Shell) -> None:
     done = shell("resume", "nobody", "--json", "--db", str(shell.directory / "none.db"))
     assert done.code == 1
     assert json.loads(done.out)["error"]["message"] == done.err.removeprefix("onward: ").strip()
+
+
+@pytest.mark.parametrize("db", ["mysql://host/name", "postgres:junk", "https://host/x"])
+@pytest.mark.parametrize("command", ["stats", "doctor", "status"])
+def test_an_address_of_an_unknown_kind_makes_no_file(shell: Shell, command: str, db: str) -> None:
+    done = Shell(shell.directory, db).inside(command)
+    assert done.code == 2
+    assert "write postgresql://HOST/NAME" in done.err
+    assert not list(shell.directory.iterdir())
+
+
+def test_an_empty_name_is_no_database(shell: Shell) -> None:
+    done = Shell(shell.directory, "").inside("gc")
+    assert (done.code, "--db is empty" in done.err) == (2, True)
+
+
+def test_doctor_does_not_make_the_database_that_it_is_asked_about(shell: Shell) -> None:
+    done = shell.inside("doctor")
+    assert done.code == 1
+    assert "there is no database" in done.err
+    assert not list(shell.directory.iterdir())
+
+
+def test_a_list_of_nothing_is_refused(shell: Shell) -> None:
+    assert shell.inside("status", "--limit", "0").code == 2

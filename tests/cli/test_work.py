@@ -50,7 +50,7 @@ def test_past_the_grace_time_a_worker_exits_1_and_the_run_can_be_taken_again(she
     worker.signal(signal.SIGTERM)
     done = worker.end()
     assert done.code == 1
-    assert "draining: 1 runs remain" in done.out
+    assert "draining: 1 run remains" in done.out
     assert shell.read("slow")["status"] in ("queued", "interrupted", "running")
 
 

@@ -102,7 +102,7 @@ async def test_a_draining_worker_hands_its_runs_back_at_the_next_boundary(world:
     working = asyncio.create_task(worker(process, stop, say=said.append).run())
     await door.entered()
     stop.request(DRAIN)
-    await until(lambda: any("1 runs remain" in line for line in said))
+    await until(lambda: any("1 run remains" in line for line in said))
     door.open()
     assert await working == Shift(1, 0)
     run = (await process.load("run")).run

@@ -26,6 +26,7 @@ class Spool:
 
     def __init__(self, source: BinaryIO, name: str) -> None:
         self.name = name
+        self.why_nothing = "is empty"
         self._file: BinaryIO = tempfile.TemporaryFile(prefix="onward-import-")  # noqa: SIM115
         try:
             self._fill(source)
@@ -36,6 +37,7 @@ class Spool:
     def _fill(self, source: BinaryIO) -> None:
         head = source.read(len(ZSTD))
         if head == ZSTD:
+            self.why_nothing = "is cut off: it ends before its first line"
             self._unpack(_Behind(head, source))
         else:
             self._file.write(head)

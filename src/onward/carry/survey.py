@@ -81,7 +81,7 @@ class Survey:
                 self._take(number, place, place + len(line), found)
             hash_.update(line)
         if not self.header.onward:
-            raise unreadable(self._spool.name, "is empty")
+            raise unreadable(self._spool.name, self._spool.why_nothing)
         if not is_over or self._waiting or not self._is_whole():
             raise self._cut_off()
         if self._section.run is not NO_RUN:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -61,7 +62,9 @@ async def export(
 
     The file is what the database held at one moment; the runs stay, and go on, where they are.
     """
-    if bool(runs) == all:
+    if runs and all:
+        raise InvalidInput("--all is every run; give it, or name some, but not both.")
+    if not runs and not all:
         raise InvalidInput("name the runs to export, or give --all for every one.")
     async with store_to_look_at(common) as store:
         chosen = await with_parents(store, await _rows(store, runs), may_add=parents)
@@ -83,6 +86,8 @@ def _target(path: str, out: Output) -> Iterator[Callable[[bytes], object]]:
     if path == STANDARD:
         yield out.raw
         return
+    if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+        raise InvalidInput(f"--out {path} is not a file; name a file, or - for the output.")
     part = f"{path}.{os.getpid()}.part"
     try:
         # Whoever may not read the database may not read its copy either.

@@ -15,10 +15,10 @@ from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.text import count
 from onward.config import load_settings
 from onward.engine.verify import Verified, verify_run
-from onward.errors import InvalidPipeline
+from onward.errors import InvalidPipeline, NoDatabase
 from onward.model.ids import display_id
 from onward.version import VERSION
-from onward.wiring import open_store
+from onward.wiring import is_there, open_store
 
 
 async def validate(
@@ -77,6 +77,9 @@ async def doctor(*, common: Common = COMMON, out: Out) -> int:
         ("python", True, f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         *((name, True, _version(name)) for name in ("apsw", "psycopg", "msgspec")),
     ]
+    named = app.store if isinstance(app.store, str) and settings.is_db_given else ":memory:"
+    if named != ":memory:" and not is_there(named):
+        raise NoDatabase(named)  # a typo must not make one
     store = await open_store(app.store) if isinstance(app.store, str) else app.store
     try:
         found += await store.check()

@@ -17,7 +17,7 @@ from onward.cli.text import age, count, one_line
 from onward.clock import SystemClock
 from onward.engine.look import completed_of
 from onward.engine.view import view_gate, view_row
-from onward.errors import NoDatabase
+from onward.errors import InvalidInput, NoDatabase
 from onward.model.run import RunStatus
 from onward.store.port import Listed, Store
 
@@ -43,7 +43,9 @@ async def status(
     out: Out,
 ) -> int:
     """List runs, newest first, or say how one stands."""
-    wanted = Wanted(run, statuses, ALL if every else max(limit, 0))
+    if limit < 1:
+        raise InvalidInput(f"--limit {limit} lists nothing; give 1 or more, or --all.")
+    wanted = Wanted(run, statuses, ALL if every else limit)
     try:
         async with store_to_look_at(common) as store:
             await _tell(store, wanted, watch, common, out)

@@ -93,5 +93,9 @@ def _compare_row(run: Run | None, position: Position, stored: Position, row: obj
     for name in expected.__struct_fields__:
         found, wanted = getattr(row, name), getattr(expected, name)
         if found != wanted:
-            problems.append(f"the row's {name} is {found!r}, and the log says {wanted!r}")
+            problems.append(f"the row's {name} is {_said(found)}, and the log says {_said(wanted)}")
     return problems
+
+
+def _said(value: object) -> str:
+    return repr(str(value)) if isinstance(value, str) else repr(value)

@@ -154,7 +154,8 @@ class Worker:
     async def _drain(self) -> Shift:
         """No new work; each run is handed back at its next boundary, or cut off when the time is over."""
         while self._driving and not self._stop.is_now:
-            self._say(f"draining: {len(self._driving)} runs remain")
+            left = len(self._driving)
+            self._say(f"draining: {left} {'run remains' if left == 1 else 'runs remain'}")
             self._news.clear()
             await self._rest(SAY_EVERY_S)
         left = len(self._driving)
