@@ -313,3 +313,17 @@ digraph again {
     assert done.code == 0, done.err
     (newest, _) = desk("status", "--json").json
     assert desk.repository.read("note", desk.read(newest["id"])["workspace"]["ref"]) == "more\nmore"
+
+
+@pytest.mark.parametrize("target", ["repo", "elsewhere"])
+def test_a_step_that_puts_a_link_in_the_place_of_its_tree_leads_nobody_away(desk: Desk, target: str) -> None:
+    (desk.directory / "elsewhere").mkdir(exist_ok=True)
+    (desk.directory / "elsewhere/kept").write_text("mine")
+    before = desk.repository.git("rev-parse", "HEAD")
+    swap = f"mv {desk.tree()} {desk.directory}/aside; ln -s {desk.directory}/{target} {desk.tree()}"
+    done = desk("run", desk.line(("swap", swap)), "--run-id", "run")
+    assert (desk.directory / "elsewhere/kept").read_text() == "mine"
+    assert desk.repository.git("rev-parse", "HEAD") == before
+    assert (desk.repository.path / "story").read_text() == "once\n"
+    assert done.code == 1
+    assert "a link is not followed" in done.out + done.err

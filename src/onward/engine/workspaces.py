@@ -139,7 +139,7 @@ class Workspaces:
             await self._remove(run, ("",))
             root = self._place(run, "")
             for directory in _beside(root):  # of branches that nobody joined
-                place = dataclasses.replace(root, directory=directory, branch="")
+                place = dataclasses.replace(root, directory=_own(directory), branch="")
                 known = _known(run, "")
                 self._tell_saved(place, await asyncio.to_thread(self._git().remove, place, known))
         except (WorkspaceFailed, InvalidInput) as error:
@@ -169,8 +169,15 @@ class Workspaces:
         if self._files is None:
             raise WorkspaceFailed("there is no directory for runs here; give the one of before with --runs.")
         name = f"{WORKSPACE}-{step_name(path)}" if path else WORKSPACE
-        directory = os.path.realpath(self._files.folder.path(run.id, name))
+        directory = _own(os.path.join(os.path.realpath(self._files.folder.root), run.id, name))
         return Place(run.id, stamp, repository, directory, "" if path else branch_name(run.id))
+
+
+def _own(directory: str) -> str:
+    """A step can put a link where its tree was: what that leads to is neither changed nor removed."""
+    if os.path.realpath(directory) != directory:
+        raise WorkspaceFailed(f"{directory} is not a directory of the run's own (a link is not followed).")
+    return directory
 
 
 def _is_there(place: Place) -> bool:
