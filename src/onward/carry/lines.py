@@ -7,12 +7,18 @@ there were and what their bytes hash to, so that a file that was cut off or chan
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from onward.store.codec import content_hash
 from onward.store.port import Effect, Position, Record
 
 FORMAT, VERSION = "onward-export", 1
+# What every database can hold: a file is refused before anything of it is written, not half-way.
+Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Instant = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_000_000)]  # the year 9999
+Text = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*\Z")]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="line"):
@@ -23,10 +29,10 @@ class CarriedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A run as the header names it: where its log ends, and what it stands on."""
 
     id: str
-    head: int
+    head: Number
     hash: str
     parent: str | None = None
-    parent_seq: int = 0
+    parent_seq: Number = 0
     parent_hash: str = ""
 
     @property
@@ -59,11 +65,11 @@ class EventLine(Line, frozen=True, kw_only=True, tag="event"):
     """An event exactly as it is stored."""
 
     run: str
-    seq: int
+    seq: Number
     kind: str
-    v: int
-    at_us: int
-    token: int
+    v: Number
+    at_us: Instant
+    token: Number
     body: str
     hash: str
     refs: tuple[str, ...] = ()
@@ -92,11 +98,11 @@ class EventLine(Line, frozen=True, kw_only=True, tag="event"):
 class EffectLine(Line, frozen=True, kw_only=True, tag="effect"):
     """An effect of a run; without a result it is in doubt where it arrives."""
 
-    key: str
-    token: str
-    owner: str
-    begun_at_us: int
-    finished_at_us: int | None = None
+    key: Text
+    token: Text
+    owner: Text
+    begun_at_us: Instant
+    finished_at_us: Instant | None = None
     result: bytes | None = None
 
     @classmethod

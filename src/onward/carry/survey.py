@@ -100,7 +100,7 @@ class Survey:
             said = msgspec.json.decode(line)
             is_ours = said["format"] == FORMAT
             version, by = int(said["version"]), str(said.get("onward"))
-        except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError, ValueError, AttributeError):
+        except (msgspec.MsgspecError, RecursionError, KeyError, TypeError, ValueError, AttributeError):
             is_ours, version, by = False, 0, ""
         if not is_ours:
             raise unreadable(name, "is not an export of Onward")
@@ -134,7 +134,7 @@ class Survey:
     def _read(self, number: int, line: bytes) -> Header | BlobLine | EventLine | EffectLine | End:
         try:
             return read_line(line)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise self._damaged(number, str(error)) from None
 
     def _is_whole(self) -> bool:
@@ -179,7 +179,7 @@ class Survey:
             self._fold = apply(self._fold, event, run_id=run.id, at_us=record.at_us, token=record.token)
         except HistoryCorrupt as error:
             raise self._damaged(number, f"event {error.seq} of run {error.run_id}: {error.why}") from None
-        except (IllegalEvent, ValueError, KeyError, TypeError) as error:
+        except (IllegalEvent, ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._damaged(number, f"event {line.seq} of run {line.run}: {error}") from None
         if (run.id, record.seq) in self._forks:
             self._forks[run.id, record.seq] = self._fold, record.hash

@@ -1,0 +1,78 @@
+"""Files that somebody made by hand, with hashes that fit: refused before anything is written."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from blake3 import blake3
+from msgspec.structs import replace
+
+from onward.carry.importing import Checked
+from onward.carry.lines import BlobLine, CarriedRun, EventLine, Header, write_line
+from onward.carry.spool import Spool
+from onward.errors import Refused
+from onward.store.codec import chain_hash, content_hash
+from onward.store.port import ORIGIN
+from onward.testing.drafts import creation
+
+DEEP = "[" * 100_000 + "]" * 100_000
+SOURCE = b"digraph {}"
+EFFECT = {"line": "effect", "key": "run/x", "token": "t", "owner": "o", "begun_at_us": 1}
+ABOVE = 2**63
+
+
+def line(**fields: Any) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+def forged(*effects: dict[str, Any], **changes: Any) -> bytes:
+    """An export of a run whose only event is what somebody made of it."""
+    write, _ = creation("run", pipeline_hash=content_hash(SOURCE))
+    record = replace(write.records[0], **changes)
+    record = replace(record, hash=chain_hash(record, ORIGIN.hash))
+    run = CarriedRun(id="run", head=1, hash=record.hash.hex())
+    header = Header(format="onward-export", version=1, onward="1", runs=(run,))
+    blob = BlobLine(hash=content_hash(SOURCE), content=SOURCE)
+    body = b"".join(map(write_line, (header, blob, EventLine.of(record))))
+    body += b"".join(line(**effect) for effect in effects)
+    return body + line(line="end", lines=3 + len(effects), hash=blake3(body).hexdigest())
+
+
+def looked_at(content: bytes) -> Checked:
+    spool = Spool(io.BytesIO(content), "the file")
+    try:
+        return Checked(spool)
+    finally:
+        spool.close()
+
+
+def test_a_file_made_by_hand_can_be_sound() -> None:
+    assert [row.id for row in looked_at(forged(EFFECT)).rows] == ["run"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        DEEP.encode() + b"\n",
+        b'{"line":"header","format":' + DEEP.encode() + b"}\n",
+        forged() + DEEP.encode() + b"\n",
+        forged(body=DEEP),
+        forged(body='{"pipeline_hash":' + DEEP + "}"),
+        forged(at_us=ABOVE),
+        forged(at_us=-1),
+        forged(at_us=ABOVE - 1),
+        forged(token=ABOVE),
+        forged({**EFFECT, "begun_at_us": ABOVE}),
+        forged({**EFFECT, "finished_at_us": ABOVE}),
+        forged({**EFFECT, "key": "run/\0"}),
+        forged({**EFFECT, "owner": "\0"}),
+        forged({**EFFECT, "token": "\0"}),
+    ],
+    ids=range(14),
+)
+def test_what_no_database_could_hold_is_refused_before_anything_is_written(content: bytes) -> None:
+    with pytest.raises(Refused, match="nothing was imported"):
+        looked_at(content)
