@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from onward.engine.retention import COLLECTING, UNTOUCHED_US, Collected, Collector, Policy, collectable
+from onward.engine.retention import (
+    COLLECTING,
+    RUNS_AT_ONCE,
+    UNTOUCHED_US,
+    Collected,
+    Collector,
+    Policy,
+    collectable,
+)
 from onward.errors import RunNotFound
 from onward.model.run import RunStatus
 from onward.receipts.folder import Folder
@@ -139,3 +149,31 @@ async def test_dying_around_the_deletion_leaves_nothing_that_the_next_one_does_n
     await collect(after, Folder(str(root)))
     assert list(root.iterdir()) == []
     assert await after.store.find("one") == []
+
+
+class Stubborn(Folder):
+    """A folder on a disk that does not let go of one directory."""
+
+    STAYS = "run-50"
+
+    def remove_all(self, name: str) -> bool:
+        if name == self.STAYS:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        return super().remove_all(name)
+
+
+async def test_a_directory_that_could_not_go_is_still_known_when_later_ones_went(
+    world: World, tmp_path: Path
+) -> None:
+    process, root = await world.process(), tmp_path / "runs"
+    names = [f"run-{number}" for number in range(RUNS_AT_ONCE + 1)]  # two batches; the youngest goes first
+    await over(process, *names)
+    for name in names:
+        (root / name).mkdir(parents=True)
+    warned: list[str] = []
+    first = Collector(process.store, process.clock, Stubborn(str(root)), warned.append)
+    assert len((await first.collect(EVERYTHING)).runs) == len(names)
+    assert [text.partition(" ")[0] for text in warned] == [str(root / Stubborn.STAYS)]
+    assert warned[0].endswith("the next gc tries again.")
+    await collect(process, Folder(str(root)))
+    assert list(root.iterdir()) == []

@@ -161,13 +161,14 @@ class Collector:
             return await self._store.delete(batch)
         there = {name.partition(ASIDE)[0] for name in self._folder.names(())}
         named = [kin.id for kin in batch if kin.id in there]
-        note = f"{COLLECTING}{os.getpid()}"
-        if named:
-            self._folder.write((), note, json.dumps(named).encode())
+        if not named:
+            return await self._store.delete(batch)
+        # A note of its own for each batch: one that could not be finished is there for the next gc.
+        note = f"{COLLECTING}{os.getpid()}.{named[0]}"
+        self._folder.write((), note, json.dumps(named).encode(), synced=True)
         gone = await self._store.delete(batch)
-        if named:
-            removed = [run_id for run_id in named if run_id in gone]
-            done.directories += await asyncio.to_thread(self._clear, note, removed)
+        removed = [run_id for run_id in named if run_id in gone]
+        done.directories += await asyncio.to_thread(self._clear, note, removed)
         return gone
 
     async def _finish_what_was_begun(self) -> int:
