@@ -178,6 +178,8 @@ class Journal:
 
         def decided(held: Held, loaded: Loaded) -> Write | None:
             nonlocal result
+            result = None  # of a try that was undone, because the connection broke
+            unread.clear()
             start = _started_from(loaded.snapshot)
             if loaded.snapshot is not None and start is None:
                 unread.append(loaded.row.id)
@@ -191,9 +193,12 @@ class Journal:
             return write
 
         try:
-            await self._log.take(wanted, fold_version=FOLD_VERSION, decide=decided)
+            answer = await self._log.take(wanted, fold_version=FOLD_VERSION, decide=decided)
         except RunUnreadable as error:
             on_damage(error.run_id, error)
+            return None
+        if answer is None:
+            return None  # nothing is due, whatever was seen before
         if unread:  # its snapshot is of no use, so it must be folded from its beginning, which takes its time
             return await self.control(unread[0], decide, append_id=f"{unread[0]} {self._clock.now_us()}")
         return result

@@ -32,6 +32,7 @@ class Taking:
 
             def decide(current: Folded, held: Held) -> Sequence[Event]:
                 nonlocal is_ours
+                is_ours = False
                 if not set(current.run.needs) <= set(self._kinds):
                     self._unserved.add(" ".join(current.run.needs))
                     return ()

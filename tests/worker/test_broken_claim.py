@@ -1,0 +1,65 @@
+"""A claim whose connection breaks is made again from the beginning, and what it first saw is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from onward.clock import SystemClock
+from onward.engine.journal import Folded, Journal
+from onward.errors import OnwardError
+from onward.machine.decide import Standing, decide_claim
+from onward.model.event import Event
+from onward.store.port import Held, Wanted
+from onward.store.postgres.adapter import PostgresStore
+from onward.store.postgres.failure import ConnectionLost
+from onward.store.postgres.wire import Wire
+from onward.testing.drafts import creation
+
+pytestmark = [pytest.mark.anyio, pytest.mark.postgres]
+WANTED = Wanted(by_us=2**62, unserved=(), skipped=())
+
+
+class Breaking:
+    """A writer whose connection breaks the first time that it claims, and whom another one beats then."""
+
+    def __init__(self, writer: Any, rival: Journal) -> None:
+        self._writer, self._rival = writer, rival
+        self.taken: Folded | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    async def write(self, wire: Wire, *rest: Any) -> Any:
+        if self.taken is not None:
+            return await self._writer.write(wire, *rest)
+        wire.close("the cable was pulled")
+        while self.taken is None:  # the server gives the row free when it has noticed
+            self.taken = await take(self._rival)
+        raise ConnectionLost("the cable was pulled")
+
+
+async def take(journal: Journal) -> Folded | None:
+    def decide(current: Folded, held: Held) -> Sequence[Event]:
+        return decide_claim(current.run, Standing(None, False, held.me))
+
+    def damaged(run_id: str, error: OnwardError) -> None:
+        raise AssertionError(error)
+
+    return await journal.take(WANTED, decide, damaged)
+
+
+async def test_a_run_that_another_took_meanwhile_is_not_driven(postgres_emptied_url: str) -> None:
+    ours, theirs = [await PostgresStore.open(postgres_emptied_url) for _ in range(2)]
+    try:
+        write, _ = creation("run")
+        await ours.create(write, "created")
+        breaking = Breaking(ours._writer, Journal(theirs, SystemClock()))
+        ours._writer = breaking  # type: ignore[assignment]
+        assert await take(Journal(ours, SystemClock())) is None
+        assert breaking.taken is not None
+    finally:
+        await ours.close()
+        await theirs.close()
