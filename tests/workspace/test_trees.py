@@ -244,6 +244,11 @@ def test_a_git_that_hangs_is_ended(desk: Desk) -> None:
         git("-c", "alias.hang=!exec sleep 60", "hang")
 
 
+def test_a_ctrl_c_is_meant_for_us_and_not_for_git(desk: Desk) -> None:
+    group = Git(desk.place.repository, ENVIRONMENT)("-c", "alias.group=!ps -o pgid= -p $$", "group")
+    assert int(group) != os.getpgrp()
+
+
 def test_somebody_else_at_work_for_the_run_is_waited_for(tmp_path: Path) -> None:
     path = str(tmp_path / "locks/run.lock")
     with locked(path), pytest.raises(WorkspaceFailed, match="another git still works"), locked(path, 0.05):

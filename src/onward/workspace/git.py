@@ -88,6 +88,7 @@ class Git:
                 capture_output=True,
                 timeout=self.timeout_s,
                 pass_fds=() if self.lock is None else (self.lock,),
+                process_group=0,  # a Ctrl-C asks us to stop behind the step, which needs this git
                 check=False,
             )
         except subprocess.TimeoutExpired:
