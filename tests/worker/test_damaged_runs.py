@@ -12,6 +12,7 @@ from onward.clock import SystemClock, SystemDice, SystemIds
 from onward.engine.asked import Start
 from onward.engine.engine import Engine
 from onward.engine.stop import StopSwitch
+from onward.errors import HistoryCorrupt
 from onward.model.run import RunStatus
 from onward.store.port import RunQuery
 from onward.store.sqlite.adapter import SqliteStore
@@ -57,6 +58,29 @@ async def test_a_worker_passes_over_a_due_run_whose_row_is_damaged(
         assert await taken_by(engine) == "good"
         assert await taken_by(engine) is None
     assert caplog.text.count("run bad is passed over") == 1, "whoever looks after the worker is told, once"
+    await engine.close()
+
+
+async def test_a_run_that_cannot_be_driven_is_tried_once_and_its_log_does_not_grow(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "onward.db"
+    store = SqliteStore(str(path))
+    engine = engine_on(store)
+    start = Start(run_id="bad", on_owner_loss="requeue")
+    await engine.submit(engine.sources.prepare(line("a"), "<test>"), start)
+    db = apsw.Connection(str(path))
+    db.execute("DELETE FROM blob")  # the pipeline's source among them
+    db.close()
+    with caplog.at_level(logging.ERROR, "onward"), pytest.raises(HistoryCorrupt, match="source"):
+        await taken_by(engine)
+    assert caplog.text.count("run bad is passed over") == 1
+    await engine.sweep()  # gives back what this process does not drive
+    (given_back,) = await store.find("bad")
+    assert (given_back.row.status, given_back.row.owner) == (RunStatus.QUEUED, None)
+    assert await taken_by(engine) is None
+    (later,) = await store.find("bad")
+    assert later.row.head == given_back.row.head
     await engine.close()
 
 

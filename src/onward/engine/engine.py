@@ -33,7 +33,7 @@ from onward.engine.sweep import Sweeper, Swept
 from onward.engine.taking import Taking
 from onward.engine.tools import Observer, Tools
 from onward.engine.workspaces import Workspaces
-from onward.errors import Refused, RunNotFound
+from onward.errors import LeaseLost, Refused, RunNotFound, StoreError
 from onward.handlers.port import Handler
 from onward.machine.advance import advance
 from onward.machine.decide import decide_cancel, decide_pause
@@ -259,7 +259,17 @@ class Engine:
         """Own the run whose turn it is; answers it, and what to await to drive it until it stops."""
         claimed_s = self._clock.awake_s()
         folded = await self._taking.take()
-        return None if folded is None else (folded, self._driving.go_on(folded, claimed_s, stop))
+        return None if folded is None else (folded, self._driven(folded, claimed_s, stop))
+
+    async def _driven(self, folded: Folded, claimed_s: float, stop: StopSwitch) -> Folded:
+        """Drive a run that was taken. One that cannot be driven here is given back, and not taken again."""
+        try:
+            return await self._driving.go_on(folded, claimed_s, stop)
+        except (LeaseLost, StoreError):
+            raise
+        except Exception as error:
+            self._taking.pass_over(folded.run.id, error)
+            raise
 
     async def sweep(self) -> Swept:
         """Take runs from owners that are dead, and stop them as their policies say."""

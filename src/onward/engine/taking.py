@@ -8,7 +8,6 @@ from collections.abc import Collection, Sequence
 from onward.clock import Clock
 from onward.engine.claim import Claims
 from onward.engine.journal import Folded, Journal
-from onward.errors import OnwardError
 from onward.machine.decide import decide_claim
 from onward.model.event import Event
 from onward.store.port import Held, Wanted
@@ -41,14 +40,15 @@ class Taking:
                 return events
 
             known = len(self._damaged)
-            folded = await self._journal.take(self._wanted(), decide, self._pass_over)
+            folded = await self._journal.take(self._wanted(), decide, self.pass_over)
             if is_ours or (folded is None and len(self._damaged) == known):
                 return folded
 
     def _wanted(self) -> Wanted:
         return Wanted(self._clock.now_us(), tuple(sorted(self._unserved)), tuple(sorted(self._damaged)))
 
-    def _pass_over(self, run_id: str, error: OnwardError) -> None:
+    def pass_over(self, run_id: str, error: Exception) -> None:
+        """Leave a run to others from now on."""
         log.error("run %s is passed over: %s", run_id, error, extra={"run": run_id})
         if len(self._damaged) >= SKIPPED_MAX:
             self._damaged.clear()
