@@ -36,7 +36,7 @@ def forged(*effects: dict[str, Any], **changes: Any) -> bytes:
     run = CarriedRun(id="run", head=1, hash=record.hash.hex())
     header = Header(format="onward-export", version=1, onward="1", runs=(run,))
     blob = BlobLine(hash=content_hash(SOURCE), content=SOURCE)
-    body = b"".join(map(write_line, (header, blob, EventLine.of(record))))
+    body = write_line(header) + write_line(blob) + write_line(EventLine.of(record))
     body += b"".join(line(**effect) for effect in effects)
     return body + line(line="end", lines=3 + len(effects), hash=blake3(body).hexdigest())
 

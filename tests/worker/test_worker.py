@@ -243,6 +243,32 @@ async def test_looking_for_the_dead_takes_a_small_part_of_a_workers_time(memory:
     await working
 
 
+async def test_a_look_that_fails_in_an_unforeseen_way_is_told_and_not_the_last_one(memory: World) -> None:
+    clock = ManualClock(autojump=False)
+    process, stop = await memory.process(clock=clock, wrap=BrokenLook), StopSwitch()
+    looking, warned = process.store, list[str]()
+    assert isinstance(looking, BrokenLook)
+    working = asyncio.create_task(Worker(process.engine, clock, stop, warn=warned.append).run())
+    await clock.until_waiting(2)
+    clock.advance(1.0)
+    await until(lambda: looking.looks == 2)
+    assert warned == ["cannot look for lost runs: a defect"]
+    stop.request(DRAIN)
+    await working
+
+
+class BrokenLook(FaultyStore):
+    """A store whose first look at the held runs fails as none should."""
+
+    looks = 0
+
+    async def held(self) -> Sequence[Listed]:
+        self.looks += 1
+        if self.looks == 1:
+            raise RuntimeError("a defect")
+        return await super().held()
+
+
 class SlowLook(FaultyStore):
     """A store in which so many runs are held that looking at them takes seconds."""
 

@@ -132,7 +132,7 @@ class Worker:
             began_s = self._clock.awake_s()
             try:
                 swept = await self._engine.sweep()
-            except OnwardError as error:
+            except Exception as error:  # of whatever kind: nobody would notice that the looking has ended
                 self._metrics.sweeps.add("failed")
                 self._warn(f"cannot look for lost runs: {error}")
             else:
