@@ -66,7 +66,7 @@ class Drive:
         try:
             upshot: Upshot = _nothing
             if self._folded.run.workspace is not None:
-                unusable = await self._performer.open_workspace(self._folded.run)
+                unusable = await performer.open_workspace(self._folded.run, self._hold)
                 if unusable is not None:
                     upshot, action = unusable, None
             while True:
@@ -82,7 +82,7 @@ class Drive:
                         upshot = await self._restart(to, run_id)
                     case Merge(step, starts):
                         self._launch(starts)
-                        upshot = await self._performer.merge(self._folded.run, step)
+                        upshot = await performer.merge(self._folded.run, self._hold, step)
                     case Sleep(until_us) if self._is_too_long(until_us):
                         upshot = _handed_back(until_us)
                     case Sleep(until_us):

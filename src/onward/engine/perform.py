@@ -45,8 +45,7 @@ class Performer:
         self, folded: Folded, hold: Hold, started: StepStarted, interrupter: Interrupter
     ) -> Upshot:
         """One attempt. LeaseLost: whatever it came to does not count."""
-        if not self._tools.keeper.is_trusted(hold):
-            await self._tools.keeper.regain(hold)
+        await self._check(hold)
         run, definition, workspace = folded.run, self._definition, None
         if run.workspace is not None:
             try:
@@ -98,8 +97,14 @@ class Performer:
 
         return record
 
-    async def open_workspace(self, run: Run) -> Upshot | None:
+    async def _check(self, hold: Hold) -> None:
+        """Nothing is done outside under a lease that cannot be trusted."""
+        if not self._tools.keeper.is_trusted(hold):
+            await self._tools.keeper.regain(hold)
+
+    async def open_workspace(self, run: Run, hold: Hold) -> Upshot | None:
         """Have the work tree before anything is executed; if that cannot be, the run stops here."""
+        await self._check(hold)
         try:
             await self._tools.workspaces.open(run)
         except (WorkspaceFailed, InvalidInput) as error:
@@ -107,8 +112,9 @@ class Performer:
             return lambda run, now_us: unusable(run, why, has_begun=False)
         return None
 
-    async def merge(self, run: Run, step: str) -> Upshot:
+    async def merge(self, run: Run, hold: Hold, step: str) -> Upshot:
         """Take over what the branches of a fan-out changed. Done again after a crash, it is the same."""
+        await self._check(hold)  # the trees may be somebody else's by now
         definition = self._definition
         try:
             merged = await self._tools.workspaces.merge(definition, run, run.parallels[step])
