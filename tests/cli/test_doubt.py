@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import ONWARD, Shell
+from tests.cli.shell import ONWARD, Shell, pipeline
 from tests.cli.test_resuming import any_shell as any_shell
 from tests.workspace.repository import Repository
 
@@ -250,3 +250,18 @@ def test_an_effect_that_was_cut_off_with_its_step_is_shown(shell: Shell) -> None
     assert [effect["key"] for effect in left["effects"]] == ["charge"]
     assert left["assessment"] == "partial"
     assert "effect     charge" in shell.inside("show", "pay").out
+
+
+@pytest.mark.parametrize("flags", [(), ("--dry-run",)])
+def test_going_back_to_a_finished_step_that_must_not_be_repeated_is_said(
+    shell: Shell, flags: tuple[str, ...]
+) -> None:
+    """A person's word is enough, but nobody gives it unknowingly."""
+    source = pipeline(("pay", "true"), ("b", "false")).replace("pay [", "pay [repeatable=false, ")
+    shell.write("work.dot", source)
+    assert shell.inside("run", "work.dot", "--run-id", "work").code == 1
+    done = shell.inside("resume", "work", "--from", "pay", *flags)
+    assert (
+        "pay has finished before and is not repeatable; it is made again because --from says so" in done.err
+    )
+    assert "made again" not in shell.inside("resume", "work", "--from", "b", *flags).err

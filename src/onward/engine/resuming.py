@@ -19,7 +19,7 @@ from onward.engine.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, StaleHistory
 from onward.handlers.port import Handler
 from onward.machine.definition import Definition
-from onward.machine.resume import ResumeRequest, check_resumable, decide_resume
+from onward.machine.resume import ResumeRequest, check_resumable, decide_resume, made_again
 from onward.model.event import Event
 from onward.model.run import Run
 from onward.pipeline.build import Pipeline
@@ -147,6 +147,7 @@ class Resuming:
         )
         definition = self.serving.definition(pipeline)
         handlers = self.serving.handlers_for(definition, known.run.simulation, resume.interviewer)
+        notice = "; ".join(filter(None, (notice, made_again(definition, known.run, resume.from_node))))
         return _Ready(
             known, pipeline, notice, definition, handlers, replace(request, changed_to=pipeline.hash)
         )

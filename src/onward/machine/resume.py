@@ -68,6 +68,14 @@ def decide_resume(
     return (*fallen, *left, resumed, *_changed(run, request), *skipped, claim)
 
 
+def made_again(definition: Definition, run: Run, from_node: str | None) -> str:
+    """What to say when a person sends the run back to a step that must not be repeated; nothing otherwise."""
+    node = definition.graph.nodes.get(from_node or "")
+    if node is None or node.repeatable or node.id not in run.outcomes:
+        return ""
+    return f"{node.id} has finished before and is not repeatable; it is made again because --from says so"
+
+
 def _check_request(request: ResumeRequest) -> None:
     if request.action is not None and request.action not in ACTIONS:
         raise InvalidInput(f"the action {request.action!r} is not one of {', '.join(ACTIONS)}.")
