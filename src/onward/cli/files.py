@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.opening import app_of
-from onward.cli.options import COMMON, Common, Out, RunName
+from onward.cli.options import COMMON, Common, Out, OutDirectory, RunName
 from onward.cli.output import Output
 from onward.cli.text import age, count, one_line, table
 from onward.clock import SystemClock
@@ -67,9 +67,7 @@ async def files(
     run: RunName,
     /,
     *,
-    out_dir: Annotated[
-        str | None, Parameter(name="--out", help="Write them here instead of the run's own directory.")
-    ] = None,
+    out_dir: OutDirectory = None,
     common: Common = COMMON,
     out: Out,
 ) -> int:

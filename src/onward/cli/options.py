@@ -66,6 +66,24 @@ Answers = Annotated[
         "or an interviewer of the app. Default: prompt on a terminal, wait elsewhere."
     ),
 ]
+OutDirectory = Annotated[
+    str | None, Parameter(name="--out", help="Write them here instead of the run's own directory.")
+]
+Wait = Annotated[bool, Parameter(help="Wait until whoever holds the run lets go of it.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Going:
+    """How to go on with a run, whatever becomes of its stopped step."""
+
+    accept_changes: Annotated[bool, Parameter(help="Go on under the changed pipeline file.")] = False
+    original: Annotated[bool, Parameter(help="Go on under the source stored with the run.")] = False
+    wait: Wait = False
+    answers: Answers = None
+
+
+GOING = Going()
 LogFormat = Annotated[
     Literal["text", "json"] | None,
     Parameter(

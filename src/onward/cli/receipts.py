@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from cyclopts import Parameter
 
 from onward.cli.exits import FAILED, FINE
 from onward.cli.files import Looking, looking_at, target
-from onward.cli.options import COMMON, Common, Out, RunName
+from onward.cli.options import COMMON, Common, Out, OutDirectory, RunName
 from onward.cli.output import Output
 from onward.cli.text import count, one_line, table
 from onward.engine.rebuild import rebuild
@@ -31,9 +30,7 @@ async def receipts(
     run: RunName,
     /,
     *,
-    out_dir: Annotated[
-        str | None, Parameter(name="--out", help="Write them here instead of the run's own directory.")
-    ] = None,
+    out_dir: OutDirectory = None,
     common: Common = COMMON,
     out: Out,
 ) -> int:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.foreground import Foreground, foreground
-from onward.cli.options import COMMON, Answers, Common, Out, RunName
+from onward.cli.options import COMMON, GOING, Common, Going, Out, RunName
 from onward.cli.output import Output
 from onward.cli.preview import is_asking, preview_resume
 from onward.cli.text import age, one_line
@@ -44,9 +44,7 @@ async def resume(
     step: Annotated[
         str | None, Parameter(help="The stopped step that these four speak of, if there are several.")
     ] = None,
-    accept_changes: Annotated[bool, Parameter(help="Go on under the changed pipeline file.")] = False,
-    original: Annotated[bool, Parameter(help="Go on under the source stored with the run.")] = False,
-    wait: Annotated[bool, Parameter(help="Wait until whoever holds the run lets go of it.")] = False,
+    going: Going = GOING,
     take_over: Annotated[
         bool, Parameter(help="Take the run from a holder that is stuck; it can write nothing more.")
     ] = False,
@@ -60,24 +58,23 @@ async def resume(
             help="Put the work tree back to the last checkpoint; what it holds now is kept under a ref.",
         ),
     ] = False,
-    answers: Answers = None,
     common: Common = COMMON,
     out: Out,
 ) -> int:
     """Go on with a stopped run, behind its last finished step."""
     action = _one_of({"retry": retry, "skip": skip, "continue": continue_, "abort": abort})
-    _one_of({"accept-changes": accept_changes, "original": original})
+    _one_of({"accept-changes": going.accept_changes, "original": going.original})
     how = Resume(
         from_node=from_node,
         action=action,
         step=step,
-        accept_changes=accept_changes,
-        original=original,
+        accept_changes=going.accept_changes,
+        original=going.original,
         take_over=take_over,
-        wait=wait and not dry_run,
+        wait=going.wait and not dry_run,
         restore_workspace=restore_workspace,
     )
-    async with foreground(common, out, answers) as desk:
+    async with foreground(common, out, going.answers) as desk:
         run_id = (await find_run(desk.engine.store, run)).row.id
         if dry_run:
             return await preview_resume(desk, run_id, how)
