@@ -24,10 +24,14 @@ class Ended:
 
 
 class Interrupter:
-    """Ends the attempt that is under way, if one is. One `for_one` attempt can end it before it begins."""
+    """Ends the attempt that is under way, if one is. One `for_one` attempt can end it before it begins.
+
+    All of its attempts are made in one task.
+    """
 
     def __init__(self, *, for_one: bool = False) -> None:
         self._for_one = for_one
+        self._own: asyncio.Task[object] | None = None
         self._task: asyncio.Task[object] | None = None
         self._why: str | None = None
 
@@ -42,8 +46,7 @@ class Interrupter:
         """The handler's result, or that it was ended. Its errors are results too."""
         if self._for_one and self._why is not None:
             return Ended(self._why)
-        task = self._task = asyncio.current_task()
-        assert task is not None
+        task = self._task = self._own = self._own or _this_task()
         self._why, cancels = None, task.cancelling()
         result: Result | Ended
         try:
@@ -63,6 +66,12 @@ class Interrupter:
 
     def _asked(self) -> str | None:
         return self._why
+
+
+def _this_task() -> asyncio.Task[object]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
 
 
 async def _take_back(task: asyncio.Task[object], cancels: int) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 from onward.clock import Clock, Ids
 from onward.engine.journal import DecideRun, Folded, Journal
 from onward.engine.release import Dropped
 from onward.engine.tools import Observer
-from onward.errors import LeaseLost, OnwardError, Refused, StoreError
+from onward.errors import OnwardError, Refused, StoreError
 from onward.machine.decide import Standing
 from onward.model.event import Event, RunClaimed
 from onward.store.owner import owner_label
@@ -35,12 +35,12 @@ class Claims:
         """Whether the holder is alive, and has not dropped the run."""
         return holder.is_alive and Lease(run_id, holder.owner, holder.token) not in self.dropped
 
-    async def starting(self, run_id: str, create: Callable[[], Awaitable[Folded]]) -> Folded:
+    async def starting(self, run_id: str, creation: Awaitable[Folded]) -> Folded:
         """Make a run that is claimed from its first moment; a claim without a reply is dropped."""
         lease = Lease(run_id, self._leases.me, 1)
         may_exist = self.dropped.take_back(lease)
         try:
-            return await create()
+            return await creation
         except (OnwardError, asyncio.CancelledError) as error:
             if may_exist or not isinstance(error, Refused):
                 self.dropped.drop(lease)
@@ -75,13 +75,3 @@ class Claims:
         if not folded.is_repeat:
             self._observe(folded.run, decided)
         return folded, bool(claims) and not folded.is_repeat
-
-    async def driving(self, lease: Lease, drive: Awaitable[Folded]) -> Folded:
-        """Drive a run that was claimed; if that ends before the run stopped, let go of it."""
-        try:
-            return await drive
-        except LeaseLost:
-            raise
-        except (Exception, asyncio.CancelledError):
-            self.dropped.drop(lease)
-            raise

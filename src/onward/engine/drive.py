@@ -97,6 +97,7 @@ class Drive:
                 self._looking.cancel()
             await self._flights.ground()
             tools.keeper.release(self._hold)
+            self._hold = None  # it knows this drive: together they would stay until garbage is collected
 
     async def _advance(self, upshot: Upshot) -> Action:
         """Record what came of the last effect and all that follows from it; returns what to do next."""

@@ -16,6 +16,7 @@ from onward.engine.serving import Serving
 from onward.engine.source import Sources
 from onward.engine.stop import StopSwitch
 from onward.engine.tools import Tools
+from onward.errors import LeaseLost
 from onward.handlers.port import Handler
 from onward.machine.action import Action
 from onward.machine.decide import decide_claim
@@ -72,18 +73,20 @@ class Driving:
         action: Action | None = None,
         patience_s: float | None = None,
     ) -> Folded:
-        """Drive one run until it stops."""
+        """Drive one run until it stops; if that ends before the run stopped, let go of it."""
         drive = Drive(self._tools_with(handlers), definition, folded, stop, patience_s)
-
-        async def driven() -> Folded:
+        try:
             if self.files is not None and folded.run.token > 1:  # a first life has no files to go on with
                 await self.files.go_on(folded.run)
             ended = await drive.run(claimed_s=claimed_s, action=action)
             if ended.run.workspace is not None and ended.run.is_final:
                 await self.tools.workspaces.close(ended.run)
-            return ended
-
-        return await self.claims.driving(folded.lease, driven())
+        except LeaseLost:
+            raise
+        except (Exception, asyncio.CancelledError):
+            self.claims.dropped.drop(folded.lease)
+            raise
+        return ended
 
     def _tools_with(self, handlers: Handlers) -> Tools:
         return self.tools if handlers is self.tools.handlers else replace(self.tools, handlers=handlers)

@@ -141,9 +141,8 @@ class Engine:
         run, stamped = applied(None, first, run_id=run_id, at_us=now_us)
         ahead = advance(definition, run, (), now_us=now_us, stop_reason=stop.reason)
         stamped += [(event, run.token) for event in ahead.events]
-        folded = await self._claims.starting(
-            run_id, lambda: self._create(ahead.run, stamped, now_us, pipeline, start)
-        )
+        creation = self._create(ahead.run, stamped, now_us, pipeline, start)
+        folded = await self._claims.starting(run_id, creation)
         if folded.is_repeat:
             return folded
         self._observe(folded.run, (*first, *ahead.events))
@@ -166,8 +165,7 @@ class Engine:
             run,
             stamped,
             at_us=at_us,
-            # An id that was made for this run alone names its creation as well as anything.
-            append_id=start.append_id or (run.id if start.run_id is None else self._ids.unique()),
+            append_id=start.append_id,
             blobs={pipeline.hash: pipeline.source.encode()},
         )
         return folded if start.append_id is None else await self.journal.first_answer(folded)
@@ -341,9 +339,7 @@ class Engine:
         await self._workspaces.check_fork(onto.run, child)
         forked = coming_off(onto, changes=changes, by=by)
         run, stamped = applied(onto.run, (forked,), run_id=child, at_us=now_us)
-        return await self.journal.create(
-            run, stamped, at_us=now_us, append_id=self._ids.unique(), after=onto.position
-        )
+        return await self.journal.create(run, stamped, at_us=now_us, after=onto.position)
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
         """What a function returns, which is called at most once for the key."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -113,13 +114,13 @@ class Journal:
         stamped: Sequence[tuple[Event, int]],
         *,
         at_us: int,
-        append_id: str,
+        append_id: str | None = None,
         after: Position = ORIGIN,
         blobs: Mapping[str, bytes] | None = None,
     ) -> Folded:
         """A new run with its first events: behind nothing, or behind the event it is forked at."""
         write, folded = _write(run, stamped, after=after, at_us=at_us, full=True, blobs=blobs)
-        await insist(self._clock, lambda: self._log.create(write, append_id))
+        await insist(self._clock, partial(self._log.create, write, append_id))
         return folded
 
     async def record(self, before: Folded, events: Sequence[Event], run: Run, at_us: int) -> Folded:
@@ -133,7 +134,7 @@ class Journal:
         try:
             await self._log.append(write, lease)
         except OUT_OF_REACH:  # asked directly first: this is the one call of every step
-            await insist(self._clock, lambda: self._log.append(write, lease))
+            await insist(self._clock, partial(self._log.append, write, lease))
         return folded
 
     async def control(

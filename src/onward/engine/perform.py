@@ -90,12 +90,7 @@ class Performer:
         return self._finished(step, result, tree)
 
     def _finished(self, step: str, result: Result, tree: Tree | None = None) -> Upshot:
-        jitter = self._tools.dice.roll()
-
-        def record(run: Run, now_us: int) -> Sequence[Event]:
-            return finish(self._definition, run, step, result, now_us=now_us, jitter=jitter, tree=tree)
-
-        return record
+        return partial(_finishing, self._definition, step, result, self._tools.dice.roll(), tree)
 
     async def _check(self, hold: Hold) -> None:
         """Nothing is done outside under a lease that cannot be trusted."""
@@ -122,6 +117,18 @@ class Performer:
             why = str(error)
             return lambda run, now_us: unusable(run, why, has_begun=True)
         return lambda run, now_us: joined(definition, run, step, merged)
+
+
+def _finishing(
+    definition: Definition,
+    step: str,
+    result: Result,
+    jitter: float,
+    tree: Tree | None,
+    run: Run,
+    now_us: int,
+) -> Sequence[Event]:
+    return finish(definition, run, step, result, now_us=now_us, jitter=jitter, tree=tree)
 
 
 def _interrupted(started: StepStarted, why: str) -> Upshot:

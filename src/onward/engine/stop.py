@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 GRACE_S = 30.0
 
@@ -32,7 +33,7 @@ class StopSwitch:
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` at every request; returns how to stop listening."""
         self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        return partial(self._listeners.remove, listener)
 
     def _tell(self) -> None:
         for listener in tuple(self._listeners):

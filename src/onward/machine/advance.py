@@ -38,11 +38,11 @@ def advance(
         for event in action.events:
             run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
             events.append(event)
-        if isinstance(action, Record):
+        if type(action) is Record:
             continue
-        if isinstance(action, Perform) and run.parallels:
+        if run.parallels and type(action) is Perform:
             starts.append(action.started)  # other branches may have something to begin as well
-        elif isinstance(action, Wait | Merge):
+        elif type(action) is Wait or type(action) is Merge:
             return Advance(events, run, replace(action, starts=tuple(starts)))
         else:
             return Advance(events, run, action)

@@ -10,7 +10,7 @@ from onward.machine.effect import Changes, IllegalEvent
 from onward.machine.fold_gates import asked_anew
 from onward.machine.fold_stops import NOT_STOPPED
 from onward.model.event import PipelineChanged, RunClaimed, RunCreated, RunForked
-from onward.model.frozenmap import FrozenMap
+from onward.model.frozenmap import NOTHING, FrozenMap
 from onward.model.ids import branch_of
 from onward.model.run import NOTHING_PENDING, Branch, Fork, Run, RunStatus
 from onward.model.workspace import WORKTREE
@@ -46,10 +46,10 @@ def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
                 tree=event.workspace.start if event.workspace else None,
             )
         },
-        visits=FrozenMap(),
-        executions=FrozenMap(),
-        outcomes=FrozenMap(),
-        retries=FrozenMap(),
+        visits=NOTHING,
+        executions=NOTHING,
+        outcomes=NOTHING,
+        retries=NOTHING,
     )
 
 
@@ -76,7 +76,7 @@ def forked(run: Run, event: RunForked, at_us: int) -> Changes:
         "workspace": replace(run.workspace, mode=WORKTREE) if run.workspace else None,
         "restore_workspace": False,
         "gates": asked_anew({name: gate for name, gate in run.gates.items() if branch_of(name)}, at_us),
-        "retries": FrozenMap(),
+        "retries": NOTHING,
         "pending": NOTHING_PENDING,
         "losses": 0,
         "directives": {},

@@ -20,7 +20,7 @@ from onward.model.event import (
     RunResumed,
     RunWaiting,
 )
-from onward.model.frozenmap import FrozenMap
+from onward.model.frozenmap import NOTHING
 from onward.model.run import NOTHING_PENDING, AttemptState, OpenStep, Pending, Run, RunStatus
 
 NOT_STOPPED: Changes = {"reason": "", "detail": "", "stopped_step": ""}
@@ -79,7 +79,7 @@ def resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
         "losses": 0,
         "pending": NOTHING_PENDING,
         "open_steps": steps,
-        "retries": run.retries if keeps else FrozenMap(),
+        "retries": run.retries if keeps else NOTHING,
         "restore_workspace": event.restore_workspace,
         **NOT_STOPPED,
     }
@@ -87,7 +87,7 @@ def resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
         changes["directives"] = {**run.directives, event.step: event.action}
     if event.from_node is not None:
         changes |= left_behind(run, [path for path in run.branches if path], onto="")
-        changes.update(open_steps={}, retries=FrozenMap(), gates={}, directives={}, parallels={})
+        changes.update(open_steps={}, retries=NOTHING, gates={}, directives={}, parallels={})
         changes["branches"] = {"": replace(run.root, next_node=event.from_node, edge=None)}
         changes["steering"] = given_back(run)
     return changes

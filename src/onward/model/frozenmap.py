@@ -8,7 +8,7 @@ overlay is merged into its base every `_OVERLAY_MAX` changes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 V = TypeVar("V", covariant=True)
 T = TypeVar("T")
@@ -29,11 +29,24 @@ class FrozenMap(Mapping[str, V]):
 
     def with_(self: FrozenMap[T], key: str, value: T) -> FrozenMap[T]:
         """The map in which `key` means `value`."""
-        return _made(self._base, {**self._overlay, key: value})
+        made: FrozenMap[T] = _new(FrozenMap)
+        made._base, made._overlay = self._base, {**self._overlay, key: value}
+        if len(made._overlay) > _OVERLAY_MAX:
+            made._merge()
+        return made
 
     def with_all(self: FrozenMap[T], changes: Mapping[str, T]) -> FrozenMap[T]:
         """The map with all `changes` made."""
-        return _made(self._base, {**self._overlay, **changes}) if changes else self
+        if not changes:
+            return self
+        made: FrozenMap[T] = _new(FrozenMap)
+        made._base, made._overlay = self._base, {**self._overlay, **changes}
+        if len(made._overlay) > _OVERLAY_MAX:
+            made._merge()
+        return made
+
+    def _merge(self) -> None:
+        self._base, self._overlay = {**self._base, **self._overlay}, {}
 
     def without(self, key: str) -> FrozenMap[V]:
         """The map in which `key` means nothing."""
@@ -79,12 +92,5 @@ class FrozenMap(Mapping[str, V]):
         return {**self._base, **self._overlay}
 
 
-def _made(base: dict[str, T], overlay: dict[str, T]) -> FrozenMap[T]:
-    made: FrozenMap[T] = _new(FrozenMap)
-    if len(overlay) > _OVERLAY_MAX:
-        base, overlay = {**base, **overlay}, {}
-    made._base, made._overlay = base, overlay
-    return made
-
-
 _new = FrozenMap.__new__
+NOTHING: FrozenMap[Any] = FrozenMap()

@@ -13,7 +13,7 @@ import msgspec
 
 from onward.model.artifact import Artifact
 from onward.model.event import Choice, Managed
-from onward.model.frozenmap import FrozenMap
+from onward.model.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import Tree, Workspace
 
 FOLD_VERSION = 8
@@ -176,7 +176,7 @@ class Run(Frozen, frozen=True, kw_only=True):
     max_running: int | None = None
     restart_of: str | None = None
     restarts: int = 0
-    artifacts: FrozenMap[Artifact] = FrozenMap()
+    artifacts: FrozenMap[Artifact] = NOTHING
     steering: tuple[str, ...] = ()
     managed_by: Managed | None = None
     workdir: str | None = None

@@ -18,8 +18,11 @@ from onward.model.event import CATALOGUE, ContextEvent, Event, StepFinished
 from onward.store.port import KEPT_APART, Position, Record
 
 VALUE_BYTES_MAX = 4096
-# A kind's stored name and version, and whether it has context to move out of the way.
-_LABELS = {kind: (kind.__name__, kind.VERSION, issubclass(kind, ContextEvent)) for kind in CATALOGUE}
+# A kind's stored name and version, the two as the chain has them, and whether it has context to move away.
+_LABELS = {
+    kind: (kind.__name__, kind.VERSION, f"|{kind.__name__}|{kind.VERSION}|", issubclass(kind, ContextEvent))
+    for kind in CATALOGUE
+}
 _KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in CATALOGUE}
 _DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
 _encode = msgspec.json.Encoder().encode
@@ -55,20 +58,21 @@ def seal(run_id: str, after: Position, events: Sequence[tuple[Event, int]], at_u
     for event, token in events:
         seq += 1
         refs: tuple[str, ...] = ()
-        kind, version, has_context = _LABELS[type(event)]
-        if has_context and event.context:  # type: ignore[attr-defined]
-            event, values = _split(event)  # type: ignore[arg-type]
-            if values:
+        kind, version, label, has_context = _LABELS[type(event)]
+        if has_context:
+            if event.context:  # type: ignore[attr-defined]
+                event, values = _split(event)  # type: ignore[arg-type]
+                if values:
+                    blobs.update(values)
+                    refs = tuple(values)
+            if type(event) is StepFinished and (event.response or event.artifacts):
+                event, values, more = _split_step(event)
                 blobs.update(values)
-                refs = tuple(values)
-        if type(event) is StepFinished and (event.response or event.artifacts):
-            event, values, more = _split_step(event)
-            blobs.update(values)
-            refs += more
+                refs += more
         body = _encode(event)
         size += len(body)
-        head = f"{run_id}|{seq}|{kind}|{version}|{at_us}|{token}|"
-        before = blake3(head.encode() + blake3(body).digest() + before).digest()
+        head = f"{run_id}|{seq}{label}{at_us}|{token}|".encode()
+        before = blake3(head + blake3(body).digest() + before).digest()
         records.append(Record(run_id, seq, kind, version, at_us, token, body.decode(), before, refs))
     return Sealed(tuple(records), blobs, Position(seq, before), size)
 

@@ -31,20 +31,16 @@ class GroupCommit(Generic[T]):
         self._lonely = 0
         self._unlooked = 0
 
-    async def add(self, member: T) -> None:
-        """Return when the member is durable; raise its refusal."""
-        if self._lonely >= LONELY_AFTER and self._unlooked < LOOK_EVERY and not self._is_busy():
-            self._unlooked += 1
-            await self._alone(member)
-            return
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((member, done))
+    def add(self, member: T) -> Awaitable[None]:
+        """Await it: it returns when the member is durable, or raises its refusal."""
         if self._flush is None:
+            if self._lonely >= LONELY_AFTER and self._unlooked < LOOK_EVERY and not self._is_committing:
+                self._unlooked += 1
+                return self._alone(member)
             self._flush = asyncio.create_task(self._flush_all())
-        await done
-
-    def _is_busy(self) -> bool:
-        return self._is_committing or self._flush is not None
+        done: asyncio.Future[None] = asyncio.Future(loop=self._flush.get_loop())
+        self._waiting.append((member, done))
+        return done
 
     async def _alone(self, member: T) -> None:
         self._is_committing = True

@@ -170,8 +170,11 @@ DecideLoaded = Callable[[Held, Loaded], Write | None]
 class RunLog(Protocol):
     """The one door."""
 
-    async def create(self, write: Write, append_id: str) -> None:
-        """Make a run with its first events. With the same append id again a success, else its id is taken."""
+    async def create(self, write: Write, append_id: str | None = None) -> None:
+        """Make a run with its first events. The same again is a success, anything else finds the id taken.
+
+        Without an append id the same is this very write; with one, whatever was asked for under it.
+        """
         ...
 
     async def append(self, write: Write, lease: Lease) -> None:

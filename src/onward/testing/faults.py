@@ -108,7 +108,7 @@ class FaultyStore:
     def heartbeat_s(self) -> float:
         return self.store.heartbeat_s
 
-    async def create(self, write: Write, append_id: str) -> None:
+    async def create(self, write: Write, append_id: str | None = None) -> None:
         await self._call("create", lambda: self.store.create(write, append_id))
 
     async def append(self, write: Write, lease: Lease) -> None:

@@ -79,11 +79,11 @@ class MemoryStore:
         """From now on this process is dead to everybody."""
         self.database.alive.discard(self._me)
 
-    async def create(self, write: Write, append_id: str) -> None:
+    async def create(self, write: Write, append_id: str | None = None) -> None:
         assert write.row is not None
         there = self.database.runs.get(write.run_id)
         if there is not None:
-            if append_id in there.appends:
+            if there.has(write.head) if append_id is None else append_id in there.appends:
                 return
             raise run_exists(write.run_id)
         self._check_key(write)
@@ -91,7 +91,8 @@ class MemoryStore:
         made = StoredRun(write.row, [])
         self.database.runs[write.run_id] = made
         self._write(made, write)
-        made.appends.add(append_id)
+        if append_id is not None:
+            made.appends.add(append_id)
 
     async def append(self, write: Write, lease: Lease) -> None:
         stored = self.database.runs.get(write.run_id)

@@ -145,7 +145,7 @@ class PostgresStore:
             return True  # nothing can be seen of it, so its time must run out
         return is_process_gone(identity) is not True
 
-    async def create(self, write: Write, append_id: str) -> None:
+    async def create(self, write: Write, append_id: str | None = None) -> None:
         await self._group.add(Member(write, None, append_id))
         self._note_holding(write)
 

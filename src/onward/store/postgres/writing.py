@@ -260,12 +260,21 @@ async def _occupied(wire: Wire, write: Write) -> Exception:
     return key_occupied(write.row.exclusive_key, *found[0][:2])
 
 
+async def _is_there(wire: Wire, member: Member) -> bool:
+    """Whether this creation is in the log, by the name it was given or by its last hash."""
+    write = member.write
+    if member.append_id is None:
+        (written,) = await wire.run(call("event_hash", run_id=write.run_id, seq=write.head.seq))
+        return bool(written) and bool(written[0][0] == write.head.hash)
+    (noted,) = await wire.run(call("append_find", run_id=write.run_id, append_id=member.append_id))
+    return bool(noted)
+
+
 async def _why_refused(wire: Wire, member: Member, orphans: Sequence[str]) -> Exception | None:
     """None when this very write is already there: its reply was lost, not the write."""
     write = member.write
     if member.held is None:
-        (noted,) = await wire.run(call("append_find", run_id=write.run_id, append_id=member.append_id))
-        if noted:
+        if await _is_there(wire, member):
             return None
         if write.run_id in orphans and write.row is not None:
             return RunNotFound(write.row.parent or "")

@@ -49,7 +49,7 @@ BUSY_S_MAX = 30.0
 LEASE_S = 60.0
 HEARTBEAT_S = 0.25
 
-Member = tuple[Write, Lease | None, str]
+Member = tuple[Write, Lease | None, str | None]
 
 
 class SqliteStore:
@@ -110,13 +110,13 @@ class SqliteStore:
             case Alive.unknown:
                 return not is_expired
 
-    async def create(self, write: Write, append_id: str) -> None:
+    async def create(self, write: Write, append_id: str | None = None) -> None:
         await self._group.add((write, None, append_id))
         self._note_holding(write)
 
     async def append(self, write: Write, lease: Lease) -> None:
         try:
-            await self._group.add((write, lease, ""))
+            await self._group.add((write, lease, None))
         except LeaseLost:
             self._held.discard(write.run_id)
             raise
@@ -127,7 +127,7 @@ class SqliteStore:
         return await self._transact(lambda db: [self._member(db, *member) for member in group])
 
     def _member(
-        self, db: apsw.Connection, write: Write, lease: Lease | None, append_id: str
+        self, db: apsw.Connection, write: Write, lease: Lease | None, append_id: str | None
     ) -> Exception | None:
         if lease is None:
             return self._writer.create(db, write, append_id)

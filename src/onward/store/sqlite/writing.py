@@ -32,17 +32,19 @@ class Writer:
     lease_us: int
     touched: dict[str, int] = field(default_factory=dict)
 
-    def create(self, db: apsw.Connection, write: Write, append_id: str) -> Exception | None:
+    def create(self, db: apsw.Connection, write: Write, append_id: str | None) -> Exception | None:
         """Make a run, unless its id is taken or its key in use; None when it is there."""
         refusal = self.occupied(db, write) or _without_parent(db, write)
         if refusal is None:
             db.execute(_INSERT, (*_all_columns(write), self.now_us(), self.lease_us))
             if db.changes():
                 self._insert(db, write)
-                note_append(db, write, append_id)
+                if append_id is not None:
+                    note_append(db, write, append_id)
                 return None
             refusal = run_exists(write.run_id)
-        return None if has_append(db, write.run_id, append_id) else refusal
+        is_there = _is_there(db, write) if append_id is None else has_append(db, write.run_id, append_id)
+        return None if is_there else refusal
 
     def occupied(self, db: apsw.Connection, write: Write) -> Refused | None:
         """An exclusive key belongs to one held run; naming the holder beats a broken index."""
@@ -127,7 +129,7 @@ def _without_parent(db: apsw.Connection, write: Write) -> Exception | None:
 
 def _why_refused(db: apsw.Connection, write: Write, owner: str | None, token: int) -> Exception | None:
     """None when this very write is already there: its reply was lost, not the write."""
-    if db.execute(QUERIES["event_hash"], (write.run_id, write.head.seq)).get == write.head.hash:
+    if _is_there(db, write):
         return None
     found = one(db, "run_position", id=write.run_id, now_us=None)
     if found is None:
@@ -135,6 +137,12 @@ def _why_refused(db: apsw.Connection, write: Write, owner: str | None, token: in
     if (found[3], found[4]) != (owner, token):
         return LeaseLost(write.run_id, token)
     return StaleHistory(write.run_id, write.after.seq)
+
+
+def _is_there(db: apsw.Connection, write: Write) -> bool:
+    """Whether this very write is in the log: its last hash covers all of it, and all before it."""
+    found = db.execute(QUERIES["event_hash"], (write.run_id, write.head.seq)).get
+    return bool(found == write.head.hash)
 
 
 def has_append(db: apsw.Connection, run_id: str, append_id: str) -> bool:

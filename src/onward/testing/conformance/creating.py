@@ -12,6 +12,9 @@ from onward.model.run import FOLD_VERSION
 from onward.store.port import Store
 from onward.testing.drafts import created, creation, everything_of, held, log_of, step, stepped
 
+NAMED_OR_NOT = pytest.mark.parametrize("append_id", ["this creation", None])
+"""A creation has the name that was given to it, or is recognised by its last hash."""
+
 
 async def test_a_created_run_is_there_for_every_process(store: Store, other: Store) -> None:
     write, run = creation(context={"goal": "ship"}, path="story.dot", exclusive_key="chat-1")
@@ -34,31 +37,38 @@ async def test_a_run_can_be_created_and_claimed_in_one_write(store: Store, other
     await stepped(store, run)
 
 
-async def test_a_run_id_is_given_once(store: Store, other: Store) -> None:
+@NAMED_OR_NOT
+async def test_a_run_id_is_given_once(store: Store, other: Store, append_id: str | None) -> None:
     run = await created(store, "taken")
     before = await everything_of(store, run.id)
     second, _ = creation("taken", pipeline="another")
     with pytest.raises(Refused) as refusal:
-        await other.create(second, "another creation")
+        await other.create(second, append_id)
     assert refusal.value.code == "run_exists"
     assert await everything_of(store, run.id) == before
 
 
-async def test_the_same_creation_again_is_a_success(store: Store, other: Store) -> None:
+@NAMED_OR_NOT
+async def test_the_same_creation_again_is_a_success(
+    store: Store, other: Store, append_id: str | None
+) -> None:
     write, run = creation()
-    await store.create(write, "creation")
+    await store.create(write, append_id)
     before = await everything_of(store, run.id)
-    await store.create(write, "creation")
-    await other.create(write, "creation")
+    await store.create(write, append_id)
+    await other.create(write, append_id)
     assert await everything_of(store, run.id) == before
 
 
-async def test_the_same_creation_again_does_not_undo_what_came_after(store: Store) -> None:
+@NAMED_OR_NOT
+async def test_the_same_creation_again_does_not_undo_what_came_after(
+    store: Store, append_id: str | None
+) -> None:
     write, run = creation(owner=store.me, exclusive_key="chat-1")
-    await store.create(write, "creation")
+    await store.create(write, append_id)
     await stepped(store, run, times=2)
     before = await everything_of(store, run.id)
-    await store.create(write, "creation")
+    await store.create(write, append_id)
     assert await everything_of(store, run.id) == before
 
 
