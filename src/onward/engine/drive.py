@@ -72,8 +72,10 @@ class Drive:
             while True:
                 action = action or await self._advance(upshot)
                 match action:
-                    case Perform(started):
-                        upshot = await performer.perform(self._folded, self._hold, started, self._interrupter)
+                    case Perform():  # nothing is unpacked here: every step comes this way
+                        upshot = await performer.perform(
+                            self._folded, self._hold, action.started, self._interrupter
+                        )
                     case Wait(starts, halt, until_us):
                         self._launch(starts)
                         self._flights.interrupt(HALTED, halt)

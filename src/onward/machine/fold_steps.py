@@ -54,7 +54,7 @@ def started(run: Run, event: StepStarted, at_us: int) -> Changes:
         child=event.child,
     )
     if before is None:
-        changes["visits"] = run.visits.with_(at, _new_visit(run, event, at))
+        changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, branch_of(at)))
     elif before.state is AttemptState.OPEN and before.token == run.token:
         raise IllegalEvent(run.status, event, f"step {event.step} is already open under token {run.token}")
     else:
@@ -71,9 +71,9 @@ def started(run: Run, event: StepStarted, at_us: int) -> Changes:
     return changes
 
 
-def _new_visit(run: Run, event: StepStarted | StepFinished, at: str) -> int:
+def _new_visit(run: Run, event: StepStarted | StepFinished, at: str, path: str) -> int:
     """A step begins as the next visit of its node; any other would be one that has its outcome already."""
-    path, visit = branch_of(at), run.visits.get(at, 0) + 1
+    visit = run.visits.get(at, 0) + 1
     if path not in run.branches:
         raise IllegalEvent(run.status, event, f"step {event.step} belongs to no branch of this run")
     if event.step != step_id(event.node, visit, path):
@@ -129,7 +129,7 @@ def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
     elif event.step in run.parallels:
         changes.update(joined(run, event, changes["branches"]))
     else:
-        changes["visits"] = run.visits.with_(at, _new_visit(run, event, at))
+        changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, path))
     if event.outcome.status is not StepStatus.SKIPPED:
         outcomes = changes.get("outcomes", run.outcomes)
         changes["outcomes"] = outcomes.with_(at, str(event.outcome.status))

@@ -24,6 +24,7 @@ from onward.store import rows
 from onward.store.carrying import Arrival
 from onward.store.group import GroupCommit
 from onward.store.measures import Measured
+from onward.store.member import Member
 from onward.store.owner import owner_name, owner_proof
 from onward.store.port import (
     Controlled,
@@ -60,7 +61,7 @@ from onward.store.postgres.reading import (
 )
 from onward.store.postgres.statements import BEGIN, COMMIT, call
 from onward.store.postgres.wire import Wire
-from onward.store.postgres.writing import Member, Writer
+from onward.store.postgres.writing import Writer
 from onward.store.retention import Expiry, Kin, Swept
 
 LEASE_S = 10.0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from onward.store import rows
 from onward.store.carrying import Arrival
+from onward.store.member import Member
 from onward.store.postgres.statements import BEGIN, COMMIT, call
 from onward.store.postgres.wire import Wire
-from onward.store.postgres.writing import Member, Writer, event_arrays
+from onward.store.postgres.writing import Writer, event_arrays
 
 
 async def receive(wire: Wire, writer: Writer, arrival: Arrival) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import astuple
 
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.store import rows
+from onward.store.member import Member
 from onward.store.port import Record, Write
 from onward.store.postgres.binary import byteas, number, numbers, optional_text, text, texts
 from onward.store.postgres.failure import AGAIN, KEY_IN_USE, ServerError
@@ -30,14 +31,6 @@ _ARRAYS: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
     **dict.fromkeys(_NUMBERS, numbers),
     **dict.fromkeys(("hash", "parent_hash", "after_hash"), byteas),
 }
-
-
-class Member(NamedTuple):
-    """A write in a group. `held` is the owner and token it is made under; None makes a new run."""
-
-    write: Write
-    held: tuple[str | None, int] | None
-    append_id: str | None = None
 
 
 @dataclass(slots=True)

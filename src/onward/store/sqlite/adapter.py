@@ -16,6 +16,7 @@ from onward.store import rows
 from onward.store.carrying import Arrival
 from onward.store.group import GroupCommit
 from onward.store.measures import Measured
+from onward.store.member import Member
 from onward.store.owner import owner_name, owner_proof
 from onward.store.port import (
     Controlled,
@@ -41,15 +42,13 @@ from onward.store.sqlite.measuring import measure_file
 from onward.store.sqlite.presence import Alive, Presence, probe
 from onward.store.sqlite.reading import Reader, count_runs, find_due, one, read_blobs, read_records
 from onward.store.sqlite.transaction import Transactions
-from onward.store.sqlite.writing import Writer, has_append, note_append
+from onward.store.sqlite.writing import Writer, has_append
 from onward.store.tallies import measured
 
 T = TypeVar("T")
 BUSY_S_MAX = 30.0
 LEASE_S = 60.0
 HEARTBEAT_S = 0.25
-
-Member = tuple[Write, Lease | None, str | None]
 
 
 class SqliteStore:
@@ -111,12 +110,12 @@ class SqliteStore:
                 return not is_expired
 
     async def create(self, write: Write, append_id: str | None = None) -> None:
-        await self._group.add((write, None, append_id))
+        await self._group.add(Member(write, None, append_id))
         self._note_holding(write)
 
     async def append(self, write: Write, lease: Lease) -> None:
         try:
-            await self._group.add((write, lease, None))
+            await self._group.add(Member(write, (lease.owner, lease.token)))
         except LeaseLost:
             self._held.discard(write.run_id)
             raise
@@ -124,14 +123,7 @@ class SqliteStore:
             self._note_holding(write)
 
     async def _commit(self, group: Sequence[Member]) -> Sequence[Exception | None]:
-        return await self._transact(lambda db: [self._member(db, *member) for member in group])
-
-    def _member(
-        self, db: apsw.Connection, write: Write, lease: Lease | None, append_id: str | None
-    ) -> Exception | None:
-        if lease is None:
-            return self._writer.create(db, write, append_id)
-        return self._writer.update(db, write, lease.owner, lease.token)
+        return await self._transact(lambda db: self._writer.write(db, group))
 
     async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
         me = self.me
@@ -161,10 +153,9 @@ class SqliteStore:
         write = decide(held, read_records(db, run_id, since))
         if write is None:
             return Controlled(position), None
-        refusal = self._writer.occupied(db, write) or self._writer.update(db, write, owner, token)
+        (refusal,) = self._writer.write(db, [Member(write, (owner, token), append_id)])
         if refusal is not None:
             raise refusal
-        note_append(db, write, append_id)
         return Controlled(write.head), write
 
     async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
@@ -189,7 +180,7 @@ class SqliteStore:
         write = decide(Held(loaded.position, row.status, loaded.holder, me), loaded)
         if write is None:
             return Controlled(loaded.position), None
-        refusal = self._writer.update(db, write, row.owner, row.token)
+        (refusal,) = self._writer.write(db, [Member(write, (row.owner, row.token))])
         if refusal is not None:
             raise refusal
         return Controlled(write.head), write

@@ -6,6 +6,7 @@ import apsw
 
 from onward.store import rows
 from onward.store.carrying import Arrival
+from onward.store.member import Member
 from onward.store.sqlite.connection import QUERIES
 from onward.store.sqlite.writing import Writer, event_columns
 
@@ -15,7 +16,7 @@ def receive(db: apsw.Connection, writer: Writer, arrival: Arrival) -> None:
     write = arrival.write
     if db.execute(QUERIES["event_hash"], (write.run_id, write.head.seq)).get == write.head.hash:
         return
-    refusal = writer.create(db, write, arrival.append_id)
+    (refusal,) = writer.write(db, [Member(write, None, arrival.append_id)])
     if refusal is not None:
         raise refusal
     for page in arrival.rest():

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import apsw
 from msgspec.structs import astuple
 
 from onward.errors import LeaseLost, Refused, RunNotFound, StaleHistory
-from onward.store import rows
+from onward.store.member import Member
 from onward.store.port import Record, Write
 from onward.store.refusals import key_occupied, run_exists
+from onward.store.rows import pack
 from onward.store.sqlite.connection import QUERIES
 from onward.store.sqlite.reading import one, read_records
 
 TOUCH_EVERY_US = 600 * 1_000_000
 TOUCHED_MAX = 10_000
+Rows = list[tuple[object, ...]]
 
 # Values are given in the order in which a statement first names them: looking names up takes longer.
 _INSERT, _UPDATE = QUERIES["run_insert"], QUERIES["run_update"]
@@ -32,30 +34,35 @@ class Writer:
     lease_us: int
     touched: dict[str, int] = field(default_factory=dict)
 
-    def create(self, db: apsw.Connection, write: Write, append_id: str | None) -> Exception | None:
+    def write(self, db: apsw.Connection, members: Sequence[Member]) -> list[Exception | None]:
+        """Write whatever is not refused; answers None or the refusal for each."""
+        rows: Rows = []
+        answers = [
+            self._create(db, member, rows) if member.held is None else self._update(db, member, rows)
+            for member in members
+        ]
+        _write_events(db, rows)
+        return answers
+
+    def _create(self, db: apsw.Connection, member: Member, rows: Rows) -> Exception | None:
         """Make a run, unless its id is taken or its key in use; None when it is there."""
-        refusal = self.occupied(db, write) or _without_parent(db, write)
+        write, _, append_id = member
+        refusal = _occupied(db, write) or _without_parent(db, write, rows)
         if refusal is None:
             db.execute(_INSERT, (*_all_columns(write), self.now_us(), self.lease_us))
             if db.changes():
-                self._insert(db, write)
-                if append_id is not None:
-                    note_append(db, write, append_id)
+                self._write(db, member, rows)
                 return None
             refusal = run_exists(write.run_id)
+        _write_events(db, rows)  # what is asked for may be in this very group
         is_there = _is_there(db, write) if append_id is None else has_append(db, write.run_id, append_id)
         return None if is_there else refusal
 
-    def occupied(self, db: apsw.Connection, write: Write) -> Refused | None:
-        """An exclusive key belongs to one held run; naming the holder beats a broken index."""
-        row = write.row
-        if row is None or row.owner is None or row.exclusive_key is None:
-            return None
-        found = one(db, "run_holding_key", key=row.exclusive_key, id=row.id)
-        return None if found is None else key_occupied(row.exclusive_key, found[0], found[1])
-
-    def update(self, db: apsw.Connection, write: Write, owner: str | None, token: int) -> Exception | None:
+    def _update(self, db: apsw.Connection, member: Member, rows: Rows) -> Exception | None:
         """Append for this owner and token behind `write.after`, or say why not."""
+        write, held, _ = member
+        assert held is not None
+        owner, token = held
         if write.row is None:
             head = write.head
             values = (
@@ -64,19 +71,27 @@ class Writer:
             )  # fmt: skip
             db.execute(_ADVANCE, values)
         else:
+            refusal = _occupied(db, write)
+            if refusal is not None:
+                return refusal
             lease = (self.now_us(), self.lease_us)
             db.execute(_UPDATE, (*_changed_columns(write), *lease, write.run_id, *write.after, token, owner))
         if db.changes() == 0:
+            _write_events(db, rows)
             return _why_refused(db, write, owner, token)
-        self._insert(db, write)
+        self._write(db, member, rows)
         return None
 
-    def _insert(self, db: apsw.Connection, write: Write) -> None:
-        # One call for all: a statement costs less than the way to it.
-        db.executemany(_EVENT_INSERT, event_columns(write.records))
-        self.keep(db, write.blobs, write.at_us)
+    def _write(self, db: apsw.Connection, member: Member, rows: Rows) -> None:
+        """What comes with a row that was written; the events wait for those of the whole group."""
+        write = member.write
+        rows += event_columns(write.records)
+        if write.blobs:
+            self.keep(db, write.blobs, write.at_us)
         if write.snapshot is not None:
             db.execute(QUERIES["snapshot_put"], (write.run_id, *write.snapshot))
+        if member.append_id is not None:
+            db.execute(QUERIES["append_insert"], (write.run_id, member.append_id, write.head.seq))
 
     def keep(self, db: apsw.Connection, blobs: Mapping[str, bytes], at_us: int) -> None:
         """Store content, or say that it is in use."""
@@ -85,13 +100,29 @@ class Writer:
 
     def _put_blob(self, db: apsw.Connection, name: str, content: bytes, at_us: int) -> None:
         if at_us - self.touched.get(name, 0) > TOUCH_EVERY_US:
-            db.execute(QUERIES["blob_put"], (name, *rows.pack(content), at_us))
+            db.execute(QUERIES["blob_put"], (name, *pack(content), at_us))
             if len(self.touched) >= TOUCHED_MAX:
                 self.touched.clear()
             self.touched[name] = at_us
 
 
-def event_columns(records: Iterable[Record]) -> list[tuple[object, ...]]:
+def _occupied(db: apsw.Connection, write: Write) -> Refused | None:
+    """An exclusive key belongs to one held run; naming the holder beats a broken index."""
+    row = write.row
+    if row is None or row.owner is None or row.exclusive_key is None:
+        return None
+    found = one(db, "run_holding_key", key=row.exclusive_key, id=row.id)
+    return None if found is None else key_occupied(row.exclusive_key, found[0], found[1])
+
+
+def _write_events(db: apsw.Connection, rows: Rows) -> None:
+    """One call for all: a statement costs less than the way to it."""
+    if rows:
+        db.executemany(_EVENT_INSERT, rows)
+        rows.clear()
+
+
+def event_columns(records: Iterable[Record]) -> Rows:
     """The columns of events, in the order in which they are inserted."""
     return [
         (e.run_id, e.seq, e.kind, e.v, e.at_us, e.token, e.body, e.hash, " ".join(e.refs) or None)
@@ -117,11 +148,12 @@ def _changed_columns(write: Write) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _without_parent(db: apsw.Connection, write: Write) -> Exception | None:
+def _without_parent(db: apsw.Connection, write: Write, rows: Rows) -> Exception | None:
     """A fork stands on an event that its parent really has."""
     row = write.row
     if row is None or row.parent is None or row.parent_seq is None:
         return None
+    _write_events(db, rows)
     below = read_records(db, row.parent, row.parent_seq - 1, limit=1)
     is_there = bool(below) and (below[0].seq, below[0].hash) == write.after
     return None if is_there else RunNotFound(row.parent)
@@ -148,8 +180,3 @@ def _is_there(db: apsw.Connection, write: Write) -> bool:
 def has_append(db: apsw.Connection, run_id: str, append_id: str) -> bool:
     """Whether a write with this id is in the run's log."""
     return db.execute(QUERIES["append_find"], (run_id, append_id)).get is not None
-
-
-def note_append(db: apsw.Connection, write: Write, append_id: str) -> None:
-    """Remember the writer's own name for what was just written."""
-    db.execute(QUERIES["append_insert"], (write.run_id, append_id, write.head.seq))
