@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-from onward.errors import LeaseLost, Refused, StaleHistory
+import pytest
+
+from onward.errors import LeaseLost, Refused, RunNotFound, StaleHistory
 from onward.store.port import Store
 from onward.testing.drafts import (
     claimed,
     created,
     creation,
     everything_of,
+    fork,
     held,
     log_of,
     step,
@@ -34,6 +37,33 @@ async def test_many_appends_of_different_runs_at_once_are_all_there(store: Store
         log = await log_of(other, run.id)
         assert [record.seq for record in log] == list(range(1, run.position.seq + 1))
         assert log[-1].hash == run.position.hash
+
+
+@pytest.mark.parametrize("append_id", ["this creation", None])
+async def test_the_same_creation_twice_at_once_is_made_once(store: Store, append_id: str | None) -> None:
+    write, run = creation()
+    await asyncio.gather(*(store.create(write, append_id) for _ in range(3)))
+    assert tuple(await log_of(store, run.id)) == write.records
+
+
+async def test_the_same_append_twice_at_once_is_written_once(store: Store) -> None:
+    run = await held(store)
+    write, after = run.then(*step(run))
+    await asyncio.gather(*(store.append(write, run.lease) for _ in range(3)))
+    assert [record.seq for record in await log_of(store, run.id)] == list(range(1, after.position.seq + 1))
+
+
+async def test_a_fork_can_be_made_at_once_with_the_event_it_stands_on(store: Store) -> None:
+    run = await held(store)
+    write, after = run.then(*step(run))
+    creating, child = fork(after)
+    answers = await asyncio.gather(
+        store.append(write, run.lease), store.create(creating), return_exceptions=True
+    )
+    assert answers[0] is None
+    assert answers[1] is None or isinstance(answers[1], RunNotFound), "it may come first, and is refused then"
+    await store.create(creating)
+    assert (await log_of(store, child.id))[:-1] == await log_of(store, run.id)
 
 
 async def test_a_refused_write_does_not_disturb_those_beside_it(store: Store, other: Store) -> None:

@@ -1,0 +1,35 @@
+"""What a run leaves in memory when it is over: nothing."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from onward.engine.asked import Start
+from onward.model.run import RunStatus
+from tests.world import World, line
+
+BRANCHES = (
+    "digraph b { start [shape=Mdiamond]; exit [shape=Msquare]; fan [shape=component]; "
+    "join [shape=tripleoctagon]; a [type=work]; b [type=work]; "
+    "start -> fan; fan -> a -> join; fan -> b -> join; join -> exit }"
+)
+
+
+@pytest.mark.parametrize("source", [line("a", "b", "c"), BRANCHES], ids=["line", "branches"])
+async def test_a_run_that_is_over_leaves_nothing_for_the_garbage_collector(world: World, source: str) -> None:
+    """A cycle for every run keeps its state until a collection, which then walks through all that lives."""
+    process = await world.process()
+    pipeline = process.engine.sources.prepare(source, "<test>")
+    await process.engine.start(pipeline, Start())
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            ended = await process.engine.start(pipeline, Start())
+            assert ended.run.status is RunStatus.COMPLETED
+        del ended
+        assert gc.collect() < 10, "not one object for each run"
+    finally:
+        gc.enable()
