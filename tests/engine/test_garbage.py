@@ -27,9 +27,7 @@ async def test_a_run_that_is_over_leaves_nothing_for_the_garbage_collector(world
     gc.disable()
     try:
         for _ in range(10):
-            ended = await process.engine.start(pipeline, Start())
-            assert ended.run.status is RunStatus.COMPLETED
-        del ended
+            assert (await process.engine.start(pipeline, Start())).run.status is RunStatus.COMPLETED
         assert gc.collect() < 10, "not one object for each run"
     finally:
         gc.enable()
