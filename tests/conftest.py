@@ -68,7 +68,8 @@ def postgres_emptied_url(postgres_shared_url: str) -> Iterator[str]:
         )
         connection.execute("SET session_replication_role = replica")  # the schema forbids what comes now
         tables = connection.execute(
-            "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'migration'"
+            "SELECT tablename FROM pg_tables "
+            "WHERE schemaname = 'public' AND tablename NOT IN ('migration', 'identity')"
         ).fetchall()
         names = sql.SQL(", ").join(sql.Identifier(name) for (name,) in tables)
         if tables:

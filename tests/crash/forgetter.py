@@ -18,7 +18,7 @@ import apsw
 
 from onward.clock import SystemClock
 from onward.engine.retention import Collector, Policy
-from onward.receipts.folder import Folder
+from onward.receipts.homes import Homes
 from onward.store.port import Store
 from onward.store.sqlite.adapter import SqliteStore
 from onward.wiring import POSTGRES, open_store
@@ -59,7 +59,8 @@ class Doomed:
 async def main(db: str, runs: str, at: int) -> None:
     count = Countdown(at)
     if db.startswith(POSTGRES):
-        store = cast(Store, Doomed(await open_store(db), count))
+        opened = await open_store(db)
+        store, identity = cast(Store, Doomed(opened, count)), opened.identity
     else:
 
         def connect(path: str) -> apsw.Connection:
@@ -68,8 +69,12 @@ async def main(db: str, runs: str, at: int) -> None:
             return connection
 
         store = SqliteStore(db, connect=connect)
-    collector = Collector(store, SystemClock(), Folder(runs), lambda text: print(text, file=sys.stderr))
-    await collector.collect(Policy())
+        identity = store.identity
+
+    def warn(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    await Collector(store, SystemClock(), Homes(runs, identity), warn).collect(Policy())
 
 
 if __name__ == "__main__":

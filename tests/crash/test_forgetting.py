@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -50,6 +51,8 @@ async def _fill(store: Store, runs: Path) -> None:
         await store.begin_effect(f"{run_id}/start#1", "token", at_us=1)
         await store.finish_effect(f"{run_id}/start#1", "token", b"done", at_us=2)
         (runs / run_id).mkdir(parents=True)
+        said = {"run_id": run_id, "database": store.identity.name}
+        (runs / run_id / "manifest.json").write_text(json.dumps(said))
     begun = await stepped(store, await held(store, "parent"), shared=LARGE)
     await _ended(store, begun)
     write, _ = fork(begun, "fork")

@@ -18,6 +18,7 @@ from onward.errors import InvalidInput, InvalidPipeline
 from onward.handlers.room import AUTOMATIC
 from onward.model.event import StepFinished
 from onward.receipts.folder import Folder
+from onward.receipts.homes import Homes
 from onward.store.codec import unseal
 from tests.world import World, line
 
@@ -398,14 +399,16 @@ async def test_a_link_among_the_artifacts_fails_the_attempt(app: Onward) -> None
 
 
 async def test_a_stale_status_in_the_place_of_a_new_step_does_not_count(app: Onward, run_dir: Path) -> None:
-    """A directory of the same name from another life, with or without a manifest, is put aside."""
+    """A directory of the same name from another life, with or without a manifest, is left alone."""
     for where in ("a/1", "a/1/artifacts"):
         (run_dir / where).mkdir(parents=True)
     (run_dir / "a" / "1" / "status.json").write_text('{"outcome":"fail"}')
     (run_dir / "a" / "1" / "artifacts" / "old").write_text("old")
     run = await run_of(app, tool("true"))
     assert (run.status, dict(run.artifacts)) == (RunStatus.COMPLETED, {})
-    assert read(run_dir.with_name("run.before-1") / "a" / "1" / "status.json") == {"outcome": "fail"}
+    assert read(run_dir / "a" / "1" / "status.json") == {"outcome": "fail"}
+    (own,) = run_dir.parent.glob("run.of-*")
+    assert read(own / "a" / "1" / "status.json")["outcome"] == "success"
 
 
 async def test_a_step_cannot_prepare_the_next_attempts_directory(app: Onward, run_dir: Path) -> None:
@@ -446,17 +449,21 @@ async def test_k23_a_link_that_a_step_puts_in_the_way_leads_nowhere(tmp_path: Pa
 
 
 async def test_a_full_disk_costs_a_warning_and_no_step(tmp_path: Path, world: World) -> None:
-    class FullDisk(Folder):
+    class FullDisk(Homes):
         __slots__ = ()
 
-        def write(self, *where: Any, **how: Any) -> bool:
+        def _open(self, *where: Any, **how: Any) -> int:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        @property
+        def plain(self) -> Folder:
+            return self
 
     warnings: list[str] = []
 
     def files(store: Any) -> RunFiles:
         made = RunFiles(str(tmp_path / "runs"), store, mode="full", warn=warnings.append)
-        made.folder = FullDisk(made.folder.root)
+        made.folder = FullDisk(made.folder.root, made.folder.identity)
         return made
 
     process = await world.process(files=files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from onward.engine.retention import (
 )
 from onward.errors import RunNotFound
 from onward.model.run import RunStatus
-from onward.receipts.folder import Folder
+from onward.receipts.homes import Homes
 from onward.store.retention import Kin
 from onward.testing.faults import Died, Fault
 from tests.world import Process, World, line
@@ -69,15 +70,24 @@ async def over(process: Process, *run_ids: str) -> None:
         assert (await process.start(line("a"), run_id)).status is RunStatus.COMPLETED
 
 
-def collector(process: Process, folder: Folder | None = None) -> Collector:
+def collector(process: Process, homes: Homes | None = None) -> Collector:
     def warn(text: str) -> None:
         raise AssertionError(text)
 
-    return Collector(process.store, process.clock, folder, warn)
+    return Collector(process.store, process.clock, homes, warn)
 
 
-async def collect(process: Process, folder: Folder | None = None) -> Collected:
-    return await collector(process, folder).collect(EVERYTHING)
+async def collect(process: Process, root: Path | None = None) -> Collected:
+    homes = None if root is None else Homes(str(root), process.store.identity)
+    return await collector(process, homes).collect(EVERYTHING)
+
+
+def housed(process: Process, directory: Path) -> Path:
+    """A directory of a run of this process's database."""
+    directory.mkdir(parents=True)
+    said = {"run_id": directory.name.partition(".")[0], "database": process.store.identity.name}
+    (directory / "manifest.json").write_text(json.dumps(said))
+    return directory
 
 
 async def test_a_preview_tells_what_goes_and_changes_nothing(world: World) -> None:
@@ -117,14 +127,16 @@ async def test_the_directories_of_runs_that_went_go_and_links_are_not_followed(
     process, root = await world.process(), tmp_path / "runs"
     await over(process, "gone", "linked")
     outside = tmp_path / "outside"
-    for directory in (root / "gone" / "a", root / "gone.before-1", root / "stranger", outside):
-        directory.mkdir(parents=True)
+    for name in ("gone", "gone.before-1", "stranger"):
+        housed(process, root / name)
+    for directory in (root / "gone" / "a", outside):
+        directory.mkdir()
         (directory / "file").write_text("here")
     (root / "gone" / "away").symlink_to(outside)
     (root / "linked").symlink_to(outside)
-    done = await collect(process, Folder(str(root)))
-    assert done.directories == 3
-    assert [path.name for path in root.iterdir()] == ["stranger"]
+    done = await collect(process, root)
+    assert done.directories == 2
+    assert sorted(path.name for path in root.iterdir()) == ["linked", "stranger"]
     assert (outside / "file").read_text() == "here"
 
 
@@ -135,10 +147,10 @@ async def test_dying_around_the_deletion_leaves_nothing_that_the_next_one_does_n
     process, root = await world.process(), tmp_path / "runs"
     await over(process, "one", "two")
     for name in ("one", "two"):
-        (root / name).mkdir(parents=True)
+        housed(process, root / name)
     process.store.fail(fault, within=1)
     with pytest.raises(Died):
-        await collect(process, Folder(str(root)))
+        await collect(process, root)
     assert process.store.calls[-1] == "delete"
     assert any(path.name.startswith(COLLECTING) for path in root.iterdir())
     after = await world.process(clock=process.clock)
@@ -146,12 +158,12 @@ async def test_dying_around_the_deletion_leaves_nothing_that_the_next_one_does_n
     assert left == (["one"] if fault is Fault.DIE_BEFORE else [])
     for run_id in left:
         assert await after.is_sound(run_id)
-    await collect(after, Folder(str(root)))
+    await collect(after, root)
     assert list(root.iterdir()) == []
     assert await after.store.find("one") == []
 
 
-class Stubborn(Folder):
+class Stubborn(Homes):
     """A folder on a disk that does not let go of one directory."""
 
     STAYS = "run-50"
@@ -169,11 +181,13 @@ async def test_a_directory_that_could_not_go_is_still_known_when_later_ones_went
     names = [f"run-{number}" for number in range(RUNS_AT_ONCE + 1)]  # two batches; the youngest goes first
     await over(process, *names)
     for name in names:
-        (root / name).mkdir(parents=True)
+        housed(process, root / name)
     warned: list[str] = []
-    first = Collector(process.store, process.clock, Stubborn(str(root)), warned.append)
+    first = Collector(
+        process.store, process.clock, Stubborn(str(root), process.store.identity), warned.append
+    )
     assert len((await first.collect(EVERYTHING)).runs) == len(names)
     assert [text.partition(" ")[0] for text in warned] == [str(root / Stubborn.STAYS)]
     assert warned[0].endswith("the next gc tries again.")
-    await collect(process, Folder(str(root)))
+    await collect(process, root)
     assert list(root.iterdir()) == []

@@ -199,3 +199,19 @@ async def test_the_schema_itself_refuses_what_cannot_be(
     with pytest.raises(REFUSED):
         database.run(f"UPDATE run SET {change} WHERE id = 'run'")
     await stepped(store, run)
+
+
+async def test_a_database_that_gets_its_identity_notes_how_old_its_runs_are(tmp_path: Path) -> None:
+    """Directories of younger runs name it; a new database has no older ones."""
+    paths = [str(tmp_path / name) for name in ("old.db", "new.db")]
+    first = [await open_store(path) for path in paths]
+    assert len({store.identity.name for store in first}) == 2
+    assert {store.identity.unmarked_until_us for store in first} == {0}
+    run = await created(first[0])
+    for store in first:
+        await store.close()
+    Database(paths[0]).run("DROP TABLE identity; DELETE FROM migration WHERE number = 6")
+    again = await open_store(paths[0])
+    assert again.identity.name != first[0].identity.name
+    assert again.identity.unmarked_until_us == (await again.find(run.id))[0].row.created_at_us
+    await again.close()

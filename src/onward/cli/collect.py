@@ -21,7 +21,8 @@ from onward.errors import InvalidInput, NoDatabase
 from onward.model.ids import display_id
 from onward.model.run import RunStatus
 from onward.pipeline.value import Duration
-from onward.receipts.folder import Folder
+from onward.receipts.homes import Homes
+from onward.store.port import Store
 from onward.wiring import is_there, kept_trees, open_store
 
 OLDER_THAN = "30d"
@@ -67,14 +68,14 @@ async def _collector(common: Common, out: Output, keep_files: bool) -> AsyncIter
         raise NoDatabase(app.store)
     store = await open_store(app.store) if isinstance(app.store, str) else app.store
     try:
-        folder = None if keep_files else _folder(app.runs_directory)
-        yield Collector(store, SystemClock(), folder, out.note, kept_trees())
+        homes = None if keep_files else _homes(app.runs_directory, store)
+        yield Collector(store, SystemClock(), homes, out.note, kept_trees())
     finally:
         await store.close()
 
 
-def _folder(runs: str | None) -> Folder | None:
-    return Folder(os.path.abspath(runs)) if runs is not None and os.path.isdir(runs) else None
+def _homes(runs: str | None, store: Store) -> Homes | None:
+    return Homes(os.path.abspath(runs), store.identity) if runs is not None and os.path.isdir(runs) else None
 
 
 def _statuses(named: str | None) -> tuple[RunStatus, ...]:

@@ -29,6 +29,7 @@ from onward.model.ids import display_id
 from onward.model.run import Run
 from onward.pipeline.graph import BUILT_IN_TYPES
 from onward.receipts.folder import Folder
+from onward.receipts.homes import Homes
 from onward.receipts.names import Path
 from onward.store.port import Store
 from onward.wiring import is_there, open_store
@@ -95,7 +96,7 @@ def target(looking: Looking, out_dir: str | None) -> tuple[Folder, Path]:
         return Folder(os.path.abspath(out_dir)), ()
     if looking.runs is None:
         raise InvalidInput("this database has no directory for runs; name one with --out.")
-    return Folder(os.path.abspath(looking.runs)), (looking.run.id,)
+    return Homes(os.path.abspath(looking.runs), looking.store.identity), (looking.run.id,)
 
 
 async def artifacts(

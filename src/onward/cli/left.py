@@ -67,12 +67,12 @@ def _leavings(store: Store, common: Common) -> Leavings:
     """Looks where a resume by the same command line would."""
     from onward.cli.opening import app_of
     from onward.engine.left import Leavings
-    from onward.receipts.folder import Folder
+    from onward.receipts.homes import Homes
     from onward.wiring import own_paths
     from onward.workspace.trees import GitTrees
 
     app = app_of(load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files))
     runs = app.runs_directory
     own = own_paths(app.store if isinstance(app.store, str) else None, runs)
-    folder = None if runs is None else Folder(os.path.abspath(runs))
+    folder = None if runs is None else Homes(os.path.abspath(runs), store.identity)
     return Leavings(store, folder, GitTrees(tool_environment(), own), own)

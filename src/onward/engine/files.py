@@ -21,13 +21,12 @@ from onward.model.ids import display_id
 from onward.model.run import Run
 from onward.pipeline.graph import Graph, Node
 from onward.receipts import pages
-from onward.receipts.folder import Folder
-from onward.receipts.names import ARTIFACTS, CHECKPOINT, MANIFEST, STATUS, Path, artifact_name
+from onward.receipts.homes import Homes
+from onward.receipts.names import ARTIFACTS, CHECKPOINT, STATUS, Path, artifact_name
 from onward.store.codec import unseal
-from onward.store.port import RunLog
+from onward.store.port import Store
 
 TOOL = "tool"
-MANIFEST_BYTES_MAX = 1024 * 1024
 WARNED_MAX = 1_000
 
 
@@ -61,9 +60,9 @@ class RunFiles:
     """The directories of all runs, below `root`."""
 
     def __init__(
-        self, root: str, log: RunLog, *, mode: str | None = None, warn: Callable[[str], None]
+        self, root: str, log: Store, *, mode: str | None = None, warn: Callable[[str], None]
     ) -> None:
-        self.folder = Folder(os.path.abspath(root))
+        self.folder = Homes(os.path.abspath(root), log.identity)
         self._log, self._mode, self._warn = log, mode, warn
         self._on_disk: dict[str, _OnDisk] = {}
         self._warned: set[tuple[str, str]] = set()
@@ -125,12 +124,11 @@ class RunFiles:
         return found
 
     def _have_directory(self, run: Run) -> None:
-        """The run's directory is this run's; one of another run of the same id is put aside."""
-        start_time = instant(run.created_at_us) or ""
-        there = self.folder.read((run.id,), MANIFEST, limit=MANIFEST_BYTES_MAX)
-        if not pages.is_of(there, run, start_time=start_time):
-            self.folder.put_aside(run.id)
-        self.folder.write((run.id,), MANIFEST, pages.manifest(run, start_time=start_time))
+        start_time, database = instant(run.created_at_us) or "", self.folder.identity.name
+        manifest = pages.manifest(run, start_time=start_time, database=database)
+        self.folder.move_in(
+            run.id, manifest, lambda said: pages.is_of(said, run, start_time=start_time, database=database)
+        )
 
     def own(self, run: Run) -> None:
         """Have a directory for something that is not a step's, such as the work tree."""

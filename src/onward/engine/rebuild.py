@@ -16,6 +16,7 @@ from onward.model.ids import branch_of
 from onward.model.run import Run
 from onward.receipts import pages
 from onward.receipts.folder import Folder
+from onward.receipts.homes import MANIFEST_BYTES_MAX, said_by
 from onward.receipts.names import (
     ARTIFACTS,
     CHECKPOINT,
@@ -31,8 +32,6 @@ from onward.receipts.trail import Trail
 from onward.store.codec import check_chain, unseal
 from onward.store.port import ORIGIN, Store
 
-MANIFEST_BYTES_MAX = 1024 * 1024
-
 
 async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at: Path) -> int:
     """Write the files of a run below `at`; how many were written.
@@ -40,8 +39,10 @@ async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at
     A file of a step that is there already stays as it is: it is what really was. Receipts and handoffs are
     what the log says, whatever is there.
     """
-    _check_free(folder, at, known)
-    work = _Work(sources, folder, at)
+    database = store.identity.name
+    _check_free(folder, at, known, database)
+    _sign(folder, at, known, database)
+    work = _Work(sources, folder, at, database)
     run: Run | None = None
     position = ORIGIN
     async for page in log_pages(store, known.id):
@@ -63,13 +64,21 @@ async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at
     return work.written
 
 
-def _check_free(folder: Folder, at: Path, run: Run) -> None:
+def _check_free(folder: Folder, at: Path, run: Run, database: str) -> None:
     """Refuse a directory in which other things are than files of this run."""
     if not folder.names(at):
         return
-    content = folder.read(at, MANIFEST, limit=MANIFEST_BYTES_MAX)
-    if not pages.is_of(content, run, start_time=instant(run.created_at_us) or ""):
+    said = said_by(folder.read(at, MANIFEST, limit=MANIFEST_BYTES_MAX))
+    start_time = instant(run.created_at_us) or ""
+    if not pages.is_of(said, run, start_time=start_time, database=database):
         raise InvalidInput(f"{folder.path(*at)} holds something else than files of this run; name another.")
+
+
+def _sign(folder: Folder, at: Path, run: Run, database: str) -> None:
+    """Say first whose directory this is: one that is cut off in the middle must not be nobody's."""
+    manifest = pages.manifest(run, start_time=instant(run.created_at_us) or "", database=database)
+    if not folder.write_new(at, MANIFEST, manifest):
+        folder.write(at, MANIFEST, manifest)
 
 
 @dataclass(slots=True)
@@ -79,6 +88,7 @@ class _Work:
     sources: Sources
     folder: Folder
     at: Path
+    database: str
     written: int = 0
     _paths: dict[str, Path] = field(default_factory=dict)
     _finished: list[pages.Told] = field(default_factory=list)
@@ -120,7 +130,8 @@ class _Work:
     def finish(self, run: Run) -> None:
         """The two files of the run as a whole, as they stand at the end of the log."""
         start, now = instant(run.created_at_us) or "", instant(run.updated_at_us) or ""
-        self.write((), MANIFEST, pages.manifest(run, start_time=start), only_new=False)
+        manifest = pages.manifest(run, start_time=start, database=self.database)
+        self.write((), MANIFEST, manifest, only_new=False)
         if self._finished:
             content = pages.checkpoint(run, self._finished, timestamp=now)
             self.write((), CHECKPOINT, content, only_new=False)

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from onward.clock import Clock
 from onward.errors import InvalidInput, WorkspaceFailed
 from onward.model.ids import check_run_id
+from onward.model.instant import rfc3339
 from onward.model.run import RunStatus
-from onward.receipts.folder import Folder
+from onward.receipts.homes import Homes, run_of
 from onward.receipts.names import WORKSPACE
 from onward.store.port import Store
 from onward.store.retention import NOTHING, Expiry, Kin, Swept
@@ -32,7 +33,6 @@ RUNS_AT_ONCE = 50
 EVENTS_AT_ONCE = 5_000
 BLOBS_AT_ONCE = 10_000
 COLLECTING = ".collecting."
-ASIDE = ".before-"
 LIST_BYTES_MAX = 1024 * 1024
 
 
@@ -94,20 +94,20 @@ def _relatives(kin: Kin) -> Iterator[str]:
 
 
 class Collector:
-    """Forgets runs of one database; their directories are below `folder`, on this machine.
+    """Forgets runs of one database, and those directories in `homes`, on this machine, that are theirs.
 
-    Without a folder, files are left alone. Without `trees`, work trees are directories like any other.
+    Without homes, files are left alone. Without `trees`, work trees are directories like any other.
     """
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
-        folder: Folder | None,
+        homes: Homes | None,
         warn: Callable[[str], None],
         trees: Kept | None = None,
     ) -> None:
-        self._store, self._clock, self._folder, self._warn = store, clock, folder, warn
+        self._store, self._clock, self._homes, self._warn = store, clock, homes, warn
         self._trees = trees
 
     async def preview(self, policy: Policy) -> Collected:
@@ -133,92 +133,114 @@ class Collector:
 
     async def _chosen(self, policy: Policy) -> tuple[Sequence[Kin], list[Kin], tuple[Unmerged, ...]]:
         found = await self._store.expired(policy.at(self._clock.now_us()))
-        named = set(self._folder.names(())) if self._folder is not None else set()
-        looked = [await asyncio.to_thread(self._unmerged, kin.id) for kin in found if kin.id in named]
+        homes = await self._homes_of([kin.id for kin in found])
+        looked = [await asyncio.to_thread(self._unmerged, name) for name in homes]
         unmerged = {one.run: one for one in looked if one is not None}
         expired = [kin for kin in found if kin.id not in unmerged]
         chosen = collectable(expired, await self._store.attached()) if expired else []
         return expired, chosen, tuple(unmerged.values())
 
+    async def _homes_of(self, run_ids: Sequence[str]) -> list[str]:
+        """The directories that are certainly of these runs; those of other databases' runs are left alone."""
+        if self._homes is None:
+            return []
+        named, wanted = self._homes.names(()), set(run_ids)
+        return [name for name in named if run_of(name) in wanted and await self._is_of_run(name)]
+
+    async def _is_of_run(self, name: str) -> bool:
+        assert self._homes is not None
+        said = self._homes.said(name)
+        if said is None or "database" in said or not self._homes.is_ours(name):
+            return self._homes.is_ours(name)
+        # From before databases had an identity: of two runs that chose the same id it is the one of its time.
+        listed = await self._store.find(run_of(name))
+        return said.get("start_time") in {rfc3339(one.row.created_at_us) for one in listed}
+
     def _unmerged(self, name: str) -> Unmerged | None:
         """The first work tree in a run's directory with work that is nowhere else."""
         if self._trees is None:
             return None
-        run_id = name.partition(ASIDE)[0]
+        run_id = run_of(name)
         looked = ((tree, self._trees.work_in(run_id, tree)) for tree in self._work_trees(name))
         return next((Unmerged(run_id, tree, why) for tree, why in looked if why), None)
 
     def _work_trees(self, name: str) -> list[str]:
         """A link is no work tree of ours, and is not followed."""
-        assert self._folder is not None
-        if not _is_directory(self._folder.path(name)):
+        assert self._homes is not None
+        folder = self._homes.plain
+        if not _is_directory(folder.path(name)):
             return []
-        names = [found for found in self._folder.names((name,)) if found.startswith(WORKSPACE)]
-        return [path for path in (self._folder.path(name, found) for found in names) if _is_directory(path)]
+        names = [found for found in folder.names((name,)) if found.startswith(WORKSPACE)]
+        return [path for path in (folder.path(name, found) for found in names) if _is_directory(path)]
 
     async def _delete(self, batch: Sequence[Kin], done: Collected) -> Sequence[str]:
-        if self._folder is None:
-            return await self._store.delete(batch)
-        there = {name.partition(ASIDE)[0] for name in self._folder.names(())}
-        named = [kin.id for kin in batch if kin.id in there]
-        if not named:
+        named = await self._homes_of([kin.id for kin in batch])
+        if self._homes is None or not named:
             return await self._store.delete(batch)
         # A note of its own for each batch: one that could not be finished is there for the next gc.
-        note = f"{COLLECTING}{os.getpid()}.{named[0]}"
-        self._folder.write((), note, json.dumps(named).encode(), synced=True)
+        note = f"{self._notes}{os.getpid()}.{named[0]}"
+        self._homes.write((), note, json.dumps(named).encode(), synced=True)
         gone = await self._store.delete(batch)
-        removed = [run_id for run_id in named if run_id in gone]
+        removed = [name for name in named if run_of(name) in gone]
         done.directories += await asyncio.to_thread(self._clear, note, removed)
         return gone
+
+    @property
+    def _notes(self) -> str:
+        """How the notes begin that a collection in this database made: another one cannot judge them."""
+        assert self._homes is not None
+        return f"{COLLECTING}{self._homes.identity.short}."
 
     async def _finish_what_was_begun(self) -> int:
         """Remove the directories of runs that went, when somebody was killed before they did."""
         removed = 0
-        for note in self._folder.names(()) if self._folder is not None else ():
-            if note.startswith(COLLECTING):
-                gone = [run_id for run_id in self._noted(note) if not await self._is_there(run_id)]
+        for note in self._homes.names(()) if self._homes is not None else ():
+            if note.startswith(self._notes):
+                gone = [name for name in self._noted(note) if not await self._is_there(run_of(name))]
                 removed += await asyncio.to_thread(self._clear, note, gone)
         return removed
 
     def _noted(self, note: str) -> Iterator[str]:
-        assert self._folder is not None
-        content = self._folder.read((), note, limit=LIST_BYTES_MAX) or b"[]"
+        assert self._homes is not None
+        content = self._homes.read((), note, limit=LIST_BYTES_MAX) or b"[]"
         try:
-            listed = json.loads(content)
-            yield from (check_run_id(run_id) for run_id in listed)
-        except (ValueError, TypeError, InvalidInput):
-            self._warn(f"{self._folder.path(note)} is not a list of runs; remove it.")
+            for name in json.loads(content):
+                check_run_id(run_of(name))
+                # Without a manifest it is half removed; with a stranger's, another database came to the name.
+                name = os.path.basename(name)
+                if self._homes.said(name) is None or self._homes.is_ours(name):
+                    yield name
+        except (ValueError, TypeError, AttributeError, InvalidInput):
+            self._warn(f"{self._homes.path()}/{note} is not a list of runs; remove it.")
 
     async def _is_there(self, run_id: str) -> bool:
         return bool(await self._store.read(run_id, after=0, limit=1))
 
-    def _clear(self, note: str, run_ids: Sequence[str]) -> int:
-        """Remove the directories of these runs, and then the note about them."""
-        assert self._folder is not None
+    def _clear(self, note: str, names: Sequence[str]) -> int:
+        """Remove these directories, and then the note about them."""
+        assert self._homes is not None
         removed, failed = 0, False
-        for name in self._folder.names(()):
-            if name.partition(ASIDE)[0] in run_ids:
-                try:
-                    removed += self._remove(name)
-                except (OSError, WorkspaceFailed) as error:
-                    failed = True
-                    why = getattr(error, "strerror", None) or str(error).rstrip(".")
-                    self._warn(
-                        f"{self._folder.path(name)} cannot be removed: {why}; the next gc tries again."
-                    )
+        for name in names:
+            try:
+                removed += self._remove(name)
+            except (OSError, WorkspaceFailed) as error:
+                failed = True
+                why = getattr(error, "strerror", None) or str(error).rstrip(".")
+                path = self._homes.plain.path(name)
+                self._warn(f"{path} cannot be removed: {why}; the next gc tries again.")
         if not failed:
-            self._folder.remove((), note)
+            self._homes.remove((), note)
         return removed
 
     def _remove(self, name: str) -> bool:
-        assert self._folder is not None
+        assert self._homes is not None
         unmerged = self._unmerged(name)  # again: its run may have gone in another process, or long ago
         if unmerged is not None:
             raise WorkspaceFailed(f"{unmerged.directory} {unmerged.why}")
         if self._trees is not None:
             for tree in self._work_trees(name):
                 self._trees.remove(tree)
-        return self._folder.remove_all(name)
+        return self._homes.remove_all(name)
 
 
 def _is_directory(path: str) -> bool:

@@ -169,7 +169,8 @@ class Workspaces:
         if self._files is None:
             raise WorkspaceFailed("there is no directory for runs here; give the one of before with --runs.")
         name = f"{WORKSPACE}-{step_name(path)}" if path else WORKSPACE
-        directory = _own(os.path.join(os.path.realpath(self._files.folder.root), run.id, name))
+        folder = self._files.folder
+        directory = _own(os.path.join(os.path.realpath(folder.root), folder.home(run.id), name))
         return Place(run.id, stamp, repository, directory, "" if path else branch_name(run.id))
 
 

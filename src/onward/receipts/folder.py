@@ -86,6 +86,22 @@ class Folder:
         finally:
             os.close(directory)
 
+    def write_new(self, parts: Path, name: str, content: bytes) -> bool:
+        """Put a file there whole, unless one of this name is there: of several who try, one does."""
+        directory = self._open(parts, make=True)
+        part = f".{name}.{os.getpid()}.part"
+        try:
+            _create(directory, part, content, synced=False)
+            try:
+                os.link(part, name, src_dir_fd=directory, dst_dir_fd=directory)
+            except FileExistsError:
+                return False
+            finally:
+                os.unlink(part, dir_fd=directory)
+            return True
+        finally:
+            os.close(directory)
+
     def read(self, parts: Path, name: str, *, limit: int) -> bytes | None:
         """A plain file's content, one byte more than `limit` at most; None if there is none."""
         try:

@@ -9,12 +9,13 @@ import msgspec
 
 from onward.model.event import AttemptFailed, StepFinished
 from onward.model.run import Run
+from onward.receipts.homes import Said
 
 Told = tuple[str, tuple[str, ...]]
 
 
-def manifest(run: Run, *, start_time: str) -> bytes:
-    """Which run this is."""
+def manifest(run: Run, *, start_time: str, database: str) -> bytes:
+    """Which run this is, and in which database."""
     return _json(
         {
             "name": run.pipeline,
@@ -22,17 +23,18 @@ def manifest(run: Run, *, start_time: str) -> bytes:
             "start_time": start_time,
             "run_id": run.id,
             "pipeline_hash": run.pipeline_hash,
+            "database": database,
         }
     )
 
 
-def is_of(content: bytes | None, run: Run, *, start_time: str) -> bool:
-    """Whether a manifest is this run's: ids may be chosen, and a database may have been made anew."""
-    try:
-        found = msgspec.json.decode(content or b"null")
-    except msgspec.DecodeError:
-        return False
-    return isinstance(found, dict) and (found.get("run_id"), found.get("start_time")) == (run.id, start_time)
+def is_of(said: Said | None, run: Run, *, start_time: str, database: str) -> bool:
+    """Whether a manifest is this run's: ids may be chosen, and runs may be copied."""
+    return said is not None and (
+        said.get("run_id"),
+        said.get("start_time"),
+        said.get("database", database),
+    ) == (run.id, start_time, database)
 
 
 def checkpoint(run: Run, finished: Sequence[Told], *, timestamp: str) -> bytes:

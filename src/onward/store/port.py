@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from onward.model.identity import Identity
 from onward.model.row import RunRow
 from onward.model.run import Frozen, RunStatus
 from onward.store.carrying import Carrying
@@ -312,6 +313,11 @@ Unwatch = Callable[[], Awaitable[None]]
 
 class Store(RunLog, Leases, Runs, Blobs, Effects, Retention, Carrying, Measures, Protocol):
     """Everything together."""
+
+    @property
+    def identity(self) -> Identity:
+        """Which database this is: the same for every process at it, and no other's."""
+        ...
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         """Call when a run may have become due, if the database can tell; returns how to stop that.

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from onward.errors import StoreError, StoreUnavailable
+from onward.model.identity import Identity
 from onward.model.run import RunStatus
 from onward.store.carrying import Arrival
 from onward.store.measures import Measured
@@ -95,6 +96,10 @@ class FaultyStore:
         raise Died(f"{self.fault}: call {len(self.calls)}, {name}")
 
     # -- the port ------------------------------------------------------------------------------------
+
+    @property
+    def identity(self) -> Identity:
+        return self.store.identity
 
     @property
     def me(self) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from onward.clock import SystemClock
+from onward.clock import SystemClock, SystemIds
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
+from onward.model.identity import Identity
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store.carrying import Arrival
@@ -47,6 +48,7 @@ class MemoryDatabase(State):
 
     def __init__(self, now_us: Callable[[], int] | None = None) -> None:
         super().__init__(now_us or SystemClock().now_us)
+        self.identity = Identity(SystemIds().unique())
         self._processes = 0
 
     def connect(self, lease_s: float | None = None) -> MemoryStore:
@@ -62,6 +64,10 @@ class MemoryStore:
         self.database, self._me, self._lease_s = database, me, lease_s
         self._effects = EffectTable(database, me, lease_s)
         database.alive.add(me)
+
+    @property
+    def identity(self) -> Identity:
+        return self.database.identity
 
     @property
     def me(self) -> str:

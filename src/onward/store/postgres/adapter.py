@@ -19,6 +19,7 @@ from onward.errors import (
     StoreError,
 )
 from onward.host import HostIdentity, host_identity, is_process_gone
+from onward.model.identity import Identity
 from onward.model.run import RunStatus
 from onward.store import rows
 from onward.store.carrying import Arrival
@@ -46,6 +47,7 @@ from onward.store.postgres.binary import numbers, texts
 from onward.store.postgres.checks import check_database
 from onward.store.postgres.connection import RENEWING, SESSION, Address
 from onward.store.postgres.effects import EffectTable
+from onward.store.postgres.identity import read_identity
 from onward.store.postgres.listening import Listener
 from onward.store.postgres.measuring import measure_database
 from onward.store.postgres.migrate import NEWEST, migrate, schema_number
@@ -87,6 +89,7 @@ class PostgresStore:
         patience_s: float,
     ) -> None:
         self._address, self._lease_s, self._clock = address, lease_s, clock
+        self.identity = Identity("")  # until it is opened
         # The nonce tells the stores of one process apart.
         self._me = owner_name(f"{SystemIds().unique()}/{host_identity().text()}")
         self._held: dict[str, int] = {}
@@ -120,6 +123,7 @@ class PostgresStore:
                 raise SchemaTooNew(found, NEWEST)
             if found < NEWEST:
                 await migrate(address)
+            store.identity = await store._reading.use(read_identity)
         except BaseException:
             await store.close()
             raise

@@ -13,6 +13,10 @@ FROM migration;
 INSERT INTO migration (number, name, applied_at_us)
 VALUES (:number, :name, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
 
+-- identity_get --
+SELECT name || '/' || current_database(), unmarked_until_us
+FROM identity;
+
 -- run_insert --
 -- Differs because one statement makes all runs of a group, each with its first events and its append id.
 WITH step AS (

@@ -38,6 +38,7 @@ from onward.store.sqlite import carrying, forgetting
 from onward.store.sqlite.checks import check_database
 from onward.store.sqlite.connection import Connect
 from onward.store.sqlite.effects import EffectTable
+from onward.store.sqlite.identity import read_identity
 from onward.store.sqlite.measuring import measure_file
 from onward.store.sqlite.presence import Alive, Presence, probe
 from onward.store.sqlite.reading import Reader, count_runs, find_due, one, read_blobs, read_records
@@ -81,6 +82,7 @@ class SqliteStore:
         self._writer = Writer(now_us, self._lease_us)
         self._effects = EffectTable(now_us, self._lease_us, self._is_alive)
         self._database = Transactions(path, clock=self._clock, busy_s=busy_s, connect=connect)
+        self.identity = self._database.at_once(lambda db: read_identity(db, path))
         self._group: GroupCommit[Member] = GroupCommit(self._commit)
 
     @property

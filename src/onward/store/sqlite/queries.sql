@@ -13,6 +13,10 @@ FROM migration;
 INSERT INTO migration (number, name, applied_at_us)
 VALUES (:number, :name, CAST(unixepoch('subsec') * 1000000 AS INTEGER));
 
+-- identity_get --
+SELECT name, unmarked_until_us
+FROM identity;
+
 -- run_insert --
 INSERT INTO run (
     id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,

@@ -15,7 +15,7 @@ import apsw
 
 from onward.clock import Clock
 from onward.errors import StoreUnavailable
-from onward.store.sqlite.connection import Connect, open_database, translate
+from onward.store.sqlite.connection import Connect, open_database, translate, translated
 
 T = TypeVar("T")
 BUSY_POLL_S = 0.0005
@@ -31,6 +31,14 @@ class Transactions:
 
     def _open(self) -> apsw.Connection:
         return open_database(self.path, busy_s=self._busy_s, connect=self._connect)
+
+    def at_once(self, read: Callable[[apsw.Connection], T]) -> T:
+        """A read at the beginning, before there is anybody whom waiting could hold up."""
+        with translated(self.path):
+            self._db.set_busy_timeout(int(self._busy_s * 1000))
+            found = read(self._db)
+            self._db.set_busy_timeout(0)
+            return found
 
     async def look(self, read: Callable[[apsw.Connection], T]) -> T:
         """Several reads of one instant."""

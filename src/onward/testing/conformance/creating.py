@@ -93,3 +93,8 @@ async def test_a_run_that_does_not_exist_is_nothing_to_read_and_an_error_to_writ
     with pytest.raises(RunNotFound):
         await store.control("never", since=0, append_id="request", decide=lambda *_: write)
     assert await store.load("never", fold_version=FOLD_VERSION) is None
+
+
+async def test_every_process_at_a_database_knows_it_by_the_same_name(store: Store, other: Store) -> None:
+    assert store.identity.name
+    assert store.identity == other.identity
