@@ -58,6 +58,22 @@ def test_show_names_what_a_killed_step_left(any_shell: Shell) -> None:
     assert not any("onward.db" in file["path"] for file in left["changed"]), "our own files are no sign"
 
 
+def test_lists_say_that_a_killed_step_is_in_doubt_before_anybody_has_swept(any_shell: Shell) -> None:
+    killed(any_shell)
+    before = any_shell.log("doubt")
+    shown = any_shell.read("doubt")
+    for words in ((), ("doubt",), ("--status", "interrupted")):
+        assert "interrupted (in_doubt)" in any_shell.inside("status", *words).out
+        listed = any_shell.inside("status", *words, "--json").json
+        (one,) = listed if isinstance(listed, list) else [listed]
+        assert {name: one[name] for name in ("status", "reason", "detail", "recoverable")} == {
+            name: shown[name] for name in ("status", "reason", "detail", "recoverable")
+        }
+    drawn = any_shell.inside("graph", "doubt", "--json").json
+    assert (drawn["run"]["status"], drawn["run"]["reason"]) == ("interrupted", "in_doubt")
+    assert any_shell.log("doubt") == before
+
+
 def test_a_plain_resume_shows_it_and_changes_nothing(any_shell: Shell) -> None:
     killed(any_shell)
     before = any_shell.log("doubt")

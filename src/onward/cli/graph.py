@@ -23,7 +23,7 @@ from onward.draw.view import to_view
 from onward.engine.journal import Journal
 from onward.engine.look import find_run, log_pages
 from onward.engine.source import Sources
-from onward.engine.view import view_row
+from onward.engine.view import known_row, view_row
 from onward.errors import InvalidInput, NoDatabase, Refused, RunNotFound
 from onward.machine.project import project
 from onward.model.event import RunCreated
@@ -119,7 +119,7 @@ async def _drawn(store: Store, run_id: str, original: bool, common: Common) -> t
     pipeline = await sources.stored(run)
     is_at_work = folded.holder is not None and folded.holder.is_alive
     states = states_of(pipeline.graph, folded.run, trail, is_at_work=is_at_work)
-    view = view_row(project(folded.run), folded.holder)
+    view = view_row(known_row(project(folded.run), folded.holder, folded.run), folded.holder)
     title = f"{pipeline.name}: run {view['display_id']}, {view['status']}"
     about = {name: view[name] for name in ("id", "display_id", "status", "reason", "next")}
     return make_scene(pipeline.graph, states, title=title), _subject(pipeline, about)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from onward.machine.apply import apply
 from onward.machine.doubt import interruption
@@ -32,9 +33,9 @@ def view_row(row: RunRow, holder: Holder | None, completed: Sequence[str] | None
     """A run as lists show it. A running run whose owner died is interrupted, whoever finds out first."""
     status, reason, detail = row.status.value, row.reason, row.detail
     recoverable = row.recoverable
-    if row.status is RunStatus.RUNNING and holder is not None and not holder.is_alive:
+    if holder is not None and has_lost_owner(row, holder):
         status, reason, recoverable = RunStatus.INTERRUPTED.value, "crash", True
-        detail = f"{owner_label(holder.owner)} died while it held the run"
+        detail = _died(holder)
     return {
         "id": row.id,
         "display_id": row.display_id,
@@ -60,14 +61,29 @@ def view_row(row: RunRow, holder: Holder | None, completed: Sequence[str] | None
     }
 
 
+def has_lost_owner(row: RunRow, holder: Holder | None) -> bool:
+    """Whether a run is stored as running, and nobody is alive who could be."""
+    return row.status is RunStatus.RUNNING and holder is not None and not holder.is_alive
+
+
+def _died(holder: Holder) -> str:
+    return f"{owner_label(holder.owner)} died while it held the run"
+
+
+def known_row(row: RunRow, holder: Holder | None, run: Run) -> RunRow:
+    """The row, or that of a run whose owner died as it stands until somebody acts on it: perhaps in doubt."""
+    if holder is None or not has_lost_owner(row, holder):
+        return row
+    stop = interruption(run, "crash", _died(holder))
+    return replace(
+        row, status=RunStatus.INTERRUPTED, reason=stop.reason, detail=stop.detail, recoverable=True
+    )
+
+
 def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[str]) -> dict[str, Any]:
     """A run in full: the row, what it finished in order, what is open, and its context."""
-    stands = view_row(row, holder, completed)
-    if (stands["status"], stands["reason"]) == ("interrupted", "crash"):
-        known = interruption(run, "crash", stands["detail"])
-        stands |= {"reason": known.reason, "detail": known.detail}
     return {
-        **stands,
+        **view_row(known_row(row, holder, run), holder, completed),
         "context": run.context.plain(),
         "open_steps": [
             {
