@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from onward.carry.exporting import Carried, Exporter, with_parents
 from onward.carry.importing import Checked, Importer
-from onward.carry.spool import Spool
+from onward.carry.spool import GIB, Limits, Spool
 from onward.cli.exits import FAILED, FINE
 from onward.cli.opening import app_of, store_to_look_at
 from onward.cli.options import COMMON, Common, Out
@@ -141,6 +141,13 @@ async def import_(
     ],
     /,
     *,
+    unpacked_max: Annotated[
+        int | None,
+        Parameter(
+            help="Unpack up to so many GiB, however small the file (1 GiB, or 1,000 times its size).",
+            metavar="GIB",
+        ),
+    ] = None,
     common: Common = COMMON,
     out: Out,
 ) -> int:
@@ -150,7 +157,7 @@ async def import_(
     """
     app = app_of(load_settings(db=common.db, app=common.app))
     with _source(file) as source:
-        spool = Spool(source, "the input" if file == STANDARD else file)
+        spool = Spool(source, "the input" if file == STANDARD else file, _limits(unpacked_max))
     try:
         checked = Checked(spool)  # before a database is made for it
         store = await open_store(app.store) if isinstance(app.store, str) else app.store
@@ -171,6 +178,14 @@ async def import_(
         ]
         out.value({"imported": new, "runs": found})
     return FINE
+
+
+def _limits(unpacked_max: int | None) -> Limits:
+    if unpacked_max is None:
+        return Limits()
+    if unpacked_max < 1:
+        raise InvalidInput(f"--unpacked-max {unpacked_max} leaves room for nothing; give 1 GiB or more.")
+    return Limits(free=unpacked_max * GIB, ratio=0)
 
 
 @contextmanager
