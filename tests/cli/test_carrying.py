@@ -166,6 +166,35 @@ def test_a_run_that_was_running_arrives_without_its_holder_and_goes_on_there(
     assert there.read("run")["status"] == "completed"
 
 
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_what_arrives_paused_is_taken_by_nobody_until_it_is_resumed(
+    shell: Shell, there: Shell, is_paused: bool
+) -> None:
+    shell.write("line.dot", pipeline(("only", "true")))
+    shell.write("gate.dot", GATE)
+    assert shell.inside("submit", "line.dot", "--run-id", "queued").code == 0
+    assert shell.inside("run", "line.dot", "--run-id", "over").code == 0
+    assert shell.inside("run", "gate.dot", "--run-id", "asked", "--answers", "wait").code == 75
+    file = path_of(shell, "all.jsonl")
+    assert shell.inside("export", "--all", "--out", file).code == 0
+    more = ("--paused",) if is_paused else ()
+    taken = there.inside("import", file, *more, "--json").json["runs"]
+    status = {one["run"]: one["status"] for one in taken}
+    assert status["over"] == "completed"
+    assert (status["queued"], status["asked"]) == (("paused",) * 2 if is_paused else ("queued", "waiting"))
+    assert there.inside("verify").code == 0
+    assert there.inside("worker", "--until-idle").code == 0
+    assert there.read("queued")["status"] == ("paused" if is_paused else "completed")
+    if is_paused:
+        shown = there.read("queued")
+        assert (shown["reason"], shown["detail"]) == ("operator", "imported with --paused")
+        assert there.inside("import", file, "--paused").out.endswith("0 runs imported, 3 skipped\n")
+        assert there.inside("resume", "queued").code == 0
+        assert there.read("queued")["status"] == "completed"
+        assert there("resume", "asked", "--answers", "wait").code == 75
+        assert there.inside("answer", "asked", "No").code == 0
+
+
 def test_a_fork_alone_is_refused_in_a_sentence(shell: Shell) -> None:
     fill(shell)
     done = shell.inside("export", "fork", "--no-with-parents", "--out", path_of(shell, "x"))

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from onward.machine.decide import Standing
-from onward.machine.losing import LOSSES_MAX, RESTARTED, decide_loss
+from onward.machine.losing import LOSSES_MAX, RESTARTED, decide_held_back, decide_loss
 from onward.model.event import (
     Event,
     RunCancelled,
@@ -18,7 +18,7 @@ from onward.model.event import (
     RunPaused,
     RunQueued,
 )
-from onward.model.run import Pending, Run
+from onward.model.run import Pending, Run, RunStatus
 from tests.machine.events import held, then
 
 DEAD = Standing("process 7 on host", False, "me")
@@ -71,3 +71,14 @@ def test_a_pending_cancel_comes_before_a_pending_pause_and_both_before_the_polic
     assert isinstance(lost(replace(held(), pending=both))[-1], RunCancelled)
     paused = Pending(pause_after="step", pause_by="pat")
     assert lost(replace(held(), pending=paused))[-1] == RunPaused(reason="operator", detail="asked by pat")
+
+
+def test_what_would_go_on_by_itself_is_held_back_and_nothing_else() -> None:
+    claim, later = lost(held()), RunInterrupted(reason="rate_limit", wake_at_us=5_000)
+    for stop in (later, RunQueued(why="", wake_at_us=1)):
+        run = then(held(), stop)
+        paused = then(run, *decide_held_back(run, why="because"))
+        assert (paused.status, paused.wake_at_us) == (RunStatus.PAUSED, None)
+        assert (paused.reason, paused.detail) == ("operator", "because")
+    assert decide_held_back(then(held(), *claim), why="because") == ()
+    assert decide_held_back(then(held(), RunFailed(reason="step_failed")), why="because") == ()

@@ -12,7 +12,7 @@ from onward.carry.survey import Section, Survey
 from onward.clock import Clock
 from onward.engine.journal import applied
 from onward.errors import Refused
-from onward.machine.losing import decide_arrival
+from onward.machine.losing import decide_arrival, decide_held_back
 from onward.machine.project import project
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
@@ -23,6 +23,8 @@ from onward.store.port import Effect, Position, Record, Store, Write
 PAGE = 500
 BYTES_AT_ONCE = 4 * 1024 * 1024
 TOUCH_EVERY_US = 600 * 1_000_000
+HELD_BACK = "imported with --paused"
+UNFINISHED = (RunStatus.RUNNING, RunStatus.QUEUED, RunStatus.WAITING, RunStatus.INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +49,21 @@ class _Planned:
 
 
 class Checked:
-    """A file that was read from end to end and found sound; anything else is refused here."""
+    """A file that was read from end to end and found sound; anything else is refused here.
 
-    def __init__(self, spool: Spool) -> None:
-        self.spool, self.survey = spool, Survey(spool)
+    With `is_paused` what it brings is to wait for a person.
+    """
+
+    def __init__(self, spool: Spool, *, is_paused: bool = False) -> None:
+        self.spool, self.survey, self.is_paused = spool, Survey(spool), is_paused
+        changed = UNFINISHED if is_paused else (RunStatus.RUNNING,)
         self.sections: list[Section] = []
         self.rows: list[RunRow] = []
         for section in self.survey.sections():
             assert section.fold is not None
             self.sections.append(section)
             self.rows.append(project(section.fold))
-            if section.fold.status is not RunStatus.RUNNING:
+            if section.fold.status not in changed:
                 section.fold = None  # the row is enough, and there may be many
 
 
@@ -90,6 +96,11 @@ class Importer:
         if run is None:
             return _Planned(section, row, section.run.end, row.updated_at_us)
         events = decide_arrival(run, self.store.me, now_us=at_us)
+        after, _ = applied(run, events, run_id=run.id, at_us=at_us)
+        if self.checked.is_paused:
+            events = (*events, *decide_held_back(after, why=HELD_BACK))
+        if not events:
+            return _Planned(section, row, section.run.end, row.updated_at_us)
         after, stamped = applied(run, events, run_id=run.id, at_us=at_us)
         sealed = seal(run.id, section.run.end, stamped, at_us)
         return _Planned(section, project(after), sealed.head, at_us, sealed.records)

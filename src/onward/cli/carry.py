@@ -141,6 +141,9 @@ async def import_(
     ],
     /,
     *,
+    paused: Annotated[
+        bool, Parameter(help="Pause what would go on by itself: nobody takes it until it is resumed.")
+    ] = False,
     unpacked_max: Annotated[
         int | None,
         Parameter(
@@ -159,7 +162,7 @@ async def import_(
     with _source(file) as source:
         spool = Spool(source, "the input" if file == STANDARD else file, _limits(unpacked_max))
     try:
-        checked = Checked(spool)  # before a database is made for it
+        checked = Checked(spool, is_paused=paused)  # before a database is made for it
         store = await open_store(app.store) if isinstance(app.store, str) else app.store
         try:
             brought = await Importer(store, SystemClock(), checked).bring()

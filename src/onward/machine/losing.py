@@ -38,6 +38,18 @@ def decide_arrival(run: Run, me: str, *, now_us: int) -> tuple[Event, ...]:
     return _taken(run, me, now_us, ARRIVED, interruption(run, "restart", ARRIVED))
 
 
+def decide_held_back(run: Run, *, why: str) -> tuple[Event, ...]:
+    """Pause a run that nobody holds and that somebody might take: only a person goes on with it."""
+    pause = RunPaused(reason="operator", detail=why)
+    match run.status:
+        case RunStatus.QUEUED | RunStatus.WAITING:
+            return (pause,)
+        case RunStatus.INTERRUPTED if run.wake_at_us is not None:  # it would go on by itself
+            return (RunQueued(why=run.detail, wake_at_us=run.wake_at_us), pause)
+        case _:
+            return ()
+
+
 def _taken(run: Run, me: str, now_us: int, why: str, stop: RunInterrupted) -> tuple[Event, ...]:
     claim = RunClaimed(token=run.token + 1, worker=me, lost=True)
     return (claim, *_stopped(run, now_us, why, stop))
