@@ -183,6 +183,17 @@ class NoDatabase(StoreUnavailable):
         )
 
 
+class StoreGone(StoreError):
+    """The file of the database was deleted or replaced while it was in use: trying again is no use."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path} was deleted or replaced while it was in use, and what is written to it would be lost; "
+            "put the database back, and start again."
+        )
+
+
 class StoreFull(StoreError):
     """There is no space left for the database."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onward.clock import Clock
-from onward.errors import LeaseLost, StoreError
+from onward.errors import LeaseLost, StoreError, StoreGone
 from onward.store.port import Lease, Leases
 
 MARGIN = 0.1
@@ -86,6 +86,8 @@ class LeaseKeeper:
             holds = list(self._holds.values())
             try:
                 heads = await self._leases.renew([hold.lease for hold in holds])
+            except StoreGone:
+                raise
             except StoreError:
                 # Out of reach: what is trusted runs out by itself, and effects stop then.
                 self._tell_expired(holds)

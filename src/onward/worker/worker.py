@@ -13,7 +13,7 @@ from onward.engine.engine import Engine
 from onward.engine.journal import Folded
 from onward.engine.stop import StopSwitch
 from onward.engine.sweep import Swept
-from onward.errors import LeaseLost, OnwardError
+from onward.errors import LeaseLost, OnwardError, StoreGone
 from onward.model.run import Run, RunStatus
 from onward.observe.about import about
 from onward.observe.metrics import Metrics
@@ -60,6 +60,7 @@ class Worker:
         self._driving: dict[asyncio.Task[None], str] = {}
         self._news = asyncio.Event()
         self._driven = 0
+        self._gone: StoreGone | None = None
 
     async def run(self) -> Shift:
         """Until asked to stop, or, with `until_idle`, until nothing is due and nothing is under way."""
@@ -69,7 +70,9 @@ class Worker:
         try:
             while self._stop.reason is None and not await self._fill():
                 await self._rest(self._poll_s)
-            return await self._drain()
+            shift = await self._drain()
+            self._check_store()
+            return shift
         finally:
             sweeping.cancel()
             await unwatch()
@@ -79,9 +82,12 @@ class Worker:
     async def _fill(self) -> bool:
         """Take what is due while there is room; says whether there is nothing left to do at all."""
         self._news.clear()
+        self._check_store()
         while len(self._driving) < self._concurrency and self._stop.reason is None:
             try:
                 taken = await self._engine.take(self._stop)
+            except StoreGone:
+                raise
             except OnwardError as error:
                 self._warn(f"cannot take a run: {error}")
                 return False
@@ -96,6 +102,11 @@ class Worker:
             task.add_done_callback(self._landed)
         return False
 
+    def _check_store(self) -> None:
+        """A database that is gone does not come back to this process: that is told once, and is the end."""
+        if self._gone is not None:
+            raise self._gone
+
     async def _drive(self, folded: Folded, drive: Awaitable[Folded]) -> None:
         with about(run=folded.run.id, pipeline=folded.run.pipeline):
             await self._drive_one(folded.run.id, drive)
@@ -103,6 +114,8 @@ class Worker:
     async def _drive_one(self, run_id: str, drive: Awaitable[Folded]) -> None:
         try:
             ended = (await drive).run
+        except StoreGone as error:
+            self._gone = error
         except LeaseLost:
             self._metrics.lease_losses.add()
             self._warn(f"run {run_id} was taken over by somebody else")
@@ -132,6 +145,10 @@ class Worker:
             began_s = self._clock.awake_s()
             try:
                 swept = await self._engine.sweep()
+            except StoreGone as error:
+                self._gone = error
+                self._news.set()
+                return
             except Exception as error:  # of whatever kind: nobody would notice that the looking has ended
                 self._metrics.sweeps.add("failed")
                 self._warn(f"cannot look for lost runs: {error}")

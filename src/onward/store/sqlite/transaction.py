@@ -16,6 +16,7 @@ import apsw
 from onward.clock import Clock
 from onward.errors import StoreUnavailable
 from onward.store.sqlite.connection import Connect, open_database, translate, translated
+from onward.store.sqlite.whereabouts import Whereabouts
 
 T = TypeVar("T")
 BUSY_POLL_S = 0.0005
@@ -28,6 +29,7 @@ class Transactions:
         self.path, self._clock, self._busy_s, self._connect = path, clock, busy_s, connect
         self._is_closed = False
         self._db = self._open()
+        self._whereabouts = Whereabouts(path)
 
     def _open(self) -> apsw.Connection:
         return open_database(self.path, busy_s=self._busy_s, connect=self._connect)
@@ -44,6 +46,7 @@ class Transactions:
         """Several reads of one instant."""
 
         def reading() -> T:
+            self._whereabouts.check()
             self._db.execute("BEGIN")
             try:
                 return read(self._db)
@@ -64,6 +67,7 @@ class Transactions:
         except BaseException:
             self._rollback()
             raise
+        self._whereabouts.check()
         return result
 
     def _begin(self) -> None:
@@ -108,6 +112,7 @@ class Transactions:
     def _reopen(self) -> None:
         if self._is_closed:
             raise StoreUnavailable(f"the store on {self.path} was closed; open it again.")
+        self._whereabouts.check()
         self._db = self._open()
 
     def close(self) -> None:
