@@ -23,6 +23,7 @@ def test_both_databases_have_the_same_queries_in_the_same_order() -> None:
     sqlite, postgres = (list(load_queries(package)) for package in PACKAGES)
     postgres.remove("run_advance_alone")  # in SQLite a group is as many statements as it has members
     postgres.remove("due_notify")  # a file tells nobody
+    sqlite.remove("owner_named")  # a server's processes leave no files
     assert sqlite == postgres
 
 

@@ -42,6 +42,7 @@ from onward.store.sqlite.identity import read_identity
 from onward.store.sqlite.measuring import measure_file
 from onward.store.sqlite.presence import Alive, Presence, probe
 from onward.store.sqlite.reading import Reader, count_runs, find_due, one, read_blobs, read_records
+from onward.store.sqlite.tidying import dead_files, remove_unneeded
 from onward.store.sqlite.transaction import Transactions
 from onward.store.sqlite.writing import Writer, has_append
 from onward.store.tallies import measured
@@ -50,6 +51,7 @@ T = TypeVar("T")
 BUSY_S_MAX = 30.0
 LEASE_S = 60.0
 HEARTBEAT_S = 0.25
+TIDY_EVERY_S = 60.0
 
 
 class SqliteStore:
@@ -78,6 +80,7 @@ class SqliteStore:
         self._held: set[str] = set()
         self._begun: set[str] = set()
         self._renewed_s = self._clock.awake_s()
+        self._tidied_s: float | None = None
         self._reader = Reader(now_us, self._is_alive)
         self._writer = Writer(now_us, self._lease_us)
         self._effects = EffectTable(now_us, self._lease_us, self._is_alive)
@@ -188,7 +191,18 @@ class SqliteStore:
         return Controlled(write.head), write
 
     async def held(self) -> Sequence[Listed]:
+        await self._tidy()
         return await self._database.look(self._reader.held)
+
+    async def _tidy(self) -> None:
+        """Now and then, by whoever looks for the dead: their files go when nothing names them any more."""
+        now_s = self._clock.awake_s()
+        if self._tidied_s is not None and now_s - self._tidied_s < TIDY_EVERY_S:
+            return
+        self._tidied_s = now_s
+        names = dead_files(self._presence_directory)
+        if names:
+            await self._database.look(lambda db: remove_unneeded(db, self._presence_directory, names))
 
     def _note_holding(self, write: Write) -> None:
         if write.row is not None and write.row.owner == self._me:

@@ -206,6 +206,15 @@ SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, re
 FROM run
 WHERE owner IS NOT NULL;
 
+-- owner_named --
+SELECT owner
+FROM run
+WHERE owner IS NOT NULL
+UNION
+SELECT owner
+FROM effect
+WHERE state = 'begun';
+
 -- run_count --
 SELECT status, count(*)
 FROM run
