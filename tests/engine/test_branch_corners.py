@@ -86,10 +86,11 @@ async def test_what_branches_counted_goes_when_they_are_joined(world: World) -> 
 
 
 async def test_a_branch_that_leads_back_to_its_own_fan_out_is_stopped_with_a_reason(world: World) -> None:
-    """Opening the same branches inside themselves would never end."""
+    """Opening the same branches inside themselves would never end. The run itself may go that way."""
     source = pipeline(
         "a [prompt=x]; b [prompt=x]",
-        'fan -> a -> join; a -> fan [condition="outcome=fail"]; fan -> b -> join -> exit',
+        'fan -> a -> join; a -> fan [condition="outcome=fail"]; fan -> b -> join -> exit;'
+        'start -> a [condition="context.alone=yes"]',
     )
     process = await world.process({"a": [BROKEN]})
     run = await process.start(source)

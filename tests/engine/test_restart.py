@@ -77,10 +77,12 @@ async def test_restarts_have_a_ceiling(world: World) -> None:
 
 
 async def test_a_branch_cannot_restart_its_run(world: World) -> None:
+    """The checker lets it pass, because the run itself could take the same edge."""
     source = """digraph g {
       start [shape=Mdiamond]; exit [shape=Msquare]; fan [shape=component]; join [shape=tripleoctagon]
       a [prompt=x]; b [prompt=x]
       start -> fan; fan -> a; fan -> b -> join; a -> b [loop_restart=true]; join -> exit
+      start -> a [condition="context.alone=yes"]
     }"""
     run = await (await world.process()).start(source)
     assert (run.status, run.reason) == (RunStatus.FAILED, "pipeline_error")

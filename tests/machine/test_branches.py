@@ -79,7 +79,8 @@ def test_without_an_open_edge_a_fan_out_fails_like_a_step() -> None:
 
 
 def test_a_branch_may_not_open_its_own_fan_out_again() -> None:
-    play = fan('fan -> a -> join; a -> fan [condition="outcome=fail"]; fan -> b -> join')
+    alone = 'start -> a [condition="context.alone=yes"]'
+    play = fan(f'fan -> a -> join; a -> fan [condition="outcome=fail"]; fan -> b -> join; {alone}')
     land(play, "fan#1.a/a#1", BROKEN)
     assert begun(play) == [], "the other branch goes on"
     land(play, "fan#1.b/b#1")

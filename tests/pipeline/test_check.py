@@ -49,6 +49,8 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ("effort_known", "warning"),
         ("parallel_join", "warning"),
         ("fan_in_has_parallel", "warning"),
+        ("branch_restart", "error"),
+        ("fan_out_in_itself", "error"),
         ("manager_loop_child", "error"),
         ("human_gate", "error"),
     ]

@@ -11,7 +11,7 @@ from onward.model.frozenmap import FrozenMap
 from onward.model.namespace import as_seen
 from onward.model.run import Run
 from onward.pipeline.condition import resolver
-from onward.pipeline.edges import Selection, select_edge, true_condition_edge
+from onward.pipeline.edges import Selection, failure_target, select_edge, true_condition_edge
 from onward.pipeline.graph import Edge, Graph, Node
 
 MET = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value)
@@ -79,13 +79,8 @@ def way_for_no(graph: Graph, node: Node, context: FrozenMap[Any]) -> Transition 
 
 
 def _retry_target(graph: Graph, node: Node) -> Transition | None:
-    for target, reason in (
-        (node.retry_target, "retry_target"),
-        (node.fallback_retry_target, "fallback_retry_target"),
-    ):
-        if target in graph.nodes:
-            return Transition(to=target, reason=reason)
-    return None
+    found = failure_target(graph, node)
+    return None if found is None else Transition(to=found[0], reason=found[1])
 
 
 def _plain_way(
@@ -135,15 +130,8 @@ def unmet_gate(definition: Definition, run: Run) -> str | None:
 
 def way_back(graph: Graph, gate: str) -> Transition | None:
     """Where an unmet goal gate sends the run."""
-    node = graph.nodes[gate]
-    targets = (
-        node.retry_target,
-        node.fallback_retry_target,
-        graph.retry_target,
-        graph.fallback_retry_target,
-    )
-    found = next((target for target in targets if target in graph.nodes), None)
-    return None if found is None else Transition(to=found, reason="goal_gate")
+    found = failure_target(graph, graph.nodes[gate]) or failure_target(graph, graph)
+    return None if found is None else Transition(to=found[0], reason="goal_gate")
 
 
 def edge_of(graph: Graph, node_id: str, choice: Choice) -> Edge | None:

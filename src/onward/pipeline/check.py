@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 
 from onward.pipeline import attribute_rules as attributes
+from onward.pipeline import branch_rules as branches
 from onward.pipeline import control_rules as control
 from onward.pipeline import gate_rules as gates
 from onward.pipeline import structure_rules as structure
@@ -38,6 +39,8 @@ RULES: tuple[Rule, ...] = (
     Rule("effort_known", Severity.WARNING, attributes.effort_known, local=True),
     Rule("parallel_join", Severity.WARNING, control.parallel_join),
     Rule("fan_in_has_parallel", Severity.WARNING, control.fan_in_has_parallel),
+    Rule("branch_restart", Severity.ERROR, branches.branch_restart),
+    Rule("fan_out_in_itself", Severity.ERROR, branches.fan_out_in_itself),
     Rule("manager_loop_child", Severity.ERROR, control.manager_loop_child),
     Rule("human_gate", Severity.ERROR, gates.human_gate),
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from onward.pipeline.condition import resolver
-from onward.pipeline.graph import Edge, Graph
+from onward.pipeline.graph import Edge, Graph, Node
 
 Reason = Literal["condition", "label", "suggested", "weight", "lexical"]
 
@@ -53,6 +53,17 @@ def true_condition_edge(
 ) -> Selection | None:
     """The best edge whose condition is true, or None: the only kind of edge that a failed step may follow."""
     return _by_condition(graph.outgoing(node_id), resolver(outcome, preferred_label, context))
+
+
+def failure_target(graph: Graph, owner: Node | Graph) -> tuple[str, str] | None:
+    """The declared node that a failure jumps to, and the attribute that says so."""
+    for target, key in (
+        (owner.retry_target, "retry_target"),
+        (owner.fallback_retry_target, "fallback_retry_target"),
+    ):
+        if target in graph.nodes:
+            return target, key
+    return None
 
 
 def normalise_label(label: str) -> str:

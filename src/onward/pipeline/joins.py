@@ -132,7 +132,7 @@ class _Search:
 def _reached(ways: Mapping[str, tuple[str, ...]], own: Mapping[str, int]) -> dict[str, int]:
     """For every node the bits of all nodes it leads to, its own included: one pass, sinks first."""
     reached: dict[str, int] = {}
-    for component in _components(ways):
+    for component in components(ways):
         bits = 0
         for node_id in component:
             bits |= own.get(node_id, 0)
@@ -143,7 +143,7 @@ def _reached(ways: Mapping[str, tuple[str, ...]], own: Mapping[str, int]) -> dic
     return reached
 
 
-def _components(ways: Mapping[str, tuple[str, ...]]) -> Iterator[list[str]]:
+def components(ways: Mapping[str, tuple[str, ...]]) -> Iterator[list[str]]:
     """The strongly connected components, each after those it leads to (Tarjan's algorithm, with a list)."""
     numbers: dict[str, int] = {}
     lows: dict[str, int] = {}

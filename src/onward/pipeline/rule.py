@@ -11,7 +11,7 @@ from onward.pipeline.graph import Edge, Graph, Node
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a rule found: a sentence, its place, and what to do."""
+    """What a rule found: a sentence, its place, and what to do. One that is only possible is no error."""
 
     message: str
     line: int
@@ -19,6 +19,7 @@ class Problem:
     node_id: str | None = None
     edge: tuple[str, str] | None = None
     fix: str | None = None
+    only_possible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,10 @@ class Rule:
 
     def diagnostic(self, problem: Problem, file: str) -> Diagnostic:
         """A problem as this rule's finding."""
+        softened = problem.only_possible and self.severity is Severity.ERROR
         return Diagnostic(
             self.name,
-            self.severity,
+            Severity.WARNING if softened else self.severity,
             problem.message,
             file,
             problem.line,
