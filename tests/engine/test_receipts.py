@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from onward.engine.files import RunFiles
 from onward.engine.rebuild import rebuild
 from onward.engine.receipts import committed
 from onward.engine.stop import StopSwitch
+from onward.errors import StoreError
 from onward.model.event import StepFinished
 from onward.receipts.folder import Folder
 from onward.receipts.reading import Found, read_receipts
@@ -290,6 +292,75 @@ async def test_dying_at_every_append_leaves_nothing_that_a_resume_does_not_put_r
             assert [f for f in found.findings if f.kind != "missing"] == []
             await rebuild(last.store, last.engine.sources, run, Folder(str(root)), (run_id,))
             assert read_receipts(Folder(str(root)), (run_id,), "busy", expected).findings == []
+
+
+async def test_what_was_prepared_for_an_append_that_was_refused_is_never_taken_for_committed(
+    world: World, tmp_path: Path
+) -> None:
+    """The same process goes on, and other events take the places that the refused ones would have had."""
+
+    def refusing(store: Store) -> FaultyStore:
+        return FaultyStore(store, error=StoreError("the disk is full; this is a test."), counted=WRITES)
+
+    process = await world.process({}, files=kept_at(tmp_path), wrap=refusing)
+    process.store.fail(Fault.REFUSE, within=3)  # the append of three events that ends `b`, and the run
+    with pytest.raises(StoreError, match="the disk is full"):
+        await process.start(line("a", "b"))
+    refused_at = (await process.load()).position.seq
+    assert (await process.resume()).status is RunStatus.COMPLETED
+    assert (await process.kinds())[refused_at:][:3] == ["RunInterrupted", "RunResumed", "RunClaimed"]
+    assert (await by_the_log(process, tmp_path)).findings == []
+    assert [tried.status for tried in receipts(tmp_path)["b#1"].attempts] == ["lost", "succeeded"]
+
+
+async def test_a_slow_disk_holds_up_its_own_step_and_nothing_else(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop goes on while a receipt is synced, and the step is committed only behind that."""
+    is_syncing, may_end = threading.Event(), threading.Event()
+    to_the_disk = os.fsync
+
+    def slowly(file: int) -> None:
+        is_syncing.set()
+        # On the loop's own thread nobody could ever say that this may end.
+        assert may_end.wait(20), "the event loop stood still"
+        to_the_disk(file)
+
+    monkeypatch.setattr("onward.receipts.folder.os.fsync", slowly)
+    process = await world.process({}, files=kept_at(tmp_path))
+    going = asyncio.create_task(process.start(line("a")))
+    await asyncio.to_thread(is_syncing.wait, 20)
+    assert "a#1" not in await process.completed()
+    may_end.set()
+    assert (await going).status is RunStatus.COMPLETED
+    assert (await by_the_log(process, tmp_path)).findings == []
+
+
+async def test_a_write_under_way_is_done_before_its_run_is_given_up(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is cancelled leaves nobody behind who puts an old receipt over a newer one."""
+    is_syncing, may_end = threading.Event(), threading.Event()
+    to_the_disk = os.fsync
+
+    def slowly(file: int) -> None:
+        is_syncing.set()
+        assert may_end.wait(20), "the event loop stood still"
+        to_the_disk(file)
+
+    monkeypatch.setattr("onward.receipts.folder.os.fsync", slowly)
+    process = await world.process({}, files=kept_at(tmp_path))
+    going = asyncio.create_task(process.start(line("a")))
+    await asyncio.to_thread(is_syncing.wait, 20)
+    for _ in range(3):
+        going.cancel()
+        await asyncio.sleep(0)
+    assert not going.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    assert sorted(pages(tmp_path, "line")) == ["a-codergen.json", "start-start.json"]
+    assert "a#1" not in await process.completed()
 
 
 # -- what files alone tell -----------------------------------------------------------------------------

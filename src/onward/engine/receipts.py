@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from onward.engine.files import RunFiles
 from onward.engine.journal import Folded
 from onward.engine.look import log_pages
 from onward.engine.source import Sources
+from onward.engine.unbroken import to_the_end
 from onward.errors import OnwardError
 from onward.machine.definition import Definition
 from onward.model.event import Event, StepFinished
@@ -87,13 +89,28 @@ def _put(folder: Folder, parts: Path, name: str, content: bytes, synced: bool) -
     return 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What the log will have been taken in to once exactly these events are committed, and no others."""
+
+    trail: Trail
+    events: tuple[Event, ...]
+
+    def became(self, run: Run, events: Sequence[Event]) -> bool:
+        # Others may have taken these places in the log, so that the head alone says nothing.
+        return self.trail.head == run.head and [*map(id, self.events)] == [*map(id, events)]
+
+
 class StepReceipts:
-    """Writes what steps leave, for the runs of this process that have a directory."""
+    """Writes what steps leave, for the runs of this process that have a directory.
+
+    What is synced is written by a thread, and waited for: a slow disk holds up the step and no other run.
+    """
 
     def __init__(self, files: RunFiles, log: RunLog, sources: Sources) -> None:
         self._files, self._log, self._sources = files, log, sources
         self._trails: dict[str, Trail] = {}
-        self._ahead: dict[str, Trail] = {}
+        self._ahead: dict[str, _Prepared] = {}
 
     def is_kept(self, run_id: str) -> bool:
         """Whether anything is to be written for a run. This is all that a run without a directory costs."""
@@ -106,26 +123,26 @@ class StepReceipts:
         run = folded.run
         self._ahead.pop(run.id, None)  # of an append that was refused
         try:
-            self._write_artifacts(definition, run, events)
-            trail = await self._caught_up(definition, folded)
-            ahead = self._ahead[run.id] = trail.copy()
+            await self._write_artifacts(definition, run, events)
+            ahead = (await self._caught_up(definition, folded)).copy()
+            self._ahead[run.id] = _Prepared(ahead, tuple(events))
             for event in events:
                 ahead.learn(event)
                 left = ahead.take(event, definition, at_us=at_us)
                 if left is not None:
-                    self._write(definition, run, left)
+                    await self._write(definition, run, left)
         except OSError as error:
             self._files.tell(run.id, error)
         except OnwardError as error:
             self._files.tell_why(run.id, str(error).rstrip("."))
 
     def after(self, run: Run, events: Sequence[Event]) -> None:
-        """What was written ahead is committed, if that is where the run stands now."""
+        """What was written ahead is committed, if these are the events it was written for."""
         if not self._ahead and not self._trails:
             return
         ahead = self._ahead.pop(run.id, None)
-        if ahead is not None and ahead.head == run.head:
-            self._trails[run.id] = ahead
+        if ahead is not None and ahead.became(run, events):
+            self._trails[run.id] = ahead.trail
         if run.worker is None:
             self._trails.pop(run.id, None)
 
@@ -139,25 +156,31 @@ class StepReceipts:
             trail = trail.copy()
             definitions = Definitions(self._sources, {run.pipeline_hash: definition})
             async for left in leavings(self._log, definitions, run, trail, folded.position.seq):
-                self._write(definition, run, left)
+                await self._write(definition, run, left)
             self._trails[run.id] = trail
         return trail
 
-    def _write(self, definition: Definition, run: Run, left: Leaving) -> None:
+    async def _write(self, definition: Definition, run: Run, left: Leaving) -> None:
         mode = self._mode(definition, run, left.node)
-        if mode != "off":
-            put(self._files.folder, (run.id,), left, synced=mode == "full")
+        if mode == "full":
+            await to_the_end(lambda: put(self._files.folder, (run.id,), left, synced=True))
+        elif mode != "off":
+            put(self._files.folder, (run.id,), left)
 
-    def _write_artifacts(self, definition: Definition, run: Run, events: Sequence[Event]) -> None:
+    async def _write_artifacts(self, definition: Definition, run: Run, events: Sequence[Event]) -> None:
+        folder, path = self._files.folder, (run.id, ARTIFACTS)
         for event in events:
             if not isinstance(event, StepFinished):
                 continue
+            contents = {
+                artifact_name(id): event.contents[artifact.hash]
+                for id, artifact in event.artifacts.items()
+                if artifact is not None
+            }
             is_synced = self._mode(definition, run, event.node) == "full"
-            for id, artifact in event.artifacts.items():
-                if artifact is not None:
-                    content = event.contents[artifact.hash]
-                    path = (run.id, ARTIFACTS)
-                    self._files.folder.write(path, artifact_name(id), content, synced=is_synced)
+            for name, content in contents.items():
+                write = partial(folder.write, path, name, content, synced=is_synced)
+                await to_the_end(write) if is_synced else write()
 
     def _mode(self, definition: Definition, run: Run, node_id: str) -> str:
         node = definition.graph.nodes.get(node_id)
