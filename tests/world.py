@@ -28,6 +28,7 @@ from onward.store.port import Record, Store
 from onward.testing.clock import ManualClock, SeededDice, SeededIds
 from onward.testing.faults import FaultyStore
 from onward.testing.handlers import Act, Ledger, Scripted
+from onward.workspace.port import Trees
 
 Connect = Callable[[], Awaitable[Store]]
 Script = Mapping[str, Sequence[Act]]
@@ -132,6 +133,7 @@ class World:
         transforms: Sequence[Transform] = (),
         observe: Observer = ignore,
         files: Callable[[Store], RunFiles] | None = None,
+        trees: Trees | None = None,
     ) -> Process:
         """A new process; without `handlers` its agents, tools and `work` nodes play from `script`."""
         store = await self.connect()
@@ -149,6 +151,7 @@ class World:
             transforms=transforms,
             observe=observe,
             files=files(faulty) if files is not None else None,
+            trees=trees,
         )
         return Process(self, faulty, engine, agent, clock)
 

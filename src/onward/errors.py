@@ -14,6 +14,7 @@
     - SpawnFailed             the machine: a command could not be started, and did not run
     - EffectFailed            the effect: it was made once, failed, and is not made again
     - WorkspaceFailed         the workspace: git could not do what a run needs
+      - GitKilled             the same, because a signal ended it: another try may well do
     - LeaseLost               the holder: somebody else owns the run now
     - StaleHistory            the holder: the log grew since it was read
     - HistoryCorrupt          the store: an event does not decode, fold or chain
@@ -134,6 +135,15 @@ class EffectFailed(OnwardError):
 
 class WorkspaceFailed(OnwardError):
     """A work tree could not be made, recorded, restored or merged; nothing of it was thrown away."""
+
+    may_pass = False
+    """Whether another try may do, with nothing changed."""
+
+
+class GitKilled(WorkspaceFailed):
+    """Git was ended from outside: by a signal for all that belongs to us, or for want of memory."""
+
+    may_pass = True
 
 
 class LeaseLost(OnwardError):

@@ -51,7 +51,7 @@ class Performer:
             try:
                 workspace = await self._tools.workspaces.directory(definition, run, branch_of(started.step))
             except WorkspaceFailed as error:
-                return self._finished(started.step, Result.fail(str(error), retryable=False))
+                return self._finished(started.step, Result.fail(str(error), retryable=error.may_pass))
         context = StepContext(
             run,
             started,
@@ -86,7 +86,7 @@ class Performer:
             tree = await self._tools.workspaces.record(self._definition, run, step)
         except WorkspaceFailed as error:
             before = f"{result.failure_reason}; " if result.failure_reason else ""
-            return self._finished(step, Result.fail(f"{before}{error}", retryable=False))
+            return self._finished(step, Result.fail(f"{before}{error}", retryable=error.may_pass))
         return self._finished(step, result, tree)
 
     def _finished(self, step: str, result: Result, tree: Tree | None = None) -> Upshot:
@@ -110,9 +110,9 @@ class Performer:
     async def merge(self, run: Run, hold: Hold, step: str) -> Upshot:
         """Take over what the branches of a fan-out changed. Done again after a crash, it is the same."""
         await self._check(hold)  # the trees may be somebody else's by now
-        definition = self._definition
+        definition, still_ours = self._definition, partial(self._tools.keeper.regain, hold)
         try:
-            merged = await self._tools.workspaces.merge(definition, run, run.parallels[step])
+            merged = await self._tools.workspaces.merge(definition, run, run.parallels[step], still_ours)
         except WorkspaceFailed as error:
             why = str(error)
             return lambda run, now_us: unusable(run, why, has_begun=True)

@@ -6,15 +6,17 @@ A run without a workspace never comes here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from onward.engine.asked import Start
 from onward.engine.files import RunFiles
-from onward.errors import InvalidInput, WorkspaceFailed
+from onward.errors import GitKilled, InvalidInput, WorkspaceFailed
 from onward.machine.definition import Definition
 from onward.machine.route import MET
 from onward.model.ids import branch_of, display_id
@@ -22,9 +24,15 @@ from onward.model.run import Parallel, Run
 from onward.model.workspace import IN_PLACE, MODES, WORKTREE, Merged, Tree, Workspace, branch_name
 from onward.pipeline.build import Pipeline
 from onward.receipts.names import WORKSPACE, step_name
-from onward.workspace.port import Place, Trees
+from onward.workspace.port import Check, Place, Trees, unasked
 
 SHARED = "shared"
+TRIES = 3
+"""Of what is done with git, when a signal ends it."""
+
+T = TypeVar("T")
+StillOurs = Callable[[], Awaitable[None]]
+"""Asks the store whether the run is held still; LeaseLost if it is not."""
 
 
 class Workspaces:
@@ -84,7 +92,7 @@ class Workspaces:
         """Have the run's work tree before anything is executed, restored if that was asked for."""
         if self._files is not None:
             self._files.own(run)
-        await asyncio.to_thread(self._git().make, self._place(run, ""), _known(run, ""))
+        await _insist(self._git().make, self._place(run, ""), _known(run, ""))
         if run.restore_workspace:
             for path, branch in run.branches.items():
                 if not branch.ended and (not path or _is_there(self._place(run, path))):
@@ -103,17 +111,23 @@ class Workspaces:
         line = _line(definition, run, path)
         place = self._place(run, line)
         if line:
-            await asyncio.to_thread(self._git().make, place, _known(run, line))
+            await _insist(self._git().make, place, _known(run, line))
         return place.directory
 
     async def record(self, definition: Definition, run: Run, step: str) -> Tree | None:
         """The work tree behind a step, kept under a ref; None if that is known already."""
         path = branch_of(step)
         place = self._place(run, _line(definition, run, path))
-        return await asyncio.to_thread(self._git().record, place, step, _known(run, path))
+        return await _insist(self._git().record, place, step, _known(run, path))
 
-    async def merge(self, definition: Definition, run: Run, parallel: Parallel) -> Merged:
-        """The work of branches that succeeded, taken over in their order; then their trees are gone."""
+    async def merge(
+        self, definition: Definition, run: Run, parallel: Parallel, still_ours: StillOurs
+    ) -> Merged:
+        """The work of branches that succeeded, taken over in their order; then their trees are gone.
+
+        `still_ours` is asked while nobody else can be at the trees: whoever was robbed changes none of them.
+        """
+        check = _from_a_thread(still_ours)
         trees, path = self._git(), branch_of(parallel.step)
         line = _line(definition, run, path)
         place, fork = self._place(run, line), _known(run, path)
@@ -122,13 +136,13 @@ class Workspaces:
         merged = Merged()
         if done:
             if line:
-                await asyncio.to_thread(trees.make, place, fork)
+                await _insist(trees.make, place, fork)
             work = [(name.removeprefix(f"{parallel.step}."), _known(run, name)) for name in done]
-            merged = await asyncio.to_thread(trees.merge, place, fork, work)
+            merged = await _insist(trees.merge, place, fork, work, check)
         tree = None
         if not line or _is_there(place):
-            tree = await asyncio.to_thread(trees.record, place, parallel.step, fork)
-        await self._remove(run, own)
+            tree = await _insist(trees.record, place, parallel.step, fork)
+        await self._remove(run, own, check)
         return replace(merged, tree=tree)
 
     async def close(self, run: Run) -> None:
@@ -141,15 +155,16 @@ class Workspaces:
             for directory in _beside(root):  # of branches that nobody joined
                 place = dataclasses.replace(root, directory=_own(directory), branch="")
                 known = _known(run, "")
-                self._tell_saved(place, await asyncio.to_thread(self._git().remove, place, known))
+                self._tell_saved(place, await _insist(self._git().remove, place, known))
         except (WorkspaceFailed, InvalidInput) as error:
             self._warn(f"the work tree of run {display_id(run.id)} could not be removed: {error}")
 
-    async def _remove(self, run: Run, paths: Sequence[str]) -> None:
+    async def _remove(self, run: Run, paths: Sequence[str], check: Check = unasked) -> None:
         for path in paths:
             place = self._place(run, path)
             if _is_there(place):
-                self._tell_saved(place, await asyncio.to_thread(self._git().remove, place, _known(run, path)))
+                saved = await _insist(self._git().remove, place, _known(run, path), check)
+                self._tell_saved(place, saved)
 
     def _tell_saved(self, place: Place, ref: str) -> None:
         if ref:
@@ -172,6 +187,23 @@ class Workspaces:
         folder = self._files.folder
         directory = _own(os.path.join(os.path.realpath(folder.root), folder.home(run.id), name))
         return Place(run.id, stamp, repository, directory, "" if path else branch_name(run.id))
+
+
+async def _insist(work: Callable[..., T], *arguments: object) -> T:
+    """Work with git, in a thread; made again if a signal ended the git and not us, as at a deployment."""
+    for _ in range(TRIES - 1):
+        with contextlib.suppress(GitKilled):
+            return await asyncio.to_thread(work, *arguments)
+    return await asyncio.to_thread(work, *arguments)
+
+
+def _from_a_thread(ask: StillOurs) -> Check:
+    loop = asyncio.get_running_loop()
+
+    async def asked() -> None:
+        await ask()
+
+    return lambda: asyncio.run_coroutine_threadsafe(asked(), loop).result()
 
 
 def _own(directory: str) -> str:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from onward.errors import WorkspaceFailed
+from onward.errors import GitKilled, WorkspaceFailed
 
 TIMEOUT_S = 300.0
 LOCK_POLL_S = 0.02
@@ -71,7 +71,7 @@ class Git:
         return said.out.rstrip("\n")
 
     def ask(self, *arguments: str, index: str | None = None) -> Said:
-        """Like a call, where a failure is an answer too."""
+        """Like a call, where a failure is an answer too; being killed is none (GitKilled)."""
         environment = {**self.environment, **_QUIET}
         if not self.looks_up:
             # A work tree whose .git is gone must not turn into the repository around it.
@@ -99,6 +99,8 @@ class Git:
             raise WorkspaceFailed(
                 f"git cannot be run in {self.directory}: {error.strerror or error}."
             ) from error
+        if done.returncode < 0:
+            raise GitKilled(f"git {arguments[0]} in {self.directory} was ended by signal {-done.returncode}.")
         return Said(
             done.returncode,
             done.stdout.decode(errors="surrogateescape"),

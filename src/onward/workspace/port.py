@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from onward.model.workspace import Merged, Tree
+
+Check = Callable[[], None]
+"""Asked when nobody else can be at the run's trees, right before they are changed: raises to forbid it."""
+
+
+def unasked() -> None:
+    """The check of who needs no leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,10 @@ class Place:
 
 
 class Trees(Protocol):
-    """Work trees. What cannot be done raises `WorkspaceFailed`, and then nothing was thrown away."""
+    """Work trees. What cannot be done raises `WorkspaceFailed`, and then nothing was thrown away.
+
+    Each call but `restore` may be made again when a signal ended it (`GitKilled`), to the same end.
+    """
 
     def find(self, directory: str) -> tuple[str, Tree]:
         """The top of the repository that a directory is in, and what it stands at; `InvalidInput` if none."""
@@ -51,7 +61,9 @@ class Trees(Protocol):
         """Make the work tree what it was; returns the ref under which what it replaced was saved, if any."""
         ...
 
-    def merge(self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]]) -> Merged:
+    def merge(
+        self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]], check: Check = unasked
+    ) -> Merged:
         """Take over what each branch changed since `fork`, one after the other; what conflicts stays out."""
         ...
 
@@ -59,7 +71,7 @@ class Trees(Protocol):
         """The files that differ from what is known, removed ones too; `.git/HEAD` if it moved."""
         ...
 
-    def remove(self, place: Place, known: Tree | None) -> str:
+    def remove(self, place: Place, known: Tree | None, check: Check = unasked) -> str:
         """Have no such work tree; what it held beyond `known` is saved under the ref that is returned."""
         ...
 

@@ -13,7 +13,7 @@ from onward.errors import InvalidInput, WorkspaceFailed
 from onward.model.workspace import Merged, Tree
 from onward.workspace.git import Git, locked
 from onward.workspace.merging import merge_all
-from onward.workspace.port import Place
+from onward.workspace.port import Check, Place, unasked
 
 HASH_SHOWN = 12
 _NOT_IN_REFS = re.compile(r"[^A-Za-z0-9_]+")
@@ -163,14 +163,20 @@ class GitTrees:
             self._move(git, found, head=tree.head, branch=branch, content=wanted)
             return saved
 
-    def _move(self, git: Git, found: _Found, *, head: str, branch: str, content: str) -> None:
-        """Change files first and HEAD last: whoever is cut off between them does it again."""
+    def _move(
+        self, git: Git, found: _Found, *, head: str, branch: str, content: str, only_if: str = ""
+    ) -> None:
+        """Change files first and HEAD last: whoever is cut off between them does it again.
+
+        With `only_if`, a branch that is not at that commit any more is left alone.
+        """
+        expected = (only_if,) if only_if else ()
         self._fill(git, found, content)
         if branch:
-            git("update-ref", f"refs/heads/{branch}", head)
+            git("update-ref", f"refs/heads/{branch}", head, *expected)
             git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
         else:
-            git("update-ref", "--no-deref", "HEAD", head)
+            git("update-ref", "--no-deref", "HEAD", head, *expected)
         git("reset", "-q", "--mixed")
 
     def _fill(self, git: Git, found: _Found, content: str) -> None:
@@ -181,17 +187,21 @@ class GitTrees:
 
     # -- branches, and the end -----------------------------------------------------------------------
 
-    def merge(self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]]) -> Merged:
+    def merge(
+        self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]], check: Check = unasked
+    ) -> Merged:
         with self._open(place) as git:
             found = self._content(git, place)
             head, content, conflicts = merge_all(git, found.head, found.content, fork, branches)
             if (head, content) != (found.head, found.content):
-                self._move(git, found, head=head, branch=found.branch, content=content)
+                check()
+                self._move(git, found, head=head, branch=found.branch, content=content, only_if=found.head)
             return Merged(conflicts=tuple(conflicts))
 
-    def remove(self, place: Place, known: Tree | None) -> str:
+    def remove(self, place: Place, known: Tree | None, check: Check = unasked) -> str:
         saved = ""
         with self._alone(place) as lock:
+            check()
             repository = Git(place.repository, self.environment, lock=lock)
             if self._is_made(repository, place):
                 git = Git(place.directory, self.environment, lock=lock)
