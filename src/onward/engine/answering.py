@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from onward.clock import Clock, Ids
 from onward.engine.claim import Claims
-from onward.engine.interview import Informed, Interviewer
+from onward.engine.interview import Informed, Interviewer, answers_of
 from onward.engine.journal import DecideRun, Folded, Journal
 from onward.engine.stop import StopSwitch
 from onward.errors import Refused
@@ -129,8 +129,9 @@ class Answering:
     # -- asking --------------------------------------------------------------------------------------
 
     async def attend(self, folded: Folded, interviewer: Interviewer, stop: StopSwitch) -> Folded:
-        """Answer the gates of a waiting run, one after the other; what is skipped stays open."""
+        """Answer the gates of a waiting run, as many at once as are taken; what is skipped stays open."""
         skipped: set[str] = set()
+        answers: dict[str, Answer] = {}
         while folded.run.status is RunStatus.WAITING and stop.reason is None:
             run = folded.run
             if overdue(run, self._clock.now_us()):
@@ -139,12 +140,16 @@ class Answering:
             asked = [gate for gate in run.gates.values() if gate.decided is None and gate.gate not in skipped]
             if not asked:
                 return folded
-            answer = await self.ask(run, asked[0], interviewer)
+            if not any(gate.gate in answers for gate in asked):
+                said = await self._ask(run, asked, interviewer)
+                answers = {gate.gate: answer for gate, answer in zip(asked, said, strict=False)}
+            gate = next(gate for gate in asked if gate.gate in answers)
+            answer = answers.pop(gate.gate)
             if answer.skipped:
                 if not overdue(run, self._clock.now_us()):
-                    skipped.add(asked[0].gate)
+                    skipped.add(gate.gate)
                 continue
-            folded = await self._answered(folded, asked[0], answer, interviewer, stop)
+            folded = await self._answered(folded, gate, answer, interviewer, stop)
         return folded
 
     async def _answered(
@@ -168,23 +173,29 @@ class Answering:
 
     async def ask(self, run: Run, gate: Gate, interviewer: Interviewer) -> Answer:
         """Put one question, and remind of it; when a deadline of the run comes first, it is skipped."""
+        return (await self._ask(run, [gate], interviewer))[0]
+
+    async def _ask(self, run: Run, gates: Sequence[Gate], interviewer: Interviewer) -> Sequence[Answer]:
+        """Answers to the first of the gates, one at least."""
         deadline_us = next_deadline(run)
-        if deadline_us is None and gate.remind_us is None:
-            return Answer.of(await interviewer.ask(run, gate))
+        if deadline_us is None and all(gate.remind_us is None for gate in gates):
+            return await answers_of(interviewer, run, gates)
         answered = asyncio.Event()
-        asking = asyncio.ensure_future(interviewer.ask(run, gate))
+        asking = asyncio.ensure_future(answers_of(interviewer, run, gates))
         asking.add_done_callback(lambda _: answered.set())
         try:
             while not answered.is_set():
                 now_us = self._clock.now_us()
                 if deadline_us is not None and now_us >= deadline_us:
-                    return Answer.skip()
-                reminder_us = next_reminder(gate, now_us)
-                until_us = min(at for at in (deadline_us, reminder_us) if at is not None)
+                    return [Answer.skip()]
+                reminders = {gate.gate: next_reminder(gate, now_us) for gate in gates}
+                until_us = min(at for at in (deadline_us, *reminders.values()) if at is not None)
                 await self._clock.wait_s((until_us - now_us) / 1_000_000, answered)
-                if reminder_us is not None and not answered.is_set():
-                    await self._remind(gate, reminder_us, interviewer)
-            return Answer.of(asking.result())
+                for gate in gates:
+                    reminder_us = reminders[gate.gate]
+                    if reminder_us is not None and not answered.is_set():
+                        await self._remind(gate, reminder_us, interviewer)
+            return asking.result()
         finally:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from onward.errors import InvalidInput
 from onward.model.answer import Answer
 from onward.model.run import Gate, Run
 from onward.pipeline.questions import CONFIRMATION, FREEFORM, YES_NO
@@ -34,6 +35,28 @@ class Informed(Protocol):
     async def inform(self, message: str, stage: str) -> None:
         """Pass on a message about a node of the pipeline."""
         ...
+
+
+@runtime_checkable
+class AsksSeveral(Protocol):
+    """An interviewer who takes several questions at once, as for one message with all of them."""
+
+    async def ask_multiple(self, run: Run, gates: Sequence[Gate]) -> Sequence[Said]:
+        """What `ask` returns, for each of the gates in their order; those left out are asked again."""
+        ...
+
+
+async def answers_of(interviewer: Interviewer, run: Run, gates: Sequence[Gate]) -> list[Answer]:
+    """Answers to the first of these gates: to as many as the interviewer takes at once, to one at least."""
+    if len(gates) == 1 or not isinstance(interviewer, AsksSeveral):
+        return [Answer.of(await interviewer.ask(run, gates[0]))]
+    said: object = await interviewer.ask_multiple(run, gates)
+    if not isinstance(said, list | tuple) or len(said) > len(gates):
+        raise InvalidInput(
+            f"{interviewer.name} was asked {len(gates)} questions; ask_multiple returns a list of at most as "
+            "many answers, None for a question that stays open."
+        )
+    return [Answer.of(one) for one in said] or [Answer.skip()]
 
 
 class AutoApprove:
@@ -84,6 +107,11 @@ class RecordingInterviewer:
         answer = Answer.of(await self._interviewer.ask(run, gate))
         self.recorded.append((gate, answer))
         return answer
+
+    async def ask_multiple(self, run: Run, gates: Sequence[Gate]) -> Sequence[Said]:
+        answers = await answers_of(self._interviewer, run, gates)
+        self.recorded += zip(gates, answers, strict=False)
+        return answers
 
     async def inform(self, message: str, stage: str) -> None:
         if isinstance(self._interviewer, Informed):

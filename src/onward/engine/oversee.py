@@ -8,13 +8,14 @@ attempt of the step finds the same child again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from onward.clock import Clock
 from onward.engine.asked import Resume
 from onward.engine.child import ManagedRuns, find_or_make, latest
 from onward.engine.insist import insist
 from onward.engine.instruct import Instructor
-from onward.engine.interview import Informed, Interviewer, Said
+from onward.engine.interview import Informed, Interviewer, Said, answers_of
 from onward.engine.journal import Folded
 from onward.engine.managing import (
     EXHAUSTED,
@@ -204,11 +205,15 @@ class _Watch:
 
     async def ask(self, run: Run, gate: Gate) -> Said:
         """Ask whoever answers, if anybody does; nothing else is under way then, so it can be dropped."""
+        return (await self.ask_multiple(run, [gate]))[0]
+
+    async def ask_multiple(self, run: Run, gates: Sequence[Gate]) -> Sequence[Said]:
+        """The same for several, as many of them as whoever answers takes at once."""
         if self._interviewer is None:
-            return None
+            return [None]
         self._is_asking = True
         try:
-            return await self._interviewer.ask(run, gate)
+            return await answers_of(self._interviewer, run, gates)
         finally:
             self._is_asking = False
 
