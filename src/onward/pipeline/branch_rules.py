@@ -14,6 +14,8 @@ from onward.pipeline.lines import Hop, Line, Lines, lines_of
 from onward.pipeline.rule import Problem, Subject, about
 
 WAY_SHOWN_MAX = 8
+WAY_LOOKED_MAX = 50
+"""How far back the place is looked for where a way becomes the branch's alone."""
 
 
 def branch_restart(subject: Subject) -> Iterator[Problem]:
@@ -61,8 +63,8 @@ def _comes_back(lines: Lines, knots: Mapping[str, int], line: Line, hop: Hop) ->
 def _back(subject: Subject, lines: Lines, line: Line, hop: Hop) -> Problem:
     """The way back, at the last place where it is the branch's alone."""
     way = line.way_to(hop)
-    is_good = lines.can_be_outside(hop, hop.target)
-    own = (each for each in reversed(way[1:]) if not lines.can_be_outside(each, hop.target))
+    outside = lines.opened_without(hop.target)
+    own = (each for each in reversed(way[1:][-WAY_LOOKED_MAX:]) if not lines.is_taken_in(outside, each))
     culprit = next(own, hop)
     names = [way[0].source, *(each.target for each in way)]
     shown = names if len(names) <= WAY_SHOWN_MAX else [*names[:3], "...", *names[-3:]]
@@ -71,4 +73,4 @@ def _back(subject: Subject, lines: Lines, line: Line, hop: Hop) -> Problem:
     problem = about(
         owner, message, key=culprit.key or None, fix="lead it to the fan-in or to a node of its own"
     )
-    return replace(problem, only_possible=is_good)
+    return replace(problem, only_possible=lines.is_taken_in(outside, hop))

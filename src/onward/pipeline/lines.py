@@ -10,7 +10,7 @@ every other way counts as possible.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onward.errors import ConditionError
@@ -75,10 +75,9 @@ class Lines:
         """The lines that can take a hop, the run first."""
         return (line for line in (self.run, *self.branches.values()) if hop in line.hops)
 
-    def can_be_outside(self, hop: Hop, fan_out: str) -> bool:
-        """Whether the hop can also be taken by a line that is in no branch of the fan-out."""
-        outside = self.opened_without(fan_out)
-        return any(line.fan_out is None or line.fan_out in outside for line in self.taking(hop))
+    def is_taken_in(self, fan_outs: Collection[str], hop: Hop) -> bool:
+        """Whether the run itself, or a branch of one of these fan-outs, can take a hop."""
+        return any(line.fan_out is None or line.fan_out in fan_outs for line in self.taking(hop))
 
     def opened_without(self, avoided: str) -> frozenset[str]:
         """The fan-outs that can be entered outside of the branches of `avoided`."""
