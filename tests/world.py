@@ -23,6 +23,8 @@ from onward.handlers.port import Handler
 from onward.model.event import Event
 from onward.model.run import Run
 from onward.pipeline.build import Pipeline, Transform
+from onward.pipeline.check import RULES
+from onward.pipeline.rule import Rule
 from onward.store.codec import unseal
 from onward.store.port import Record, Store
 from onward.testing.clock import ManualClock, SeededDice, SeededIds
@@ -132,6 +134,7 @@ class World:
         wrap: Callable[[Store], FaultyStore] = FaultyStore,
         transforms: Sequence[Transform] = (),
         observe: Observer = ignore,
+        rules: Sequence[Rule] = RULES,
         files: Callable[[Store], RunFiles] | None = None,
         trees: Trees | None = None,
     ) -> Process:
@@ -149,6 +152,7 @@ class World:
             if handlers is not None
             else {kind: agent for kind in ("codergen", "tool", "work")},
             transforms=transforms,
+            rules=rules,
             observe=observe,
             files=files(faulty) if files is not None else None,
             trees=trees,

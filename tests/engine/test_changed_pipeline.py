@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ from onward.errors import HistoryCorrupt, InvalidPipeline, Refused
 from onward.model.event import PipelineChanged
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
+from onward.pipeline.check import RULES
+from onward.pipeline.diagnostic import Severity
 from onward.pipeline.graph import Graph
+from onward.pipeline.rule import Problem, Rule, Subject
 from onward.store.port import Loaded
 from onward.testing.faults import FaultyStore
 from tests.world import Process, World, line
@@ -202,3 +206,16 @@ async def test_a_stored_source_that_is_missing_is_never_guessed(world: World) ->
     with pytest.raises(HistoryCorrupt, match=r"the pipeline source .* is missing or damaged"):
         await process.resume()
     assert await process.log() == before
+
+
+async def test_a_rule_that_came_after_a_run_began_does_not_hold_it_up(world: World, file: Path) -> None:
+    """Whoever upgrades finds new rules: they are for what is started, not for what is under way."""
+    await paused(world, file)
+
+    def found(subject: Subject) -> Iterator[Problem]:
+        yield Problem("nobody may name a node so any more", line=1, column=1)
+
+    process = await world.process(rules=(*RULES, Rule("newer", Severity.ERROR, found)))
+    with pytest.raises(InvalidPipeline, match="any more"):
+        process.engine.sources.read(str(file))
+    assert (await process.resume()).status is RunStatus.COMPLETED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from onward.errors import HistoryCorrupt, InvalidInput, Refused
 from onward.model.ids import node_of
@@ -13,6 +13,8 @@ from onward.pipeline.build import Pipeline, Transform, build, changed_nodes
 from onward.pipeline.check import RULES, Rule
 from onward.pipeline.dot import decode
 from onward.store.port import Blobs
+
+STORED_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class Sources:
     transforms: Sequence[Transform]
     known_types: Collection[str]
     rules: Sequence[Rule] = RULES
+    _stored: dict[tuple[str, str], Pipeline] = field(default_factory=dict)
 
     def prepare(self, source: str, file: str) -> Pipeline:
         """A pipeline from its text."""
@@ -36,11 +39,23 @@ class Sources:
         return replace(self.prepare(read_source(path), path), path=os.path.abspath(path))
 
     async def stored(self, run: Run) -> Pipeline:
-        """The definition that is stored with the run."""
-        content = await self.blobs.blob(run.pipeline_hash)
-        if content is None:
-            raise HistoryCorrupt(run.id, 1, f"the pipeline source {run.pipeline_hash} is missing or damaged")
-        return self.prepare(content.decode(), run.path or f"<{run.pipeline}>")
+        """The definition that is stored with the run, read once for all of its runs.
+
+        It was good enough to begin with, so it is good enough to go on with: a rule that came since, or that
+        this process alone has, holds up nothing.
+        """
+        file = run.path or f"<{run.pipeline}>"
+        found = self._stored.get((run.pipeline_hash, file))
+        if found is None:
+            content = await self.blobs.blob(run.pipeline_hash)
+            if content is None:
+                why = f"the pipeline source {run.pipeline_hash} is missing or damaged"
+                raise HistoryCorrupt(run.id, 1, why)
+            found = build(content.decode(), file=file, transforms=self.transforms, rules=())
+            if len(self._stored) >= STORED_MAX:
+                self._stored.clear()
+            self._stored[run.pipeline_hash, file] = found
+        return found
 
     async def for_resume(self, run: Run, *, accept_changes: bool, original: bool) -> tuple[Pipeline, str]:
         """The definition to go on under, and a notice for the person, if there is something to say."""
@@ -48,11 +63,10 @@ class Sources:
             return await self.stored(run), ""
         current = _read_if_there(run.path)
         if current is None:
-            return await self.stored(
-                run
-            ), f"{run.path} is gone; going on with the source stored with the run."
+            notice = f"{run.path} is gone; going on with the source stored with the run."
+            return await self.stored(run), notice
         if current.encode() == await self.blobs.blob(run.pipeline_hash):
-            return self.prepare(current, run.path), ""
+            return await self.stored(run), ""
         return await self._changed(run, run.path, current, accept_changes), ""
 
     async def _changed(self, run: Run, path: str, current: str, accept_changes: bool) -> Pipeline:
