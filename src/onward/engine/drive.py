@@ -27,7 +27,7 @@ from onward.machine.definition import Definition
 from onward.machine.orphans import orphaned
 from onward.machine.restart import restarted
 from onward.model.event import Event, RunCompleted, RunQueued, StepStarted
-from onward.model.run import Run
+from onward.model.run import NOTHING_PENDING, Run, RunStatus
 from onward.version import VERSION
 
 HALTED = "it is not needed any more"
@@ -51,6 +51,7 @@ class Drive:
         self._performer = Performer(tools, definition, stop, self._stopping)
         self._flights: Flights[Upshot] = Flights(self._news.set)
         self._hold: Hold | None = None
+        self._successor: str | None = None
         self._looking: asyncio.Task[None] | None = None
 
     async def run(self, *, claimed_s: float, action: Action | None = None) -> Folded:
@@ -125,6 +126,8 @@ class Drive:
             if before.run.open_steps:
                 for child in orphaned(before.run, ahead.run, ahead.events):
                     await self._tools.forsake(child)
+            if self._successor is not None and ahead.run.status is RunStatus.CANCELLED:
+                await self._tools.forsake(self._successor)
             return ahead.action
 
     async def _leave_receipts(self, receipts: StepReceipts, events: Sequence[Event], now_us: int) -> None:
@@ -173,7 +176,8 @@ class Drive:
         run, stamped = applied(None, (event,), run_id=run_id, at_us=at_us)
         append_id = f"restart of {self._folded.run.id}"
         await self._tools.journal.create(run, stamped, at_us=at_us, append_id=append_id)
-        return lambda run, now_us: (RunCompleted(restarted_as=run_id),)
+        self._successor = run_id
+        return _unless_asked(RunCompleted(restarted_as=run_id))
 
     def _is_too_long(self, until_us: int) -> bool:
         """Whether a wait is not worth holding the run for."""
@@ -246,7 +250,12 @@ class Drive:
 
 
 def _handed_back(until_us: int) -> Upshot:
-    return lambda run, now_us: (RunQueued(why="waits for its next attempt", wake_at_us=until_us),)
+    return _unless_asked(RunQueued(why="waits for its next attempt", wake_at_us=until_us))
+
+
+def _unless_asked(stop: Event) -> Upshot:
+    """A stop that was planned before it is written: a request that came first is left to the next plan."""
+    return lambda run, now_us: () if run.pending != NOTHING_PENDING else (stop,)
 
 
 def _nothing(run: Run, now_us: int) -> Sequence[Event]:
