@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
 from onward.engine.engine import Resume, Start
 from onward.engine.insist import INSIST_S
+from onward.engine.journal import Folded
 from onward.engine.stop import StopSwitch
 from onward.errors import (
     SchemaTooNew,
@@ -21,12 +22,16 @@ from onward.errors import (
 )
 from onward.model.event import RunClaimed
 from onward.model.run import RunStatus
-from onward.store.port import Record, Store
+from onward.store.port import Controlled, Decide, Held, Record, Store
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Fault, FaultyStore
 from onward.testing.handlers import Doorway
 from tests.world import World, line
 
+REVIEW = """digraph review {
+  start [shape=Mdiamond]; exit [shape=Msquare]; ask [shape=hexagon]; a [prompt=x]
+  start -> ask; ask -> a [label="[Y] Yes"]; ask -> exit [label="[N] No"]; a -> exit
+}"""
 FINAL = [
     StoreFull("there is no space left"),
     StoreReadOnly("cannot be written"),
@@ -129,10 +134,63 @@ async def test_a_resume_asked_twice_under_one_append_id_is_driven_once(world: Wo
     await door.entered()
     other = await world.process()
     for engine in (process.engine, other.engine):
-        with pytest.raises(Exception, match="is held by"):
-            await engine.resume("run", asked)
+        again = await engine.resume("run", asked)
+        assert (again.is_repeat, again.run.status) == (True, RunStatus.RUNNING)
     door.open()
     await driving
+    before = await process.log()
+    for engine in (process.engine, other.engine):
+        again = await engine.resume("run", asked)
+        assert (again.is_repeat, again.run.status) == (True, RunStatus.COMPLETED)
+    assert await process.log() == before
+    assert world.ledger.steps == ["a#1"]
+
+
+class Undone(FaultyStore):
+    """A store in which the first request is decided and then undone, while a rival makes the same one."""
+
+    rival: Callable[[], Awaitable[None]] | None = None
+
+    async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
+        rival, self.rival = self.rival, None
+        if rival is None:
+            return await super().control(run_id, since=since, append_id=append_id, decide=decide)
+
+        def undo(held: Held, tail: Sequence[Record]) -> None:
+            decide(held, tail)
+            raise StoreUnavailable("the transaction was undone; this is a test.")
+
+        try:
+            return await super().control(run_id, since=since, append_id=append_id, decide=undo)
+        finally:
+            await rival()
+
+
+@pytest.mark.parametrize("is_mine", [True, False])
+async def test_a_request_that_was_undone_is_answered_by_the_one_that_was_made_under_its_id(
+    world: World, is_mine: bool
+) -> None:
+    """K21: what was decided here did not happen, so it is not driven here, whoever made the same request."""
+    stop, door = StopSwitch(), Doorway()
+    stop.request("signal")
+    process = await world.process({"a": [door]}, wrap=Undone)
+    await process.start(REVIEW, stop=stop)
+    assert (await process.resume()).status is RunStatus.WAITING
+    other = process if is_mine else await world.process({"a": [door]})
+    store, driving = process.store, list[asyncio.Task[Folded]]()
+    assert isinstance(store, Undone)
+
+    async def rival() -> None:
+        other.clock.advance(1)
+        same = other.engine.answer("run", "yes", by="ann", append_id="request-1")
+        driving.append(asyncio.create_task(same))
+        await door.entered()
+
+    store.rival = rival
+    answered = await process.engine.answer("run", "yes", by="ann", append_id="request-1")
+    assert (answered.is_repeat, answered.run.worker) == (True, other.store.me)
+    door.open()
+    assert (await driving[0]).run.status is RunStatus.COMPLETED
     assert world.ledger.steps == ["a#1"]
 
 

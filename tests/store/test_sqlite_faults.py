@@ -257,6 +257,27 @@ async def test_an_append_that_waits_for_a_lock_goes_on_when_it_is_free(
     await store.close()
 
 
+async def test_a_request_looks_for_the_lock_more_than_a_thousand_times_a_second(
+    path: Path, rival: apsw.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks less often than a busy holder commits gets the lock by luck, and may never be lucky."""
+    store = SqliteStore(str(path))
+    run, waited, sleep = await held(store), list[float](), asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            rival.execute("ROLLBACK")
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    rival.execute("BEGIN IMMEDIATE")
+    await store.control(run.id, since=0, append_id="request", decide=lambda *_: None)
+    assert len(waited) == 3
+    assert 0 < max(waited) < 0.001
+    await store.close()
+
+
 async def test_a_waiter_that_is_cancelled_leaves_nothing_behind(path: Path, rival: apsw.Connection) -> None:
     store = SqliteStore(str(path))
     run = await held(store)

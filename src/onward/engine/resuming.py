@@ -28,6 +28,11 @@ from onward.store.port import Held
 WAIT_POLL_S = 0.2
 
 
+def _nothing(current: Folded, held: Held) -> Sequence[Event]:
+    """Decides nothing: what is left of a request is whether it was made before."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class _Ready:
     """A resume that passed every check that comes before the claim."""
@@ -67,6 +72,10 @@ class Resuming:
     ) -> Folded:
         """Check everything, claim the run, and drive it. Of many callers exactly one gets this far."""
         stop = stop or StopSwitch()
+        if resume.append_id is not None:
+            asked = await self.journal.control(run_id, _nothing, append_id=resume.append_id)
+            if asked.is_repeat:
+                return asked  # the first answer, however the run stands by now: it is not checked again
         append_id = resume.append_id or self.ids.unique()
         while True:
             ready = await self._ready(run_id, resume, stop)
