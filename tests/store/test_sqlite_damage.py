@@ -169,6 +169,7 @@ async def test_any_lost_page_is_found_out(tmp_path: Path) -> None:
 
 
 async def test_a_torn_last_commit_is_dropped_whole_and_nothing_before_it(tmp_path: Path) -> None:
+    """K3: what was torn is gone as one, and every commit before it is whole."""
     path = tmp_path / "onward.db"
     wal = tmp_path / "onward.db-wal"
     store = SqliteStore(str(path), connect=Onlooker)
