@@ -21,7 +21,7 @@ from onward.model.event import (
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from tests.machine.events import finished, held, then
-from tests.machine.play import Play, define
+from tests.machine.play import ALIVE, Play, define
 
 BROKEN = Result.fail("broken", retryable=False)
 RACE = "join_policy=first_success"
@@ -100,6 +100,17 @@ def test_a_pause_now_ends_what_is_under_way() -> None:
     play = fan("fan -> a -> join; fan -> b -> join")
     play.pause(after="now")
     assert play.go() == Wait(halt=("fan#1.a/a#1", "fan#1.b/b#1"))
+
+
+def test_a_cancel_ends_what_is_under_way_before_the_run_is_let_go_of() -> None:
+    """Whoever may work in its place begins when nothing of it is at work any more."""
+    play = fan("fan -> a -> join; fan -> b -> join")
+    play.cancel(ALIVE)
+    assert play.go() == Wait(halt=("fan#1.a/a#1", "fan#1.b/b#1"))
+    for step in ("fan#1.a/a#1", "fan#1.b/b#1"):
+        assert play.run.status is RunStatus.RUNNING
+        play.go([AttemptInterrupted(step=step, attempt=1, why="cancelled by kim")])
+    assert (play.run.status, play.run.open_steps) == (RunStatus.CANCELLED, {})
 
 
 def test_a_retry_of_one_branch_is_waited_for_beside_the_others_and_then_alone() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from onward.machine.action import Stop
 from onward.machine.losing import LOSSES_MAX
+from onward.machine.plan import DRAIN
+from onward.machine.workspace import unusable
 from onward.model.event import (
     Event,
     RunCancelled,
@@ -110,8 +112,13 @@ def test_a_failure_met_on_the_way_to_a_pause_is_tried_again_after_it() -> None:
     assert (play.started.step, play.started.attempt) == ("a#1", 2)
 
 
-def test_an_unmet_goal_honours_a_pending_pause() -> None:
-    play = Play("a [type=tool, goal_gate=true, continue_on_fail=true]; start -> a -> exit")
+@pytest.mark.parametrize("way_back", ["", "retry_target=a; max_reroutes=1;"])
+def test_an_unmet_goal_honours_a_pending_pause(way_back: str) -> None:
+    """Whether it has nowhere to go back to, or has gone back as often as it may."""
+    play = Play(f"{way_back} a [type=tool, goal_gate=true, continue_on_fail=true]; start -> a -> exit")
+    if way_back:
+        play.fail()
+        assert (play.started.step, play.run.reroutes) == ("a#2", 1)
     play.pause(ALIVE)
     play.fail()
     assert (play.run.status, play.run.reason) == (RunStatus.PAUSED, "operator")
@@ -130,6 +137,30 @@ def test_a_process_that_must_stop_pauses_at_the_boundary() -> None:
     stop = play.result(Result(), stop_reason="signal")
     assert stop == Stop((RunPaused(reason="signal"),))
     assert play.run.next_node == "b"
+
+
+@pytest.mark.parametrize("stop_reason", ["signal", DRAIN])
+def test_a_process_that_must_stop_honours_a_pending_pause(stop_reason: str) -> None:
+    """Else a worker that drains would queue a run that somebody asked to pause, and the next would go on."""
+    play = Play(TWO)
+    play.pause(ALIVE)
+    stop = play.result(Result(), stop_reason=stop_reason)
+    assert stop == Stop((RunPaused(reason="operator", detail="asked by pat"),))
+
+
+def test_a_workspace_that_cannot_be_used_honours_a_pending_pause_and_first_a_cancel() -> None:
+    play = Play(TWO)
+    play.go(unusable(play.run, "it is gone", has_begun=False))
+    assert (play.run.status, play.run.reason) == (RunStatus.FAILED, "pipeline_error")
+    play = Play(TWO)
+    play.pause(ALIVE)
+    play.go(unusable(play.run, "it is gone", has_begun=False))
+    assert (play.run.status, play.run.reason) == (RunStatus.PAUSED, "operator")
+    play = Play(TWO)
+    play.pause(ALIVE)
+    play.cancel(ALIVE)
+    play.go(unusable(play.run, "it is gone", has_begun=False))
+    assert (play.run.status, play.run.reason) == (RunStatus.CANCELLED, "user")
 
 
 def test_a_pause_during_back_off_takes_effect_at_once() -> None:
