@@ -101,6 +101,21 @@ async def test_work_goes_on_under_a_lease_that_ran_out_until_somebody_claims_it(
     await stepped(store, run)
 
 
+@pytest.mark.parametrize("processes", ["memory", "sqlite", POSTGRES], indirect=True)
+async def test_only_the_token_that_holds_the_run_is_renewed(
+    processes: tuple[Store, Store], clock: ManualClock
+) -> None:
+    """Not an older one of the same process, also when it is time to write: nobody drives under that."""
+    store, _ = processes
+    first = await held(store)
+    run = await requested(store, first, RunClaimed(token=first.run.token + 1, worker=store.me))
+    older, newer = (Lease(run.id, store.me, token) for token in (first.run.token, run.run.token))
+    for _ in range(3):
+        clock.advance(0.4 * LEASE_S)
+        assert await store.renew([older]) == {}
+        assert await store.renew([newer]) == {run.id: run.position.seq}
+
+
 @pytest.mark.parametrize("processes", ["sqlite", POSTGRES], indirect=True)
 async def test_a_stranger_is_believed_alive_until_its_time_is_over(
     processes: tuple[Store, Store], clock: ManualClock

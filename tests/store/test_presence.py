@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -135,6 +136,43 @@ def test_an_orderly_process_leaves_no_file_and_is_unknown(start: Start, director
     assert worker.hear() == "closed"
     assert os.listdir(directory) == []
     assert probe(str(directory), token) is Alive.unknown
+
+
+def test_the_file_is_gone_before_its_lock_is(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sees the file without its lock says dead of a process that only says goodbye."""
+    here, seen, unlink = Presence.announce(str(directory)), list[Alive](), os.unlink
+
+    def looked_at(path: str) -> None:
+        seen.append(probe(str(directory), here.worker))
+        unlink(path)
+
+    monkeypatch.setattr(os, "unlink", looked_at)
+    here.close()
+    assert seen == [Alive.alive]
+    assert probe(str(directory), here.worker) is Alive.unknown
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the kernel cannot be asked, only tried")
+def test_a_probe_asks_for_the_lock_and_never_tries_to_take_it(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has it for a moment would make the next one say alive of a process that is dead."""
+    here, asked, control = Presence.announce(str(directory)), list[int](), fcntl.fcntl
+
+    def noted(fd: int, command: int, argument: bytes) -> object:
+        asked.append(command)
+        return control(fd, command, argument)
+
+    def refused(fd: int, operation: int) -> None:
+        raise AssertionError("a probe takes no lock")
+
+    monkeypatch.setattr(fcntl, "fcntl", noted)
+    for name in ("flock", "lockf"):
+        monkeypatch.setattr(fcntl, name, refused)
+    assert probe(str(directory), here.worker) is Alive.alive
+    here.abandon()
+    assert probe(str(directory), here.worker) is Alive.dead
+    assert asked == [fcntl.F_OFD_GETLK] * 2
 
 
 def test_a_forked_child_does_not_keep_its_dead_parent_alive(start: Start, directory: Path) -> None:
