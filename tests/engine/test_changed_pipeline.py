@@ -191,13 +191,15 @@ async def test_transforms_and_checks_are_the_same_for_run_resume_and_replay(worl
     assert models == ["small"] * 4
 
 
+class Forgetful(FaultyStore):
+    """A store that has lost what is kept by its content."""
+
+    async def blob(self, hash: str) -> bytes | None:
+        return None
+
+
 async def test_a_stored_source_that_is_missing_is_never_guessed(world: World) -> None:
     """O12, K7: fail closed, naming what is missing, and change nothing."""
-
-    class Forgetful(FaultyStore):
-        async def blob(self, hash: str) -> bytes | None:
-            return None
-
     stop = StopSwitch()
     stop.request("signal")
     await (await world.process()).start(line("a"), stop=stop)
@@ -219,3 +221,17 @@ async def test_a_rule_that_came_after_a_run_began_does_not_hold_it_up(world: Wor
     with pytest.raises(InvalidPipeline, match="any more"):
         process.engine.sources.read(str(file))
     assert (await process.resume()).status is RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize("how", [{}, {"original": True}, {"accept_changes": True}])
+async def test_the_file_does_not_stand_in_for_a_stored_source_that_is_missing(
+    world: World, file: Path, how: dict[str, Any]
+) -> None:
+    """O12: whether it is the one that the run was made from cannot be told any more."""
+    await paused(world, file)
+    process = await world.process(wrap=Forgetful)
+    before = await process.log()
+    with pytest.raises(HistoryCorrupt, match=r"the pipeline source .* is missing or damaged"):
+        await process.resume(**how)
+    assert await process.log() == before
+    assert world.ledger.steps == []

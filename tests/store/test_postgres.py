@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -350,6 +350,45 @@ async def test_the_runs_of_a_group_are_locked_in_the_order_of_their_ids(
         await wait_blocked(postgres_url)
         assert [await is_free(postgres_url, run_id) for run_id in "abc"] == [False, False, True]
     await asyncio.gather(*waiting)
+
+
+NEW_RUN = """INSERT INTO run
+SELECT (jsonb_populate_record(run, jsonb_build_object('id', %s::text))).* FROM run WHERE id = 'there'"""
+NEW_BLOB = "INSERT INTO blob (hash, encoding, content, touched_at_us) VALUES (%s, 'plain', '', 0)"
+
+
+async def is_taken(url: str, insert: LiteralString, name: str) -> bool:
+    """Whether somebody has inserted a row of this name and not committed yet."""
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        await connection.execute("SET lock_timeout = '50ms'")
+        try:
+            await connection.execute(insert, (name,))
+        except psycopg.errors.LockNotAvailable:
+            return True
+        finally:
+            await connection.rollback()
+        return False
+
+
+@pytest.mark.parametrize("kind", ["runs", "blobs"])
+async def test_what_a_group_makes_is_made_in_the_order_of_its_names(
+    store: PostgresStore, postgres_url: str, kind: str
+) -> None:
+    """Two groups that make the same things would else wait for each other."""
+    await created(store, "there")
+    writes = [creation(run_id, context={"text": run_id * 5_000})[0] for run_id in "cab"]
+    blobs = sorted(name for write in writes for name in write.blobs)
+    assert len(blobs) == 3
+    insert, names = (NEW_RUN, list("abc")) if kind == "runs" else (NEW_BLOB, blobs)
+    if kind == "blobs":
+        writes.sort(key=lambda write: list(write.blobs), reverse=True)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as rival:
+        await rival.execute(insert, (names[1],))
+        making = [asyncio.ensure_future(store.create(write, write.run_id)) for write in writes]
+        await wait_blocked(postgres_url)
+        assert [await is_taken(postgres_url, insert, name) for name in names] == [True, True, False]
+        await rival.rollback()
+    await asyncio.gather(*making)
 
 
 async def test_whatever_comes_of_a_request_the_run_is_let_go_of(
