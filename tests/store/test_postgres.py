@@ -22,7 +22,7 @@ from onward.host import HostIdentity, host_identity
 from onward.model.event import RunClaimed, RunFailed
 from onward.model.run import FOLD_VERSION
 from onward.store.owner import owner_label, owner_proof
-from onward.store.port import Controlled, Decide, Held, Holder, Record, Store, Write
+from onward.store.port import Controlled, Decide, Held, Holder, Record, Store, Wanted, Write
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.connection import RENEWING, SESSION, Address, connect
 from onward.store.postgres.statements import ALONE, QUERIES, Statement, advance_alone
@@ -350,6 +350,22 @@ async def test_the_runs_of_a_group_are_locked_in_the_order_of_their_ids(
         await wait_blocked(postgres_url)
         assert [await is_free(postgres_url, run_id) for run_id in "abc"] == [False, False, True]
     await asyncio.gather(*waiting)
+
+
+async def test_a_run_that_somebody_is_about_to_take_is_passed_over_and_not_waited_for(
+    store: PostgresStore, postgres_url: str, time: Time
+) -> None:
+    for run_id in "ab":
+        await created(store, run_id, at_us=time.now_us)
+    seen: list[str] = []
+    wanted = Wanted(by_us=2**62)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as rival:
+        await rival.execute("SELECT 1 FROM run WHERE id = 'a' FOR UPDATE")
+        async with asyncio.timeout(5):
+            await store.take(
+                wanted, fold_version=FOLD_VERSION, decide=lambda _, loaded: seen.append(loaded.row.id)
+            )
+    assert seen == ["b"]
 
 
 NEW_RUN = """INSERT INTO run
