@@ -37,6 +37,7 @@ from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, Transform, build
 from onward.pipeline.check import RULES, Problem, Rule, Subject
 from onward.pipeline.own_rules import own_rule, with_one_severity
 from onward.pipeline.prepare import checked_transform
+from onward.pipeline.tool_rules import rules_beside
 from onward.store.codec import unseal
 from onward.store.port import Store
 from onward.wiring import make_engine, open_store, runs_of
@@ -73,6 +74,7 @@ class Onward:
 
         def register(function: F) -> F:
             self.handlers[kind] = FunctionHandler(function)
+            self.rules[:] = rules_beside(kind, self.rules)
             return function
 
         return register

@@ -103,6 +103,18 @@ def test_all_problems_of_a_pipeline_are_told_at_once_with_their_places(shell: Sh
     assert {"rule", "severity", "message", "file", "line", "column"} <= checked.json[0].keys()
 
 
+def test_a_tool_without_a_command_is_found_before_anything_runs(shell: Shell) -> None:
+    shell.write(
+        "tool.dot", "digraph {\n  start; exit\n  fetch [shape=parallelogram]\n  start -> fetch -> exit\n}"
+    )
+    checked = shell.inside("validate", "tool.dot")
+    assert checked.code == 2
+    assert checked.out.startswith(
+        "tool.dot:3:3: error [tool_command] tool node 'fetch' has no command to run"
+    )
+    assert shell.inside("run", "tool.dot").code == 2
+
+
 def test_a_valid_pipeline_exits_0_with_its_warnings(shell: Shell) -> None:
     shell.write("agent.dot", AGENT.replace("[prompt=hm]", ""))
     done = shell.inside("validate", "agent.dot")

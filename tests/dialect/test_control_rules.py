@@ -52,6 +52,15 @@ FORK = "P [shape=component]\nF [shape=tripleoctagon]\na\nb\nexit\n"
             "m [shape=house]",
             ["2:1 manager_loop_child manager loop 'm' has no pipeline to supervise"],
         ),
+        (
+            "tool_command",
+            't [shape=parallelogram]\nu [type=tool, tool_command=" "]',
+            [
+                "2:1 tool_command tool node 't' has no command to run",
+                "3:28 tool_command tool node 'u' has no command to run",
+            ],
+        ),
+        ("tool_command", "t [shape=parallelogram, tool_command=make]\nstart [shape=parallelogram]", []),
         ("manager_loop_child", 'graph [stack.child_dotfile="c.dot"]\nm [shape=house]', []),
         ("manager_loop_child", 'm [type="stack.manager_loop", stack.child_dotfile="c.dot"]', []),
         (

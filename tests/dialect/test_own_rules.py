@@ -8,6 +8,7 @@ import pytest
 
 from onward import Onward
 from onward.errors import InvalidInput, InvalidPipeline
+from onward.handlers.port import StepContext
 from onward.pipeline.check import RULES, Problem, Subject
 
 ORPHAN = "digraph { start; exit; a [label=x]; start -> exit }"
@@ -72,3 +73,17 @@ async def test_a_rule_that_raises_is_named() -> None:
 
     with pytest.raises(InvalidInput, match="rule 'clumsy' raised KeyError: 'oops'"):
         await rules_of(app)
+
+
+async def test_a_handler_of_ones_own_for_tools_may_need_no_command() -> None:
+    """Registering a type that exists replaces it, and with it what its nodes must say."""
+    source = "digraph { start; exit; a [shape=parallelogram]; start -> a -> exit }"
+    with pytest.raises(InvalidPipeline, match="tool node 'a' has no command to run"):
+        await rules_of(Onward(":memory:"), source)
+    app = Onward(":memory:")
+
+    @app.handler("tool")
+    async def tool(step: StepContext) -> None:
+        """Needs nothing."""
+
+    assert await rules_of(app, source) == []

@@ -35,7 +35,8 @@ async def test_a_command_that_fails_fails_its_step_with_its_exit_code(app: Onwar
     assert "exit code 3" in run.detail
 
 
-async def test_a_tool_without_a_command_fails(app: Onward) -> None:
+async def test_a_tool_without_a_command_fails_where_the_app_lets_it_run(app: Onward) -> None:
+    app.severity("tool_command", "warning")
     run = await ran(app, 'label="nothing to do"')
     assert run.status is RunStatus.FAILED
     assert "tool_command" in run.detail

@@ -22,6 +22,8 @@ from onward.model.event import Event, RunClaimed, RunCreated, StepFinished, Step
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.pipeline.build import build
+from onward.pipeline.check import RULES
+from onward.pipeline.tool_rules import rules_beside
 
 NO_ONE = Standing(None, False, "second")
 DEAD = Standing("first", False, "second")
@@ -29,9 +31,9 @@ ALIVE = Standing("first", True, "second")
 
 
 def define(body: str) -> Definition:
-    """A pipeline with a start and an exit around `body`."""
+    """A pipeline with a start and an exit around `body`; nothing is run, so tools need no command."""
     source = f"digraph g {{ start [shape=Mdiamond]; exit [shape=Msquare]; {body} }}"
-    return Definition(build(source, file="<test>").graph)
+    return Definition(build(source, file="<test>", rules=rules_beside("tool", RULES)).graph)
 
 
 def created(context: Mapping[str, Any] | None = None, *, run_id: str = "r", start: str = "start") -> Run:

@@ -198,7 +198,7 @@ def test_an_effect_is_written_down_before_it_is_done() -> None:
 
 
 def test_a_run_whose_start_is_known_only_by_its_name_begins_there() -> None:
-    source = "digraph g { start; a [type=tool]; end; start -> a -> end }"
+    source = "digraph g { start; a [prompt=p]; end; start -> a -> end }"
     play = Play(Definition(build(source, file="<test>").graph))
     play.succeed()
     assert (play.path, play.run.status) == (["start", "a", "end"], RunStatus.COMPLETED)

@@ -133,11 +133,13 @@ def test_transforms_run_in_order_between_reading_and_checking() -> None:
 
     def retype(graph: Graph) -> Graph:
         assert "exit" in graph.nodes
-        return replace(graph, nodes={**graph.nodes, "A": graph.nodes["A"].with_attrs({"type": "tool"})})
+        return replace(
+            graph, nodes={**graph.nodes, "A": graph.nodes["A"].with_attrs({"type": "conditional"})}
+        )
 
     source = 'digraph { goal="it"; start; A [prompt="Do $goal"]; start -> A -> exit }'
     pipeline = build(source, file="t.dot", transforms=[add_exit, retype])
-    assert pipeline.graph.nodes["A"].kind == "tool"
+    assert pipeline.graph.nodes["A"].kind == "conditional"
     assert pipeline.source == source
 
 

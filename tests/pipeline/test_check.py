@@ -16,7 +16,7 @@ GOOD = """digraph Good {
     model_stylesheet = "* { llm_model: m }"
     default_fidelity = compact
     start [shape=Mdiamond]
-    work [prompt="Do it", goal_gate=true, retry_target=start, fidelity="summary:high", type=tool, timeout=5s]
+    work [prompt="Do it", goal_gate=true, retry_target=start, fidelity="summary:high", timeout=5s]
     done [shape=Msquare]
     start -> work
     work -> done [condition="outcome=success", fidelity=full, weight=2]
@@ -29,7 +29,7 @@ def test_a_good_pipeline_has_no_findings() -> None:
 
 
 def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
-    """V1 to V13, the types of attributes, what steers a run, and what human gates ask."""
+    """V1 to V13, the types of attributes, what steers a run, what human gates ask, and what tools run."""
     assert [(rule.name, rule.severity.value) for rule in RULES] == [
         ("start_node", "error"),
         ("terminal_node", "error"),
@@ -53,6 +53,7 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ("fan_out_in_itself", "error"),
         ("manager_loop_child", "error"),
         ("human_gate", "error"),
+        ("tool_command", "error"),
     ]
 
 

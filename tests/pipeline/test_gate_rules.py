@@ -8,7 +8,7 @@ from onward.errors import InvalidPipeline
 from onward.pipeline.build import build
 
 SOURCE = """digraph g {{ start [shape=Mdiamond]; exit [shape=Msquare]; start -> ask
-a [type=tool]; b [type=tool]; ask -> a; a -> b -> exit
+a [prompt=p]; b [prompt=p]; ask -> a; a -> b -> exit
 ask [shape=hexagon, {attrs}]; {edges} }}"""
 
 

@@ -11,6 +11,7 @@ from onward.pipeline import branch_rules as branches
 from onward.pipeline import control_rules as control
 from onward.pipeline import gate_rules as gates
 from onward.pipeline import structure_rules as structure
+from onward.pipeline import tool_rules as tools
 from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
 from onward.pipeline.graph import Graph
 from onward.pipeline.rule import Problem, Rule, Subject
@@ -43,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     Rule("fan_out_in_itself", Severity.ERROR, branches.fan_out_in_itself),
     Rule("manager_loop_child", Severity.ERROR, control.manager_loop_child),
     Rule("human_gate", Severity.ERROR, gates.human_gate),
+    Rule("tool_command", Severity.ERROR, tools.tool_command),
 )
 
 
