@@ -240,14 +240,15 @@ def test_a_file_is_written_whole_and_only_over_another_svg(shell: Shell) -> None
 
 def test_a_file_that_is_no_svg_stays_unless_forced(shell: Shell) -> None:
     shell.write("gate.dot", GATE)
-    done = shell.inside("graph", "gate.dot", "--out", "gate.dot", "--json")
+    shell.write("mine.svg", GATE)
+    done = shell.inside("graph", "gate.dot", "--out", "mine.svg", "--json")
     assert (done.code, done.error["code"]) == (1, "not_svg")
-    assert (shell.directory / "gate.dot").read_text() == GATE
+    assert (shell.directory / "mine.svg").read_text() == GATE
     shell.write("empty.svg", "")
     assert shell.inside("graph", "gate.dot", "--out", "empty.svg").code == 0
-    shell.write("notes.txt", "mine")
-    assert shell.inside("graph", "gate.dot", "--out", "notes.txt", "--force").code == 0
-    assert "<svg" in (shell.directory / "notes.txt").read_text()
+    shell.write("notes", "mine")
+    assert shell.inside("graph", "gate.dot", "--out", "notes", "--force").code == 0
+    assert "<svg" in (shell.directory / "notes").read_text()
 
 
 @pytest.mark.parametrize(
@@ -256,6 +257,8 @@ def test_a_file_that_is_no_svg_stays_unless_forced(shell: Shell) -> None:
         (("gate.dot", "--out", "missing/x.svg"), "cannot write missing/x.svg: No such file or directory."),
         (("gate.dot", "--out", "."), "--out . is not a file; "),
         (("gate.dot", "--out", "x.svg", "--format", "text"), "--out writes SVG; "),
+        (("gate.dot", "--out", "x.PNG"), "--out x.PNG would not be a .PNG: only SVG can be written; "),
+        (("gate.dot", "--out", "gate.dot", "--force"), "--out gate.dot would not be a .dot: only SVG "),
         (("gate.dot", "--original"), "--original speaks of a run, and gate.dot is a file; "),
     ],
 )
@@ -267,6 +270,12 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(
     assert done.code == 2
     assert done.err.startswith(f"onward: {says}")
     assert len(done.err.splitlines()) == 1
+    assert [path.name for path in shell.directory.iterdir()] == ["gate.dot"]
+
+
+def test_the_ending_of_an_svg_may_be_in_capitals(shell: Shell) -> None:
+    shell.write("gate.dot", GATE)
+    assert shell.inside("graph", "gate.dot", "--out", "GATE.SVG").code == 0
 
 
 def test_a_terminal_gets_colours_no_wider_than_it_is(shell: Shell) -> None:

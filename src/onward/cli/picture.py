@@ -67,6 +67,11 @@ def _coloured(row: Row) -> object:
 
 def write_svg(document: str, path: str, *, force: bool) -> None:
     """Put the document into a file: whole, or not at all; what is there and no SVG stays unless forced."""
+    ending = os.path.splitext(path)[1]
+    if ending.lower() not in ("", ".svg"):
+        raise InvalidInput(
+            f"--out {path} would not be a {ending}: only SVG can be written; name a file that ends in .svg."
+        )
     goal = os.path.realpath(path)
     try:
         _check(goal, path, force)
