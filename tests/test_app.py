@@ -191,3 +191,10 @@ async def test_a_runs_story_can_be_told_in_the_dialects_names(tmp_path: Path) ->
         names = [told.name async for told in app.told(run.id)]
     assert (names[0], names[-1]) == ("PipelineStarted", "PipelineCompleted")
     assert names.count("StageCompleted") == 2
+
+
+async def test_a_lease_that_no_renewal_could_keep_alive_is_refused() -> None:
+    app = Onward(":memory:")
+    app.lease_s = 0.001
+    with pytest.raises(InvalidInput, match=r"a lease of 0.001 s is too short .* give at least 1 s\."):
+        await app.engine()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from onward.workspace.port import Kept
 
 log_warning = logging.getLogger("onward").warning
+# A renewal at every third of it must come through a busy machine and a network in time.
+LEASE_S_MIN = 1.0
 POSTGRES = ("postgres://", "postgresql://")
 
 
@@ -31,6 +33,11 @@ async def open_store(db: str, *, lease_s: float | None = None) -> Store:
     `lease_s` is how long a claim is good for where nobody can see whether its process lives.
     """
     check_address(db)
+    if lease_s is not None and not lease_s >= LEASE_S_MIN:
+        raise InvalidInput(
+            f"a lease of {lease_s:g} s is too short to be kept alive by renewals; "
+            f"give at least {LEASE_S_MIN:g} s."
+        )
     if db.startswith(POSTGRES):
         from onward.store.postgres.adapter import LEASE_S, PostgresStore
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from onward.model.ids import display_id
 from onward.testing.postgres import PostgresServer
 from tests.cli.shell import PATIENCE_S, Shell, Started, pipeline
 
@@ -256,7 +257,7 @@ def test_every_line_of_a_workers_log_is_json_and_names_its_run_and_step(shell: S
         found = about[message]
         assert (found["run"], found["pipeline"], found["step"]) == ("r1", "mine", step)
     assert about["run r1 taken"]["run"] == "r1"
-    ended = about["run r1 completed"]
+    ended = about[f"run {display_id('r1')} completed"]
     assert (ended["run"], ended["status"], ended["logger"]) == ("r1", "completed", "onward.worker")
     broken = about["it broke: postgresql://me:***@db/runs"]
     assert (broken["step"], broken["exception"]["type"]) == ("b#1", "ValueError")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 
+from onward.model.ids import display_id
 from tests.cli.shell import Shell, pipeline
 
 
@@ -15,7 +16,7 @@ def test_a_submitted_run_is_queued_until_a_worker_drives_it(shell: Shell) -> Non
     assert (json.loads(done.out)["status"], json.loads(done.out)["on_owner_loss"]) == ("queued", "requeue")
     worked = shell.inside("worker", "--until-idle", "--concurrency", "2")
     assert worked.code == 0
-    assert "run mine completed" in worked.out
+    assert f"run {display_id('mine')} completed" in worked.out
     assert "1 run driven" in worked.out
     assert shell.read("mine")["status"] == "completed"
 
@@ -24,6 +25,10 @@ def test_wrong_flags_are_refused_in_a_sentence(shell: Shell) -> None:
     for flags, said in (
         (("--concurrency", "0"), "--concurrency 0 is not between 1 and 1000."),
         (("--lease", "10"), "--lease '10' is not a whole number with its unit"),
+        (
+            ("--lease", "999ms"),
+            "--lease '999ms' is too short to be kept alive by renewals; give at least 1s.",
+        ),
         (("--grace", "0s"), "--grace '0s' is no time at all"),
     ):
         done = shell.inside("worker", *flags)

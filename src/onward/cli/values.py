@@ -41,6 +41,18 @@ def seconds_of(duration: str, flag: str) -> float:
     return seconds
 
 
+def lease_of(duration: str, flag: str) -> float:
+    """A flag's lease, long enough to be renewed before it is over."""
+    from onward.wiring import LEASE_S_MIN
+
+    seconds = seconds_of(duration, flag)
+    if seconds < LEASE_S_MIN:
+        raise InvalidInput(
+            f"{flag} {duration!r} is too short to be kept alive by renewals; give at least {LEASE_S_MIN:g}s."
+        )
+    return seconds
+
+
 def script_of(simulate: str | None) -> dict[str, Any] | None:
     """The simulation that `--simulate` asks for: none, one where every agent succeeds, or a script's."""
     if simulate is None:

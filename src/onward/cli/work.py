@@ -24,7 +24,7 @@ from onward.cli.options import (
 from onward.cli.output import Output
 from onward.cli.signals import on_signals
 from onward.cli.text import count, one_line, table
-from onward.cli.values import context_of, script_of, seconds_of
+from onward.cli.values import context_of, lease_of, script_of, seconds_of
 from onward.cli.watching import Watch, speak
 from onward.clock import SystemClock
 from onward.config import load_settings
@@ -35,6 +35,7 @@ from onward.engine.view import view_run
 from onward.errors import InvalidInput, NoDatabase
 from onward.machine.plan import DRAIN
 from onward.machine.project import project
+from onward.model.ids import display_id
 from onward.store.owner import owner_label
 from onward.wiring import is_there
 from onward.worker.worker import Worker
@@ -50,7 +51,7 @@ async def _engine(
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = app_of(settings)
     if lease is not None:
-        app.lease_s = seconds_of(lease, "--lease")
+        app.lease_s = lease_of(lease, "--lease")
     if not makes and isinstance(app.store, str) and not is_there(app.store):
         raise NoDatabase(app.store)
     try:
@@ -173,7 +174,7 @@ async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out:
         because = f": {one_line(run.detail)}" if run.detail else ""
         out.say(f"run {project(run).display_id} is {run.status.value}{because}")
     for run_id, why in swept.broken:
-        out.say(f"run {run_id} could not be recovered: {one_line(why, 500)}")
+        out.say(f"run {display_id(run_id)} could not be recovered: {one_line(why, 500)}")
     out.say(
         f"{count(len(swept.stopped), 'run')} interrupted, {len(swept.requeued)} requeued, "
         f"{len(swept.asking)} waiting for an answer"

@@ -14,6 +14,7 @@ from onward.engine.journal import Folded
 from onward.engine.stop import StopSwitch
 from onward.engine.sweep import Swept
 from onward.errors import LeaseLost, OnwardError, StoreGone
+from onward.model.ids import display_id
 from onward.model.run import Run, RunStatus
 from onward.observe.about import about
 from onward.observe.metrics import Metrics
@@ -118,9 +119,9 @@ class Worker:
             self._gone = error
         except LeaseLost:
             self._metrics.lease_losses.add()
-            self._warn(f"run {run_id} was taken over by somebody else")
+            self._warn(f"run {display_id(run_id)} was taken over by somebody else")
         except OnwardError as error:
-            self._warn(f"run {run_id}: {error}")
+            self._warn(f"run {display_id(run_id)}: {error}")
         else:
             self._driven += 1
             self._tell_end(ended)
@@ -129,7 +130,7 @@ class Worker:
         because = f" ({run.reason})" if run.reason else ""
         tell = self._warn if run.status is RunStatus.FAILED else self._say
         with about(status=run.status.value, reason=run.reason, detail=run.detail):
-            tell(f"run {run.id} {run.status.value}{because}")
+            tell(f"run {display_id(run.id)} {run.status.value}{because}")
 
     def _landed(self, task: asyncio.Task[None]) -> None:
         self._driving.pop(task, None)
@@ -164,7 +165,7 @@ class Worker:
         for run in (*swept.stopped, *swept.requeued):
             self._metrics.swept.add(run.status.value)
             with about(run=run.id, pipeline=run.pipeline):
-                self._say(f"run {run.id} lost its owner and is {run.status.value}")
+                self._say(f"run {display_id(run.id)} lost its owner and is {run.status.value}")
         for _ in swept.broken:
             self._metrics.swept.add("broken")
 
