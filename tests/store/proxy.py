@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Self
 from urllib.parse import urlsplit
@@ -32,6 +33,8 @@ class Proxy:
         self.port = 0
         self.losses = 0
         self.lost = asyncio.Event()
+        self.alter: Callable[[bytes], bytes] = lambda data: data
+        """What becomes of the server's words on their way."""
 
     @property
     def url(self) -> str:
@@ -89,7 +92,7 @@ class Proxy:
             if self._is_lost(Loss.REPLY):
                 there.transport.abort()
                 break
-            back.write(data)
+            back.write(self.alter(data))
         back.transport.abort()
 
     def _is_lost(self, loss: Loss) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from asyncio.subprocess import PIPE
 from typing import Any
@@ -18,6 +19,7 @@ from onward.store.postgres.connection import RENEWING, SESSION, Address, connect
 from onward.store.postgres.statements import MIGRATIONS
 from onward.testing.drafts import created, held, log_of, stepped
 from onward.testing.postgres import PostgresServer
+from tests.store.proxy import Proxy
 
 pytestmark = [pytest.mark.postgres, pytest.mark.anyio]
 NEWEST = MIGRATIONS[-1][0]
@@ -131,28 +133,60 @@ async def test_a_role_that_may_only_write_rows_is_enough_for_a_database_that_is_
         await ask(postgres_url, f"DROP ROLE {role}")
 
 
+START = "start the server, or correct the host and port in the address"
+LOGIN = "correct the role and the password in the address"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        (":{port}/", ":1/", "refused"),
-        ("postgres:{password}@", "postgres:wrong-secret@", "password authentication failed"),
-        ("/{name}", "/nowhere", 'database "nowhere" does not exist'),
-        ("127.0.0.1", "no-such-host.invalid", "no-such-host.invalid"),
+        (":{port}/", ":1/", f"Connection refused; {START}"),
+        ("127.0.0.1:{port}/", "127.0.0.1:1,127.0.0.1:2/", f"127.0.0.1:2: Connection refused; {START}"),
+        ("127.0.0.1:{port}/{name}", "/x?host=/nowhere", f"No such file or directory; {START}"),
+        (":{password}@", ":wrong-secret@", f'password authentication failed for user "postgres"; {LOGIN}'),
+        (":{password}@", "@", f"no password supplied; {LOGIN}"),
+        ("postgres:{password}@", "nobody:x@", f'password authentication failed for user "nobody"; {LOGIN}'),
+        (
+            "/{name}",
+            "/nowhere",
+            'database "nowhere" does not exist; create it with `createdb`, or name another in the address',
+        ),
+        ("127.0.0.1", "no-such-host.invalid", "; correct the host and port in the address"),
+        ("{port}", "99999", 'invalid port number: "99999"; correct the host and port in the address'),
+        (
+            "/{name}",
+            "/{name}?sslmode=require",
+            "SSL was required; correct sslmode in the address, or set up TLS",
+        ),
     ],
 )
 async def test_a_server_that_cannot_be_reached_is_named_without_the_password(
     postgres_url: str, old: str, new: str, says: str
 ) -> None:
+    """One sentence: what, where, why, and what to do."""
     login, _, place = postgres_url.partition("//")[2].partition("@")
     password, port, name = login.partition(":")[2], place[10:].partition("/")[0], place.partition("/")[2]
-    url = postgres_url.replace(old.format(password=password, port=port, name=name), new)
+    given = {"password": password, "port": port, "name": name}
+    url = postgres_url.replace(old.format(**given), new.format(**given))
     assert url != postgres_url
-    refusal = await refused(url)
-    assert isinstance(refusal, StoreUnavailable)
-    assert says in str(refusal)
-    assert "PostgreSQL database" in str(refusal)
-    assert password not in str(refusal)
-    assert "wrong-secret" not in str(refusal)
+    refusal = str(await refused(url))
+    assert refusal.startswith("cannot connect to PostgreSQL database '")
+    assert says in refusal
+    assert refusal.endswith(".")
+    assert not re.search(r"[.?!;:,] ?[.?!;:,]|[.?!] [A-Z]|\n|connection to server", refusal), refusal
+    assert password not in refusal
+    assert "wrong-secret" not in refusal
+
+
+async def test_a_server_that_is_too_old_is_refused_with_what_is_needed(postgres_url: str) -> None:
+    """A real server, whose greeting is altered on its way: it calls itself version 13."""
+    async with Proxy(postgres_url) as proxy:
+        proxy.alter = lambda data: re.sub(rb"(server_version\0)\d\d", rb"\g<1>13", data)
+        refusal = str(await refused(proxy.url))
+    assert re.fullmatch(
+        r"PostgreSQL database 'onward_\w+' on 127\.0\.0\.1:\d+ is version 13; use PostgreSQL 14 or newer\.",
+        refusal,
+    )
 
 
 @pytest.mark.parametrize(

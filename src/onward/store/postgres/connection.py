@@ -10,6 +10,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from onward.errors import StoreUnavailable
+from onward.store.postgres.unreachable import advice, reason
 
 SERVER_MIN = 14
 CONNECT_S_MAX = 5
@@ -86,16 +87,17 @@ async def connect(address: Address, settings: Mapping[str, str]) -> psycopg.Asyn
             address.conninfo, autocommit=True, client_encoding="utf8"
         )
     except (psycopg.Error, OSError, UnicodeError) as error:
-        raise StoreUnavailable(
-            f"cannot connect to {address.place}: {_said(error)}. Check that the server runs, and the "
-            "address, role and password."
-        ) from None
+        why = reason(error)
+        raise StoreUnavailable(f"cannot connect to {address.place}: {why}; {advice(why)}.") from None
     try:
         _check_server(connection, address.place)
         await _set_up(connection, settings)
     except psycopg.Error as error:
         await connection.close()
-        raise StoreUnavailable(f"cannot use {address.place}: {_said(error)}.") from error
+        raise StoreUnavailable(
+            f"cannot use {address.place}: {reason(error)}; connect to the server itself, as a role that may "
+            "change the settings of its session."
+        ) from error
     except BaseException:
         await connection.close()
         raise
@@ -124,7 +126,3 @@ async def _set_up(connection: psycopg.AsyncConnection[Any], settings: Mapping[st
             "SELECT set_config('synchronous_commit', 'on', false) "
             "WHERE current_setting('synchronous_commit') = 'off'"
         )
-
-
-def _said(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")

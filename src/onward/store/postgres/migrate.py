@@ -9,6 +9,7 @@ from onward.errors import SchemaTooNew, StoreUnavailable
 from onward.store.postgres.connection import MIGRATING, Address, connect
 from onward.store.postgres.failure import translate
 from onward.store.postgres.statements import MIGRATIONS, QUERIES, Call, call, parse
+from onward.store.postgres.unreachable import reason
 from onward.store.postgres.wire import Wire
 
 NEWEST = MIGRATIONS[-1][0]
@@ -47,7 +48,7 @@ async def migrate(address: Address) -> None:
                 "create a database for Onward alone."
             ) from error
         except psycopg.Error as error:
-            raise translate(address.place, error.sqlstate or LOST, str(error)) from error
+            raise translate(address.place, error.sqlstate or LOST, reason(error)) from error
 
 
 async def _apply(connection: psycopg.AsyncConnection[tuple[int, ...]]) -> None:

@@ -10,6 +10,7 @@ from onward.errors import StoreUnavailable
 from onward.store.postgres.connection import Address, connect
 from onward.store.postgres.failure import YIELDED, ConnectionLost, ServerError, translate
 from onward.store.postgres.statements import ROLLBACK
+from onward.store.postgres.unreachable import reason
 from onward.store.postgres.wire import Wire
 
 T = TypeVar("T")
@@ -104,4 +105,4 @@ class Pool:
         raise failure or self._unavailable("it does not answer")
 
     def _unavailable(self, why: object) -> StoreUnavailable:
-        return StoreUnavailable(f"the connection to {self._address.place} failed: {why}; try again.")
+        return StoreUnavailable(f"the connection to {self._address.place} failed: {reason(why)}; try again.")
