@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from onward.model.ids import display_id
 from tests.cli.shell import ONWARD, Shell, pipeline
 from tests.cli.test_resuming import any_shell as any_shell
 from tests.workspace.repository import Repository
@@ -281,3 +282,23 @@ def test_going_back_to_a_finished_step_that_must_not_be_repeated_is_said(
         "pay has finished before and is not repeatable; it is made again because --from says so" in done.err
     )
     assert "made again" not in shell.inside("resume", "work", "--from", "b", *flags).err
+
+
+def test_giving_up_says_what_nobody_knows_and_what_is_still_possible(shell: Shell) -> None:
+    killed(shell)
+    done = shell.inside("abort", "doubt")
+    name = display_id("doubt")
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        f"giving up run {name} (doubt)",
+        "  stopped   pay#1  attempt 1: cancelled",
+        f"run {name} cancelled: given up for good",
+        "whether pay#1 was done, nobody knows; nothing was undone",
+        "it cannot be resumed; another run can go on from its last checkpoint, which makes pay#1 again: "
+        f"onward replay {name} --checkpoint 3 --db {shell.db}",
+    ]
+    refused = shell.inside("resume", "doubt")
+    assert (
+        "cannot be resumed: somebody gave the run up; `onward replay doubt --checkpoint SEQ`" in refused.err
+    )
+    assert shell.inside("replay", "doubt", "--checkpoint", "3", "--no-run").code == 0

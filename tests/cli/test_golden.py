@@ -154,8 +154,10 @@ go on with: onward resume {fork}
     assert (
         masked(shell("resume", "golden", "--abort").out)
         == f"""\
-going on with run {NAME} (line) from checkpoint 5: step a#1, TIME
+giving up run {NAME} (line)
 run {NAME} cancelled: given up for good
+what its steps have done stays as it is; nothing was undone
+it cannot be resumed; another run can go on from its last checkpoint: onward replay {NAME} --checkpoint 5
 """
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cli.shell import Shell, pipeline
+from tests.cli.shell import GATE, Shell, pipeline
 
 
 def failed(shell: Shell) -> None:
@@ -62,3 +62,21 @@ def test_a_failed_effect_is_remembered_unless_only_success_is(shell: Shell) -> N
 def test_the_tokens_behind_two_dashes_are_the_commands_own(shell: Shell) -> None:
     done = shell("effect", "k", "--", "echo", "--json")
     assert (done.code, done.out) == (0, "--json\n")
+
+
+def test_abort_gives_up_a_run_that_waits_for_an_answer(shell: Shell) -> None:
+    shell.write("gate.dot", GATE)
+    assert shell.inside("run", "gate.dot", "--run-id", "work").code == 75
+    assert shell.inside("abort", "work").code == 0
+    assert shell.read("work")["status"] == "cancelled"
+
+
+def test_a_run_that_is_over_is_not_given_up_and_the_refusal_says_what_is_possible(shell: Shell) -> None:
+    shell.write("work.dot", pipeline(("a", "true")))
+    assert shell.inside("run", "work.dot", "--run-id", "work").code == 0
+    refused = shell.inside("abort", "work")
+    assert refused.code == 1
+    assert refused.err == (
+        "onward: run work is completed and cannot be given up: it has finished; "
+        "`onward replay work --checkpoint SEQ` goes on from a checkpoint as a fork.\n"
+    )

@@ -27,5 +27,5 @@ async def skip(
 
 
 async def abort(run: RunName, /, *, wait: Wait = False, common: Common = COMMON, out: Out) -> int:
-    """Give up a run that has stopped; nothing of it can be resumed."""
+    """Give up a run that has stopped, for good. Nothing is undone; its checkpoints can still be replayed."""
     return await resume(run, abort=True, going=Going(wait=wait), common=common, out=out)

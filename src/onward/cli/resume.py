@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.foreground import Foreground, foreground
+from onward.cli.giving_up import gave_up_lines
 from onward.cli.options import COMMON, GOING, Common, Going, Out, RunName
 from onward.cli.output import Output
 from onward.cli.preview import is_asking, preview_resume
@@ -40,7 +41,7 @@ async def resume(
             name="--continue", help="Make it again, and tell it that it goes on with a partial result."
         ),
     ] = False,
-    abort: Annotated[bool, Parameter(help="Give the run up.")] = False,
+    abort: Annotated[bool, Parameter(help="Give the run up for good; nothing is undone.")] = False,
     step: Annotated[
         str | None, Parameter(help="The stopped step that these four speak of, if there are several.")
     ] = None,
@@ -92,12 +93,15 @@ async def _go_on(desk: Foreground, run_id: str, how: Resume) -> int:
     known = await desk.engine.journal.load(run_id)
     if is_asking(known.run, how):
         return await desk.finish(known)
-    desk.progress.narrator.opening = await _opening(desk, known.run)
+    desk.progress.narrator.opening = await _opening(desk, known.run, how)
     if known.holder is not None and known.holder.is_alive:
         _tell_holder(desk.out, owner_label(known.holder.owner), how)
     folded = await desk.engine.resume(run_id, how, desk.stop, tell=desk.out.note)
     if how.action == "abort":
         await desk.tell(folded)
+        last = await last_checkpoint(desk.engine.store, run_id, known.run.head)
+        for line in gave_up_lines(known.run, last and last.seq, desk.common):
+            desk.out.say(line)
         return FINE
     return await desk.finish(folded)
 
@@ -110,8 +114,10 @@ def _tell_holder(out: Output, holder: str, how: Resume) -> None:
         out.say(f"waiting for {holder} to let go of the run")
 
 
-async def _opening(desk: Foreground, run: Run) -> str:
+async def _opening(desk: Foreground, run: Run, how: Resume) -> str:
     """What the run goes on with."""
+    if how.action == "abort":
+        return f"giving up run {display_id(run.id)} ({one_line(run.pipeline)})"
     record = await last_checkpoint(desk.engine.store, run.id, run.head)
     name = f"going on with run {display_id(run.id)} ({one_line(run.pipeline)})"
     if record is None:

@@ -89,7 +89,7 @@ def _check_request(request: ResumeRequest) -> None:
 def check_resumable(run: Run, standing: Standing, request: ResumeRequest) -> tuple[Event, ...]:
     """Whether the status allows it. A running run with a dead owner counts as interrupted.
 
-    A waiting run can go on when the deadline of a gate has come.
+    A waiting run can go on when the deadline of a gate has come, and be given up at any time.
     """
     match run.status:
         case RunStatus.RUNNING:
@@ -101,13 +101,13 @@ def check_resumable(run: Run, standing: Standing, request: ResumeRequest) -> tup
             return (RunInterrupted(reason="crash", detail=_how_lost(standing)),)
         case RunStatus.WAITING:
             late = overdue(run, standing.now_us)
-            if not late:
+            if not late and request.action != "abort":
                 raise still_waits(run)
             return late
         case RunStatus.QUEUED:
             return ()
         case _ if run.is_final or not is_recoverable(run.status, run.reason):
-            raise wrong_state(run, "resumed", _why_final(run))
+            raise wrong_state(run, "given up" if request.action == "abort" else "resumed", _why_final(run))
         case _:
             return ()
 
@@ -118,12 +118,11 @@ def _how_lost(standing: Standing) -> str:
 
 
 def _why_final(run: Run) -> str:
-    if run.status is RunStatus.COMPLETED:
-        return (
-            f"it has finished; `onward replay {run.id} --checkpoint SEQ` goes on from a checkpoint as a fork"
-        )
     reason = REASONS.get(run.reason)
-    return reason.says if reason else "it has ended"
+    why = reason.says if reason else "it has ended"
+    if run.status is RunStatus.COMPLETED:
+        why = "it has finished"
+    return f"{why}; `onward replay {run.id} --checkpoint SEQ` goes on from a checkpoint as a fork"
 
 
 def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
