@@ -12,6 +12,7 @@
     - ArtifactNotFound        the caller: the run has no artifact of this id
     - UnknownHandler          the definition or the app: nobody serves this node type
     - SpawnFailed             the machine: a command could not be started, and did not run
+        - CannotExecute       the caller: there is no such program, or it may not be run
     - EffectFailed            the effect: it was made once, failed, and is not made again
     - WorkspaceFailed         the workspace: git could not do what a run needs
       - GitKilled             the same, because a signal ended it: another try may well do
@@ -120,6 +121,14 @@ class UnknownHandler(OnwardError):
 
 class SpawnFailed(OnwardError):
     """The machine could not start a command; nothing of it ran."""
+
+
+class CannotExecute(SpawnFailed):
+    """A program could not be executed, so nothing of it ran; `is_missing` if there is none of that name."""
+
+    def __init__(self, program: str, why: str, *, is_missing: bool) -> None:
+        self.program, self.is_missing = program, is_missing
+        super().__init__(f"{program!r} cannot be started: {why}; nothing of it ran.")
 
 
 class EffectFailed(OnwardError):

@@ -28,13 +28,14 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from onward.errors import InvalidInput, SpawnFailed
+from onward.errors import CannotExecute, InvalidInput, SpawnFailed
 from onward.supervised import Capture, Child, Nursery, within
 
+SHELL = "/bin/sh"
 OUTPUT_BYTES_MAX = 1 << 20
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 LINGER_S = 1.0  # for processes that the shell left running
@@ -99,7 +100,19 @@ class SystemSpawn:
     ) -> Finished:
         if timeout_s is not None and not timeout_s > 0:
             raise InvalidInput(f"a time limit of {timeout_s} s cannot be kept; give more than 0, or none.")
-        request = _request(command, env, cwd)
+        return await self._run(_request(SHELL, ["sh", "-c", command], env, cwd), cwd, timeout_s, stdin)
+
+    async def run_program(self, words: Sequence[str], *, env: Mapping[str, str]) -> Finished:
+        """Run a program with its arguments, by no shell; CannotExecute when the system does not start it."""
+        try:
+            return await self._run(_request(words[0], words, env, None), None, None, b"")
+        except _NotExecuted as error:
+            if error.number in (errno.EAGAIN, errno.ENOMEM):
+                raise  # of the machine and not of the program
+            is_missing = error.number in (errno.ENOENT, errno.ENOTDIR)
+            raise CannotExecute(words[0], os.strerror(error.number), is_missing=is_missing) from error
+
+    async def _run(self, request: bytes, cwd: str | None, timeout_s: float | None, stdin: bytes) -> Finished:
         loop = asyncio.get_running_loop()
         started = loop.time()
         with contextlib.ExitStack() as resources:
@@ -169,18 +182,29 @@ class SystemSpawn:
             return self._nursery
 
 
-def _request(command: str, env: Mapping[str, str], cwd: str | None) -> bytes:
-    """What the supervisor is told: directory, command and variables, with NUL between them."""
+class _NotExecuted(SpawnFailed):
+    """The supervisor was there, and the system would not execute the program."""
+
+    def __init__(self, number: int, what: str) -> None:
+        self.number = number
+        super().__init__(f"the {what} cannot be started: {os.strerror(number)}; try again later.")
+
+
+def _request(program: str, words: Sequence[str], env: Mapping[str, str], cwd: str | None) -> bytes:
+    """What the supervisor is told: directory, program, its words and variables, with NUL between them."""
     for name in env:
         if not name or "=" in name:
             raise InvalidInput(f"{name!r} cannot be the name of an environment variable.")
-    fields = {"the command": command, **{f"the variable {name}": f"{name}={env[name]}" for name in env}}
-    for what, field in fields.items():
+    variables = [f"{name}={value}" for name, value in env.items()]
+    named = [("the command", word) for word in words]
+    named += [(f"the variable {name}", value) for name, value in env.items()]
+    for what, field in named:
         if "\0" in field:
             raise InvalidInput(f"{what} contains a NUL character, which no system passes on; remove it.")
     try:
         directory = os.path.abspath(cwd) if cwd is not None else os.getcwd()
-        return b"\0".join(os.fsencode(field) for field in (directory, *fields.values()))
+        fields = (directory, program, str(len(words)), *words, *variables)
+        return b"\0".join(os.fsencode(field) for field in fields)
     except (FileNotFoundError, UnicodeEncodeError) as error:
         raise InvalidInput(f"the command cannot be passed to the system: {error}.") from error
 
@@ -210,7 +234,7 @@ def _outcome(child: Child, cwd: str | None) -> tuple[int | None, int | None]:
                 "the command and its environment are too long for the system; use a file or stdin."
             )
         case number, what:
-            raise SpawnFailed(f"the {what} cannot be started: {os.strerror(number)}; try again later.")
+            raise _NotExecuted(number, what)
     if not child.is_begun:
         raise SpawnFailed("the command was not started, because its supervisor was killed first; try again.")
     if child.status is None:

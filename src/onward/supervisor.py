@@ -13,8 +13,9 @@ It plays two parts. The *nursery* is one small process per Onward process. Asked
 It keeps no time: Onward says when to terminate and when to kill. It imports little, to start quickly.
 
 To the nursery: one byte with four descriptors (control socket, stdin, stdout, stderr) asks for a supervisor.
-To a supervisor: a length, then directory, command and environment with NUL between them; later "T" to
-terminate everything; the end of input kills everything.
+To a supervisor: a length, then directory, program, how many words, the words (from its own name on) and the
+environment with NUL between them; a program without a slash is looked for in the environment's PATH. Later
+"T" to terminate everything; the end of input kills everything.
 From a supervisor, a line each: "+" about to start, "!errno what" could not start, "=status" the shell has
 ended, "." nothing is left. The control socket closes only when nothing is left.
 """
@@ -24,12 +25,13 @@ from __future__ import annotations
 import array
 import contextlib
 import ctypes
+import errno
 import os
 import select
 import signal
 import socket
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NoReturn
 
 SHELL = "/bin/sh"
@@ -165,7 +167,8 @@ class Supervisor:
         request = self.read_request()
         if request is None:
             return
-        directory, command, *variables = request
+        directory, program, count, *rest = request
+        words, variables = rest[: int(count)], rest[int(count) :]
         report(self.control, "+")
         try:
             os.chdir(directory)
@@ -173,7 +176,7 @@ class Supervisor:
             report(self.control, f"!{error.errno} directory")
             return
         environment = dict(variable.split(b"=", 1) for variable in variables)
-        self.shell = self.start(command, environment)
+        self.shell = self.start(program, words, environment)
         close(*self.stdio)
         self.tend()
 
@@ -191,8 +194,8 @@ class Supervisor:
                 size += int.from_bytes(received, "big")
         return received[4:].split(b"\0")
 
-    def start(self, command: bytes, environment: dict[bytes, bytes]) -> int:
-        """Fork the shell and return once it runs; 0 when that was impossible, which is reported."""
+    def start(self, program: bytes, words: list[bytes], environment: dict[bytes, bytes]) -> int:
+        """Fork the shell or other program and return once it runs; 0, which is reported, if it cannot."""
         reader, writer = os.pipe()
         supervisor = os.getpid()
         try:
@@ -201,7 +204,7 @@ class Supervisor:
             report(self.control, f"!{error.errno} shell")
             return 0
         if pid == 0:
-            become_shell(supervisor, self.stdio, writer, command, environment)
+            become_program(supervisor, self.stdio, writer, lambda: execute(program, words, environment))
         close(writer)
         failure = os.read(reader, 64)  # its end is closed by a successful exec
         close(reader)
@@ -242,10 +245,10 @@ class Supervisor:
         send(number, {pid: group for pid, group in descendants().items() if group not in found})
 
 
-def become_shell(
-    supervisor: int, stdio: Iterable[int], failed: int, command: bytes, environment: dict[bytes, bytes]
+def become_program(
+    supervisor: int, stdio: Iterable[int], failed: int, execute: Callable[[], None]
 ) -> NoReturn:
-    """Turn this fresh fork into the shell; an error number on `failed` says why it could not."""
+    """Turn this fresh fork into the program; an error number on `failed` says why it could not."""
     try:
         os.setsid()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -256,11 +259,29 @@ def become_shell(
         for number in RESTORED:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.execve(SHELL, [b"sh", b"-c", command], environment)
+        execute()
     except OSError as error:
         os.write(failed, str(error.errno).encode("ascii"))
     finally:
         os._exit(1)
+
+
+def execute(program: bytes, words: list[bytes], environment: dict[bytes, bytes]) -> None:
+    """Become a program, found as a shell finds it; comes back only as the OSError that says why not."""
+    places = [program]
+    if b"/" not in program:
+        path = environment.get(b"PATH", os.defpath.encode()).split(b":")
+        places = [os.path.join(folder, program) for folder in path]
+    number = errno.ENOENT
+    for place in places:
+        try:
+            os.execve(place, words, environment)
+        except OSError as error:
+            if error.errno == errno.ENOEXEC:  # a script that does not name its interpreter is the shell's
+                os.execve(SHELL, [b"sh", place, *words[1:]], environment)
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                number = error.errno or number
+    raise OSError(number, os.strerror(number))
 
 
 def descendants(besides: Collection[int] = ()) -> dict[int, int]:

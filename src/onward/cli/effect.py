@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ from onward.clock import SystemClock, SystemIds
 from onward.config import load_settings, own_environment, step_key
 from onward.engine.effects import AtMostOnce, NotBegun, Once
 from onward.engine.view import instant
-from onward.errors import InvalidInput, Refused, SpawnFailed
+from onward.errors import CannotExecute, InvalidInput, Refused, SpawnFailed
 from onward.model.effect import CommandResult, EffectResult, FunctionResult, as_command, unpack
 from onward.process import SystemSpawn
 from onward.store.owner import owner_label
@@ -26,6 +25,8 @@ from onward.store.port import Effect
 from onward.wiring import open_store
 
 STDERR_CHARACTERS = 8_000
+# As shells and `env` have it.
+NOT_EXECUTABLE, MISSING = 126, 127
 OPEN = ("effect_in_doubt", "effect_under_way")
 
 
@@ -71,10 +72,12 @@ async def effect(
             if done is not None:
                 await effects.settle(name, done)
             elif command:
-                return await _run(
-                    effects, name, shlex.join(command), Once(only_success, retry, not no_wait), out
-                )
+                return await _run(effects, name, command, Once(only_success, retry, not no_wait), out)
             return _show(out, name, await effects.find(name))
+        except CannotExecute as error:
+            tell_error(out, error)
+            out.note(_STANDS[_state(await effects.find(name))].format(key=name))
+            return MISSING if error.is_missing else NOT_EXECUTABLE
         except Refused as refusal:
             if refusal.code not in OPEN:
                 raise
@@ -98,10 +101,10 @@ async def _effects(common: Common) -> AsyncIterator[AtMostOnce]:
         await store.close()
 
 
-async def _run(effects: AtMostOnce, key: str, command: str, once: Once, out: Output) -> int:
+async def _run(effects: AtMostOnce, key: str, command: Sequence[str], once: Once, out: Output) -> int:
     async def perform() -> EffectResult:
         try:
-            ended = await SystemSpawn().run(command, env=own_environment(), cwd=None, timeout_s=None)
+            ended = await SystemSpawn().run_program(command, env=own_environment())
         except (SpawnFailed, InvalidInput) as error:
             raise NotBegun(error) from error
         return CommandResult(
@@ -161,6 +164,12 @@ def _show(out: Output, key: str, effect: Effect | None) -> int:
     return UNFINISHED if state in ("begun", "in_doubt") else FINE
 
 
+_STANDS = {
+    "absent": "effect {key} was not begun by this; whoever asks for it next makes it",
+    "in_doubt": "effect {key} is in doubt as before",
+    "begun": "effect {key} is being made by somebody else",
+    "finished": "effect {key} has been made by somebody else meanwhile",
+}
 _WORDS = {
     "begun": "is under way",
     "in_doubt": "was begun and never finished: it is in doubt",

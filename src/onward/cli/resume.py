@@ -100,7 +100,7 @@ async def _go_on(desk: Foreground, run_id: str, how: Resume) -> int:
     if how.action == "abort":
         await desk.tell(folded)
         last = await last_checkpoint(desk.engine.store, run_id, known.run.head)
-        for line in gave_up_lines(known.run, last and last.seq, desk.common):
+        for line in gave_up_lines(known.run, None if last is None else last.seq, desk.common):
             desk.out.say(line)
         return FINE
     return await desk.finish(folded)

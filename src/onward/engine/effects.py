@@ -86,7 +86,8 @@ class AtMostOnce:
             if found.result is not None:
                 return Made(unpack(key, found.result), is_new=False)
             if found.token == token:
-                return Made(await self._perform(key, token, perform, once), is_new=True)
+                was_in_doubt = instead_of is not None
+                return Made(await self._perform(key, token, perform, once, was_in_doubt), is_new=True)
             if not found.is_alive:
                 if not once.retry:
                     raise in_doubt(found)
@@ -154,12 +155,14 @@ class AtMostOnce:
         stored, at_us = pack(result), self.clock.now_us()
         return await insist(self.clock, lambda: self.store.finish_effect(key, token, stored, at_us=at_us))
 
-    async def _perform(self, key: str, token: str, perform: Perform, once: Once) -> EffectResult:
+    async def _perform(
+        self, key: str, token: str, perform: Perform, once: Once, was_in_doubt: bool
+    ) -> EffectResult:
         try:
             async with self._renewed(key, token):
                 result = await perform()
         except NotBegun as refused:
-            await insist(self.clock, lambda: self.store.forget_effect(key, token))
+            await self._let_go(key, token, was_in_doubt)
             raise refused.why from refused
         except asyncio.CancelledError:
             # Only for the sake of those who ask soon: without it they wait until its time is over.
@@ -171,6 +174,13 @@ class AtMostOnce:
         elif not await self._finish(key, token, result):
             raise _lost(key)
         return result
+
+    async def _let_go(self, key: str, token: str, was_in_doubt: bool) -> None:
+        """Nothing was done here: the key is free again, unless what was begun before is still in doubt."""
+        if was_in_doubt:
+            await insist(self.clock, lambda: self.store.renew_effect(key, token, is_at_it=False))
+        else:
+            await insist(self.clock, lambda: self.store.forget_effect(key, token))
 
     @contextlib.asynccontextmanager
     async def _renewed(self, key: str, token: str) -> AsyncIterator[None]:
