@@ -214,10 +214,12 @@ def test_a_workspace_that_is_gone_stops_the_run_before_its_first_step(desk: Desk
 def test_branches_work_apart_and_their_work_is_merged(desk: Desk) -> None:
     left, right = "echo left >> note; test ! -e right", "echo right > right; test $(cat note) = base"
     file = desk.write("both.dot", BRANCHES.format(fan="", left=left, right=right))
-    assert desk("run", file, "--run-id", "run").code == 0
+    done = desk("run", file, "--run-id", "run")
+    assert done.code == 0
     said = desk.finished()["after#1"]["context"]["tool.output"]
     assert said.split() == ["once", "base", "left", "note", "right", "story"]
     assert "workspace.conflicts" not in desk.read("run")["context"]
+    assert "  conflict" not in done.out
     assert desk.repository.trees == [str(desk.repository.path)]
 
 
@@ -225,13 +227,18 @@ def test_a_conflict_is_told_and_leaves_the_last_clean_merge(desk: Desk) -> None:
     file = desk.write(
         "both.dot", BRANCHES.format(fan="", left="echo left > story", right="echo right > story")
     )
-    assert desk("run", file, "--run-id", "run").code == 0
+    done = desk("run", file, "--run-id", "run")
+    assert done.code == 0
     assert desk.finished()["after#1"]["context"]["tool.output"].split()[0] == "left"
     fan = desk.finished()["fan#1"]
     assert fan["context"]["workspace.conflicts"] == [{"branch": "right", "files": ["story"]}]
     assert fan["outcome"]["status"] == "partial_success"
     right = desk.finished()["fan#1.right/right#1"]["workspace"]["ref"]
     assert desk.repository.read("story", right) == "right"
+    kept = f"{right} in {desk.repository.path}"
+    assert [line for line in done.out.splitlines() if line.startswith("  conflict")] == [
+        f"  conflict  fan#1  branch right was not merged (conflict in story); its work is kept as {kept}"
+    ]
 
 
 def test_branches_that_share_work_in_the_runs_tree(desk: Desk) -> None:

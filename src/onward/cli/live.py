@@ -26,6 +26,7 @@ STYLES = {
     "retrying": "yellow",
     "stopped": "yellow",
     "degraded": "yellow",
+    "conflict": "yellow",
     "expired": "yellow",
     "asks": "bold",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from onward.cli.conflicts import Conflicts
 from onward.cli.text import one_line, span
 from onward.model.event import (
     AttemptFailed,
@@ -33,6 +34,7 @@ class Narrator:
         self.opening = ""
         self._is_brief = is_brief
         self._started: dict[tuple[str, str], int] = {}
+        self._conflicts = Conflicts()
 
     def lines(self, run: Run, events: Sequence[Event]) -> Iterator[str]:
         """The lines for events that were just written; `run` is the state after them."""
@@ -41,6 +43,7 @@ class Narrator:
             self.opening = ""
         # A run that is looked after by another is told of between that one's lines.
         whose = f"  [{display_id(run.id)}]" if run.managed_by else ""
+        self._conflicts.note(run, events)
         for event in events:
             yield from (f"{line}{whose}" for line in self._lines(run, event))
 
@@ -59,6 +62,8 @@ class Narrator:
                     yield _told("degraded", event.step, why)
             case StepFinished():
                 yield _told("finished", event.step, *self._ending(run, event))
+                for conflict in self._conflicts.told(run, event):
+                    yield _told("conflict", event.step, conflict)
             case AttemptFailed(retry_at_us=None):
                 yield _told("failed", event.step, f"attempt {event.attempt}: {one_line(event.reason)}")
             case AttemptFailed(retry_at_us=int() as retry_at_us):
