@@ -17,7 +17,7 @@ from onward.handlers.port import Handler, StepContext
 from onward.machine.plan import DRAIN
 from onward.model.result import Result
 from onward.observe.about import current
-from onward.observe.health import SLOW_S, STALE_S, Health
+from onward.observe.health import SLOW_S, STALE_S, Health, slow_after_s
 from onward.observe.hooks import CUT_OFF, WatchedHandler, watched_store
 from onward.observe.metrics import Metrics
 from onward.store.port import Store
@@ -194,6 +194,15 @@ def test_a_database_that_hangs_is_told_before_the_call_fails() -> None:
     health.answered(call, 101.0 + SLOW_S)
     assert health.fault(101.0 + SLOW_S) is None
     assert health.fault(102.0 + SLOW_S + STALE_S) == "nothing was heard of the database for 31 s."
+
+
+@pytest.mark.parametrize(("lease_s", "slow_s"), [(10.0, 10 / 3), (1.0, 1.0), (60.0, SLOW_S), (None, SLOW_S)])
+def test_a_database_is_away_when_a_heartbeat_goes_unanswered(lease_s: float | None, slow_s: float) -> None:
+    health = Health(0.0)
+    health.slow_s = slow_after_s(lease_s)
+    health.asking(0.0)
+    assert health.fault(slow_s) is None
+    assert health.fault(slow_s + 0.01) is not None
 
 
 def test_a_worker_that_drains_is_not_ready_whatever_else_it_is() -> None:

@@ -13,7 +13,7 @@ from onward.config import load_settings
 from onward.handlers.port import Handler
 from onward.model.event import Event
 from onward.model.run import Run
-from onward.observe.health import Health
+from onward.observe.health import Health, slow_after_s
 from onward.observe.hooks import WatchedHandler, watched_store
 from onward.observe.log import log_events, log_json
 from onward.observe.metrics import Metrics
@@ -94,4 +94,5 @@ class Watch:
         return WatchedHandler(kind, handler, self.metrics, self._clock)
 
     def _watched(self, store: Store) -> Store:
+        self._health.slow_s = slow_after_s(store.lease_s)
         return watched_store(store, self.metrics, self._health, self._clock)

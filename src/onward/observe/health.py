@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import itertools
 
-SLOW_S = 5.0
+SLOW_S_MIN, SLOW_S = 1.0, 5.0
 STALE_S = 30.0
+
+
+def slow_after_s(lease_s: float | None) -> float:
+    """How long a call may take before the database counts as away: as long as a heartbeat, for a worker whose
+    heartbeats go unanswered is about to lose its runs. A store waits longer than that for a server to come
+    back before a call fails."""
+    return SLOW_S if lease_s is None else min(SLOW_S, max(SLOW_S_MIN, lease_s / 3))
 
 
 class Health:
     """What is known of the calls to the database. `fault` is None when all is well, else a sentence."""
 
     def __init__(self, now_s: float) -> None:
-        self.is_draining = False
+        self.is_draining, self.slow_s = False, SLOW_S
         self._reached_s = now_s
         self._failure = ""
         self._waiting: dict[int, float] = {}
@@ -45,7 +52,7 @@ class Health:
         if self._failure:
             return f"the database is out of reach: {self._failure}"
         slowest_s = max((now_s - began_s for began_s in self._waiting.values()), default=0.0)
-        if slowest_s > SLOW_S:
+        if slowest_s > self.slow_s:
             return f"the database has not answered for {slowest_s:.0f} s."
         if now_s - self._reached_s > STALE_S:
             return f"nothing was heard of the database for {now_s - self._reached_s:.0f} s."
