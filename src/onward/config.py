@@ -13,6 +13,7 @@ DEFAULT_DB = ".onward/onward.db"
 CONFIG_FILE = "onward.toml"
 TOOL_ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM", "PWD")
 _KNOWN = {"db", "app", "answers", "tool_env", "grace", "runs", "files", "log"}
+_TEXTS = _KNOWN - {"grace", "tool_env"}
 LOG_FORMATS = ("text", "json")
 FILE_MODES = ("full", "lazy", "off")
 
@@ -109,6 +110,9 @@ def _file(path: str) -> Mapping[str, object]:
         raise InvalidInput(
             f"{path} sets {', '.join(unknown)}; known settings are {', '.join(sorted(_KNOWN))}."
         )
+    for name in sorted(found.keys() & _TEXTS):
+        if not isinstance(found[name], str):
+            raise InvalidInput(f"{name} in {path} is {found[name]!r}; write text in quotes.")
     return found
 
 

@@ -22,7 +22,11 @@ AGENT = (
         (("run",), "requires an argument"),
         (("status", "--frobnicate"), "Unknown option: --frobnicate"),
         (("pause", "x", "--after", "lunch"), 'Invalid value "lunch"'),
-        (("replay", "x", "--checkpoint", "many"), "Invalid value"),
+        (("replay", "x", "--checkpoint", "many"), "See `onward replay --help`."),
+        (
+            ("--db", "x", "status"),
+            "--db stands before the command; write it behind, as in `onward status --db …`.",
+        ),
         (("run", "a.dot", "b.dot"), "b.dot"),
         (("status", "--status", "sleepy"), "Invalid value"),
     ],
@@ -271,6 +275,8 @@ def test_settings_come_from_flag_then_environment_then_file(shell: Shell) -> Non
     wrong = shell("status")
     assert wrong.code == 2
     assert "onward.toml sets colour" in wrong.err
+    shell.write("onward.toml", "db = 5\n")
+    assert shell("status").err == "onward: db in onward.toml is 5; write text in quotes.\n"
 
 
 def test_the_version_is_told(shell: Shell) -> None:

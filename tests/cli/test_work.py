@@ -78,3 +78,18 @@ def test_a_killed_workers_run_is_found_by_recover(shell: Shell) -> None:
         "Server restarted while workflow was running",
     )
     assert found["recoverable"]
+
+
+def test_a_worker_is_not_idle_before_it_has_looked_for_runs_of_the_dead(shell: Shell) -> None:
+    latch = shell.latch("latch")
+    shell.write("slow.dot", pipeline(("a", f"test -e ready || {latch.command}")))
+    assert shell.inside("submit", "slow.dot", "--run-id", "slow").code == 0
+    worker = shell.start("worker")
+    latch.wait_reached()
+    worker.process.kill()
+    worker.end()
+    shell.write("ready", "")
+    done = shell("worker", "--until-idle")
+    assert done.code == 0
+    assert "worker stopped: 1 run driven" in done.out
+    assert shell.read("slow")["status"] == "completed"

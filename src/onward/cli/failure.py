@@ -31,10 +31,10 @@ def tell_error(out: Output, error: OnwardError) -> int:
     return exit_of_error(error)
 
 
-def tell_usage(out: Output, message: str) -> int:
-    """A command line that means nothing."""
+def tell_usage(out: Output, message: str, command: str = "") -> int:
+    """A command line that means nothing; the help of the command, if it has one, says more."""
     message = " ".join(message.split())
-    out.note(f"onward: {message} See `onward --help`.")
+    out.note(f"onward: {message} See `{' '.join(filter(None, ('onward', command)))} --help`.")
     _tell_json(out, {"code": "usage", "message": message})
     return USAGE
 

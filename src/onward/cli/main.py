@@ -70,11 +70,19 @@ def run(tokens: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except CycloptsError as error:
-        return tell_usage(out, str(error))
+        return _tell_usage(own, str(error), out)
     except OnwardError as error:
         return out.close(tell_error(out, error))
     except Exception as error:
         return tell_defect(out, error)
+
+
+def _tell_usage(tokens: Sequence[str], message: str, out: Output) -> int:
+    """What is wrong with a command line, and whose help says more."""
+    first = tokens[0] if tokens else ""
+    if first.startswith("-"):
+        message = f"{first} stands before the command; write it behind, as in `onward status {first} …`."
+    return tell_usage(out, message, first if first in (name for name, _, _ in COMMANDS) else "")
 
 
 def _split(tokens: list[str]) -> tuple[list[str], list[str]]:

@@ -93,7 +93,10 @@ class Worker:
                 self._warn(f"cannot take a run: {error}")
                 return False
             if taken is None:
-                return self._until_idle and not self._driving
+                # A run that a dead process holds is not due before somebody has looked for the dead.
+                if not self._until_idle or self._driving or await self._look():
+                    return False
+                return not self._news.is_set()  # the other look, every now and then, may have been first
             folded, drive = taken
             told = {"run": folded.run.id, "pipeline": folded.run.pipeline, "token": folded.run.token}
             log.info("run %s taken", folded.run.id, extra=told)
@@ -144,21 +147,28 @@ class Worker:
         never, took_s = asyncio.Event(), deque[float](maxlen=LOOKS_JUDGED)
         while True:
             began_s = self._clock.awake_s()
-            try:
-                swept = await self._engine.sweep()
-            except StoreGone as error:
-                self._gone = error
-                self._news.set()
+            await self._look()
+            if self._gone is not None:
                 return
-            except Exception as error:  # of whatever kind: nobody would notice that the looking has ended
-                self._metrics.sweeps.add("failed")
-                self._warn(f"cannot look for lost runs: {error}")
-            else:
-                self._tell_swept(swept)
-                if swept.requeued:
-                    self._news.set()
             took_s.append(self._clock.awake_s() - began_s)
             await self._clock.wait_s(max(SWEEP_S, min(took_s) / SWEEP_SHARE), never)
+
+    async def _look(self) -> bool:
+        """One look for runs of dead processes; says whether some can be taken now."""
+        try:
+            swept = await self._engine.sweep()
+        except StoreGone as error:
+            self._gone = error
+            self._news.set()
+            return False
+        except Exception as error:  # of whatever kind: nobody would notice that the looking has ended
+            self._metrics.sweeps.add("failed")
+            self._warn(f"cannot look for lost runs: {error}")
+            return False
+        self._tell_swept(swept)
+        if swept.requeued:
+            self._news.set()
+        return bool(swept.requeued)
 
     def _tell_swept(self, swept: Swept) -> None:
         self._metrics.sweeps.add("ok")
