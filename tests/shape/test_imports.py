@@ -37,7 +37,7 @@ LAYERS: dict[str, list[str]] = {
     "engine": [
         *("machine", "pipeline", "model", "errors", "clock", "version", "receipts"),
         *("handlers.port", "handlers.room", "handlers.artifacts", "handlers.left"),
-        "handlers.simulate",
+        *("handlers.beside", "handlers.simulate"),
         *("store.port", "store.codec", "store.owner", "store.retention"),  # never an adapter
         "workspace.port",
     ],

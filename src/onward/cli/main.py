@@ -119,7 +119,8 @@ def _call(tokens: Sequence[str], out: Output) -> int:
 def _run_async(command: Coroutine[Any, Any, int]) -> int:
     import asyncio
     import os
-    import threading
+
+    from onward.handlers.beside import is_somebody_busy
 
     runner = asyncio.Runner()
     code = FINE
@@ -127,9 +128,9 @@ def _run_async(command: Coroutine[Any, Any, int]) -> int:
         code = runner.run(command)
         return code
     finally:
-        if code == UNFINISHED and threading.active_count() > 1:
+        if code == UNFINISHED and is_somebody_busy():
             # A handler's thread cannot be ended from outside, and leaving must not wait for it: all that
-            # counts is in the database.
+            # counts is in the database. Threads of our own end by themselves.
             sys.stdout.flush()
             os._exit(code)
         runner.close()

@@ -18,6 +18,7 @@ from typing import Any
 from onward.clock import Clock, Ids
 from onward.engine.insist import insist
 from onward.errors import Refused, StoreError
+from onward.handlers.beside import call_beside
 from onward.model.effect import (
     EffectResult,
     FunctionResult,
@@ -204,7 +205,7 @@ async def _called(function: Callable[[], Any]) -> Any:
     """Async functions in the event loop, others in a thread of their own."""
     if inspect.iscoroutinefunction(function):
         return await function()
-    returned = await asyncio.to_thread(function)
+    returned = await call_beside(function)
     return await returned if inspect.isawaitable(returned) else returned
 
 

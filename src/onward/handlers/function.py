@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from onward.errors import InvalidInput
+from onward.handlers.beside import call_beside
 from onward.handlers.port import StepContext
 from onward.model.result import Result
 
@@ -31,7 +31,7 @@ class FunctionHandler:
         if self._is_async:
             returned = await self._function(step)  # type: ignore[misc]
         else:
-            returned = await asyncio.to_thread(self._function, step)
+            returned = await call_beside(self._function, step)
             if inspect.isawaitable(returned):
                 returned = await returned
         return as_result(returned, step)
