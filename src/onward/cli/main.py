@@ -116,11 +116,15 @@ def _call(tokens: Sequence[str], out: Output) -> int:
     return result if isinstance(result, int) else FINE
 
 
+def _is_a_handler_busy() -> bool:
+    from onward.handlers.beside import is_somebody_busy
+
+    return is_somebody_busy()
+
+
 def _run_async(command: Coroutine[Any, Any, int]) -> int:
     import asyncio
     import os
-
-    from onward.handlers.beside import is_somebody_busy
 
     runner = asyncio.Runner()
     code = FINE
@@ -128,7 +132,7 @@ def _run_async(command: Coroutine[Any, Any, int]) -> int:
         code = runner.run(command)
         return code
     finally:
-        if code == UNFINISHED and is_somebody_busy():
+        if code == UNFINISHED and _is_a_handler_busy():
             # A handler's thread cannot be ended from outside, and leaving must not wait for it: all that
             # counts is in the database. Threads of our own end by themselves.
             sys.stdout.flush()

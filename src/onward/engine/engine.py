@@ -165,7 +165,8 @@ class Engine:
             run,
             stamped,
             at_us=at_us,
-            append_id=start.append_id,
+            # An id that was made for this run alone is its name; one of the caller's own may come twice.
+            append_id=start.append_id or (None if start.run_id is None else self._ids.unique()),
             blobs={pipeline.hash: pipeline.source.encode()},
         )
         return folded if start.append_id is None else await self.journal.first_answer(folded)
@@ -339,7 +340,9 @@ class Engine:
         await self._workspaces.check_fork(onto.run, child)
         forked = coming_off(onto, changes=changes, by=by)
         run, stamped = applied(onto.run, (forked,), run_id=child, at_us=now_us)
-        return await self.journal.create(run, stamped, at_us=now_us, after=onto.position)
+        return await self.journal.create(
+            run, stamped, at_us=now_us, append_id=self._ids.unique(), after=onto.position
+        )
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
         """What a function returns, which is called at most once for the key."""

@@ -174,7 +174,8 @@ class RunLog(Protocol):
     async def create(self, write: Write, append_id: str | None = None) -> None:
         """Make a run with its first events. The same again is a success, anything else finds the id taken.
 
-        Without an append id the same is this very write; with one, whatever was asked for under it.
+        Without an append id, which is for ids that nobody else can come upon, the same is this very write;
+        with one, whatever was asked for under it.
         """
         ...
 
