@@ -13,9 +13,10 @@ from onward.engine.snapshot import decode_run, encode_run
 from onward.errors import HistoryCorrupt, OnwardError, RunNotFound, RunUnreadable
 from onward.machine.apply import apply
 from onward.machine.effect import IllegalEvent
+from onward.machine.lifecycle import RUNNING
 from onward.machine.project import project
 from onward.model.event import Event, RunClaimed
-from onward.model.run import FOLD_VERSION, Frozen, Run, RunStatus
+from onward.model.run import FOLD_VERSION, Frozen, Run
 from onward.store.codec import check_chain, seal, unseal
 from onward.store.port import (
     ORIGIN,
@@ -126,7 +127,7 @@ class Journal:
     async def record(self, before: Folded, events: Sequence[Event], run: Run, at_us: int) -> Folded:
         """Append for the holder; `run` is the state after `events`."""
         stamped = [(event, before.run.token) for event in events]
-        full = not (before.run.status is RunStatus.RUNNING and run.status is RunStatus.RUNNING)
+        full = not (before.run.status is RUNNING and run.status is RUNNING)
         write, folded = _write(
             run, stamped, after=before.position, at_us=at_us, full=full, before=before, may_snapshot=True
         )

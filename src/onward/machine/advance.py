@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from onward.machine.action import Action, Merge, Perform, Record, Stop, Wait
 from onward.machine.apply import apply
 from onward.machine.definition import Definition
+from onward.machine.lifecycle import RUNNING
 from onward.machine.plan import plan
 from onward.model.event import Event, StepStarted
-from onward.model.run import Frozen, Run, RunStatus
+from onward.model.run import Frozen, Run
 
 NO_MORE = Stop(())
 
@@ -33,7 +34,7 @@ def advance(
     for event in first:
         run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
         events.append(event)
-    while run.status is RunStatus.RUNNING:
+    while run.status is RUNNING:
         action = plan(definition, run, now_us=now_us, stop_reason=stop_reason)
         for event in action.events:
             run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)

@@ -21,6 +21,7 @@ from onward.model.value import changes_between, copied
 from onward.model.workspace import Tree
 from onward.pipeline.graph import Node
 
+FAIL = StepStatus.FAIL  # named for every step, and a member of an enum is looked up each time
 DONE = (StepStatus.SUCCESS, StepStatus.PARTIAL_SUCCESS, StepStatus.SKIPPED)
 
 
@@ -104,7 +105,7 @@ def _finished(
         preferred_label=result.preferred_label,
         suggested_next_ids=tuple(result.suggested_next_ids),
         notes=result.notes,
-        failure_reason=reason if status is StepStatus.FAIL else "",
+        failure_reason=reason if status is FAIL else "",
     )
     updates = copied(result.context_updates) if result.context_updates else {}
     fresh, grown = changes_between(before, updates) if updates else ({}, {})
@@ -133,15 +134,11 @@ def _next(
     grown: Mapping[str, Any],
 ) -> Transition | None:
     """Where the outcome leads; the context is made up only where an edge may look at it."""
-    if (
-        outcome.status is not StepStatus.FAIL
-        and not outcome.preferred_label
-        and not outcome.suggested_next_ids
-    ):
+    if outcome.status is not FAIL and not outcome.preferred_label and not outcome.suggested_next_ids:
         only = definition.only_way(node.id)
         if only is not None:
             return only
     after = context_after(before, outcome, fresh, grown)
-    if outcome.status is StepStatus.FAIL:
+    if outcome.status is FAIL:
         return way_out(definition, node, outcome, after, opened.retries_spent)
     return way_on(definition.graph, node.id, outcome, after)

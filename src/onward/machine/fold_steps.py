@@ -21,9 +21,12 @@ from onward.model.event import (
     StepStatus,
 )
 from onward.model.frozenmap import FrozenMap
-from onward.model.ids import branch_of, place, place_of, step_id
+from onward.model.ids import place, place_of, step_id, whereabouts
 from onward.model.run import AttemptState, Branch, OpenStep, Run
 from onward.model.value import grow
+
+# A member of an enum is looked up each time it is named, and these are named for every step.
+SKIPPED, OPEN = StepStatus.SKIPPED, AttemptState.OPEN
 
 
 def context_after(
@@ -31,9 +34,9 @@ def context_after(
 ) -> FrozenMap[Any]:
     """A branch's context when a step has finished: its changes, and the engine's own keys."""
     changes = dict(fresh)
-    for key, tail in grown.items():
-        changes[key] = grow(context[key], tail)
-    if outcome.status is not StepStatus.SKIPPED:
+    if grown:
+        changes.update((key, grow(context[key], tail)) for key, tail in grown.items())
+    if outcome.status is not SKIPPED:
         changes["outcome"] = str(outcome.status)
         if outcome.preferred_label:
             changes["preferred_label"] = outcome.preferred_label
@@ -41,21 +44,21 @@ def context_after(
 
 
 def started(run: Run, event: StepStarted, at_us: int) -> Changes:
-    before, at = run.open_steps.get(event.step), place_of(event.step)
+    before, (at, path) = run.open_steps.get(event.step), whereabouts(event.step)
     changes: Changes = {}
     begun = OpenStep(
         step=event.step,
         node=event.node,
         attempt=event.attempt,
         token=run.token,
-        state=AttemptState.OPEN,
+        state=OPEN,
         repeatable=event.repeatable,
         fidelity=event.fidelity,
         child=event.child,
     )
     if before is None:
-        changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, branch_of(at)))
-    elif before.state is AttemptState.OPEN and before.token == run.token:
+        changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, path))
+    elif before.state is OPEN and before.token == run.token:
         raise IllegalEvent(run.status, event, f"step {event.step} is already open under token {run.token}")
     else:
         tries = before.tries + 1 if before.attempt == event.attempt else 1
@@ -84,7 +87,7 @@ def _new_visit(run: Run, event: StepStarted | StepFinished, at: str, path: str) 
 
 def _open_step(run: Run, event: AttemptFailed | AttemptInterrupted) -> OpenStep:
     found = run.open_steps.get(event.step)
-    if found is None or found.attempt != event.attempt or found.state is not AttemptState.OPEN:
+    if found is None or found.attempt != event.attempt or found.state is not OPEN:
         raise IllegalEvent(run.status, event, f"step {event.step} has no open attempt {event.attempt}")
     return found
 
@@ -112,29 +115,28 @@ def attempt_interrupted(run: Run, event: AttemptInterrupted, at_us: int) -> Chan
 
 
 def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
-    at = place_of(event.step)
-    path = branch_of(at)
-    branch = run.branches.get(path)
+    step = event.step
+    at, path = whereabouts(step)
+    branch, opened = run.branches.get(path), run.open_steps.get(step)
     if branch is None:
-        raise IllegalEvent(run.status, event, f"step {event.step} belongs to no branch of this run")
+        raise IllegalEvent(run.status, event, f"step {step} belongs to no branch of this run")
     changes: Changes = {
-        "branches": {**run.branches, path: _moved(run, branch, event)},
+        "branches": {**run.branches, path: _moved(run, branch, opened, event)},
         "steps_finished": run.steps_finished + 1,
     }
-    opened = run.open_steps.get(event.step)
     if opened is not None:
-        changes["open_steps"] = without(run.open_steps, event.step)
-    elif event.step in run.gates:
-        changes["gates"] = without(run.gates, event.step)
-    elif event.step in run.parallels:
+        changes["open_steps"] = without(run.open_steps, step)
+    elif step in run.gates:
+        changes["gates"] = without(run.gates, step)
+    elif step in run.parallels:
         changes.update(joined(run, event, changes["branches"]))
     else:
         changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, path))
-    if event.outcome.status is not StepStatus.SKIPPED:
+    if event.outcome.status is not SKIPPED:
         outcomes = changes.get("outcomes", run.outcomes)
         changes["outcomes"] = outcomes.with_(at, str(event.outcome.status))
-    if event.step in run.directives:
-        changes["directives"] = without(run.directives, event.step)
+    if step in run.directives:
+        changes["directives"] = without(run.directives, step)
     if at in run.retries:
         changes["retries"] = changes.get("retries", run.retries).without(at)
     if run.losses:
@@ -151,7 +153,7 @@ def _kept(before: FrozenMap[Artifact], changes: Mapping[str, Artifact | None]) -
     return before.with_all({name: artifact for name, artifact in changes.items() if artifact is not None})
 
 
-def _moved(run: Run, branch: Branch, event: StepFinished) -> Branch:
+def _moved(run: Run, branch: Branch, opened: OpenStep | None, event: StepFinished) -> Branch:
     outcome, onward = event.outcome, event.next
     try:
         context = context_after(branch.context, outcome, event.context, event.grown)
@@ -164,17 +166,16 @@ def _moved(run: Run, branch: Branch, event: StepFinished) -> Branch:
         next_node=onward.to if onward else None,
         edge=onward.edge if onward else None,
         previous=event.node,
-        label=branch.label if outcome.status is StepStatus.SKIPPED else outcome.preferred_label,
+        label=branch.label if outcome.status is SKIPPED else outcome.preferred_label,
         reason=outcome.failure_reason,
-        first_hop=branch.first_hop and not _has_hopped(run, event),
+        first_hop=branch.first_hop and not _has_hopped(opened, event),
         tree=event.workspace or branch.tree,
     )
 
 
-def _has_hopped(run: Run, event: StepFinished) -> bool:
+def _has_hopped(opened: OpenStep | None, event: StepFinished) -> bool:
     """Whether this was an agent's step, and an agent worked in it: only those have a session."""
-    opened = run.open_steps.get(event.step)
-    return opened is not None and opened.fidelity != "" and event.outcome.status is not StepStatus.SKIPPED
+    return opened is not None and opened.fidelity != "" and event.outcome.status is not SKIPPED
 
 
 def redirected(run: Run, event: GoalRedirected, at_us: int) -> Changes:

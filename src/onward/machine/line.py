@@ -37,6 +37,7 @@ from onward.model.run import AttemptState, Branch, OpenStep, Run
 from onward.pipeline.graph import Node
 from onward.pipeline.joins import FAN_IN, PARALLEL
 
+SUCCEEDED = Outcome(status=StepStatus.SUCCESS)
 # What a finished step can hand to a conditional node: it was not skipped, and it is not tried again.
 ROUTED = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value, StepStatus.FAIL.value)
 
@@ -155,11 +156,10 @@ def _child(run: Run, step: str) -> str:
 
 
 def _pass_start(definition: Definition, run: Run, path: str, node: Node) -> Action:
-    outcome = Outcome(status=StepStatus.SUCCESS)
     onward = definition.only_way(node.id) or way_on(
-        definition.graph, node.id, outcome, context_after(run.branches[path].context, outcome, {}, {})
+        definition.graph, node.id, SUCCEEDED, context_after(run.branches[path].context, SUCCEEDED, {}, {})
     )
-    return passed(run, path, node, outcome, onward)
+    return passed(run, path, node, SUCCEEDED, onward)
 
 
 def _pass_exit(definition: Definition, run: Run, path: str, node: Node) -> Action:
@@ -167,7 +167,7 @@ def _pass_exit(definition: Definition, run: Run, path: str, node: Node) -> Actio
     end = _end(definition, run)
     if not (isinstance(end, Stop) and isinstance(end.events[0], RunCompleted)):
         return end
-    return passed(run, path, node, Outcome(status=StepStatus.SUCCESS), None)
+    return passed(run, path, node, SUCCEEDED, None)
 
 
 def _pass_conditional(definition: Definition, run: Run, path: str, node: Node) -> Action:

@@ -17,12 +17,25 @@ RUN_ID_OWN = re.compile(r"[a-z0-9-]{1,64}")
 DISPLAY_LENGTH = 6
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = tuple(first + second for first in ALPHABET for second in ALPHABET)
+_TURNED = tuple(second + first for first in ALPHABET for second in ALPHABET)
 
 
 def sortable_id(now_ms: int, noise: int) -> str:
     """26 characters: 48 bits of milliseconds, then 80 bits of noise, in an alphabet without look-alikes."""
-    number = ((now_ms & (1 << 48) - 1) << 80) | noise
-    return "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -10, -10)])
+    high, low = noise >> 40, noise & (1 << 40) - 1  # small numbers are quicker to take apart
+    return "".join(
+        (
+            _instant(now_ms),
+            _PAIRS[high >> 30], _PAIRS[high >> 20 & 1023], _PAIRS[high >> 10 & 1023], _PAIRS[high & 1023],
+            _PAIRS[low >> 30], _PAIRS[low >> 20 & 1023], _PAIRS[low >> 10 & 1023], _PAIRS[low & 1023],
+        )
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=8)
+def _instant(now_ms: int) -> str:
+    now_ms &= (1 << 48) - 1
+    return "".join([_PAIRS[now_ms >> shift & 1023] for shift in range(40, -10, -10)])
 
 
 def derived_run_id(at_us: int, origin: str) -> str:
@@ -42,7 +55,7 @@ def check_run_id(run_id: str) -> str:
 def display_id(run_id: str) -> str:
     """The six characters by which people call a run; a function of its id, so a fork has its own."""
     number = int.from_bytes(blake3(run_id.encode()).digest(length=4), "big")
-    return "".join([ALPHABET[number >> shift & 31] for shift in range(0, 5 * DISPLAY_LENGTH, 5)])
+    return _TURNED[number & 1023] + _TURNED[number >> 10 & 1023] + _TURNED[number >> 20 & 1023]
 
 
 def step_id(node: str, visit: int, branch: str = "") -> str:
@@ -63,6 +76,12 @@ def place(node: str, branch: str = "") -> str:
 def place_of(step: str) -> str:
     """The place that a step is a visit of."""
     return step.rpartition("#")[0]
+
+
+def whereabouts(step: str) -> tuple[str, str]:
+    """The place that a step is a visit of, and the branch that it is in."""
+    at = step.rpartition("#")[0]
+    return at, at.rpartition("/")[0]
 
 
 def node_of(place: str) -> str:
