@@ -54,6 +54,7 @@ def seal(run_id: str, after: Position, events: Sequence[tuple[Event, int]], at_u
     records: list[Record] = []
     blobs: dict[str, bytes] = {}
     size = 0
+    hasher = blake3()  # one for all: making one costs more than using it
     seq, before = after
     for event, token in events:
         seq += 1
@@ -72,7 +73,10 @@ def seal(run_id: str, after: Position, events: Sequence[tuple[Event, int]], at_u
         body = _encode(event)
         size += len(body)
         head = f"{run_id}|{seq}{label}{at_us}|{token}|".encode()
-        before = blake3(head + blake3(body).digest() + before).digest()
+        body_hash = hasher.update(body).digest()
+        hasher.reset()
+        before = hasher.update(head + body_hash + before).digest()
+        hasher.reset()
         records.append(Record(run_id, seq, kind, version, at_us, token, body.decode(), before, refs))
     return Sealed(tuple(records), blobs, Position(seq, before), size)
 
