@@ -15,7 +15,7 @@ Value = int | str | bytes | None
 
 # PostgreSQL's text holds every character but NUL. NUL is written as the last character there is and a zero,
 # and that character, which nobody uses, as itself and a one; so every text comes back as it was.
-MARK = "\U0010ffff".encode()
+LAST = "\U0010ffff"
 
 _INT8, _INT4 = Struct("!q"), Struct("!i")
 number, _length = _INT8.pack, _INT4.pack
@@ -34,13 +34,13 @@ def dump(value: Value) -> bytes | None:
 
 def text(value: str) -> bytes:
     """A text as a parameter."""
+    # In the text and not in its bytes: Python would first ask whether what is looked for there is a number.
+    if "\0" in value or LAST in value:
+        value = value.replace(LAST, LAST + "1").replace("\0", LAST + "0")
     try:
-        raw = value.encode()
+        return value.encode()
     except UnicodeEncodeError:
         raise InvalidInput(f"{value!r} holds half of a character (a lone surrogate).") from None
-    if b"\0" in raw or MARK in raw:
-        return raw.replace(MARK, MARK + b"1").replace(b"\0", MARK + b"0")
-    return raw
 
 
 def optional_text(value: str | None) -> bytes | None:
@@ -49,9 +49,8 @@ def optional_text(value: str | None) -> bytes | None:
 
 
 def _load_text(raw: bytes) -> str:
-    if MARK in raw:
-        raw = raw.replace(MARK + b"0", b"\0").replace(MARK + b"1", MARK)
-    return raw.decode()
+    found = raw.decode()
+    return found.replace(LAST + "0", "\0").replace(LAST + "1", LAST) if LAST in found else found
 
 
 def texts(values: Sequence[str | None]) -> bytes:
@@ -93,12 +92,9 @@ _LOADERS: dict[int, Callable[[bytes], Any]] = {
 
 def load(result: PGresult) -> list[tuple[Any, ...]]:
     """The rows of a result."""
-    loaders = [_LOADERS[result.ftype(column)] for column in range(result.nfields)]
+    columns = [(column, _LOADERS[result.ftype(column)]) for column in range(result.nfields)]
     get = result.get_value
     return [
-        tuple(
-            None if (raw := get(row, column)) is None else loader(raw)
-            for column, loader in enumerate(loaders)
-        )
+        tuple([None if (raw := get(row, column)) is None else loader(raw) for column, loader in columns])
         for row in range(result.ntuples)
     ]

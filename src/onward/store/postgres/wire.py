@@ -22,6 +22,8 @@ from onward.store.postgres.statements import Call, Statement
 # Longer than the server's own limits: by now it must have answered, or it never will.
 ANSWER_S_MAX = 90.0
 BINARY = 1
+ABORTED, SYNC = ExecStatus.PIPELINE_ABORTED, ExecStatus.PIPELINE_SYNC
+DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 Rows = list[tuple[Any, ...]]
 
 
@@ -93,16 +95,17 @@ class Wire:
         failure: Exception | None = None
         for prepared in sent:
             result = await self._result()
-            if result.status == ExecStatus.PIPELINE_ABORTED:
+            status = result.status
+            if status == ABORTED:
                 continue
-            if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+            if status not in DONE:
                 failure = failure or self._failure(result)
             elif prepared is not None:
                 self._prepared.add(prepared.name)
             else:
                 answers.append(load(result))
         # Committing can fail like a statement; success is what comes behind it.
-        while (end := await self._result()).status != ExecStatus.PIPELINE_SYNC:
+        while (end := await self._result()).status != SYNC:
             failure = failure or self._failure(end)
         return answers, failure
 
