@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -313,50 +314,53 @@ async def test_what_was_prepared_for_an_append_that_was_refused_is_never_taken_f
     assert [tried.status for tried in receipts(tmp_path)["b#1"].attempts] == ["lost", "succeeded"]
 
 
+@dataclass
+class SlowDisk:
+    """A disk that takes its time: it says that it is at it, and ends when it may."""
+
+    is_syncing: threading.Event = field(default_factory=threading.Event)
+    may_end: threading.Event = field(default_factory=threading.Event)
+    sync: Callable[[int], None] = os.fsync
+
+    def __call__(self, file: int) -> None:
+        self.is_syncing.set()
+        # On the loop's own thread nobody could ever say that this may end.
+        assert self.may_end.wait(20), "the event loop stood still"
+        self.sync(file)
+
+
+@pytest.fixture
+def slow_disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
+    disk = SlowDisk()
+    monkeypatch.setattr("onward.receipts.folder.os.fsync", disk)
+    return disk
+
+
 async def test_a_slow_disk_holds_up_its_own_step_and_nothing_else(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, slow_disk: SlowDisk
 ) -> None:
     """The event loop goes on while a receipt is synced, and the step is committed only behind that."""
-    is_syncing, may_end = threading.Event(), threading.Event()
-    to_the_disk = os.fsync
-
-    def slowly(file: int) -> None:
-        is_syncing.set()
-        # On the loop's own thread nobody could ever say that this may end.
-        assert may_end.wait(20), "the event loop stood still"
-        to_the_disk(file)
-
-    monkeypatch.setattr("onward.receipts.folder.os.fsync", slowly)
     process = await world.process({}, files=kept_at(tmp_path))
     going = asyncio.create_task(process.start(line("a")))
-    await asyncio.to_thread(is_syncing.wait, 20)
+    await asyncio.to_thread(slow_disk.is_syncing.wait, 20)
     assert "a#1" not in await process.completed()
-    may_end.set()
+    slow_disk.may_end.set()
     assert (await going).status is RunStatus.COMPLETED
     assert (await by_the_log(process, tmp_path)).findings == []
 
 
 async def test_a_write_under_way_is_done_before_its_run_is_given_up(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tmp_path: Path, slow_disk: SlowDisk
 ) -> None:
     """Who is cancelled leaves nobody behind who puts an old receipt over a newer one."""
-    is_syncing, may_end = threading.Event(), threading.Event()
-    to_the_disk = os.fsync
-
-    def slowly(file: int) -> None:
-        is_syncing.set()
-        assert may_end.wait(20), "the event loop stood still"
-        to_the_disk(file)
-
-    monkeypatch.setattr("onward.receipts.folder.os.fsync", slowly)
     process = await world.process({}, files=kept_at(tmp_path))
     going = asyncio.create_task(process.start(line("a")))
-    await asyncio.to_thread(is_syncing.wait, 20)
+    await asyncio.to_thread(slow_disk.is_syncing.wait, 20)
     for _ in range(3):
         going.cancel()
         await asyncio.sleep(0)
     assert not going.done()
-    may_end.set()
+    slow_disk.may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await going
     assert sorted(pages(tmp_path, "line")) == ["a-codergen.json", "start-start.json"]
