@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 SOURCES := $(wildcard src tests bench demo scripts)
 FAST_TESTS := $(wildcard $(addprefix tests/,model pipeline machine shape store dialect/test_random_programs.py))
-# As many processes as there are cores, but for tests that kill processes: those print what they counted.
+# As many processes as there are cores; tests that kill processes one by one, each to whoever is free.
 SPREAD := --numprocesses auto --maxprocesses 4 --dist worksteal
 FAST := not slow and not crash and not postgres
 LOCK = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
@@ -52,7 +52,7 @@ check: lint  ## format, lint, types, shape and fast tests: under 30 seconds
 
 test: lint  ## everything, with real crashes on a real PostgreSQL (fails if none can be started)
 	$(BIN)/pytest -q $(SPREAD) -m "not crash"
-	$(BIN)/pytest -m crash
+	$(BIN)/pytest -q --numprocesses 2 --dist loadgroup -m crash
 
 crash: $(INSTALLED)  ## kill real processes KILLS times (500) and check that nothing was lost or repeated
 	$(BIN)/python -m tests.crash.kill --kills $(KILLS)

@@ -32,6 +32,7 @@ from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 
 STEPS, RUNS, AT_A_TIME = 1_000, 2_000, 50
+WRITES = 4  # of a run of three steps: its start, two steps on the way, and the last with the end
 PARTS = ("dialect", "sqlite", "postgres", "resume", "growth", "status", "workers", "takeover")
 
 
@@ -41,7 +42,8 @@ class Place:
 
     name: str
     fresh: Callable[[], str]
-    floor: Callable[[list[Row]], Awaitable[float]]
+    floor: Callable[[list[Row], int], Awaitable[float]]
+    """Commits per second of these rows each, so many of them."""
     steps_ratio: float
     runs_per_s: float
 
@@ -75,21 +77,23 @@ async def runs_rate(store: Store) -> float:
 
 
 async def throughput(place: Place, rounds: int) -> list[Figure]:
-    """Steps against the floor, and runs."""
-    ratios, rates, runs = [], [], []
+    """Steps against the floor, and runs beside a bare loop that commits as many rows of as many at a time."""
+    ratios, rates, runs, bare = [], [], [], []
     for _ in range(rounds):
         store = await open_store(place.fresh())
         rate, rows = await steps_rate(store)
         # Before and behind the steps that count, since the machine changes its mind within seconds.
-        before = await place.floor(rows)
+        before = await place.floor(rows, STEPS)
         rate, rows = await steps_rate(store)
-        floor = (before + await place.floor(rows)) / 2
+        floor = (before + await place.floor(rows, STEPS)) / 2
         ratios.append(rate / floor)
         rates.append((rate, floor))
         runs.append(await runs_rate(store))
+        groups = await place.floor(rows * AT_A_TIME, RUNS * WRITES // AT_A_TIME)
+        bare.append(groups * AT_A_TIME / WRITES)
         await store.close()
     rate, floor = sorted(rates)[len(rates) // 2]
-    ratio, per_s = statistics.median(ratios), statistics.median(runs)
+    ratio, per_s, bare_per_s = (statistics.median(found) for found in (ratios, runs, bare))
     return [
         Figure(
             f"{place.name}: {STEPS} no-op steps in a line",
@@ -99,7 +103,7 @@ async def throughput(place: Place, rounds: int) -> list[Figure]:
         ),
         Figure(
             f"{place.name}: {RUNS} runs x 3 steps, {AT_A_TIME} at a time",
-            f"{per_s:,.0f} runs/s ({min(runs):,.0f} to {max(runs):,.0f})",
+            f"{per_s:,.0f} runs/s ({min(runs):,.0f} to {max(runs):,.0f}; bare {bare_per_s:,.0f})",
             f">= {place.runs_per_s:,.0f}",
             per_s >= place.runs_per_s,
         ),
@@ -220,11 +224,11 @@ async def report(rounds: int, only: str | None) -> bool:
         def fresh_file() -> str:
             return os.path.join(directory, f"{time.monotonic_ns()}.db")
 
-        async def sqlite_floor(rows: list[Row]) -> float:
-            return sqlite_rate(directory, rows, STEPS)
+        async def sqlite_floor(rows: list[Row], commits: int) -> float:
+            return sqlite_rate(directory, rows, commits)
 
-        async def postgres_floor(rows: list[Row]) -> float:
-            return await postgres_rate(server.create_database(), rows, STEPS)
+        async def postgres_floor(rows: list[Row], commits: int) -> float:
+            return await postgres_rate(server.create_database(), rows, commits)
 
         sqlite = Place("SQLite", fresh_file, sqlite_floor, 0.75, 1_500)
         postgres = Place("PostgreSQL", server.create_database, postgres_floor, 0.7, 500)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -28,6 +29,25 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Always new examples, never a deadline (machines differ), and a line to paste when one fails.
 settings.register_profile("onward", derandomize=False, print_blob=True, deadline=None)
 settings.load_profile("onward")
+
+
+COUNTED = "counted"
+Counted = Callable[[str], None]
+
+
+@pytest.fixture
+def count(record_property: Callable[[str, object], None]) -> Counted:
+    """Says what a test has counted: it is printed at the end, in whatever process the test ran."""
+    return partial(record_property, COUNTED)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport) and report.when == "call":
+                for name, text in report.user_properties:
+                    if name == COUNTED:
+                        terminalreporter.write_line(str(text))
 
 
 @pytest.fixture(scope="session")
