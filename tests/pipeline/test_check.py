@@ -41,6 +41,7 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ("stylesheet_syntax", "error"),
         ("type_known", "warning"),
         ("fidelity_valid", "warning"),
+        ("dead_end", "warning"),
         ("retry_target_exists", "warning"),
         ("goal_gate_has_retry", "warning"),
         ("prompt_on_llm_nodes", "warning"),
@@ -81,6 +82,21 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
             ],
         ),
         ("reachability", "A; B", []),
+        (
+            "dead_end",
+            "start; exit; A; B\n  C; start -> A -> exit; A -> B\n A -> C",
+            [
+                "2:17 dead_end node 'B' has no outgoing edges; a run or a branch that gets there ends there",
+                "3:3 dead_end node 'C' has no outgoing edges; a run or a branch that gets there ends there",
+            ],
+        ),
+        (
+            "dead_end",
+            "start; exit; A [retry_target=B]; B; start -> A -> exit",
+            ["2:34 dead_end node 'B' has no outgoing edges; a run or a branch that gets there ends there"],
+        ),
+        ("dead_end", "start; A; start -> A", []),  # without an exit, that is what is wrong
+        ("dead_end", "start; exit; A; start -> exit", []),  # nothing leads to it
         (
             "start_node",
             "".join(f"n{number} [shape=Mdiamond]\n" for number in range(5)),

@@ -32,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     Rule("stylesheet_syntax", Severity.ERROR, attributes.stylesheet_syntax, local=True),
     Rule("type_known", Severity.WARNING, attributes.type_known, local=True),
     Rule("fidelity_valid", Severity.WARNING, attributes.fidelity_valid, local=True),
+    Rule("dead_end", Severity.WARNING, structure.dead_end),
     Rule("retry_target_exists", Severity.WARNING, structure.retry_target_exists),
     Rule("goal_gate_has_retry", Severity.WARNING, structure.goal_gate_has_retry),
     Rule("prompt_on_llm_nodes", Severity.WARNING, attributes.prompt_on_llm_nodes),

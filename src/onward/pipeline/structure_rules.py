@@ -45,7 +45,7 @@ def reachability(subject: Subject) -> Iterator[Problem]:
             if edge.target not in reached:
                 reached.add(edge.target)
                 open_ids.append(edge.target)
-    jumps = {target for owner in _owners(graph) for target in _targets(owner)}
+    jumps = _jumps(graph)
     for node in graph.nodes.values():
         if node.id not in reached:
             fix = "add an edge to it, or remove it"
@@ -81,6 +81,19 @@ def exit_no_outgoing(subject: Subject) -> Iterator[Problem]:
             yield about(edge, f"edge {edge.source} -> {edge.target} leaves the exit node", fix="remove it")
 
 
+def dead_end(subject: Subject) -> Iterator[Problem]:
+    """Only the exit has no outgoing edges. What no run can get to is left to the rule for that."""
+    graph = subject.graph
+    if not graph.exits:
+        return
+    jumps = _jumps(graph)
+    for node in graph.nodes.values():
+        is_met = node.id in graph.starts or node.id in jumps or graph.incoming(node.id)
+        if is_met and node.id not in graph.exits and not graph.outgoing(node.id):
+            message = f"node {node.id!r} has no outgoing edges; a run or a branch that gets there ends there"
+            yield about(node, message, fix=f"add an edge, for example {node.id} -> {graph.exits[0]}")
+
+
 def retry_target_exists(subject: Subject) -> Iterator[Problem]:
     """V11: both kinds of retry target name declared nodes."""
     graph = subject.graph
@@ -106,6 +119,11 @@ def goal_gate_has_retry(subject: Subject) -> Iterator[Problem]:
 def _owners(graph: Graph) -> Iterator[Graph | Node]:
     yield graph
     yield from graph.nodes.values()
+
+
+def _jumps(graph: Graph) -> set[str]:
+    """What retry targets name; an empty name is no node."""
+    return {target for owner in _owners(graph) for target in _targets(owner)}
 
 
 def _targets(owner: Graph | Node) -> tuple[str, str]:
