@@ -23,6 +23,7 @@ from tests.dialect.program import (
     Work,
     all_statements,
     answer_of,
+    end_of,
     join_of,
     judge_of,
 )
@@ -50,11 +51,19 @@ class Prediction:
 
     @property
     def status(self) -> str:
-        return "failed" if self.reason else "completed"
+        return "failed" if self.reason not in ("", "dead_end") else "completed"
 
 
 class LineFailed(Exception):
     """Nothing leads on from here."""
+
+
+class NoWayOn(LineFailed):
+    """There are edges, and none of them can be taken."""
+
+
+class LineEnded(Exception):
+    """There are no edges, and this is not the exit."""
 
 
 @dataclass
@@ -109,10 +118,14 @@ class _Prophet:
     def run(self, program: Block) -> None:
         root = Line("", self.all.context, self.all.steps.setdefault("", []), self.all.statuses)
         root.finish(root.visit("start"))
-        ahead = program
+        ahead, is_at_exit = program, True
         try:
             while True:
-                self.block(root, ahead)
+                try:
+                    self.block(root, ahead)
+                    is_at_exit = True
+                except LineEnded:
+                    is_at_exit = False
                 unmet = [name for name, status in root.goals.items() if status == FAIL]
                 if not unmet:
                     break
@@ -121,7 +134,12 @@ class _Prophet:
                     return
                 self.all.reroutes += 1
                 ahead = self.back(program, unmet[0])
-            root.finish(root.visit("exit"))
+            if is_at_exit:
+                root.finish(root.visit("exit"))
+            else:
+                self.all.reason = "dead_end"
+        except NoWayOn:
+            self.all.reason = "no_way_on"
         except LineFailed:
             self.all.reason = "step_failed"
 
@@ -152,6 +170,8 @@ class _Prophet:
                 else:
                     self.conditional(line, name)
                 is_odd = line.context.get(f"count_{counter}", 0) % 2 == 1
+                if not is_odd:
+                    self.even(line, statement)
                 self.block(line, statement.blocks[0 if is_odd else 1], onward)
             case Loop():
                 self.loop(line, statement)
@@ -163,6 +183,15 @@ class _Prophet:
                 self.block(line, statement.blocks["YN".index(key)], onward)
             case Parallel():
                 self.parallel(line, statement, onward)
+
+    def even(self, line: Line, choice: Choice) -> None:
+        """What may stand in the place of the block for an even counter."""
+        if choice.even == "closed":
+            line.last_status = FAIL  # what the branch came to; the step itself keeps its outcome
+            raise NoWayOn
+        if choice.even == "dead_end":
+            line.finish(self.effect(line, end_of(choice)), **line.count(choice.counter))
+            raise LineEnded
 
     def effect(self, line: Line, node: str, attempts: int = 1) -> str:
         step = line.visit(node)
@@ -232,7 +261,7 @@ class _Prophet:
     def branch(self, parent: Line, path: str, name: str, fan: str, block: Block) -> dict[str, Any]:
         """Its own copy of the context, and what it came to."""
         line = Line(path, deepcopy(parent.context), [], self.all.statuses, last_node=fan)
-        with suppress(LineFailed):
+        with suppress(LineFailed, LineEnded):
             self.block(line, block)
         if line.steps:
             self.all.steps[path] = line.steps

@@ -51,10 +51,14 @@ class Goal(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Statement):
-    """Two blocks: for an odd counter and for an even one. It may count itself before it looks."""
+    """Two blocks: for an odd counter and for an even one. It may count itself before it looks.
+
+    For an even counter there may instead be no edge that can be taken (`closed`), or a `dead_end`.
+    """
 
     counter: str
     is_counting: bool = False
+    even: str = "open"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +95,11 @@ def join_of(parallel: Parallel) -> str:
 
 def judge_of(work: Work) -> str:
     return f"{work.name}_judge"
+
+
+def end_of(choice: Choice) -> str:
+    """The node without edges that an even counter leads to."""
+    return f"{choice.name}_end"
 
 
 def all_statements(block: Block) -> Iterator[Statement]:
@@ -143,7 +152,7 @@ class _Writer:
             case Choice(name=name, counter=counter, is_counting=is_counting, blocks=(odd, even)):
                 self._node(name, f"type=count, counter={counter}" if is_counting else "shape=diamond")
                 self._edge(name, self.block(odd, onward), f'condition="context.parity_{counter}=odd"')
-                self._edge(name, self.block(even, onward))
+                self._even(statement, even, onward)
             case Loop(name=name, times=times, blocks=(body,)):
                 self._node(name, f"type=count, counter={name}, every={times}")
                 self._edge(name, self.block(body, name), f'condition="context.again_{name}=yes"')
@@ -154,6 +163,14 @@ class _Writer:
                 self._edge(name, self.block(no, onward), 'label="[N] no"')
             case Parallel():
                 self._parallel(statement, onward)
+
+    def _even(self, choice: Choice, block: Block, onward: str) -> None:
+        if choice.even == "dead_end":
+            self._node(end_of(choice), f"type=count, counter={choice.counter}")
+            self._edge(choice.name, end_of(choice))
+        else:
+            closed = 'condition="context.never=yes"' if choice.even == "closed" else ""
+            self._edge(choice.name, self.block(block, onward), closed)
 
     def _work(self, work: Work, onward: str) -> None:
         attrs = f"type=count, counter={work.counter}, add={work.add}, stumbles={work.stumbles}"
@@ -225,7 +242,13 @@ def _statements(depth: int, length: int) -> st.SearchStrategy[Statement]:
     return st.one_of(
         simple,
         _works(counters, st.tuples(inner)),
-        st.builds(Choice, counter=counters, is_counting=st.booleans(), blocks=two),
+        st.builds(
+            Choice,
+            counter=counters,
+            is_counting=st.booleans(),
+            even=st.sampled_from(["open", "open", "open", "open", "closed", "dead_end"]),
+            blocks=two,
+        ),
         st.builds(Loop, times=st.integers(2, 3), blocks=st.tuples(inner)),
         st.builds(Gate, blocks=two),
         st.builds(Goal),

@@ -19,8 +19,10 @@ from onward.model.event import (
     Outcome,
     ParallelStarted,
     RunCancelled,
+    RunFailed,
     RunInterrupted,
     StepFinished,
+    StepRouted,
     StepStarted,
     StepStatus,
     Transition,
@@ -154,6 +156,19 @@ def test_a_move_that_no_edge_stands_for_is_a_jump() -> None:
     # An edge plan -> write exists, and was not what led there.
     assert set(states.jumps) == {Jump("plan", "start", 1), Jump("plan", "write", 1)}
     assert EDGES["plan", "write"] not in states.taken
+
+
+def test_a_step_without_a_way_on_says_why() -> None:
+    finished = START, began("plan#1"), ended("plan#1")
+    states = states_after(RELEASE, *finished, RunFailed(reason="no_way_on", detail="why", step="plan#1"))
+    assert (states.nodes["plan"].standing, states.nodes["plan"].note) == (Standing.SUCCEEDED, "why")
+
+
+def test_an_edge_that_a_finished_step_took_later_counts_as_taken() -> None:
+    taken = StepRouted(step="plan#1", next=Transition(to="write", reason="why", edge=EDGES["plan", "write"]))
+    states = states_after(RELEASE, START, began("plan#1"), ended("plan#1"), taken)
+    assert states.taken[EDGES["plan", "write"]] == 1
+    assert states.nodes["write"].is_next
 
 
 def test_under_a_changed_pipeline_the_ends_of_a_move_decide_its_edge() -> None:

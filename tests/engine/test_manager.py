@@ -167,6 +167,19 @@ async def test_a_child_that_fails_fails_its_manager_and_says_why(world: World, d
     assert child.status is RunStatus.FAILED
 
 
+async def test_a_child_without_a_way_on_fails_its_manager_with_what_its_edges_need(
+    world: World, desk: Desk
+) -> None:
+    """I38: under the same pipeline it would stop at once, so its finished step is left alone."""
+    desk.child(line("a", "b").replace("-> a -> b", '-> a; a -> b [condition="context.flag=on"]; b'))
+    process = await world.process()
+    run = await start(process, desk.parent("max_retries=1, manager.max_cycles=1000000"))
+    assert (run.status, run.reason) == (RunStatus.FAILED, "step_failed")
+    assert "a -> b needs context.flag=on" in run.detail
+    assert world.ledger.steps == ["a#1"]
+    assert (await child_run(process)).reason == "no_way_on"
+
+
 async def test_a_failure_of_the_child_can_be_routed_by_what_was_observed(world: World, desk: Desk) -> None:
     """C17: `context.stack.child.status` is found though the key has no such prefix."""
     process = await world.process({"b": [Result.fail("no luck", retryable=False)]}, clock=still())

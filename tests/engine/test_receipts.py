@@ -397,6 +397,18 @@ async def test_a_run_directory_alone_tells_what_happened(world: World, tmp_path:
             assert before["routing"]["to"] == receipt["node"], "each leads to the one behind it"
 
 
+async def test_the_resume_point_of_a_run_without_a_way_on_is_not_its_end(
+    world: World, tmp_path: Path
+) -> None:
+    """I38: the receipt says that nothing led on, and the plan has edges there."""
+    source = line("a", "b").replace("-> a -> b", '-> a; a -> b [condition="context.flag=on"]; b')
+    process = await world.process(files=kept_at(tmp_path))
+    assert (await process.start(source)).reason == "no_way_on"
+    told = point(tmp_path, process, source)
+    assert (told.step, told.action, told.behind) == (None, "stuck", "a#1")
+    assert told.reason == "a#1 has finished, and none of its edges could be taken"
+
+
 async def test_the_resume_point_follows_the_way_taken_through_loops(world: World, tmp_path: Path) -> None:
     """B1-1, B1-2, B1-4: named steps, loops and routes, and a completed run has none."""
     process = await busy(world, tmp_path)

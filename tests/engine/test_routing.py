@@ -153,20 +153,3 @@ async def test_a_way_is_chosen_as_the_dialect_says(
     process = await world.process({"pick": [result]})
     await process.start(source, inputs={"flag": "on"})
     assert world.ledger.steps[1] == f"{target}#1"
-
-
-async def test_conditions_that_are_all_false_lead_nowhere(world: World) -> None:
-    """O18: an edge whose condition does not hold is never taken."""
-    source = """digraph nowhere {
-      start [shape=Mdiamond]
-      exit [shape=Msquare]
-      a [prompt="a"]
-      b [prompt="b"]
-      start -> a
-      a -> b [condition="context.flag=on"]
-      b -> exit
-    }"""
-    process = await world.process()
-    run = await process.start(source)
-    assert run.status is RunStatus.COMPLETED, "no edge leads on after success: the end"
-    assert world.ledger.steps == ["a#1"]

@@ -49,19 +49,6 @@ def test_a_conditional_does_not_route_by_a_label_of_long_ago() -> None:
     assert play.started.node == "x"
 
 
-def test_a_failure_that_no_edge_of_a_conditional_takes_fails_the_run() -> None:
-    play = Play('a [type=tool]; c [shape=diamond]; start -> a -> c; c -> exit [condition="outcome=success"]')
-    play.fail()
-    assert (play.run.status, play.run.reason) == (RunStatus.FAILED, "step_failed")
-    assert "no edge of c takes outcome=fail" in play.run.detail
-
-
-def test_a_success_that_no_edge_of_a_conditional_takes_is_the_end() -> None:
-    play = Play('a [type=tool]; c [shape=diamond]; start -> a -> c; c -> exit [condition="outcome=fail"]')
-    play.succeed()
-    assert play.run.status is RunStatus.COMPLETED
-
-
 @pytest.mark.parametrize("outcome", ["nonsense", "skipped", 1, ["fail"]])
 def test_an_outcome_that_is_none_stops_the_run_at_a_conditional(outcome: Any) -> None:
     """A context that a person or a skipped step changed must not bring the planner down."""

@@ -40,6 +40,7 @@ from onward.model.event import (
     RunWaiting,
     SteeringGiven,
     StepFinished,
+    StepRouted,
     StepStarted,
     StepStatus,
     Transition,
@@ -90,6 +91,7 @@ SAMPLES: dict[type[Event], Event] = {
             max_parallel=4,
         ),
         BranchFinished(branch="p#1.a", status="success"),
+        StepRouted(step="a#1", next=Transition(to="b", reason="weight", edge=1)),
         GoalRedirected(gate="a", next=Transition(to="a", reason="goal_gate")),
         GateOpened(gate="g#2", node="g", text="?", choices=(YES,)),
         GateDecided(gate="g#1", choice=YES, by="pat"),
@@ -115,6 +117,8 @@ def standing(status: RunStatus, kind: type[Event]) -> Run:
     run = replace(created(), status=status, token=7)
     if kind in (RunCompleted, RunCancelled):
         return run
+    if kind is StepRouted:  # only a line that leads nowhere can be routed again
+        return replace(run, branches={"": replace(run.root, next_node=None)})
     opened = OpenStep(step="a#1", node="a", attempt=1, token=7, state=AttemptState.OPEN)
     gate = Gate(gate="g#1", node="g", text="?", choices=(YES,), opened_at_us=0)
     branches = {**run.branches, "p#1.a": Branch(context=run.context, next_node="j")}
@@ -208,9 +212,12 @@ def test_the_reasons_are_the_designed_ones() -> None:
     designed = {
         P: ({"signal", "operator", "manager"}, set()),
         I: ({"restart", "crash", "limit", "in_doubt", "rate_limit"}, set()),
-        F: ({"step_failed", "goal_unmet", "crash_loop", "pipeline_error"}, {"rejected", "invalid"}),
+        F: (
+            {"step_failed", "no_way_on", "goal_unmet", "crash_loop", "pipeline_error"},
+            {"rejected", "invalid"},
+        ),
         C: (set(), {"user", "superseded"}),
-        D: (set(), {"restarted_as"}),  # the dialect's own
+        D: (set(), {"dead_end", "restarted_as"}),  # the dialect's own
     }
     for status, (recoverable, lost) in designed.items():
         found = {name: reason for name, reason in REASONS.items() if reason.status is status}

@@ -82,12 +82,6 @@ def test_a_run_that_died_before_its_first_step_begins_at_the_start() -> None:
     assert play.started.step == "a#1"
 
 
-def test_no_edge_after_success_is_the_end() -> None:
-    play = Play('a [type=tool]; start -> a; a -> exit [condition="context.never=1"]')
-    assert play.succeed() == Stop((RunCompleted(),))
-    assert play.path == ["start", "a"]
-
-
 def test_a_node_that_the_pipeline_lost_stops_the_run() -> None:
     play = Play(TWO)
     play.definition = define("b [type=tool]; start -> b -> exit")

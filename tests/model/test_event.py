@@ -48,6 +48,7 @@ def test_work_is_written_by_the_holder() -> None:
         "AttemptFailed",
         "ParallelStarted",
         "BranchFinished",
+        "StepRouted",
         "GoalRedirected",
         "GateOpened",
         "RunWaiting",

@@ -18,6 +18,7 @@ from onward.model.event import (
     RunCompleted,
     RunCreated,
     StepFinished,
+    StepRouted,
     StepStarted,
 )
 from onward.model.ids import display_id
@@ -89,6 +90,8 @@ class Narrator:
                 yield _told("branch", event.branch, event.status, one_line(event.reason))
             case RunCompleted(restarted_as=str(successor)) if successor:
                 yield _told("restarts", f"run {display_id(run.id)}", f"as run {display_id(successor)}")
+            case StepRouted():
+                yield _told("routed", event.step, f"to {event.next.to}: an edge can be taken now")
             case GoalRedirected():
                 yield _told("back to", event.next.to, f"goal gate {event.gate} is unmet")
 

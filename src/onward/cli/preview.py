@@ -14,6 +14,7 @@ from onward.engine.engine import Resume
 from onward.engine.left import view_left
 from onward.engine.look import completed_of
 from onward.engine.preview import Preview
+from onward.engine.view import dead_end
 from onward.machine.action import Perform, Sleep, Wait
 from onward.machine.answers import overdue
 from onward.model.event import (
@@ -25,6 +26,7 @@ from onward.model.event import (
     RunCompleted,
     RunFailed,
     StepFinished,
+    StepRouted,
 )
 from onward.model.run import Run, RunStatus
 
@@ -88,13 +90,15 @@ def _planned(event: Event) -> Iterator[Planned]:
             yield "USE", event.pipeline_hash[:12], f"instead of {event.before[:12]}"
         case StepFinished():
             yield "PASS", event.step, event.outcome.status.value
+        case StepRouted():
+            yield "TAKE", event.step, f"the edge to {event.next.to}"
         case GateOpened():
             yield "ASK", event.gate, event.text
         case GateDecided():
             what = "rejected" if event.rejected else event.choice.label
             yield "TAKE", event.gate, f"{what}: nobody answered in time"
         case RunCompleted():
-            yield "END", "completed", ""
+            yield "END", "completed", dead_end(event.ended_at) if event.ended_at else ""
         case RunFailed():
             yield "END", "failed", event.detail
         case RunCancelled():

@@ -8,7 +8,7 @@ from typing import Any
 from onward.cli.left import left_lines
 from onward.cli.options import Common
 from onward.cli.text import age, clean, count, local_time, one_line, span, table
-from onward.engine.view import view_row
+from onward.engine.view import dead_end, view_row
 from onward.model.ids import display_id
 from onward.model.run import Run, RunStatus
 from onward.model.workspace import WORKTREE
@@ -86,6 +86,8 @@ def next_command(status: str, reason: str, recoverable: bool, run_id: str, commo
             return common.command("resume", name, "--retry|--skip|--continue|--abort")
         case "queued" | "paused" | "interrupted":
             return common.command("resume", name)
+        case "failed" if reason == "no_way_on":
+            return common.command("resume", name, "--accept-changes|--retry|--from NODE")
         case "failed" if recoverable:
             return common.command("resume", name)
         case _:
@@ -98,7 +100,8 @@ def summary(run: Run) -> str:
     match run.status:
         case RunStatus.COMPLETED:
             took = span(((run.ended_at_us or run.updated_at_us) - run.created_at_us) / 1_000_000)
-            return f"{name} completed: {count(run.steps_finished, 'step')} in {took}"
+            where = f"; {dead_end(run.ended_at_node)}" if run.ended_at_node is not None else ""
+            return f"{name} completed: {count(run.steps_finished, 'step')} in {took}{where}"
         case RunStatus.WAITING:
             gates = ", ".join(gate.gate for gate in run.gates.values() if gate.decided is None)
             return f"{name} waits for an answer at {gates}"

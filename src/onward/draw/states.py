@@ -138,7 +138,8 @@ def _stand(
     if trail.finished[place] < trail.visits.get(place, 0):
         return Standing.INTERRUPTED, "begun and left unfinished"
     outcome = trail.outcomes[place]
-    return _OF_OUTCOME[outcome.status], outcome.failure_reason
+    is_stuck = run.reason == "no_way_on" and place == place_of(run.stopped_step)
+    return _OF_OUTCOME[outcome.status], run.detail if is_stuck else outcome.failure_reason
 
 
 def _fanned_out(run: Run, held: bool) -> tuple[Standing, str]:

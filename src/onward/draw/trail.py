@@ -13,6 +13,7 @@ from onward.model.event import (
     Outcome,
     ParallelStarted,
     StepFinished,
+    StepRouted,
     StepStarted,
     Transition,
 )
@@ -50,6 +51,8 @@ class Trail:
                 case ParallelStarted(step=step, node=node, branches=branches):
                     self._visit(step)
                     self.moves.update((node, branch.to, branch.edge) for branch in branches)
+                case StepRouted(step=step, next=onward):
+                    self._move(node_of(place_of(step)), onward)
                 case GoalRedirected(next=onward):
                     self._move(self._last.get("", ""), onward)
 

@@ -42,7 +42,7 @@ def view_row(row: RunRow, holder: Holder | None, completed: Sequence[str] | None
         "pipeline": row.pipeline,
         "status": status,
         "reason": reason,
-        "detail": detail or (REASONS[reason].says if reason in REASONS else ""),
+        "detail": _said(row, reason, detail),
         "recoverable": recoverable,
         **({} if completed is None else {"completed": list(completed)}),
         "next": row.next_node,
@@ -56,9 +56,22 @@ def view_row(row: RunRow, holder: Holder | None, completed: Sequence[str] | None
         "created_at": instant(row.created_at_us),
         "updated_at": instant(row.updated_at_us),
         "ended_at": instant(row.ended_at_us),
+        "ended_at_node": row.ended_at_node,
         "wake_at": instant(row.wake_at_us),
         "head": row.head,
     }
+
+
+def _said(row: RunRow, reason: str, detail: str) -> str:
+    """Why the run stands as it does, for people."""
+    if row.ended_at_node is not None:
+        return dead_end(row.ended_at_node)
+    return detail or (REASONS[reason].says if reason in REASONS else "")
+
+
+def dead_end(node: str) -> str:
+    """That a run was completed elsewhere than at the exit, and where."""
+    return f"ended at {node}, which has no outgoing edges and is not the exit"
 
 
 def has_lost_owner(row: RunRow, holder: Holder | None) -> bool:

@@ -36,6 +36,7 @@ from onward.model.event import (
     RunWaiting,
     SteeringGiven,
     StepFinished,
+    StepRouted,
     StepStarted,
 )
 from onward.model.run import Run
@@ -74,6 +75,7 @@ _EFFECTS: Mapping[type[Event], Callable[[Run, Any, int], Changes]] = {
     StepFinished: fold_steps.finished,
     ParallelStarted: fold_branches.started,
     BranchFinished: fold_branches.finished,
+    StepRouted: fold_steps.routed,
     GoalRedirected: fold_steps.redirected,
     GateOpened: fold_gates.opened,
     GateDecided: fold_gates.decided,

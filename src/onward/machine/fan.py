@@ -9,6 +9,7 @@ from typing import Any
 
 from onward.machine.action import Action, Record
 from onward.machine.definition import Definition
+from onward.machine.ending import NO_WAY_ON, no_edge
 from onward.machine.fold_steps import context_after
 from onward.machine.passing import failed, honouring_a_pause, passed
 from onward.machine.route import way_on, way_out
@@ -20,6 +21,7 @@ from onward.model.run import Run
 from onward.pipeline.condition import resolver
 from onward.pipeline.graph import Edge, Node
 
+OPENING = Outcome(status=StepStatus.SUCCESS)
 RESULTS = "parallel.results"
 BEST_ID, BEST_OUTCOME = "parallel.fan_in.best_id", "parallel.fan_in.best_outcome"
 _WORD = re.compile(r"[\w.]*\w")
@@ -35,7 +37,7 @@ def fan_out(definition: Definition, run: Run, path: str, node: Node) -> Action:
     step = step_id(node.id, run.visits.get(place(node.id, path), 0) + 1, path)
     edges = _open_edges(definition, run, path, node)
     if not edges:
-        return failed(run, f"no edge of parallel node {node.id} can be taken")
+        return _no_branch(definition, run, path, node, step)
     return Record(
         (
             ParallelStarted(
@@ -50,10 +52,22 @@ def fan_out(definition: Definition, run: Run, path: str, node: Node) -> Action:
     )
 
 
+def _no_branch(definition: Definition, run: Run, path: str, node: Node, step: str) -> Action:
+    """Without edges it is the end of its line; with edges of which none is open, it cannot begin."""
+    edges = definition.graph.outgoing(node.id)
+    if not edges:
+        return passed(run, path, node, OPENING, None)
+    said = f"step {step} cannot open a branch"
+    detail = no_edge(said, edges, OPENING.status.value, "", _seen_by(run, path, node))
+    return honouring_a_pause(run, RunFailed(reason=NO_WAY_ON, detail=detail, step=step))
+
+
+def _seen_by(run: Run, path: str, node: Node) -> Mapping[str, Any]:
+    return as_seen(context_after(run.branches[path].context, OPENING, {}, {}), node.id)
+
+
 def _open_edges(definition: Definition, run: Run, path: str, node: Node) -> Sequence[Edge]:
-    outcome = Outcome(status=StepStatus.SUCCESS)
-    context = context_after(run.branches[path].context, outcome, {}, {})
-    resolve = resolver(outcome.status.value, "", as_seen(context, node.id))
+    resolve = resolver(OPENING.status.value, "", _seen_by(run, path, node))
     return [edge for edge in definition.graph.outgoing(node.id) if edge.guard.holds(resolve)]
 
 

@@ -17,11 +17,12 @@ from onward.model.event import (
     GoalRedirected,
     Outcome,
     StepFinished,
+    StepRouted,
     StepStarted,
     StepStatus,
 )
 from onward.model.frozenmap import FrozenMap
-from onward.model.ids import place, place_of, step_id, whereabouts
+from onward.model.ids import branch_of, place, place_of, step_id, whereabouts
 from onward.model.run import AttemptState, Branch, OpenStep, Run
 from onward.model.value import grow
 
@@ -168,6 +169,7 @@ def _moved(run: Run, branch: Branch, opened: OpenStep | None, event: StepFinishe
         previous=event.node,
         label=branch.label if outcome.status is SKIPPED else outcome.preferred_label,
         reason=outcome.failure_reason,
+        suggested=() if onward else outcome.suggested_next_ids,
         first_hop=branch.first_hop and not _has_hopped(opened, event),
         tree=event.workspace or branch.tree,
     )
@@ -176,6 +178,15 @@ def _moved(run: Run, branch: Branch, opened: OpenStep | None, event: StepFinishe
 def _has_hopped(opened: OpenStep | None, event: StepFinished) -> bool:
     """Whether this was an agent's step, and an agent worked in it: only those have a session."""
     return opened is not None and opened.fidelity != "" and event.outcome.status is not SKIPPED
+
+
+def routed(run: Run, event: StepRouted, at_us: int) -> Changes:
+    path = branch_of(event.step)
+    branch = run.branches.get(path)
+    if branch is None or branch.next_node is not None or branch.ended:
+        raise IllegalEvent(run.status, event, f"step {event.step} is not where its line ended")
+    moved = replace(branch, next_node=event.next.to, edge=event.next.edge, suggested=())
+    return {"branches": {**run.branches, path: moved}}
 
 
 def redirected(run: Run, event: GoalRedirected, at_us: int) -> Changes:

@@ -21,7 +21,7 @@ from onward.model.event import (
     RunWaiting,
 )
 from onward.model.frozenmap import NOTHING
-from onward.model.run import NOTHING_PENDING, AttemptState, OpenStep, Pending, Run, RunStatus
+from onward.model.run import DEAD_END, NOTHING_PENDING, AttemptState, OpenStep, Pending, Run, RunStatus
 
 NOT_STOPPED: Changes = {"reason": "", "detail": "", "stopped_step": ""}
 
@@ -105,6 +105,8 @@ def completed(run: Run, event: RunCompleted, at_us: int) -> Changes:
     if event.restarted_as:
         changes.update(reason="restarted_as", detail=event.restarted_as)
         changes["branches"] = {"": replace(run.root, next_node=None)}
+    if event.ended_at:
+        changes.update(reason=DEAD_END, detail=event.ended_at)
     return changes
 
 

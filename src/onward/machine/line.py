@@ -16,6 +16,7 @@ from onward.machine.definition import (
     START,
     Definition,
 )
+from onward.machine.ending import NO_WAY_ON, is_stuck, last_step, way_now, why_stuck
 from onward.machine.fan import fan_in, fan_out
 from onward.machine.fidelity import shown_to
 from onward.machine.fold_steps import context_after
@@ -29,6 +30,7 @@ from onward.model.event import (
     RunCompleted,
     RunFailed,
     RunInterrupted,
+    StepRouted,
     StepStarted,
     StepStatus,
 )
@@ -51,7 +53,7 @@ def plan_line(definition: Definition, run: Run, path: str, now_us: int) -> Actio
     """The next thing for this line, as if it were alone."""
     node_id = run.branches[path].next_node
     if node_id is None:
-        return _end(definition, run)
+        return _after_last(definition, run, path)
     node = definition.graph.nodes.get(node_id)
     if node is None:
         detail = f"the pipeline has no node {node_id!r} any more; resume with --original or --from"
@@ -68,11 +70,27 @@ def plan_line(definition: Definition, run: Run, path: str, now_us: int) -> Actio
     return _enter(definition, run, path, node, visits, now_us)
 
 
-def _end(definition: Definition, run: Run) -> Action:
-    """The exit is behind us, or nothing leads on: the end, unless a goal gate is unmet."""
+def _after_last(definition: Definition, run: Run, path: str) -> Action:
+    """The last step led nowhere. Its edges are tried again: they, or the context, may have changed since."""
+    branch = run.branches[path]
+    if branch.reason:
+        return failed(run, f"step {last_step(run, path)}: {branch.reason}")
+    if not is_stuck(definition, branch):
+        return _end(
+            definition, run, ended_at="" if branch.previous == definition.graph.exit_id else branch.previous
+        )
+    step, onward = last_step(run, path), way_now(definition, branch)
+    if onward is not None:
+        return Record((StepRouted(step=step, next=onward),))
+    detail = why_stuck(definition, run, path)
+    return honouring_a_pause(run, RunFailed(reason=NO_WAY_ON, detail=detail, step=step))
+
+
+def _end(definition: Definition, run: Run, *, ended_at: str = "") -> Action:
+    """The exit, or a node without edges (`ended_at`): the run is completed unless a goal gate is unmet."""
     gate = unmet_gate(definition, run)
     if gate is None:
-        return Stop((RunCompleted(),))
+        return Stop((RunCompleted(ended_at=ended_at),))
     back = way_back(definition.graph, gate)
     if back is None:
         detail = f"goal gate {gate} ended as {run.outcomes[gate]} and names no retry_target"
@@ -179,8 +197,8 @@ def _pass_conditional(definition: Definition, run: Run, path: str, node: Node) -
         return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
     outcome = Outcome(status=StepStatus(came_in), preferred_label=branch.label)
     onward = way_on(definition.graph, node.id, outcome, branch.context)
-    if onward is None and outcome.status is StepStatus.FAIL:
-        return failed(run, f"no edge of {node.id} takes outcome={came_in}")
+    if came_in == StepStatus.FAIL.value and not definition.graph.outgoing(node.id):
+        return failed(run, f"a failure came to {node.id}, which has no edges")
     return passed(run, path, node, outcome, onward)
 
 

@@ -26,6 +26,7 @@ from onward.model.event import (
     RunPaused,
     RunResumed,
     StepFinished,
+    StepRouted,
     StepStarted,
 )
 from onward.model.ids import branch_of
@@ -99,7 +100,7 @@ def _line_of(run: Run, event: Event) -> str | None:
     match event:
         case StepStarted(step=step) | StepFinished(step=step) | ParallelStarted(step=step):
             return branch_of(step)
-        case AttemptFailed(step=step) | AttemptInterrupted(step=step):
+        case AttemptFailed(step=step) | AttemptInterrupted(step=step) | StepRouted(step=step):
             return branch_of(step)
         case GateDecided(gate=gate):
             return branch_of(gate)
@@ -142,6 +143,8 @@ def _told(event: Event) -> str:
             return f"nobody answered {event.gate} in time" + _because(event.choice.label)
         case GateDecided():
             return f"{event.by} answered {event.gate}{_because(event.choice.label)}{_because(event.text)}"
+        case StepRouted():
+            return f"{event.step} led on to {event.next.to} after the pipeline or the context had changed"
         case GoalRedirected():
             return f"went back to {event.next.to}: goal gate {event.gate} was unmet"
         case PipelineChanged():

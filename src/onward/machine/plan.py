@@ -13,6 +13,7 @@ from onward.machine.action import Action, Perform, Record, Sleep, Stop, Wait
 from onward.machine.answers import next_deadline
 from onward.machine.closing import cancelling
 from onward.machine.definition import Definition
+from onward.machine.ending import is_stuck
 from onward.machine.joining import join
 from onward.machine.line import has_arrived, plan_line
 from onward.machine.losing import LOSSES_MAX
@@ -131,12 +132,13 @@ def _first(*instants: int | None) -> int | None:
 def _plan_branch(definition: Definition, run: Run, path: str, parallel: Parallel, now_us: int) -> Action:
     """One branch. Where a run would be over, a branch is: its parent goes on with what it came to."""
     branch = run.branches[path]
-    if branch.next_node in (None, parallel.join, definition.graph.exit_id):
+    ends = (None, parallel.join, definition.graph.exit_id)
+    if branch.next_node in ends and not is_stuck(definition, branch):
         status = run.outcomes.get(place(branch.previous, path), StepStatus.SUCCESS.value)
         return Record((BranchFinished(branch=path, status=status, reason=branch.reason),))
     action = plan_line(definition, run, path, now_us)
     match action:
-        case Stop((RunFailed(reason="step_failed", detail=why),)):
+        case Stop((RunFailed(reason="step_failed" | "no_way_on", detail=why),)):
             return Record((BranchFinished(branch=path, status="fail", reason=why),))
         case _:
             return action

@@ -10,7 +10,9 @@ from onward.machine.closing import cancelling, closing
 from onward.machine.decide import Standing, claim_of, occupied, still_waits, wrong_state
 from onward.machine.definition import Definition
 from onward.machine.doubt import is_in_doubt
+from onward.machine.ending import NO_WAY_ON
 from onward.machine.lifecycle import REASONS, is_recoverable
+from onward.machine.no_way import past_no_way
 from onward.machine.route import way_on
 from onward.model.event import (
     Event,
@@ -53,19 +55,27 @@ def decide_resume(
     asks = request.from_node is not None or request.action is not None or request.restore_workspace
     if is_due and not asks:
         return (*fallen, *_changed(run, request), claim_of(run, standing.me))
-    stopped = _stopped_step(run, request)
-    from_node = _from_node(definition, run, request)
+    stopped, from_node = _where(definition, run, request, standing.now_us)
     resumed = RunResumed(
         by=request.by,
         from_node=from_node,
         action=request.action,
-        step=stopped.step if stopped else None,
+        step=stopped.step if stopped else run.stopped_step if from_node and request.action else None,
         restore_workspace=request.restore_workspace,
     )
     skipped = (_skipped(definition, run, stopped),) if request.action == "skip" and stopped else ()
     left = closing(run, why=f"resumed from {from_node}") if from_node is not None else ()
     claim = RunClaimed(token=run.token + 1, worker=standing.me)
     return (*fallen, *left, resumed, *_changed(run, request), *skipped, claim)
+
+
+def _where(
+    definition: Definition, run: Run, request: ResumeRequest, now_us: int
+) -> tuple[OpenStep | None, str | None]:
+    """The stopped step that the request is about, and the node to continue at if it is not the next one."""
+    if run.reason == NO_WAY_ON and request.from_node is None:
+        return None, past_no_way(definition, run, action=request.action, step=request.step, now_us=now_us)
+    return _stopped_step(run, request), _from_node(definition, run, request)
 
 
 def made_again(definition: Definition, run: Run, from_node: str | None) -> str:

@@ -27,7 +27,7 @@ def way_on(graph: Graph, node_id: str, outcome: Outcome, context: Mapping[str, A
         suggested_ids=outcome.suggested_next_ids,
         context=as_seen(context, node_id),
     )
-    return _by(chosen)
+    return by(chosen)
 
 
 def way_out(
@@ -55,7 +55,7 @@ def meant_for_failure(
         preferred_label=outcome.preferred_label,
         context=context,
     )
-    return _by(chosen) or _retry_target(graph, node)
+    return by(chosen) or _retry_target(graph, node)
 
 
 def way_for_no(graph: Graph, node: Node, context: FrozenMap[Any]) -> Transition | None:
@@ -87,7 +87,7 @@ def _plain_way(
     definition: Definition, node: Node, outcome: Outcome, context: Mapping[str, Any]
 ) -> Transition | None:
     graph = definition.graph
-    plain = _by(
+    plain = by(
         select_edge(
             graph,
             node.id,
@@ -103,7 +103,8 @@ def _plain_way(
     return plain if allowed or definition.kind(plain.to) == CONDITIONAL else None
 
 
-def _by(chosen: Selection | None) -> Transition | None:
+def by(chosen: Selection | None) -> Transition | None:
+    """A chosen edge as the log records it."""
     if chosen is None:
         return None
     return Transition(to=chosen.edge.target, reason=chosen.reason, edge=chosen.edge.order)

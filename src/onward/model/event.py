@@ -226,6 +226,13 @@ class BranchFinished(Event, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class StepRouted(Event, frozen=True, kw_only=True):
+    """A finished step that had no way on has one now: the pipeline or the context has changed since."""
+
+    step: str
+    next: Transition
+
+
 class GoalRedirected(Event, frozen=True, kw_only=True):
     """The exit was reached with an unmet goal gate, and the run goes back."""
 
@@ -349,9 +356,13 @@ class RunResumed(Event, frozen=True, kw_only=True):
 
 
 class RunCompleted(Event, frozen=True, kw_only=True):
-    """The exit was reached, no edge led on after success, or a loop_restart began another run. Final."""
+    """The exit was reached, the graph ended elsewhere, or a loop_restart began another run. Final.
+
+    `ended_at` is the node at which the graph ended: it has no edges and is not the exit.
+    """
 
     restarted_as: str = ""
+    ended_at: str = ""
 
 
 class RunCancelled(Event, frozen=True, kw_only=True):
@@ -380,6 +391,7 @@ CATALOGUE: dict[type[Event], Writer] = {
     StepFinished: Writer.EITHER,
     ParallelStarted: Writer.HOLDER,
     BranchFinished: Writer.HOLDER,
+    StepRouted: Writer.HOLDER,
     GoalRedirected: Writer.HOLDER,
     GateOpened: Writer.HOLDER,
     GateDecided: Writer.EITHER,

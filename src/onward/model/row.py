@@ -5,7 +5,7 @@ Every column is a function of the log, written in the same transaction as the ev
 
 from __future__ import annotations
 
-from onward.model.run import Frozen, RunStatus
+from onward.model.run import DEAD_END, Frozen, RunStatus
 
 
 class RunRow(Frozen, frozen=True, kw_only=True):
@@ -36,3 +36,8 @@ class RunRow(Frozen, frozen=True, kw_only=True):
     updated_at_us: int
     ended_at_us: int | None
     head: int
+
+    @property
+    def ended_at_node(self) -> str | None:
+        """The node without edges at which a completed run ended; None if it reached the exit."""
+        return self.detail if self.reason == DEAD_END else None

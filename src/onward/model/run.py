@@ -16,7 +16,9 @@ from onward.model.event import Choice, Managed
 from onward.model.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import Tree, Workspace
 
-FOLD_VERSION = 8
+FOLD_VERSION = 9
+DEAD_END = "dead_end"
+"""Why a run is completed that did not reach the exit; the node is its detail."""
 
 
 class RunStatus(StrEnum):
@@ -88,9 +90,10 @@ class Branch(Frozen, frozen=True, kw_only=True):
     """A line of execution: its context, the node it stands before, and how it came there.
 
     `edge` is the place of the edge it came by, None after a jump; `previous` is the node that finished
-    last, `label` what that node's outcome preferred, and `reason` why it failed. `ended` says what a branch
-    came to. `first_hop`: the live sessions of this line are gone, and no agent step has finished since.
-    `tree` is its work tree at the last checkpoint that changed it.
+    last, `label` what that node's outcome preferred, and `reason` why it failed; `suggested` are the ids it
+    suggested, kept only where none of them led on. `ended` says what a branch came to. `first_hop`: the live
+    sessions of this line are gone, and no agent step has finished since. `tree` is its work tree at the last
+    checkpoint that changed it.
     """
 
     context: FrozenMap[Any]
@@ -99,6 +102,7 @@ class Branch(Frozen, frozen=True, kw_only=True):
     previous: str = ""
     label: str = ""
     reason: str = ""
+    suggested: tuple[str, ...] = ()
     ended: str = ""
     first_hop: bool = False
     tree: Tree | None = None
@@ -200,6 +204,11 @@ class Run(Frozen, frozen=True, kw_only=True):
     def restarted_as(self) -> str | None:
         """The run that a loop_restart began when this one ended."""
         return self.detail if self.reason == "restarted_as" else None
+
+    @property
+    def ended_at_node(self) -> str | None:
+        """The node without edges at which a completed run ended; None if it reached the exit."""
+        return self.detail if self.reason == DEAD_END else None
 
     @property
     def is_final(self) -> bool:

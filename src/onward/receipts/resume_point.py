@@ -13,6 +13,7 @@ from typing import Literal
 
 from onward.errors import InvalidInput
 from onward.machine.definition import Definition
+from onward.machine.ending import has_edges
 from onward.model.ids import branch_path, step_id
 from onward.pipeline.graph import Graph
 from onward.pipeline.joins import PARALLEL
@@ -20,12 +21,12 @@ from onward.receipts.folder import Folder
 from onward.receipts.reading import Committed, Finding, read_receipts
 from onward.receipts.receipt import Receipt
 
-Action = Literal["start", "continue", "retry", "done"]
+Action = Literal["start", "continue", "retry", "stuck", "done"]
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """The first step in plan order that has no trusted receipt of an outcome; None when nothing is left.
+    """The first step in plan order that has no trusted receipt of an outcome; None when there is none.
 
     `open` are all such steps: several when branches are under way. `behind` is the last trusted step before.
     """
@@ -110,6 +111,9 @@ class _Walk:
                 return [_Point(None, "done", f"behind {behind} another run began", behind)]
         if line and node in (None, join, self.definition.graph.exit_id):
             return []
+        if node is None and last is not None and has_edges(self.definition, last.node):
+            why = f"{behind} has finished, and none of its edges could be taken"
+            return [_Point(None, "stuck", why, behind)]
         if node is None:
             return [_Point(None, "done", f"nothing leads on from {behind}", behind)]
         if node not in self.definition.graph.nodes:

@@ -51,7 +51,9 @@ def work(run: Run) -> Iterator[e.Event]:
     yield e.RunPaused(reason="signal", detail="Ctrl-C")
     yield e.RunInterrupted(reason="rate_limit", wake_at_us=LATER_US)
     yield e.RunFailed(reason="step_failed", detail="no way on", step="work#1")
+    yield e.RunFailed(reason="no_way_on", detail="no edge can be taken", step="work#1")
     yield e.RunCompleted()
+    yield e.RunCompleted(ended_at="work")
 
 
 def requests(run: Run, me: str) -> Iterator[e.Event]:
