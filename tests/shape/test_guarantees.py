@@ -1,53 +1,54 @@
-"""The tables of tests/README.md name tests that exist: a guarantee without its test is found here."""
+"""Every promise of tests/promises.toml has tests, and they exist."""
 
 from __future__ import annotations
 
 import re
+import tomllib
+from functools import cache
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from tests.shape.tree import PACKAGE, ROOT
 
-NAMED = re.compile(r"`([\w./]+\.py)::(test_\w+)`")
-ROWS = re.compile(r"^\| ([KO]\d+) \|", re.MULTILINE)
-DIALECT = re.compile(r"^\| ([DPV]\d+) \|(.*)$", re.MULTILINE)
-README = ROOT / "tests" / "README.md"
+
+def promises() -> list[dict[str, Any]]:
+    with (ROOT / "tests" / "promises.toml").open("rb") as file:
+        return [promise for section in tomllib.load(file)["section"] for promise in section["promise"]]
 
 
-def file_of(name: str) -> Path:
-    inside = PACKAGE / "testing" / name
-    return inside if name.startswith("conformance/") else ROOT / "tests" / name
+@cache
+def names_in(file: str) -> frozenset[str]:
+    """The names of the tests in a file; none if there is no such file."""
+    path = PACKAGE / "testing" / file if file.startswith("conformance/") else ROOT / "tests" / file
+    return frozenset(_names(path)) if path.is_file() else frozenset()
 
 
-def named() -> list[tuple[str, str]]:
-    return sorted(set(NAMED.findall(README.read_text(encoding="utf-8"))))
+def _names(path: Path) -> list[str]:
+    return re.findall(r"^ *(?:async )?def (test_\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
 
 
-@pytest.mark.parametrize(("file", "test"), named(), ids=lambda value: str(value))
-def test_a_named_test_exists(file: str, test: str) -> None:
-    path = file_of(file)
-    assert path.is_file(), f"tests/README.md names {file}, which is not there"
-    assert f"def {test}(" in path.read_text(encoding="utf-8"), f"{file} has no {test}"
+def rows(letters: str) -> list[str]:
+    """The rows of promises that begin with one of these letters and a number, in order."""
+    return [row for promise in promises() if re.fullmatch(rf"[{letters}]\d+", row := promise.get("row", ""))]
 
 
-def test_every_row_has_its_test() -> None:
+def test_every_promise_has_tests_that_exist() -> None:
+    assert [promise["says"] for promise in promises() if not promise["tests"]] == []
+    named = [test.partition("::") for promise in promises() for test in promise["tests"]]
+    assert [f"{file}::{name}" for file, _, name in named if name not in names_in(file)] == []
+
+
+def test_every_row_has_its_promise() -> None:
     """All but O10, going on in the middle of an agent's turns."""
-    rows = [f"K{number}" for number in range(1, 24)]
-    rows += [f"O{number}" for number in range(1, 23) if number != 10]
-    assert ROWS.findall(README.read_text(encoding="utf-8")) == rows
-    table = [line for line in README.read_text(encoding="utf-8").splitlines() if ROWS.match(line)]
-    assert all(NAMED.search(line) for line in table)
+    expected = [f"K{number}" for number in range(1, 24)]
+    expected += [f"O{number}" for number in range(1, 23) if number != 10]
+    assert rows("KO") == expected
 
 
-def numbered(letter: str, *spans: tuple[int, int]) -> set[str]:
-    return {f"{letter}{number}" for first, last in spans for number in range(first, last + 1)}
+def numbered(letter: str, last: int) -> set[str]:
+    return {f"{letter}{number}" for number in range(1, last + 1)}
 
 
-def test_every_row_of_the_dialect_has_its_test() -> None:
+def test_every_row_of_the_dialect_has_its_promise() -> None:
     """All but D76, the HTTP mode, which comes with the server."""
-    found = DIALECT.findall(README.read_text(encoding="utf-8"))
-    rows = {row for row, _ in found}
-    wanted = numbered("D", (1, 75)) | numbered("V", (1, 13)) | numbered("P", (1, 22))
-    assert wanted <= rows
-    assert all(NAMED.search(rest) for _, rest in found)
+    assert numbered("D", 75) | numbered("V", 13) | numbered("P", 22) <= set(rows("DPV"))
