@@ -42,15 +42,16 @@ def mentions(text: str, *, is_lock: bool = False) -> list[str]:
     return found + (re.findall(r"\S*" + ":" + r"//\S*", text) if is_lock else [])
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda module: module.name or "onward")
-def test_a_file_says_what_it_is_for(module: Module) -> None:
-    assert ast.get_docstring(module.tree), f"{show(module.path)} has no module docstring"
+def test_every_file_says_what_it_is_for() -> None:
+    assert [show(module.path) for module in modules() if not ast.get_docstring(module.tree)] == []
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda module: module.name or "onward")
-def test_a_file_has_a_name_that_says_something(module: Module) -> None:
-    words = {word for part in module.name.split(".") for word in part.split("_")}
-    assert not words & EMPTY_NAMES, f"{show(module.path)}: name it after what is inside"
+def test_every_file_is_named_after_what_is_inside() -> None:
+    assert [show(module.path) for module in modules() if words_of(module) & EMPTY_NAMES] == []
+
+
+def words_of(module: Module) -> set[str]:
+    return {word for part in module.name.split(".") for word in part.split("_")}
 
 
 def test_no_file_mentions_a_machine_or_a_registry() -> None:
