@@ -143,6 +143,7 @@ class World:
         self._stores.append(store)
         self._processes += 1
         agent, faulty, clock = Scripted(script, self.ledger), wrap(store), clock or ManualClock()
+        faulty.clock = clock
         engine = Engine(
             faulty,
             clock=clock,

@@ -11,9 +11,23 @@ import random
 import secrets
 import sys
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from onward.model.ids import sortable_id
+
+
+class Alarm(Protocol):
+    """Something that happens at `at_s` of the awake clock, unless it is cancelled."""
+
+    @property
+    def at_s(self) -> float:
+        """When it rings."""
+        ...
+
+    def cancel(self) -> None:
+        """Never ring; nothing if it has rung."""
+        ...
 
 
 class Clock(Protocol):
@@ -29,6 +43,10 @@ class Clock(Protocol):
 
     async def wait_s(self, seconds: float, woken: asyncio.Event) -> None:
         """Return after `seconds`, or as soon as `woken` is set."""
+        ...
+
+    def alarm(self, at_s: float, ring: Callable[[], object]) -> Alarm:
+        """Call `ring` in the event loop when the awake clock reads `at_s`."""
         ...
 
 
@@ -69,7 +87,32 @@ class SystemClock:
         except TimeoutError:
             pass
 
+    def alarm(self, at_s: float, ring: Callable[[], object]) -> Alarm:
+        return _SystemAlarm(self, at_s, ring)
 
+
+class _SystemAlarm:
+    """A timer of the event loop that looks at the awake clock, because the loop's own stops in a sleep."""
+
+    def __init__(self, clock: SystemClock, at_s: float, ring: Callable[[], object]) -> None:
+        self.at_s = at_s
+        self._clock, self._ring = clock, ring
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.Handle
+        self._set()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _set(self) -> None:
+        left_s = self.at_s - self._clock.awake_s()
+        if left_s > 0:
+            self._timer = self._loop.call_later(min(left_s, _LOOK_EVERY_S), self._set)
+        else:
+            self._timer = self._loop.call_soon(self._ring)
+
+
+_LOOK_EVERY_S = 1.0
 _COARSE_CLOCK = 5  # CLOCK_REALTIME_COARSE, which Linux stamps files with
 _FILE_TICK_US = 10_000
 

@@ -32,6 +32,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from onward.deadline import NO_DEADLINE, Deadline
 from onward.errors import CannotExecute, InvalidInput, SpawnFailed
 from onward.supervised import Capture, Child, Nursery, within
 
@@ -66,11 +67,12 @@ class Spawn(Protocol):
         cwd: str | None,
         timeout_s: float | None,
         stdin: bytes = b"",
+        deadline: Deadline = NO_DEADLINE,
     ) -> Finished:
         """Run `command` in a shell with exactly this environment; nothing it started is left afterwards.
 
-        That holds for a time-out and for cancellation as well. Raises `InvalidInput` for what cannot be
-        run and `SpawnFailed` when the machine could not start it; in both cases it did not run.
+        That holds for a time-out, for cancellation and from the `deadline` on as well. Raises `InvalidInput`
+        for what cannot be run and `SpawnFailed` when it could not be started; in both cases it did not run.
         """
         ...
 
@@ -97,28 +99,33 @@ class SystemSpawn:
         cwd: str | None,
         timeout_s: float | None,
         stdin: bytes = b"",
+        deadline: Deadline = NO_DEADLINE,
     ) -> Finished:
         if timeout_s is not None and not timeout_s > 0:
             raise InvalidInput(f"a time limit of {timeout_s} s cannot be kept; give more than 0, or none.")
-        return await self._run(_request(SHELL, ["sh", "-c", command], env, cwd), cwd, timeout_s, stdin)
+        request = _request(SHELL, ["sh", "-c", command], env, cwd)
+        return await self._run(request, cwd, timeout_s, stdin, deadline)
 
     async def run_program(self, words: Sequence[str], *, env: Mapping[str, str]) -> Finished:
         """Run a program with its arguments, by no shell; CannotExecute when the system does not start it."""
         try:
-            return await self._run(_request(words[0], words, env, None), None, None, b"")
+            return await self._run(_request(words[0], words, env, None), None, None, b"", NO_DEADLINE)
         except _NotExecuted as error:
             if error.number in (errno.EAGAIN, errno.ENOMEM):
                 raise  # of the machine and not of the program
             is_missing = error.number in (errno.ENOENT, errno.ENOTDIR)
             raise CannotExecute(words[0], os.strerror(error.number), is_missing=is_missing) from error
 
-    async def _run(self, request: bytes, cwd: str | None, timeout_s: float | None, stdin: bytes) -> Finished:
+    async def _run(
+        self, request: bytes, cwd: str | None, timeout_s: float | None, stdin: bytes, deadline: Deadline
+    ) -> Finished:
         loop = asyncio.get_running_loop()
         started = loop.time()
         with contextlib.ExitStack() as resources:
             child, out, err = await self._ask(stdin, resources)
+            resources.enter_context(deadline.followed(child.kill_at))
             try:
-                await child.send(request)
+                await child.send(request, deadline.at_s)
                 timed_out = not await within(child.ended, timeout_s)
                 if not timed_out:
                     await within(child.gone, self._linger_s)
@@ -224,6 +231,8 @@ def _input(data: bytes) -> int:
 def _outcome(child: Child, cwd: str | None) -> tuple[int | None, int | None]:
     """The exit code or the signal; raises what kept the command from running."""
     match child.failure:
+        case _, "deadline":
+            raise SpawnFailed("the command was not started, because the lease of its run had run out.")
         case number, "directory":
             raise InvalidInput(
                 f"cannot run a command in {cwd!r}: {os.strerror(number)}; "

@@ -69,24 +69,38 @@ class Child:
         self.status: int | None = None
         self.failure: tuple[int, str] | None = None
         self._loop, self._control, self._heard, self._is_sent = loop, control, b"", False
+        self._kill_at_s: float | None = None
         control.setblocking(False)
         loop.add_reader(control, self._hear)
 
-    async def send(self, request: bytes) -> None:
-        """Say what to run. A supervisor that is gone already is noticed elsewhere."""
+    async def send(self, request: bytes, kill_at_s: float | None = None) -> None:
+        """Say what to run, and until when. A supervisor that is gone already is noticed elsewhere."""
+        self._kill_at_s = kill_at_s
+        request = _instant(kill_at_s) + b"\0" + request
         with contextlib.suppress(ConnectionError):
             await self._loop.sock_sendall(self._control, len(request).to_bytes(4, "big") + request)
         self._is_sent = True
+        if self._kill_at_s != kill_at_s:  # it was moved while the request was on its way
+            self._order(b"D" + _instant(self._kill_at_s))
+
+    def kill_at(self, at_s: float | None) -> None:
+        """Tell the supervisor when to kill everything by itself, on the awake clock."""
+        self._kill_at_s = at_s
+        if self._is_sent:
+            self._order(b"D" + _instant(at_s))
 
     async def stop(self, grace_s: float) -> None:
         """Terminate, then kill, and return when nothing is left. Cancelled meanwhile, it kills at once."""
         try:
             if self._is_sent and not self.gone.done():
-                with contextlib.suppress(OSError):
-                    self._control.send(b"T")
+                self._order(b"T")
                 await within(self.gone, grace_s)
         finally:
             await self._kill()
+
+    def _order(self, order: bytes) -> None:
+        with contextlib.suppress(OSError):  # a supervisor that is gone has nothing left to do
+            self._control.send(order + b"\n")
 
     async def _kill(self) -> None:
         cancelled: asyncio.CancelledError | None = None
@@ -187,6 +201,10 @@ async def within(future: asyncio.Future[None], seconds: float | None) -> bool:
     if not future.done():
         await asyncio.wait([future], timeout=seconds)
     return future.done()
+
+
+def _instant(at_s: float | None) -> bytes:
+    return b"" if at_s is None else repr(at_s).encode("ascii")
 
 
 def _own_pidfd() -> int:

@@ -10,12 +10,15 @@ It plays two parts. The *nursery* is one small process per Onward process. Asked
 - The shell is told by the kernel to die with its supervisor. What else a killed supervisor leaves behind
   falls to the nursery, which kills it.
 
-It keeps no time: Onward says when to terminate and when to kill. It imports little, to start quickly.
+Onward says when to terminate and when to kill. The only time that a supervisor keeps is the deadline of the
+run's lease: the Onward process may be frozen when it passes, and then another worker runs the same step. It
+is an instant of the clock that also counts a machine's sleep. It imports little, to start quickly.
 
 To the nursery: one byte with four descriptors (control socket, stdin, stdout, stderr) asks for a supervisor.
-To a supervisor: a length, then directory, program, how many words, the words (from its own name on) and the
-environment with NUL between them; a program without a slash is looked for in the environment's PATH. Later
-"T" to terminate everything; the end of input kills everything.
+To a supervisor: a length, then deadline (may be empty), directory, program, how many words, the words (from
+its own name on) and the environment with NUL between them; a program without a slash is looked for in the
+environment's PATH. Later a line each: "T" terminates everything, "D" with an instant moves the deadline; the
+end of input kills everything.
 From a supervisor, a line each: "+" about to start, "!errno what" could not start, "=status" the shell has
 ended, "." nothing is left. The control socket closes only when nothing is left.
 """
@@ -26,16 +29,20 @@ import array
 import contextlib
 import ctypes
 import errno
+import math
 import os
 import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Collection, Iterable
 from typing import NoReturn
 
 SHELL = "/bin/sh"
 RETRY_MS = 50  # between two rounds of killing, for what was just being forked during the first
+LOOK_MS = 500  # at the deadline: waiting does not count the machine's sleep, the clock does
+AWAKE_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 # A service manager may signal every process of the service; these end only with their work.
@@ -149,6 +156,8 @@ class Supervisor:
 
     def __init__(self, control: int, stdio: tuple[int, ...], owner: int) -> None:
         self.control, self.stdio, self.owner = control, stdio, owner
+        self.deadline_s: float | None = None
+        self.heard = b""
 
     def run(self) -> NoReturn:
         code = 1
@@ -167,9 +176,13 @@ class Supervisor:
         request = self.read_request()
         if request is None:
             return
-        directory, program, count, *rest = request
+        deadline, directory, program, count, *rest = request
         words, variables = rest[: int(count)], rest[int(count) :]
         report(self.control, "+")
+        self.deadline_s = instant(deadline)
+        if self.left_ms() == 0:  # the Onward process was frozen on the way here
+            report(self.control, f"!{errno.ETIME} deadline")
+            return
         try:
             os.chdir(directory)
         except OSError as error:
@@ -225,17 +238,30 @@ class Supervisor:
                 return report(self.control, ".")
             if is_killing:
                 self.signal(signal.SIGKILL)
-            if self.watch.wait(RETRY_MS if is_killing else None) and not self.obey():
+            if self.watch.wait(RETRY_MS if is_killing else self.left_ms()) and not self.obey():
                 is_killing = True
-            is_killing = is_killing or self.watch.is_orphaned
+            is_killing = is_killing or self.watch.is_orphaned or self.left_ms() == 0
+
+    def left_ms(self) -> int | None:
+        """How long to wait before looking at the deadline; 0 when it has passed, None without one."""
+        if self.deadline_s is None:
+            return None
+        left_s = self.deadline_s - time.clock_gettime(AWAKE_CLOCK)
+        return min(math.ceil(left_s * 1000), LOOK_MS) if left_s > 0 else 0
 
     def obey(self) -> bool:
         """Do what Onward asks; False when it asks for the end."""
-        if not read(self.control, 64):
+        received = read(self.control, 64)
+        if not received:
             self.watch.drop(self.control)
             return False
-        self.signal(signal.SIGTERM)
-        self.signal(signal.SIGCONT)  # a stopped process would never learn that it is to end
+        *orders, self.heard = (self.heard + received).split(b"\n")
+        for order in orders:
+            if order == b"T":
+                self.signal(signal.SIGTERM)
+                self.signal(signal.SIGCONT)  # a stopped process would never learn that it is to end
+            else:
+                self.deadline_s = instant(order[1:])
         return True
 
     def signal(self, number: int) -> None:
@@ -341,6 +367,11 @@ def read(control: int, size: int) -> bytes:
         return os.read(control, size)
     except ConnectionResetError:
         return b""
+
+
+def instant(text: bytes) -> float | None:
+    """A deadline as it is written; none is empty."""
+    return float(text) if text else None
 
 
 def report(control: int, line: str) -> None:

@@ -8,6 +8,7 @@ import os
 import select
 from pathlib import Path
 
+from onward.deadline import NO_DEADLINE, Deadline
 from onward.process import Finished, SystemSpawn
 
 ENV = {"PATH": os.defpath}
@@ -91,9 +92,14 @@ class Post:
 
 
 async def run(
-    spawn: SystemSpawn, command: str, *, timeout_s: float | None = None, stdin: bytes = b""
+    spawn: SystemSpawn,
+    command: str,
+    *,
+    timeout_s: float | None = None,
+    stdin: bytes = b"",
+    deadline: Deadline = NO_DEADLINE,
 ) -> Finished:
-    return await spawn.run(command, env=ENV, cwd=None, timeout_s=timeout_s, stdin=stdin)
+    return await spawn.run(command, env=ENV, cwd=None, timeout_s=timeout_s, stdin=stdin, deadline=deadline)
 
 
 def processes_with(variable: str) -> list[int]:

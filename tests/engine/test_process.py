@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from onward.errors import InvalidInput
+from onward.clock import SystemClock
+from onward.deadline import Deadline
+from onward.errors import InvalidInput, SpawnFailed
 from onward.process import SystemSpawn
 from tests.engine.processes import ANCESTORS, ENV, FAMILY, Post, processes_with, run
 
@@ -355,3 +357,39 @@ async def test_cancellation_at_any_moment_of_the_start_leaves_no_process(
         outcomes.add(running.cancelled())
         assert processes_with(mark) == []
     assert True in outcomes
+
+
+# --- deadlines
+
+
+async def test_everything_a_command_started_is_killed_at_its_deadline(spawn: SystemSpawn, post: Post) -> None:
+    """Also what is deaf to SIGTERM and what moved to another session; nobody here tells the supervisor to."""
+    now_s = SystemClock().awake_s
+    deadline = Deadline(now_s() + 3600)
+    running = asyncio.create_task(
+        run(spawn, f"trap '' TERM; exec > {post.path}; {FAMILY}\nwait", deadline=deadline)
+    )
+    family = await post.receive(3)
+    deadline.move(now_s() + 0.01)
+    assert (await running).signal == signal.SIGKILL
+    assert family.survivors() == []
+
+
+async def test_a_command_outlives_a_deadline_that_moved(
+    spawn: SystemSpawn, post: Post, tmp_path: Path
+) -> None:
+    clock, go = SystemClock(), tmp_path / "go"
+    deadline = Deadline(clock.awake_s() + 0.5)
+    command = f"echo $$ > {post.path}; while [ ! -e {go} ]; do sleep 0.02; done"
+    running = asyncio.create_task(run(spawn, command, deadline=deadline))
+    await post.receive(1)
+    deadline.move(None)
+    await clock.wait_s(0.6, asyncio.Event())  # past the first one
+    go.touch()
+    assert (await running).exit_code == 0
+
+
+async def test_a_command_whose_deadline_has_passed_is_not_started(spawn: SystemSpawn, tmp_path: Path) -> None:
+    with pytest.raises(SpawnFailed, match="the lease of its run had run out"):
+        await run(spawn, f"touch {tmp_path}/begun", deadline=Deadline(SystemClock().awake_s()))
+    assert not (tmp_path / "begun").exists()

@@ -21,13 +21,14 @@ LAYERS: dict[str, list[str]] = {
     "host": ["errors"],
     "supervisor": [],  # a program of its own
     "supervised": ["errors"],
-    "process": ["supervised", "errors", "clock"],
+    "deadline": [],
+    "process": ["supervised", "errors", "clock", "deadline"],
     "model": ["errors"],
     "pipeline": ["model", "errors"],
     "machine": ["pipeline", "model", "errors"],
     "draw": ["pipeline", "model"],
     "store": ["model", "errors", "clock", "host"],
-    "handlers": ["model", "errors", "clock", "pipeline.graph", "process"],
+    "handlers": ["model", "errors", "clock", "deadline", "pipeline.graph", "process"],
     "receipts": ["machine", "pipeline", "model", "errors", "clock"],
     "workspace": ["model", "errors"],
     "observe": [
@@ -35,7 +36,7 @@ LAYERS: dict[str, list[str]] = {
         *("store.port", "store.measures", "store.owner", "handlers.port"),  # the ports it stands around
     ],
     "engine": [
-        *("machine", "pipeline", "model", "errors", "clock", "version", "receipts"),
+        *("machine", "pipeline", "model", "errors", "clock", "deadline", "version", "receipts"),
         *("handlers.port", "handlers.room", "handlers.artifacts", "handlers.left"),
         *("handlers.beside", "handlers.simulate"),
         *("store.port", "store.codec", "store.owner", "store.retention"),  # never an adapter
@@ -75,7 +76,8 @@ CONFINED: dict[str, list[str]] = {
     "psycopg_pool": ["store.postgres*", "testing*"],
     "cyclopts": ["cli*"],
     # Time, identity and chance are passed in, so that a whole fleet can run from a seed.
-    "time": ["clock", "testing*"],
+    # The supervisor is a program of its own: it must keep a deadline while we are frozen.
+    "time": ["clock", "supervisor", "testing*"],
     "random": ["clock", "testing*"],
     "uuid": ["clock", "testing*"],
     "secrets": ["clock", "testing*"],

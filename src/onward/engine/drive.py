@@ -16,7 +16,7 @@ from onward.engine.attempt import Interrupter
 from onward.engine.flights import Flights
 from onward.engine.journal import Folded, applied
 from onward.engine.keeper import Hold
-from onward.engine.perform import STOPPED, Performer, Upshot
+from onward.engine.perform import EXPIRED, STOPPED, Performer, Upshot
 from onward.engine.receipts import StepReceipts
 from onward.engine.stop import StopSwitch
 from onward.engine.tools import Tools
@@ -62,7 +62,11 @@ class Drive:
         tools, performer = self._tools, self._performer
         unlisten = self._stop.listen(self._asked_to_stop)
         self._hold = tools.keeper.hold(
-            self._folded.lease, claimed_s=claimed_s, on_head=self._head_is, on_lost=self._lost
+            self._folded.lease,
+            claimed_s=claimed_s,
+            on_head=self._head_is,
+            on_expired=self._expired,
+            on_lost=self._lost,
         )
         try:
             upshot: Upshot = _nothing
@@ -223,6 +227,10 @@ class Drive:
     def _lost(self) -> None:
         self._news.set()
         self._interrupt("the lease was lost")
+
+    def _expired(self) -> None:
+        """The lease may be over: what is under way ends, and the database is asked before it starts anew."""
+        self._interrupt(EXPIRED)
 
     def _head_is(self, head: int) -> None:
         """Somebody appended to a run that is being driven: a request."""

@@ -21,7 +21,7 @@ from onward.machine.definition import Definition
 from onward.machine.finish import finish
 from onward.machine.joining import joined
 from onward.machine.workspace import unusable
-from onward.model.event import AttemptInterrupted, Event, StepStarted
+from onward.model.event import AttemptInterrupted, Event, StepStarted, StepStatus
 from onward.model.ids import branch_of
 from onward.model.result import Result
 from onward.model.run import Run
@@ -30,6 +30,7 @@ from onward.model.workspace import Tree
 Upshot = Callable[[Run, int], Sequence[Event]]
 """The events for what came of an effect, given the run and the time at which they are recorded."""
 STOPPED = "stopped by a signal"
+EXPIRED = "the lease could not be renewed in time"
 
 
 class Performer:
@@ -61,12 +62,17 @@ class Performer:
             recall=partial(recall, self._tools.journal, definition.graph.goal, folded, started),
             make_once=self._tools.make_once,
             workspace=workspace,
+            deadline=hold.deadline,
         )
         if self._stop.is_now:
             return _interrupted(started, STOPPED)  # asked while the start was being written
         result = await interrupter.run(self._handler(started.node), context)
         if hold.is_lost:
             raise hold.loss
+        if not self._tools.keeper.is_trusted(hold) and not _has_succeeded(result):
+            # Whatever it failed of may be the end of the lease; the step itself is not to blame.
+            await self._tools.keeper.regain(hold)
+            return _interrupted(started, result.why if isinstance(result, Ended) else EXPIRED)
         if isinstance(result, Ended):
             return _interrupted(started, result.why)
         if workspace is None:
@@ -129,6 +135,10 @@ def _finishing(
     now_us: int,
 ) -> Sequence[Event]:
     return finish(definition, run, step, result, now_us=now_us, jitter=jitter, tree=tree)
+
+
+def _has_succeeded(result: Result | Ended) -> bool:
+    return isinstance(result, Result) and result.status is not StepStatus.FAIL
 
 
 def _interrupted(started: StepStarted, why: str) -> Upshot:

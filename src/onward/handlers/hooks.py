@@ -80,6 +80,7 @@ class ToolHooks:
             cwd=self._cwd,
             timeout_s=_timeout_s(step),
             stdin=msgspec.json.encode(told),
+            deadline=step.deadline,
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from onward.deadline import NO_DEADLINE, Deadline
 from onward.errors import InvalidInput
 from onward.handlers.artifacts import Artifacts
 from onward.handlers.left import LeftBefore
@@ -49,6 +50,7 @@ class StepContext:
     __slots__ = (
         "_run",
         "_started",
+        "deadline",
         "graph",
         "lines",
         "make_once",
@@ -70,11 +72,14 @@ class StepContext:
         recall: Callable[[str], Awaitable[str]] = _no_past,
         make_once: MakeOnce = _made_by_hand,
         workspace: str | None = None,
+        deadline: Deadline = NO_DEADLINE,
     ) -> None:
         self._run, self._started, self.graph, self.node = run, started, graph, graph.nodes[started.node]
         self.room, self.recall, self.make_once = room, recall, make_once
         self.workspace = workspace
         """The work tree that the step changes, if the run has a workspace."""
+        self.deadline = deadline
+        """When every process of this attempt must have ended, unless the run's lease is renewed."""
         self.stopping = stopping
         """Set when the run is to stop as soon as it can: a handler that can go on later may end early."""
         self.lines: list[str] = []
@@ -164,6 +169,7 @@ class StepContext:
             recall=self.recall,
             make_once=self.make_once,
             workspace=self.workspace,
+            deadline=self.deadline,
         )
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:

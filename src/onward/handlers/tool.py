@@ -41,6 +41,7 @@ class ToolHandler:
             env={**self._environment, **step_environment(step)},
             cwd=step.workspace or step.workdir or self._cwd,
             timeout_s=step.node.timeout_s,
+            deadline=step.deadline,
         )
         result = _result(finished, step)
         note = await self._hooks.after(step, call, _told(finished, result))

@@ -4,7 +4,8 @@
     engine = Engine(store, clock=clock, ids=SeededIds(1), dice=SeededDice(1), handlers=…)
 
 By itself the clock jumps to the next deadline as soon as somebody waits for it, so a back-off of a minute
-costs nothing. With `autojump=False` it stands still until `advance`, which is how leases are tested.
+costs nothing. It never jumps while a call to a store is under way (`busy`): real databases take real time.
+With `autojump=False` it stands still until `advance`, which is how leases are tested.
 Two processes of one test must not share a seed: their append ids would be taken for each other's.
 """
 
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from onward.model.ids import sortable_id
 
@@ -26,7 +29,10 @@ class ManualClock:
         self.autojump = autojump
         self._wall_us, self._awake_us = now_us, 0
         self._waits: list[int] = []
-        self._moved = asyncio.Event()
+        self._alarms: list[_ManualAlarm] = []
+        self._busy = 0
+        self._moved, self._idle = asyncio.Event(), asyncio.Event()
+        self._idle.set()
 
     def now_us(self) -> int:
         return self._wall_us + self._awake_us
@@ -43,6 +49,11 @@ class ManualClock:
         """Let time pass."""
         self._move_to(self._awake_us + round(seconds * 1_000_000))
 
+    def jump(self) -> None:
+        """Jump by itself from now on."""
+        self.autojump = True
+        self.advance(0)
+
     def set_wall_clock(self, seconds: float) -> None:
         """Somebody sets the wall clock forward, or back if negative; the awake clock goes on as before."""
         self._wall_us += round(seconds * 1_000_000)
@@ -55,9 +66,27 @@ class ManualClock:
                 if self.autojump:
                     await self._jump(until_us, woken)
                 else:
-                    await self._moved_or(woken)
+                    await self._event_or(self._moved, woken)
         finally:
             self._waits.remove(until_us)
+
+    def alarm(self, at_s: float, ring: Callable[[], object]) -> _ManualAlarm:
+        alarm = _ManualAlarm(at_s, ring, self._alarms)
+        self._alarms.append(alarm)
+        self._ring()
+        return alarm
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Something is under way outside: no jump until it is done."""
+        self._busy += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            if not self._busy:
+                self._idle.set()
 
     async def until_waiting(self, number: int = 1) -> None:
         """Until so many waits are under way: a test's way to see that everybody has come to rest."""
@@ -70,11 +99,14 @@ class ManualClock:
             await asyncio.sleep(0)
             if woken.is_set():
                 return
+            if self._busy:
+                await self._event_or(self._idle, woken)
+                return
         if until_us == min(self._waits):
             self._move_to(until_us)
 
-    async def _moved_or(self, woken: asyncio.Event) -> None:
-        either = [asyncio.ensure_future(event.wait()) for event in (self._moved, woken)]
+    async def _event_or(self, event: asyncio.Event, woken: asyncio.Event) -> None:
+        either = [asyncio.ensure_future(one.wait()) for one in (event, woken)]
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -85,6 +117,25 @@ class ManualClock:
         self._awake_us = max(self._awake_us, awake_us)
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
+        self._ring()
+
+    def _ring(self) -> None:
+        """Ring what is due. One that is set meanwhile and is due rings too."""
+        while due := [alarm for alarm in self._alarms if alarm.at_s <= self.awake_s()]:
+            alarm = min(due, key=lambda one: one.at_s)
+            alarm.cancel()
+            alarm.ring()
+
+
+class _ManualAlarm:
+    """Rings when the clock has moved to `at_s`. It makes no clock jump."""
+
+    def __init__(self, at_s: float, ring: Callable[[], object], alarms: list[_ManualAlarm]) -> None:
+        self.at_s, self.ring, self._alarms = at_s, ring, alarms
+
+    def cancel(self) -> None:
+        if self in self._alarms:
+            self._alarms.remove(self)
 
 
 class SeededIds:

@@ -5,12 +5,14 @@
 Dying raises `Died`, which no engine catches, and from then on the store stays silent, as it is for a
 process that has ended; whoever made the test then lets the owner die for everybody else as well. The other
 faults raise what a real store would raise. Only calls of the kinds in `counted` have a number: renewals
-come by the clock, so counting them would make the place depend on it.
+come by the clock, so counting them would make the place depend on it. A manual clock that is given as `clock`
+never jumps while a call is under way, however long the database takes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeVar
@@ -36,6 +38,7 @@ from onward.store.port import (
     Write,
 )
 from onward.store.retention import Expiry, Kin, Swept
+from onward.testing.clock import ManualClock
 
 T = TypeVar("T")
 EFFECTS = frozenset({"begin_effect", "finish_effect", "forget_effect"})
@@ -74,6 +77,7 @@ class FaultyStore:
         self._error = error or StoreUnavailable("the connection timed out; this is a test.")
         self.calls: list[str] = []
         self.is_dead = False
+        self.clock: ManualClock | None = None
 
     def fail(self, fault: Fault, *, within: int = 1, times: int = 1) -> None:
         """From now on the next counted call (or the one `within` so many) goes wrong, `times` in a row."""
@@ -83,6 +87,10 @@ class FaultyStore:
     async def _call(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
         if self.is_dead:
             await asyncio.Event().wait()
+        with self.clock.busy() if self.clock is not None else contextlib.nullcontext():
+            return await self._answered(name, call)
+
+    async def _answered(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
         if name not in self._counted:
             return await call()
         self.calls.append(name)

@@ -1,0 +1,101 @@
+"""The effects of two attempts never overlap, whatever keeps a worker from renewing its lease (I29)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from onward.model.ids import display_id
+from tests.cli.shell import Shell, Started, pipeline
+from tests.store.proxy import Loss, Proxy
+from tests.worker.ledger import Ledger
+
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
+LEASE = ("--lease", "2s")
+PATIENCE_S = 45
+
+
+class Network:
+    """The way of one worker to the database: a proxy in a thread of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._proxy = Proxy(url)
+        self._do(self._proxy.open())
+        self.url = self._proxy.url
+
+    def hang(self) -> None:
+        """Swallow everything from now on; connections stay, and new ones are taken."""
+        self._loop.call_soon_threadsafe(self._proxy.lose, Loss.SILENCE)
+
+    def cut(self) -> None:
+        """Break every connection, and take no new ones."""
+        self._do(self._proxy.close())
+
+    def close(self) -> None:
+        self._do(self._proxy.close())
+        self._do(asyncio.sleep(0))  # connections that were aborted are closed in the next turn
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _do(self, work: object) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def shell(postgres_url: str, tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path, postgres_url)
+    yield shell
+    shell.close()
+
+
+@pytest.fixture
+def network(postgres_url: str) -> Iterator[Network]:
+    network = Network(postgres_url)
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "effects")
+
+
+def hang(worker: Started, network: Network) -> None:
+    network.hang()
+
+
+def cut(worker: Started, network: Network) -> None:
+    network.cut()
+
+
+def stop(worker: Started, network: Network) -> None:
+    worker.signal(signal.SIGSTOP)
+
+
+@pytest.mark.parametrize("fail", [hang, cut, stop])
+@pytest.mark.parametrize("ignored", ["", "trap '' TERM; "], ids=["polite", "deaf to SIGTERM"])
+def test_a_command_has_ended_before_another_worker_starts_it_again(
+    shell: Shell, network: Network, ledger: Ledger, fail: Callable[[Started, Network], None], ignored: str
+) -> None:
+    shell.write("job.dot", pipeline(("a", ignored + ledger.command)))
+    assert shell.inside("submit", "job.dot", "--run-id", "job").code == 0
+    first = shell.start("worker", *LEASE, "--db", network.url)
+    ledger.wait_for_process(1)
+    second = shell.start("worker", *LEASE)
+    second.wait_for("at once")
+    fail(first, network)
+    ledger.wait_for_process(2)
+    second.wait_for(f"run {display_id('job')} completed")
+    first.signal(signal.SIGCONT)
+    assert ledger.overlap_s() == 0
+    finished = [event["step"] for event in shell.log("job") if event["kind"] == "StepFinished"]
+    assert finished.count("a#1") == 1
