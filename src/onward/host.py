@@ -6,7 +6,10 @@ therefore names the machine, its boot, the id space, the id and the instant the 
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
+import sys
 from dataclasses import dataclass
 
 from onward.errors import InvalidInput
@@ -59,7 +62,7 @@ def boot_id() -> str:
 
 
 def is_process_gone(identity: HostIdentity) -> bool | None:
-    """True when that process has ended, False while it runs, None when this machine cannot know.
+    """True when that process and its commands have ended, False before, None when this machine cannot know.
 
     A zombie has ended: it can do nothing any more. A stopped process has not. Virtual machines cloned
     from one running image share their boot, so clones that are to share a database need their own host names.
@@ -72,9 +75,32 @@ def is_process_gone(identity: HostIdentity) -> bool | None:
         return None
     if found is None:
         # /proc may hide other users' processes; a signal that is never sent sees them all.
-        return None if _is_taken(identity.pid) else True
-    state, started = found
-    return started != identity.started or state in "ZX"
+        is_gone = None if is_taken(identity.pid) else True
+    else:
+        state, started = found
+        is_gone = started != identity.started or state in "ZX"
+    return is_gone and not has_commands(identity.pid, identity.started)
+
+
+def commands_name(pid: int, started: int) -> str:
+    """The name of a socket that exists as long as a command of that process may run."""
+    return f"onward/commands/{pid}/{started}"
+
+
+def has_commands(pid: int, started: int) -> bool:
+    """Whether commands of that process may still run, although it has ended: they are being killed.
+
+    The supervisors of its commands have a socket without a file, which the kernel removes with the last of
+    them. Where there are no such sockets, nothing is known, and the commands are taken to be gone.
+    """
+    if sys.platform != "linux":
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind("\0" + commands_name(pid, started))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
 
 
 def _is_judge_of(identity: HostIdentity) -> bool:
@@ -83,7 +109,8 @@ def _is_judge_of(identity: HostIdentity) -> bool:
     return is_complete and (identity.host, identity.boot_id, identity.pid_space) == mine
 
 
-def _is_taken(pid: int) -> bool:
+def is_taken(pid: int) -> bool:
+    """Whether some process has this id."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

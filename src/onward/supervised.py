@@ -11,6 +11,8 @@ import subprocess
 import sys
 import weakref
 
+from onward.host import commands_name, host_identity
+
 SUPERVISOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "supervisor.py")
 BUSY = {errno.EAGAIN, errno.ETOOMANYREFS}  # too many requests, or descriptors, are on their way
 CHUNK_BYTES = 1 << 16
@@ -23,8 +25,9 @@ class Nursery:
         self.pid = os.getpid()
         requests, theirs = socket.socketpair()
         requests.setblocking(False)
-        owner = _own_pidfd()
-        arguments = [sys.executable, "-I", "-S", SUPERVISOR, str(theirs.fileno()), str(owner)]
+        owner, me = _own_pidfd(), host_identity()
+        name = commands_name(me.pid, me.started)
+        arguments = [sys.executable, "-I", "-S", SUPERVISOR, str(theirs.fileno()), str(owner), name]
         try:
             # No environment: the commands run below it and must not find our secrets in it. A session
             # of its own: Ctrl-C in the terminal is for us, and we may let the command finish.

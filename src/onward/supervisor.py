@@ -9,6 +9,8 @@ It plays two parts. The *nursery* is one small process per Onward process. Asked
   At no instant does a command run unwatched: its supervisor is there before it.
 - The shell is told by the kernel to die with its supervisor. What else a killed supervisor leaves behind
   falls to the nursery, which kills it.
+- Both have a socket with the name of the Onward process, so that others can tell whether its commands have
+  ended: until then no other process takes its runs.
 
 Onward says when to terminate and when to kill. The only time that a supervisor keeps is the deadline of the
 run's lease: the Onward process may be frozen when it passes, and then another worker runs the same step. It
@@ -399,7 +401,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
-    requests, owner = (int(argument) for argument in sys.argv[1:3])
+    requests, owner, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     for fd in (requests, owner):
@@ -407,6 +409,10 @@ def main() -> None:
             os.set_inheritable(fd, False)
     os.chdir("/")
     adopt_orphans()
+    present = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # another nursery of the same process has it
+            present.bind("\0" + name)
     Nursery(socket.socket(fileno=requests), owner).run()
 
 

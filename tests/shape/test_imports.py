@@ -20,7 +20,7 @@ LAYERS: dict[str, list[str]] = {
     "config": ["errors"],
     "host": ["errors"],
     "supervisor": [],  # a program of its own
-    "supervised": ["errors"],
+    "supervised": ["errors", "host"],
     "deadline": [],
     "process": ["supervised", "errors", "clock", "deadline"],
     "model": ["errors"],

@@ -293,8 +293,8 @@ def test_a_planted_file_is_unknown_and_does_not_hold_up_the_probe(
     (file,) = directory.iterdir()
     file.unlink()
     plant(file)
-    nonce, _, boot = here.worker.split(":")
-    assert probe(str(directory), f"{nonce}:{os.lstat(file).st_ino}:{boot}") is Alive.unknown
+    nonce, _, boot, me = here.worker.split(":")
+    assert probe(str(directory), f"{nonce}:{os.lstat(file).st_ino}:{boot}:{me}") is Alive.unknown
     if file.is_dir():
         file.rmdir()
 

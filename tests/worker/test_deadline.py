@@ -1,11 +1,13 @@
-"""The effects of two attempts never overlap, whatever keeps a worker from renewing its lease (I29)."""
+"""The effects of two attempts never overlap, however a worker is lost or kept from renewing (I29)."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,8 @@ from tests.cli.shell import Shell, Started, pipeline
 from tests.store.proxy import Loss, Proxy
 from tests.worker.ledger import Ledger
 
-pytestmark = [pytest.mark.slow, pytest.mark.postgres]
+pytestmark = pytest.mark.slow
+ENDLESS = ("--lease", "24h")
 LEASE = ("--lease", "2s")
 PATIENCE_S = 45
 
@@ -51,15 +54,8 @@ class Network:
 
 
 @pytest.fixture
-def shell(postgres_url: str, tmp_path: Path) -> Iterator[Shell]:
-    shell = Shell(tmp_path, postgres_url)
-    yield shell
-    shell.close()
-
-
-@pytest.fixture
-def network(postgres_url: str) -> Iterator[Network]:
-    network = Network(postgres_url)
+def network(shell: Shell) -> Iterator[Network]:
+    network = Network(shell.db)
     yield network
     network.close()
 
@@ -81,6 +77,21 @@ def stop(worker: Started, network: Network) -> None:
     worker.signal(signal.SIGSTOP)
 
 
+@contextmanager
+def stopped(process: int) -> Iterator[None]:
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+on_postgres = pytest.mark.parametrize(
+    "shell", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True
+)
+
+
+@on_postgres
 @pytest.mark.parametrize("fail", [hang, cut, stop])
 @pytest.mark.parametrize("ignored", ["", "trap '' TERM; "], ids=["polite", "deaf to SIGTERM"])
 def test_a_command_has_ended_before_another_worker_starts_it_again(
@@ -99,3 +110,23 @@ def test_a_command_has_ended_before_another_worker_starts_it_again(
     assert ledger.overlap_s() == 0
     finished = [event["step"] for event in shell.log("job") if event["kind"] == "StepFinished"]
     assert finished.count("a#1") == 1
+
+
+def test_a_killed_workers_command_has_ended_before_another_worker_starts_it_again(
+    shell: Shell, ledger: Ledger
+) -> None:
+    """Its supervisor kills the command; if that takes long, the run is not free before."""
+    shell.write("job.dot", pipeline(("a", f"echo $PPID > supervisor; {ledger.command}")))
+    assert shell.inside("submit", "job.dot", "--run-id", "job").code == 0
+    first = shell.start("worker", *ENDLESS)
+    ledger.wait_for_process(1)
+    supervisor = int((shell.directory / "supervisor").read_text())
+    with stopped(supervisor):
+        first.signal(signal.SIGKILL)
+        first.process.wait()
+        second = shell.start("worker", *ENDLESS)
+        second.wait_for("at once")
+        assert not any(shell.inside("recover", "--json").json.values())
+        assert len(ledger.lives()) == 1
+    second.wait_for(f"run {display_id('job')} completed")
+    assert ledger.overlap_s() == 0

@@ -23,9 +23,11 @@ from onward.machine.resume import ResumeRequest, check_resumable, decide_resume,
 from onward.model.event import Event
 from onward.model.run import Run
 from onward.pipeline.build import Pipeline
+from onward.store.owner import is_ending
 from onward.store.port import Held
 
-WAIT_POLL_S = 0.2
+WAIT_POLL_S = 0.05
+ENDING_S = 5.0
 
 
 def _nothing(current: Folded, held: Held) -> Sequence[Event]:
@@ -148,8 +150,8 @@ class Resuming:
         )
         if resume.restore_workspace and known.run.workspace is None:
             raise InvalidInput(f"run {run_id} has no workspace that could be restored.")
-        if resume.wait and stop is not None:
-            known = await self._wait_free(known, stop)
+        if stop is not None and (resume.wait or _is_ending(known)):
+            known = await self._wait_free(known, stop, None if resume.wait else ENDING_S)
         check_resumable(known.run, self.claims.standing(known), request)
         pipeline, notice = await self.sources.for_resume(
             known.run, accept_changes=resume.accept_changes, original=resume.original
@@ -161,12 +163,19 @@ class Resuming:
             known, pipeline, notice, definition, handlers, replace(request, changed_to=pipeline.hash)
         )
 
-    async def _wait_free(self, folded: Folded, stop: StopSwitch) -> Folded:
-        """Until nobody who is alive holds the run, or this process is asked to stop."""
-        asked = asyncio.Event()
+    async def _wait_free(self, folded: Folded, stop: StopSwitch, limit_s: float | None) -> Folded:
+        """Until no live process holds the run, this process is asked to stop, or the time is over."""
+        asked, began_s = asyncio.Event(), self.clock.awake_s()
         unlisten = stop.listen(asked.set)
         while self.claims.standing(folded).is_alive and stop.reason is None:
+            if limit_s is not None and self.clock.awake_s() - began_s >= limit_s:
+                break
             await self.clock.wait_s(WAIT_POLL_S, asked)
             folded = await self.journal.load(folded.run.id)
         unlisten()
         return folded
+
+
+def _is_ending(folded: Folded) -> bool:
+    """Whether the holder was killed, and its commands are being killed after it."""
+    return folded.holder is not None and folded.holder.is_alive and is_ending(folded.holder.owner)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.host import host_identity
+from onward.host import host_identity, is_taken
 
 
 def owner_name(proof: str) -> str:
@@ -19,6 +19,12 @@ def owner_proof(owner: str) -> str:
 def owner_host(owner: str) -> str:
     """The machine, as it calls itself; empty if the owner does not say."""
     return owner.partition("/")[0].partition("@")[2]
+
+
+def is_ending(owner: str) -> bool:
+    """Whether the process is gone, and only its commands may still be running for a moment."""
+    pid, _, host = owner.partition("/")[0].partition("@")
+    return host == host_identity().host and pid.isdigit() and not is_taken(int(pid))
 
 
 def owner_label(owner: str) -> str:

@@ -9,6 +9,8 @@ it is reused, and a stopped process has one too, as it must: stopped is alive.
   foreign C code without exec escapes both.
 - Names are random and never used again. A probe never creates the file, opens it read-only, compares
   inode and content, and asks (`F_OFD_GETLK`) rather than trying to lock, so it can disturb nobody.
+- A process that was killed is *alive* until the last of its commands has been killed too: until then nobody
+  else may run the same step.
 - *Unknown* is the answer whenever the file is missing, replaced or unreadable, or the token comes from
   another boot. Somebody else then decides, by a time limit.
 - `close` removes the file, so whoever still held a run would become unknown. Hence the rule: first
@@ -32,9 +34,13 @@ from enum import StrEnum
 from onward.clock import SystemIds
 from onward.errors import StoreError, StoreFull, StoreIO, StoreReadOnly, StoreUnavailable
 from onward.host import boot_id as this_boot
+from onward.host import has_commands, host_identity
 from onward.store.sqlite.filesystem import MOUNTINFO, refuse_network
 
-WORKER = re.compile(r"(?P<nonce>[0-9a-z]{8,64}):(?P<inode>[0-9]{1,20}):(?P<boot_id>[0-9A-Za-z._-]{1,255})")
+WORKER = re.compile(
+    r"(?P<nonce>[0-9a-z]{8,64}):(?P<inode>[0-9]{1,20}):(?P<boot_id>[0-9A-Za-z._-]{1,255})"
+    r"(:(?P<pid>[0-9]{1,10})-(?P<started>[0-9]{1,20}))?"
+)
 
 FLOCK = struct.Struct("hhqqi4x")  # Linux: l_type, l_whence, l_start, l_len, l_pid; all zero but the type
 
@@ -121,11 +127,15 @@ def probe(directory: str, worker: str, *, boot_id: str | None = None) -> Alive:
     try:
         if not _is_file_of(fd, token["nonce"], int(token["inode"])):
             return Alive.unknown
-        return Alive.alive if is_held(fd) else Alive.dead
+        return Alive.alive if is_held(fd) or _has_commands(token) else Alive.dead
     except OSError as error:
         raise StoreIO(f"cannot query the lock of {path}: {error}.") from error
     finally:
         os.close(fd)
+
+
+def _has_commands(token: re.Match[str]) -> bool:
+    return token["pid"] is not None and has_commands(int(token["pid"]), int(token["started"]))
 
 
 def _occupy(path: str, fd: int, nonce: str) -> str:
@@ -133,7 +143,8 @@ def _occupy(path: str, fd: int, nonce: str) -> str:
     try:
         hold(fd)
         os.write(fd, nonce.encode("ascii"))
-        worker = f"{nonce}:{os.fstat(fd).st_ino}:{_boot()}"
+        me = host_identity()
+        worker = f"{nonce}:{os.fstat(fd).st_ino}:{_boot()}:{me.pid}-{me.started}"
         # A file system may accept a lock and forget it; better to learn that now than in a take-over.
         if probe(os.path.dirname(path), worker) is not Alive.alive:
             raise StoreUnavailable(
