@@ -2,9 +2,10 @@
 
     python -m tests.crash.chaos --workers 8 --runs 500 --seed 7
 
-Workers are killed, stopped for longer than their lease and continued; connections are cut; the database is
-restarted. Each seed enables a random subset of these. In the end every run has ended, every step has one
-outcome, tokens never fall, and no effect began after its step had finished.
+Workers are killed, stopped for longer than their lease and continued; connections are cut; their network
+hangs for longer than a lease; the database is restarted. Each seed enables a random subset of these. In the
+end every run has ended, every step has one outcome, tokens never fall, no effect began after its step had
+finished, and no two commands of one step ran at the same time. The database syncs its writes.
 """
 
 from __future__ import annotations
@@ -37,15 +38,21 @@ from onward.store.codec import unseal
 from onward.store.port import Store
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
+from tests.store.proxy import Network
+from tests.worker.ledger import Ledger
 
-FAULTS = ("kill", "freeze", "cut", "restart")
+FAULTS = ("kill", "freeze", "cut", "hang", "restart")
 ENDED = (RunStatus.COMPLETED, RunStatus.FAILED)
 LEASE_S = 1.0
+# Most commands are short. The first one of some steps lasts longer than a lease, so that a lost worker's
+# would still run when another begins.
+BEATS = "left=5; case $ONWARD_RUN_ID in *[37]) grep -q $ONWARD_RUN_ID/$ONWARD_STEP @ || left=70;; esac"
 SKEW_US = 2_000
 PIPELINE = """digraph chaos {
   start [shape=Mdiamond]; exit [shape=Msquare]; node [type=work]
-  first; again; flaky [max_retries=4]; last
-  fan [shape=component, type="", max_parallel=2]; join [shape=tripleoctagon, type=""]; left; right
+  first [type=tool, tool_command="@"]; again; flaky [max_retries=4]; last
+  fan [shape=component, type="", max_parallel=2]; join [shape=tripleoctagon, type=""]
+  left [type=tool, tool_command="@"]; right
   start -> first -> again
   again -> again [condition="context.more=yes"]
   again -> flaky [condition="context.more=no"]
@@ -63,6 +70,8 @@ class Counts:
     fenced: int = 0
     zombies: int = 0
     repeated: int = 0
+    commands: int = 0
+    overlaps: int = 0
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
     runs: int = 0
@@ -72,6 +81,7 @@ class Counts:
         return (
             f"{self.runs} runs in {self.seconds:.0f} s; faults: {faults}; attempts made again: "
             f"{self.repeated}; fenced writers: {self.fenced}; zombie writes accepted: {self.zombies}; "
+            f"commands: {self.commands}, two of a step at once: {self.overlaps}; "
             f"{len(self.problems)} problems (seed {self.seed})"
         )
 
@@ -82,16 +92,18 @@ class Crew:
     def __init__(self, url: str, directory: Path, number: int) -> None:
         self._directory = directory
         self.output = directory / "workers.log"
-        self._environment = {**os.environ, "ONWARD_DB": url, "CHAOS_LEDGER": str(directory / "ledger")}
-        self.processes = [self._hire() for _ in range(number)]
+        self._environment = {**os.environ, "CHAOS_LEDGER": str(directory / "ledger")}
+        self.networks = [Network(url) for _ in range(number)]
+        self.processes = [self._hire(place) for place in range(number)]
         self.frozen: dict[int, float] = {}
+        self.hanging: dict[int, float] = {}
 
-    def _hire(self) -> subprocess.Popen[bytes]:
+    def _hire(self, place: int) -> subprocess.Popen[bytes]:
         command = (sys.executable, "-m", "onward", "worker", "--app", "tests.crash.chaos_app:app")
         with self.output.open("ab") as log:
             return subprocess.Popen(
                 [*command, "--concurrency", "4", "--lease", f"{int(LEASE_S * 1000)}ms", "--grace", "5s"],
-                env=self._environment,
+                env={**self._environment, "ONWARD_DB": self.networks[place].url},
                 stdout=log,
                 stderr=log,
             )
@@ -102,22 +114,36 @@ class Crew:
         self.frozen.pop(victim.pid, None)
         victim.kill()
         victim.wait()
-        self.processes[place] = self._hire()
+        self.processes[place] = self._hire(place)
 
     def freeze(self, dice: random.Random) -> None:
         victim = dice.choice(self.processes)
-        if victim.poll() is None and victim.pid not in self.frozen:
+        if victim.poll() is None and victim.pid not in self.frozen and self._is_enough_left():
             victim.send_signal(signal.SIGSTOP)
             self.frozen[victim.pid] = time.monotonic() + LEASE_S * dice.uniform(1.5, 3)
 
+    def _is_enough_left(self) -> bool:
+        """Whether others can take the runs of one more that is lost."""
+        return len(self.frozen) + len(self.hanging) < max(1, len(self.processes) // 2)
+
+    def hang(self, dice: random.Random) -> None:
+        place = dice.randrange(len(self.networks))
+        if place not in self.hanging and self._is_enough_left():
+            self.networks[place].hang()
+            self.hanging[place] = time.monotonic() + LEASE_S * dice.uniform(1.5, 3)
+
     def tend(self) -> None:
-        """Continue whoever was frozen for long enough, and replace whoever died."""
+        """Continue whoever was frozen for long enough, heal networks, and replace whoever died."""
+        for place, until_s in list(self.hanging.items()):
+            if until_s <= time.monotonic():
+                self.networks[place].heal()
+                del self.hanging[place]
         for place, process in enumerate(self.processes):
             if self.frozen.get(process.pid, time.monotonic() + 1) <= time.monotonic():
                 process.send_signal(signal.SIGCONT)
                 del self.frozen[process.pid]
             if process.poll() is not None:
-                self.processes[place] = self._hire()
+                self.processes[place] = self._hire(place)
 
     def dismiss(self) -> None:
         for process in self.processes:
@@ -129,6 +155,8 @@ class Crew:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for network in self.networks:
+            network.close()
 
 
 def chaos(*, workers: int, runs: int, seed: int, patience_s: float = 600, faults: str = "") -> Counts:
@@ -136,11 +164,12 @@ def chaos(*, workers: int, runs: int, seed: int, patience_s: float = 600, faults
     dice = random.Random(seed)
     chosen = tuple(faults.split(",")) if faults else tuple(name for name in FAULTS if dice.random() < 0.7)
     counts = Counts(seed, chosen, runs=runs)
-    with tempfile.TemporaryDirectory() as place, PostgresServer(fsync=False) as server:
+    with tempfile.TemporaryDirectory() as place, PostgresServer(fsync=True) as server:
         directory, url = Path(place), server.create_database()
         (directory / "ledger").touch()
+        lives = Ledger(directory / "lives")
         began = time.monotonic()
-        asyncio.run(_submit(url, runs))
+        asyncio.run(_submit(url, runs, _source(lives)))
         crew = Crew(url, directory, workers)
         try:
             _storm(crew, server, url, counts, dice, began + patience_s)
@@ -149,16 +178,29 @@ def chaos(*, workers: int, runs: int, seed: int, patience_s: float = 600, faults
         counts.seconds = time.monotonic() - began
         counts.fenced = crew.output.read_text().count("was taken over by somebody else")
         asyncio.run(_judge(url, counts, (directory / "ledger").read_text().splitlines()))
+        _judge_commands(lives, counts)
         if counts.problems:
             counts.problems.append(crew.output.read_text()[-2000:])
     return counts
 
 
-async def _submit(url: str, runs: int) -> None:
+def _source(lives: Ledger) -> str:
+    return PIPELINE.replace("@", f"{BEATS.replace('@', str(lives.path))}; {lives.beating}")
+
+
+def _judge_commands(lives: Ledger, counts: Counts) -> None:
+    """What really ran: a command that was cut off may have run again, but never beside the first."""
+    counts.commands = sum(map(len, lives.lives().values()))
+    overlaps = lives.overlaps_s()
+    counts.overlaps = len(overlaps)
+    counts.problems += [f"{step}: two attempts ran at once for {s:.3f} s" for step, s in overlaps.items()]
+
+
+async def _submit(url: str, runs: int, source: str) -> None:
     store = await open_store(url)
-    handlers = {"work": FunctionHandler(lambda step: None)}
+    handlers = {kind: FunctionHandler(lambda step: None) for kind in ("work", "tool")}
     engine = Engine(store, clock=SystemClock(), ids=SystemIds(), dice=SystemDice(), handlers=handlers)
-    pipeline = engine.sources.prepare(PIPELINE, "<chaos>")
+    pipeline = engine.sources.prepare(source, "<chaos>")
     for number in range(runs):
         await engine.submit(pipeline, Start(run_id=f"run-{number:04}", on_owner_loss="requeue"))
     await engine.close()
@@ -187,6 +229,8 @@ def _storm(
                 crew.freeze(dice)
             case "cut":
                 _cut(url, dice)
+            case "hang":
+                crew.hang(dice)
             case "restart":
                 server.restart()
     counts.problems.append("not every run ended in time")

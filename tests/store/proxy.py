@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
+
+PATIENCE_S = 45
 
 
 class Loss(StrEnum):
@@ -66,7 +69,11 @@ class Proxy:
         await self.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there = await asyncio.open_connection(*self._target)
+        try:
+            there = await asyncio.open_connection(*self._target)
+        except ConnectionError:  # the server is being restarted
+            writer.transport.abort()
+            return
         self._writers |= {writer, there[1]}
         for pump in (self._ask(reader, there[1], writer), self._answer(there[0], writer, there[1])):
             task = asyncio.create_task(pump)
@@ -115,3 +122,39 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
         return await reader.read(65536)
     except ConnectionError:
         return b""
+
+
+class Network:
+    """The way of one process to its database: a proxy in a thread of its own, for tests without a loop."""
+
+    def __init__(self, url: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._proxy = Proxy(url)
+        self._do(self._proxy.open())
+        self.url = self._proxy.url
+
+    def hang(self) -> None:
+        """Swallow everything from now on; connections stay, and new ones are taken."""
+        self._loop.call_soon_threadsafe(self._proxy.lose, Loss.SILENCE)
+
+    def cut(self) -> None:
+        """Break every connection, and take no new ones."""
+        self._do(self._proxy.close())
+
+    def heal(self) -> None:
+        """Take connections again; those that were swallowed are broken."""
+        self.cut()
+        self._loop.call_soon_threadsafe(self._proxy.lose, None)
+        self._do(self._proxy.open())
+
+    def close(self) -> None:
+        self._do(self._proxy.close())
+        self._do(asyncio.sleep(0))  # connections that were aborted are closed in the next turn
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _do(self, work: Coroutine[Any, Any, object]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,43 +12,12 @@ import pytest
 
 from onward.model.ids import display_id
 from tests.cli.shell import Shell, Started, pipeline
-from tests.store.proxy import Loss, Proxy
+from tests.store.proxy import Network
 from tests.worker.ledger import Ledger
 
 pytestmark = pytest.mark.slow
 ENDLESS = ("--lease", "24h")
 LEASE = ("--lease", "2s")
-PATIENCE_S = 45
-
-
-class Network:
-    """The way of one worker to the database: a proxy in a thread of its own."""
-
-    def __init__(self, url: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-        self._proxy = Proxy(url)
-        self._do(self._proxy.open())
-        self.url = self._proxy.url
-
-    def hang(self) -> None:
-        """Swallow everything from now on; connections stay, and new ones are taken."""
-        self._loop.call_soon_threadsafe(self._proxy.lose, Loss.SILENCE)
-
-    def cut(self) -> None:
-        """Break every connection, and take no new ones."""
-        self._do(self._proxy.close())
-
-    def close(self) -> None:
-        self._do(self._proxy.close())
-        self._do(asyncio.sleep(0))  # connections that were aborted are closed in the next turn
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _do(self, work: object) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -107,7 +74,7 @@ def test_a_command_has_ended_before_another_worker_starts_it_again(
     ledger.wait_for_process(2)
     second.wait_for(f"run {display_id('job')} completed")
     first.signal(signal.SIGCONT)
-    assert ledger.overlap_s() == 0
+    assert ledger.overlaps_s() == {}
     finished = [event["step"] for event in shell.log("job") if event["kind"] == "StepFinished"]
     assert finished.count("a#1") == 1
 
@@ -129,4 +96,4 @@ def test_a_killed_workers_command_has_ended_before_another_worker_starts_it_agai
         assert not any(shell.inside("recover", "--json").json.values())
         assert len(ledger.lives()) == 1
     second.wait_for(f"run {display_id('job')} completed")
-    assert ledger.overlap_s() == 0
+    assert ledger.overlaps_s() == {}
