@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from onward.machine.decide import Standing
-from onward.machine.losing import LOSSES_MAX, RESTARTED, decide_held_back, decide_loss
+from onward.machine.losing import LOSSES_MAX, RESTARTED, decide_held_back, decide_loss, decide_release
 from onward.model.event import (
     Event,
     RunCancelled,
@@ -56,6 +56,24 @@ def test_each_loss_without_a_checkpoint_waits_longer(losses: int, wait_s: int) -
     (_, queued) = lost(run)
     assert isinstance(queued, RunQueued)
     assert queued.wake_at_us == 1_000 + wait_s * 1_000_000
+
+
+@pytest.mark.parametrize(("losses", "wait_s"), [(0, 0), (1, 1), (2, 2), (3, 4)])
+def test_a_release_counts_and_waits_like_a_loss(losses: int, wait_s: int) -> None:
+    run = replace(held(), on_owner_loss="requeue", losses=losses)
+    events = decide_release(run, owner=run.worker or "", token=run.token, now_us=1_000, error="no space")
+    after = then(run, *events)
+    assert (after.status, after.wake_at_us) == (RunStatus.QUEUED, 1_000 + wait_s * 1_000_000)
+    assert (after.losses, after.token, after.worker) == (losses + 1, run.token + 1, None)
+    assert after.detail == "the process that held it stopped driving it: no space"
+
+
+def test_five_releases_in_a_row_are_a_crash_loop_that_says_what_happened_last() -> None:
+    run = replace(held(), on_owner_loss="requeue", losses=LOSSES_MAX - 1)
+    events = decide_release(run, owner=run.worker or "", token=run.token, now_us=1_000, error="no space")
+    after = then(run, *events)
+    assert (after.status, after.reason) == (RunStatus.FAILED, "crash_loop")
+    assert after.detail.endswith("the last time: the process that held it stopped driving it: no space")
 
 
 @pytest.mark.parametrize("policy", ["requeue", "interrupt"])

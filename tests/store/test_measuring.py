@@ -10,12 +10,13 @@ import pytest
 
 from onward.model.event import RunCancelled
 from onward.model.run import RunStatus
-from onward.store.measures import Stand
+from onward.store.measures import Holding, Stand
 from onward.store.port import Store
 from onward.store.postgres.statements import QUERIES as POSTGRES
+from onward.store.sqlite.adapter import SqliteStore
 from onward.store.sqlite.connection import QUERIES as SQLITE
 from onward.store.tallies import MEASURES
-from onward.testing.drafts import START_US, created, requested
+from onward.testing.drafts import START_US, created, held, requested
 from onward.wiring import open_store
 
 COLUMNS = """display_id, pipeline, pipeline_hash, status, reason, detail, recoverable, steps_finished, token,
@@ -61,3 +62,16 @@ async def test_postgres_counts_many_runs_by_its_indexes(postgres_url: str) -> No
     found = await store.measure()
     assert found.runs == {Stand(RunStatus.CANCELLED, "user", False): MANY}
     await store.close()
+
+
+async def test_a_held_run_that_its_living_process_does_not_renew_is_stalled(tmp_path: object) -> None:
+    """On SQLite the lock of a living process protects what it holds; others see that it is not driven."""
+    late_us = [None, 10**18]
+    holder = SqliteStore(f"{tmp_path}/onward.db", now_us=lambda: late_us[0])
+    looking = SqliteStore(f"{tmp_path}/onward.db", now_us=lambda: late_us[0])
+    await held(holder)
+    assert (await looking.measure()).stalled == 0
+    late_us.reverse()
+    assert (await looking.measure()).holdings == (Holding(holder.me, 1, 1),)
+    await looking.close()
+    await holder.close()

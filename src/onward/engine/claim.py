@@ -43,7 +43,7 @@ class Claims:
             return await creation
         except (OnwardError, asyncio.CancelledError) as error:
             if may_exist or not isinstance(error, Refused):
-                self.dropped.drop(lease)
+                self.dropped.drop(lease, error)
             raise
 
     async def request(
@@ -68,9 +68,9 @@ class Claims:
 
         try:
             folded = await self._journal.control(run_id, noted, append_id=append_id, blobs=blobs)
-        except (StoreError, asyncio.CancelledError):
+        except (StoreError, asyncio.CancelledError) as error:
             for lease in claims:
-                self.dropped.drop(lease)
+                self.dropped.drop(lease, error)
             raise
         if not folded.is_repeat:
             self._observe(folded.run, decided)

@@ -83,8 +83,8 @@ class Driving:
                 await self.tools.workspaces.close(ended.run)
         except LeaseLost:
             raise
-        except (Exception, asyncio.CancelledError):
-            self.claims.dropped.drop(folded.lease)
+        except (Exception, asyncio.CancelledError) as error:
+            self.claims.dropped.drop(folded.lease, error)
             raise
         return ended
 
@@ -117,8 +117,8 @@ class Driving:
         try:
             definition = self.serving.definition(await self.sources.stored(folded.run))
             handlers = self.serving.handlers_for(definition, folded.run.simulation)
-        except (Exception, asyncio.CancelledError):
-            self.claims.dropped.drop(folded.lease)
+        except (Exception, asyncio.CancelledError) as error:
+            self.claims.dropped.drop(folded.lease, error)
             raise
         # The run that a restart begins is queued: whoever has room takes it.
         return await self.drive_one(folded, definition, handlers, claimed_s, stop, patience_s=WORTH_HOLDING_S)

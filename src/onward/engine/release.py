@@ -1,21 +1,23 @@
-"""Letting go of runs that this process owns and no longer drives.
+"""Giving back runs that this process owns and no longer drives.
 
-A driver that ends by an error or by being cancelled leaves its run to a process that lives on, so that
-nobody would ever take it over. The process therefore notes what it dropped, stops counting itself as the
-owner, and gives the run back as soon as the store lets it. Only liveness depends on this: if it comes
-to nothing, the lease runs out, or ends with the process.
+A driver that ends by an error or by being cancelled leaves its run to a process that lives on, so no other
+process would take it over. This process therefore notes what it dropped, stops counting itself as the owner,
+and tries to give the run back until the store lets it, or until it closes. Only liveness depends on this: a
+dropped lease is not renewed, so it expires where leases do, and ends with the process everywhere.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 from onward.clock import Clock, Ids
 from onward.engine.journal import Journal
-from onward.errors import OnwardError
-from onward.machine.decide import decide_release
+from onward.errors import OnwardError, RunNotFound, StoreGone
+from onward.machine.losing import decide_release
 from onward.store.port import Lease
+
+PAUSE_S_FIRST, PAUSE_S_MAX = 0.5, 30.0
+SAID_MAX = 300
 
 
 class Dropped:
@@ -25,15 +27,21 @@ class Dropped:
         self._journal, self._clock, self._ids = journal, clock, ids
         self._leases: set[Lease] = set()
         self._giving: dict[Lease, asyncio.Task[None]] = {}
+        self._is_last = asyncio.Event()
 
     def __contains__(self, lease: Lease) -> bool:
         return lease in self._leases
 
-    def drop(self, lease: Lease) -> None:
-        """Nobody drives this any more; give it back in the background."""
+    def drop(self, lease: Lease, error: BaseException | None = None) -> None:
+        """Stop counting as the owner, and give the run back in the background. `error` is why."""
+        self.take_back(lease)
         self._leases.add(lease)
-        self._giving[lease] = giving = asyncio.create_task(self._give_back(lease))
-        giving.add_done_callback(lambda _: self._giving.pop(lease, None))
+        if not self._giving:
+            self._is_last = (
+                asyncio.Event()
+            )  # an app may live through several event loops, one after the other
+        self._giving[lease] = giving = asyncio.create_task(self._give_back(lease, _said(error)))
+        giving.add_done_callback(lambda _: self._forget(lease, giving))
 
     def take_back(self, lease: Lease) -> bool:
         """Before a claim: a dropped one that never happened is made again, with the same token."""
@@ -44,16 +52,47 @@ class Dropped:
         return was_dropped
 
     async def settle(self) -> None:
-        """Until everything that was dropped is given back, or could not be."""
+        """Try a last time to give back what is left, and stop trying."""
+        self._is_last.set()
         await asyncio.gather(*self._giving.values(), return_exceptions=True)
+        self._is_last.clear()
 
-    async def _give_back(self, lease: Lease) -> None:
-        with contextlib.suppress(OnwardError):
+    async def _give_back(self, lease: Lease, error: str) -> None:
+        pause_s = PAUSE_S_FIRST
+        while not await self._has_given_back(lease, error) and not self._is_last.is_set():
+            await self._clock.wait_s(pause_s, self._is_last)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _has_given_back(self, lease: Lease, error: str) -> bool:
+        """Whether this try was the last one that is needed: the run is free, or it can never be."""
+        try:
             await self._journal.control(
                 lease.run_id,
                 lambda current, held: decide_release(
-                    current.run, owner=lease.owner, token=lease.token, now_us=self._clock.now_us()
+                    current.run,
+                    owner=lease.owner,
+                    token=lease.token,
+                    now_us=self._clock.now_us(),
+                    error=error,
                 ),
                 append_id=self._ids.unique(),
             )
-            self._leases.discard(lease)
+        except StoreGone:
+            return True  # this database does not come back to this process
+        except RunNotFound:
+            pass  # a claim that never happened, or a run that was deleted
+        except OnwardError:
+            return False
+        self._leases.discard(lease)
+        return True
+
+    def _forget(self, lease: Lease, giving: asyncio.Task[None]) -> None:
+        if self._giving.get(lease) is giving:
+            del self._giving[lease]
+
+
+def _said(error: BaseException | None) -> str:
+    """An error as a short part of a sentence; a cancelled task says nothing."""
+    if error is None or isinstance(error, asyncio.CancelledError):
+        return ""
+    return (str(error) or type(error).__name__)[:SAID_MAX].rstrip(".")

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from onward.errors import InvalidInput, Refused
 from onward.machine.answers import decision, has_expired, overdue, told
 from onward.machine.closing import cancelling
-from onward.machine.doubt import interruption
 from onward.model.answer import Answer
 from onward.model.event import (
     CancelRequested,
@@ -107,20 +106,6 @@ def decide_cancel(run: Run, standing: Standing, *, by: str, reason: str = "user"
             return (claim_of(run, standing.me), *cancelling(run, by=by, reason=reason))
         case _:
             return cancelling(run, by=by, reason=reason)
-
-
-def decide_release(run: Run, *, owner: str, token: int, now_us: int) -> tuple[Event, ...]:
-    """Give back a run that its owner does not drive any more; nothing if somebody else has it by now."""
-    if run.status is not RunStatus.RUNNING or (run.worker, run.token) != (owner, token):
-        return ()
-    if run.pending.cancel_by is not None:
-        return cancelling(run, by=run.pending.cancel_by)
-    if run.pending.pause_after is not None:
-        return (RunPaused(reason="operator", detail=f"asked by {run.pending.pause_by}"),)
-    why = "the process that held it stopped driving it"
-    if run.on_owner_loss == "requeue":
-        return (RunQueued(why=why, wake_at_us=now_us),)
-    return (interruption(run, "crash", why),)
 
 
 def decide_answer(

@@ -1,7 +1,7 @@
-"""What becomes of a run whose owner died: its own policy decides, and whoever finds it only carries it out.
+"""What becomes of a run whose owner died, or gave up driving it: its own policy decides.
 
-The finding is a claim with the stop event behind it, so an owner that was only frozen is fenced when it
-wakes.
+Either is a loss: a claim with the stop event after it. The claim fences an owner that was only frozen, and
+counts: a run that is lost again and again without a new checkpoint waits longer each time, and then fails.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ LOSSES_MAX = 5
 REQUEUE = "requeue"
 RESTARTED = "Server restarted while workflow was running"
 ARRIVED = "it was running in the database that it was exported from"
+GIVEN_UP = "the process that held it stopped driving it"
 BACK_OFF_S_FIRST, BACK_OFF_S_MAX = 1.0, 60.0
 
 
@@ -29,6 +30,17 @@ def decide_loss(run: Run, standing: Standing, *, now_us: int, is_restart: bool =
     died = f"{standing.holder or 'its owner'} died"
     stop = interruption(run, "restart", RESTARTED) if is_restart else interruption(run, "crash", died)
     return _taken(run, standing.me, now_us, died, stop)
+
+
+def decide_release(run: Run, *, owner: str, token: int, now_us: int, error: str = "") -> tuple[Event, ...]:
+    """Give back a run that its owner does not drive any more; nothing if it is not held by this lease.
+
+    `error` is what ended the driving, if an error did.
+    """
+    if run.status is not RunStatus.RUNNING or (run.worker, run.token) != (owner, token):
+        return ()
+    why = f"{GIVEN_UP}: {error}" if error else GIVEN_UP
+    return _taken(run, owner, now_us, why, interruption(run, "crash", why))
 
 
 def decide_arrival(run: Run, me: str, *, now_us: int) -> tuple[Event, ...]:
@@ -63,11 +75,16 @@ def _stopped(run: Run, now_us: int, why: str, stop: RunInterrupted) -> tuple[Eve
     if run.pending.pause_after is not None:
         return (RunPaused(reason="operator", detail=f"asked by {run.pending.pause_by}"),)
     if losses >= LOSSES_MAX:
-        detail = f"{losses} owners in a row died without finishing a step"
-        return (RunFailed(reason="crash_loop", detail=detail),)
+        return (crash_loop(losses, why),)
     if run.on_owner_loss == REQUEUE:
         return (RunQueued(why=why, wake_at_us=now_us + _back_off_us(losses)),)
     return (stop,)
+
+
+def crash_loop(losses: int, why: str = "") -> RunFailed:
+    """The end of a run that was lost too often; `why` is what happened the last time."""
+    detail = f"{losses} owners in a row died or gave it up without finishing a step"
+    return RunFailed(reason="crash_loop", detail=f"{detail}; the last time: {why}" if why else detail)
 
 
 def _back_off_us(losses: int) -> int:

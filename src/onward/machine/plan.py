@@ -16,7 +16,7 @@ from onward.machine.definition import Definition
 from onward.machine.ending import is_stuck
 from onward.machine.joining import join
 from onward.machine.line import has_arrived, plan_line
-from onward.machine.losing import LOSSES_MAX
+from onward.machine.losing import LOSSES_MAX, crash_loop
 from onward.machine.passing import honouring_a_pause
 from onward.model.event import BranchFinished, Event, RunFailed, RunPaused, RunQueued, RunWaiting, StepStatus
 from onward.model.ids import branch_of, place
@@ -32,8 +32,7 @@ def plan(definition: Definition, run: Run, *, now_us: int, stop_reason: str | No
     if pending.cancel_by is not None:
         return _when_landed(flying, Stop(cancelling(run, by=pending.cancel_by)), halt=True)
     if run.losses >= LOSSES_MAX:
-        detail = f"{run.losses} owners in a row died without finishing a step"
-        return honouring_a_pause(run, RunFailed(reason="crash_loop", detail=detail))
+        return honouring_a_pause(run, crash_loop(run.losses))
     if run.parallels:
         return _plan_branches(definition, run, flying, now_us, stop_reason)
     # Nothing is left to pause before: a run that has arrived is finished, not stopped.

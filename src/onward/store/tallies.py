@@ -39,7 +39,10 @@ def measured(found: Found, is_alive: Callable[[str, bool], bool]) -> Measured:
         later=queue.get(False, (0, None))[0],
         oldest_due_us=oldest_due_us,
         holdings=holdings_of(
-            (owner, number, is_alive(owner, bool(is_expired))) for owner, is_expired, number in found.holders
+            # A run that is being driven is renewed, so one whose lease is over is stalled even if a lock says
+            # that its process lives.
+            (owner, number, not is_expired and is_alive(owner, False))
+            for owner, is_expired, number in found.holders
         ),
         ended=dict(rows.sound(found.ended, _ended)),
         size=found.size,

@@ -1,0 +1,147 @@
+"""What a process does not drive any more it gives back: counted, with back-off, and until it succeeds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from onward.engine.asked import Start
+from onward.engine.stop import StopSwitch
+from onward.errors import StoreFull
+from onward.machine.losing import LOSSES_MAX
+from onward.model.run import RunStatus
+from onward.store.memory.adapter import MemoryDatabase
+from onward.store.port import Controlled, Decide, Lease, Store, Write
+from onward.testing.clock import ManualClock
+from onward.testing.faults import FaultyStore
+from onward.testing.handlers import Doorway
+from tests.world import Process, World, line, until
+
+FULL = StoreFull("there is no space left")
+
+
+class NearlyFull(FaultyStore):
+    """A disk with room for a release, and none for the end of a step."""
+
+    async def append(self, write: Write, lease: Lease) -> None:
+        if any(record.kind == "StepFinished" and "a#1" in record.body for record in write.records):
+            raise FULL
+        await super().append(write, lease)
+
+
+async def test_a_run_that_is_released_again_and_again_waits_longer_and_ends_as_a_crash_loop() -> None:
+    """A step that can be executed and not be recorded was executed for ever, many times a second."""
+    clock = ManualClock(autojump=False)
+    database = MemoryDatabase(clock.now_us)
+
+    async def connect() -> Store:
+        return database.connect()
+
+    world = World(connect, "memory")
+    process = await world.process(clock=clock, wrap=NearlyFull)
+    start = Start(run_id="run", on_owner_loss="requeue")
+    await process.engine.submit(process.pipeline(line("a")), start)
+    waits_s = []
+    for _ in range(LOSSES_MAX):
+        taken = await process.engine.take(StopSwitch())
+        assert taken is not None
+        with pytest.raises(StoreFull):
+            await taken[1]
+        await process.engine.dropped.settle()
+        run = (await process.load()).run
+        waits_s.append(((run.wake_at_us or clock.now_us()) - clock.now_us()) / 1_000_000)
+        if waits_s[-1]:
+            assert await process.engine.take(StopSwitch()) is None, "its time has not come"
+            clock.advance(waits_s[-1])
+    assert waits_s == [0, 1, 2, 4, 0]
+    run = (await process.load()).run
+    assert (run.status, run.reason) == (RunStatus.FAILED, "crash_loop")
+    assert "there is no space left" in run.detail
+    assert world.ledger.steps == ["a#1"] * LOSSES_MAX
+    await world.close()
+
+
+class FullFor(FaultyStore):
+    """A disk on which nothing can be written while `is_full`."""
+
+    is_full = False
+    renewed: Sequence[Lease] = ()
+
+    async def append(self, write: Write, lease: Lease) -> None:
+        if self.is_full:
+            raise FULL
+        await super().append(write, lease)
+
+    async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
+        if self.is_full:
+            self.calls.append("control")
+            raise FULL
+        return await super().control(run_id, since=since, append_id=append_id, decide=decide)
+
+    async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
+        self.renewed = leases
+        return await super().renew(leases)
+
+
+async def dropped(world: World, clock: ManualClock) -> tuple[Process, FullFor]:
+    """A process that could neither record a step nor give its run back."""
+    door = Doorway()
+    process = await world.process({"a": [door]}, clock=clock, wrap=FullFor)
+    store = process.store
+    assert isinstance(store, FullFor)
+    driving = asyncio.create_task(process.start(line("a", "b")))
+    await door.entered()
+    store.is_full = True
+    door.open()
+    with pytest.raises(StoreFull):
+        await driving
+    return process, store
+
+
+async def test_a_process_gives_back_what_it_dropped_as_soon_as_the_store_lets_it(world: World) -> None:
+    """No worker runs here, and nobody closes the engine: a library keeps its process for days."""
+    clock = ManualClock(autojump=False)
+    process, store = await dropped(world, clock)
+    other = await world.process()
+    for tries in range(1, 4):
+        await until(lambda tries=tries: store.calls.count("control") == tries and clock.waiting == 1)  # type: ignore[misc]
+        clock.advance(60)
+    assert (await other.shown())["status"] == "running"
+    await until(lambda: store.calls.count("control") == 4 and clock.waiting == 1)
+    store.is_full = False
+    clock.advance(60)
+    lease = Lease("run", process.store.me, 1)
+    await until(lambda: lease not in process.engine.dropped)
+    assert (await other.shown())["status"] == "interrupted"
+    assert (await other.resume()).status is RunStatus.COMPLETED
+    assert clock.waiting == 0
+
+
+async def test_closing_tries_a_last_time_to_give_back_and_then_stops_trying(world: World) -> None:
+    clock = ManualClock(autojump=False)
+    process, store = await dropped(world, clock)
+    await until(lambda: clock.waiting == 1)
+    tries = store.calls.count("control")
+    await process.engine.dropped.settle()
+    assert store.calls.count("control") == tries + 1
+    assert clock.waiting == 0
+
+
+async def test_a_dropped_lease_is_not_renewed(world: World) -> None:
+    """Where leases expire, another process takes the run over even if this one can never say that it may."""
+    clock, door = ManualClock(autojump=False), Doorway()
+    process, store = await dropped(world, clock)
+    store.is_full = False
+    process.agent.script = {"a": [door]}
+    driving = asyncio.create_task(process.start(line("a"), "second"))
+    await door.entered()
+    store.is_full = True
+    while not store.renewed:
+        clock.advance(store.heartbeat_s)
+        await asyncio.sleep(0.001)
+    assert [lease.run_id for lease in store.renewed] == ["second"]
+    store.is_full = False
+    door.open()
+    await driving
