@@ -6,19 +6,19 @@ from typing import Any
 
 _COLUMNS = (
     "id, display_id, pipeline, pipeline_hash, status, reason, detail, recoverable, steps_finished, token, "
-    "owner, wake_at_us, on_owner_loss, created_at_us, updated_at_us, head, hash"
+    "owner, wake_at_us, due_at_us, on_owner_loss, created_at_us, updated_at_us, head, hash"
 )
 POSTGRES_ROWS = f"""
 INSERT INTO run ({_COLUMNS})
 SELECT %(status)s || n, 'd' || n, 'p', 'h', %(status)s, '', '', 0, 0, 1,
-    %(owner)s, %(wake)s::bigint + n, 'requeue', n, n, 1, decode(repeat('00', 32), 'hex')
+    %(owner)s, %(wake)s::bigint + n, %(wake)s::bigint + n, 'requeue', n, n, 1, decode(repeat('00', 32), 'hex')
 FROM generate_series(1, %(rows)s) AS n
 """
 SQLITE_ROWS = f"""
 WITH RECURSIVE series (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM series WHERE n < :rows)
 INSERT INTO run ({_COLUMNS})
 SELECT :status || n, 'd' || n, 'p', 'h', :status, '', '', 0, 0, 1,
-    :owner, :wake + n, 'requeue', n, n, 1, zeroblob(32)
+    :owner, :wake + n, :wake + n, 'requeue', n, n, 1, zeroblob(32)
 FROM series
 WHERE :rows > 0
 """

@@ -178,7 +178,7 @@ async def postgres_index(url: str) -> str:
 
 async def sqlite_index(path: str) -> str:
     query = load_queries("onward.store.sqlite")["run_due"]
-    values = {"now_us": None, "by_us": 0, "skipped": "[]", "unserved": "[]", "full": "[]"}
+    values = {"now_us": None, "skipped": "[]", "unserved": "[]", "full": "[]"}
     database = apsw.Connection(path)
     found = [detail for *_, detail in database.execute(f"EXPLAIN QUERY PLAN {query}", values)]
     database.close()

@@ -84,7 +84,6 @@ async def test_sqlite_claims_by_the_index_of_due_runs(tmp_path: Path, rows: int,
     queries = load_queries("onward.store.sqlite")
     values = {
         "now_us": None,
-        "by_us": 2**62,
         "skipped": "[]",
         "unserved": "[]",
         "full": "[]",

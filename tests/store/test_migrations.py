@@ -210,7 +210,10 @@ async def test_a_database_that_gets_its_identity_notes_how_old_its_runs_are(tmp_
     run = await created(first[0])
     for store in first:
         await store.close()
-    Database(paths[0]).run("DROP TABLE identity; DELETE FROM migration WHERE number = 6")
+    Database(paths[0]).run(
+        "DROP TABLE identity; DROP TABLE stuck; DROP INDEX run_due; ALTER TABLE run DROP COLUMN due_at_us; "
+        "CREATE INDEX run_due ON run (wake_at_us); DELETE FROM migration WHERE number >= 6"
+    )
     again = await open_store(paths[0])
     assert again.identity.name != first[0].identity.name
     assert again.identity.unmarked_until_us == (await again.find(run.id))[0].row.created_at_us

@@ -358,7 +358,7 @@ async def test_a_run_that_somebody_is_about_to_take_is_passed_over_and_not_waite
     for run_id in "ab":
         await created(store, run_id, at_us=time.now_us)
     seen: list[str] = []
-    wanted = Wanted(by_us=2**62)
+    wanted = Wanted()
     async with await psycopg.AsyncConnection.connect(postgres_url) as rival:
         await rival.execute("SELECT 1 FROM run WHERE id = 'a' FOR UPDATE")
         async with asyncio.timeout(5):
@@ -447,7 +447,7 @@ async def test_events_cannot_be_changed_or_removed_while_their_run_exists(
             "UPDATE event SET v = 1",
             "DELETE FROM event",
             "TRUNCATE event",
-            "TRUNCATE event, run",
+            "TRUNCATE event, run, stuck",
         ):
             with pytest.raises(psycopg.errors.RaiseException, match="events are never"):
                 await connection.execute(statement.encode())

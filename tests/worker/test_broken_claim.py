@@ -19,7 +19,7 @@ from onward.store.postgres.wire import Wire
 from onward.testing.drafts import creation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.postgres]
-WANTED = Wanted(by_us=2**62, unserved=(), skipped=())
+WANTED = Wanted()
 
 
 class Breaking:

@@ -282,10 +282,16 @@ class SlowLook(FaultyStore):
         return await super().held()
 
 
-async def test_a_long_wait_is_not_held(memory: World) -> None:
-    """Waits are by the process's own clock, which here jumps; a lease by the same clock would run out."""
-    world = memory
-    process, stop = await world.process({"a": [Result.retry("busy")]}), StopSwitch()
+async def test_a_long_wait_is_not_held() -> None:
+    """The clock jumps, the database's with it; a lease by the same clock would run out."""
+    clock = ManualClock()
+    database = MemoryDatabase(clock.now_us)
+
+    async def connect() -> Store:
+        return database.connect()
+
+    world = World(connect, "memory")
+    process, stop = await world.process({"a": [Result.retry("busy")]}, clock=clock), StopSwitch()
     await submitted(process, line("a", a="max_retries=8, retry_policy=patient"), "run")
     working = asyncio.create_task(Worker(process.engine, process.clock, stop, concurrency=1).run())
     await until(lambda: len(world.ledger.calls) >= 3)

@@ -94,13 +94,13 @@ class Importer:
         """Nobody holds a run where it arrives: one that was running stops here as its policy says."""
         run, at_us = section.fold, self.clock.now_us()
         if run is None:
-            return _Planned(section, row, section.run.end, row.updated_at_us)
+            return _Planned(section, row, section.run.end, at_us)
         events = decide_arrival(run, self.store.me, now_us=at_us)
         after, _ = applied(run, events, run_id=run.id, at_us=at_us)
         if self.checked.is_paused:
             events = (*events, *decide_held_back(after, why=HELD_BACK))
         if not events:
-            return _Planned(section, row, section.run.end, row.updated_at_us)
+            return _Planned(section, row, section.run.end, at_us)
         after, stamped = applied(run, events, run_id=run.id, at_us=at_us)
         sealed = seal(run.id, section.run.end, stamped, at_us)
         return _Planned(section, project(after), sealed.head, at_us, sealed.records)

@@ -53,6 +53,13 @@ class Drive:
         self._hold: Hold | None = None
         self._successor: str | None = None
         self._looking: asyncio.Task[None] | None = None
+        # A holder whose clock is behind claims the run at its wake time, and counts on from there: by its own
+        # clock it would find nothing to do yet, and hand the run back again and again.
+        self._ahead_us = max(0, folded.run.updated_at_us - tools.clock.now_us())
+
+    def _now_us(self) -> int:
+        """The time, which is never before the claim."""
+        return self._tools.clock.now_us() + self._ahead_us
 
     async def run(self, *, claimed_s: float, action: Action | None = None) -> Folded:
         """Until the run stops. LeaseLost: somebody else has it, and nothing here counts any more.
@@ -109,7 +116,7 @@ class Drive:
     async def _advance(self, upshot: Upshot) -> Action:
         """Record what came of the last effect and all that follows from it; returns what to do next."""
         while True:
-            now_us, before = self._tools.clock.now_us(), self._folded
+            now_us, before = self._now_us(), self._folded
             ahead = advance(
                 self._definition,
                 before.run,
@@ -176,7 +183,7 @@ class Drive:
     async def _restart(self, to: str, run_id: str) -> Upshot:
         """Make the run that takes over. Made again after a crash, it is the same one."""
         event = restarted(self._definition, self._folded.run, to, VERSION)
-        at_us = self._tools.clock.now_us()
+        at_us = self._now_us()
         run, stamped = applied(None, (event,), run_id=run_id, at_us=at_us)
         append_id = f"restart of {self._folded.run.id}"
         await self._tools.journal.create(run, stamped, at_us=at_us, append_id=append_id)
@@ -187,7 +194,7 @@ class Drive:
         """Whether a wait is not worth holding the run for."""
         if self._patience_s is None or self._stop.reason is not None:
             return False
-        return (until_us - self._tools.clock.now_us()) / 1_000_000 > self._patience_s
+        return (until_us - self._now_us()) / 1_000_000 > self._patience_s
 
     async def _sleep(self, until_us: int) -> None:
         """Wait for a retry's time, or for news."""
@@ -200,7 +207,7 @@ class Drive:
         """Until there is news, or it is time."""
         if until_us is None:
             await self._news.wait()
-        elif (seconds := (until_us - self._tools.clock.now_us()) / 1_000_000) > 0:
+        elif (seconds := (until_us - self._now_us()) / 1_000_000) > 0:
             await self._tools.clock.wait_s(seconds, self._news)
         assert self._hold is not None
         if self._hold.is_lost:

@@ -191,7 +191,11 @@ class Journal:
             except HistoryCorrupt as error:
                 on_damage(loaded.row.id, error)
                 return None
-            write, result = self._decided(replace(current, holder=held.holder), decide, held)
+            # The database says that its wake time has come, so the claim is not written before it.
+            since_us = current.run.wake_at_us or 0
+            write, result = self._decided(
+                replace(current, holder=held.holder), decide, held, since_us=since_us
+            )
             return write
 
         try:
@@ -211,12 +215,13 @@ class Journal:
         decide: DecideRun,
         held: Held,
         blobs: Mapping[str, bytes] | None = None,
+        since_us: int = 0,
     ) -> tuple[Write | None, Folded]:
-        """What `decide` makes of a run, as a write, and the run after it."""
+        """What `decide` makes of a run, as a write, and the run after it; written at `since_us` or later."""
         events = decide(current, held)
         if not events:
             return None, current
-        at_us = self._clock.now_us()
+        at_us = max(since_us, self._clock.now_us())
         run, stamped = applied(current.run, events, run_id=current.run.id, at_us=at_us)
         return _write(
             run, stamped, after=current.position, at_us=at_us, full=True, before=current, blobs=blobs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from onward.clock import Clock
 from onward.engine.claim import Claims
@@ -35,7 +36,10 @@ class Taking:
                 if not set(current.run.needs) <= set(self._kinds):
                     self._unserved.add(" ".join(current.run.needs))
                     return ()
-                events = decide_claim(current.run, self._claims.standing(current, held))
+                standing = self._claims.standing(current, held)
+                # Its time has come by the database's clock, which counts, even if this process's is behind.
+                now_us = max(standing.now_us, current.run.wake_at_us or 0)
+                events = decide_claim(current.run, replace(standing, now_us=now_us))
                 is_ours = True
                 return events
 
@@ -45,7 +49,7 @@ class Taking:
                 return folded
 
     def _wanted(self) -> Wanted:
-        return Wanted(self._clock.now_us(), tuple(sorted(self._unserved)), tuple(sorted(self._damaged)))
+        return Wanted(tuple(sorted(self._unserved)), tuple(sorted(self._damaged)))
 
     def pass_over(self, run_id: str, error: Exception) -> None:
         """Leave a run to others from now on."""

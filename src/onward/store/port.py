@@ -77,9 +77,11 @@ class Lease(NamedTuple):
 
 
 class Write(Frozen, frozen=True, kw_only=True):
-    """Events for one run, sealed behind `after` and up to `head`, and what its row becomes.
+    """Events for one run, sealed after `after` and up to `head`, and what its row becomes.
 
-    `row` is None when only the position and the progress changed: the write of a step in passing.
+    `at_us` is the writer's clock. A wake time is as far from it as the run is to wait: the database adds that
+    to its own clock, and judges by that alone whether the run is due. `row` is None when only the position
+    and the progress changed: the write of a step in passing.
     """
 
     run_id: str
@@ -154,13 +156,8 @@ class RunQuery:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which due runs to take: none that needs one of these sets of handlers, and none of these runs.
+    """Which due runs to take: none that needs one of these sets of handlers, and none of these runs."""
 
-    A run is due when both the database's clock and the asker's, which says `by_us`, say so: else it would
-    be handed to somebody who finds that there is nothing to do yet.
-    """
-
-    by_us: int
     unserved: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
@@ -189,6 +186,8 @@ class RunLog(Protocol):
 
     async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
         """Lock the first run that is due and show it to `decide`, as `control` does; None if none is due.
+
+        A run is due by the database's clock, whatever the clocks of its writer and of the asker say.
 
         The highest priority comes first, then the one that has been due for longest. What others are about
         to take, what has a key in use, and pipelines with as many runs held as they may have are passed over.

@@ -22,6 +22,7 @@ from onward.model.event import (
     RunClaimed,
     RunCreated,
     RunForked,
+    RunQueued,
     StepFinished,
     StepStarted,
     StepStatus,
@@ -158,6 +159,15 @@ async def created(store: Store, run_id: str | None = None, **fields: Any) -> Dra
 async def held(store: Store, run_id: str | None = None, **fields: Any) -> Draft:
     """A stored run that `store` holds."""
     return await created(store, run_id, owner=store.me, **fields)
+
+
+async def queued(store: Store, run_id: str | None = None, *, wait_us: int = 0, **fields: Any) -> Draft:
+    """A stored run that was handed back, to be due after `wait_us`; one that is negative is in the past."""
+    draft = await held(store, run_id, **fields)
+    at_us = draft.run.updated_at_us + TICK_US
+    write, after = draft.then(RunQueued(why="tests", wake_at_us=at_us + wait_us))
+    await store.append(write, draft.lease)
+    return after
 
 
 async def stepped(store: Store, draft: Draft, /, *, times: int = 1, **context: Any) -> Draft:

@@ -131,7 +131,7 @@ class MemoryStore:
 
     async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
         for stored in sorted(self.database.runs.values(), key=_turn):
-            if self._is_due(stored.row, wanted):
+            if self._is_due(stored, wanted):
                 loaded = await self.load(stored.row.id, fold_version=fold_version)
                 assert loaded is not None
                 held = Held(stored.position, stored.row.status, loaded.holder, self._me)
@@ -141,14 +141,11 @@ class MemoryStore:
                 return Controlled(stored.position)
         return None
 
-    def _is_due(self, row: RunRow, wanted: Wanted) -> bool:
-        if (
-            row.wake_at_us is None
-            or row.wake_at_us > min(self.database.now_us(), wanted.by_us)
-            or row.needs in wanted.unserved
-        ):
+    def _is_due(self, stored: StoredRun, wanted: Wanted) -> bool:
+        row = stored.row
+        if stored.due_at_us is None or stored.due_at_us > self.database.now_us():
             return False
-        if row.id in wanted.skipped:
+        if row.needs in wanted.unserved or row.id in wanted.skipped:
             return False
         others = [other.row for other in self.database.runs.values() if other.row.owner is not None]
         if row.exclusive_key is not None and any(o.exclusive_key == row.exclusive_key for o in others):
@@ -181,6 +178,7 @@ class MemoryStore:
         if write.row is not None:
             if write.row.token != stored.row.token or not stored.lease_until_us:
                 stored.lease_until_us = self._lease_end()
+            stored.due_at_us = self._due_at(stored, write.row, write.at_us)
             stored.row = write.row
         else:
             stored.row = _advanced(stored.row, write)
@@ -190,6 +188,14 @@ class MemoryStore:
         self.database.blobs.update(write.blobs)
         self.database.touched.update(dict.fromkeys(write.blobs, write.at_us))
         stored.snapshot = write.snapshot or stored.snapshot
+
+    def _due_at(self, stored: StoredRun, row: RunRow, at_us: int) -> int | None:
+        """By this database's clock: as long from now as the writer's clock says."""
+        if row.wake_at_us is None:
+            return None
+        if stored.due_at_us is not None and stored.row.wake_at_us == row.wake_at_us:
+            return stored.due_at_us
+        return self.database.now_us() + row.wake_at_us - at_us
 
     def _lease_end(self) -> int:
         return self.database.now_us() + int((self._lease_s or 0) * 1_000_000)
@@ -346,7 +352,7 @@ class MemoryStore:
 
 
 def _turn(stored: StoredRun) -> tuple[int, int, str]:
-    return -stored.row.priority, stored.row.wake_at_us or 0, stored.row.id
+    return -stored.row.priority, stored.due_at_us or 0, stored.row.id
 
 
 def _advanced(row: RunRow, write: Write) -> RunRow:

@@ -14,8 +14,8 @@ def measured(state: State, holder_of: Callable[[StoredRun], Holder | None]) -> M
     """Everything that is counted, now."""
     now_us, runs = state.now_us(), list(state.runs.values())
     rows = [stored.row for stored in runs]
-    wakes = [row.wake_at_us for row in rows if row.wake_at_us is not None]
-    due = [wake_at_us for wake_at_us in wakes if wake_at_us <= now_us]
+    turns = [stored.due_at_us for stored in runs if stored.due_at_us is not None]
+    due = [due_at_us for due_at_us in turns if due_at_us <= now_us]
     holders = [holder for stored in runs if (holder := holder_of(stored)) is not None]
     lately = [(row.status, now_us - row.ended_at_us) for row in rows if row.ended_at_us is not None]
     hour = Counter(status for status, ago_us in lately if ago_us <= HOUR_US)
@@ -25,7 +25,7 @@ def measured(state: State, holder_of: Callable[[StoredRun], Holder | None]) -> M
         at_us=now_us,
         runs=Counter(Stand(row.status, row.reason, row.recoverable) for row in rows),
         due=len(due),
-        later=len(wakes) - len(due),
+        later=len(turns) - len(due),
         oldest_due_us=min(due, default=None),
         holdings=holdings_of((holder.owner, 1, holder.is_alive) for holder in holders),
         ended={status: Ended(hour[status], number) for status, number in day.items()},

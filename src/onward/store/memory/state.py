@@ -18,6 +18,7 @@ class StoredRun:
     appends: set[str] = field(default_factory=set)
     snapshot: Snapshot | None = None
     lease_until_us: int = 0
+    due_at_us: int | None = None
 
     @property
     def position(self) -> Position:

@@ -28,12 +28,12 @@ WITH step AS (
         :exclusive_key::text[], :on_owner_loss::text[], :priority::bigint[], :needs::text[],
         :max_running::bigint[], :parent::text[], :parent_seq::bigint[],
         :created_at_us::bigint[], :updated_at_us::bigint[], :ended_at_us::bigint[], :head::bigint[],
-        :hash::bytea[], :parent_hash::bytea[], :append_id::text[]
+        :hash::bytea[], :parent_hash::bytea[], :append_id::text[], :at_us::bigint[]
     ) AS step (
         id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
         steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
         max_running, parent, parent_seq,
-        created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, append_id
+        created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, append_id, at_us
     )
 ),
 moved AS (
@@ -41,7 +41,7 @@ moved AS (
         id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
         steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
         max_running, parent, parent_seq,
-        created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us
+        created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us, due_at_us
     )
     SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
         steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
@@ -50,7 +50,8 @@ moved AS (
         CASE
             WHEN owner IS NOT NULL
             THEN coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + :lease_us
-        END
+        END,
+        coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + wake_at_us - at_us
     FROM step
     ORDER BY id
     ON CONFLICT (id) DO NOTHING
@@ -120,10 +121,11 @@ WITH step AS (
         :id::text[], :after::bigint[], :after_hash::bytea[], :held_token::bigint[], :held_owner::text[],
         :pipeline_hash::text[], :status::text[], :reason::text[], :detail::text[], :recoverable::bigint[],
         :next_node::text[], :steps_finished::bigint[], :token::bigint[], :owner::text[], :wake_at_us::bigint[],
-        :updated_at_us::bigint[], :ended_at_us::bigint[], :head::bigint[], :hash::bytea[], :append_id::text[]
+        :updated_at_us::bigint[], :ended_at_us::bigint[], :head::bigint[], :hash::bytea[], :append_id::text[],
+        :at_us::bigint[]
     ) AS step (
         id, after, after_hash, held_token, held_owner, pipeline_hash, status, reason, detail, recoverable,
-        next_node, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, head, hash, append_id
+        next_node, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, head, hash, append_id, at_us
     )
 ),
 locked AS (
@@ -143,6 +145,10 @@ moved AS (
             WHEN step.owner IS NULL THEN NULL
             WHEN step.token = run.token THEN run.lease_until_us
             ELSE coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + :lease_us
+        END,
+        due_at_us = CASE
+            WHEN step.wake_at_us = run.wake_at_us THEN run.due_at_us
+            ELSE coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + step.wake_at_us - step.at_us
         END
     FROM step
     WHERE run.id = ANY (ARRAY[step.id]) AND run.head = step.after AND run.hash = step.after_hash
@@ -309,8 +315,7 @@ ORDER BY created_at_us, id;
 -- Differs because runs that somebody else is about to take are passed over.
 SELECT id, pipeline, max_running
 FROM run
-WHERE wake_at_us IS NOT NULL AND wake_at_us <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-    AND wake_at_us <= :by_us
+WHERE due_at_us IS NOT NULL AND due_at_us <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
     AND id <> ALL (:skipped::text[])
     AND needs <> ALL (:unserved::text[])
     AND pipeline <> ALL (:full::text[])
@@ -319,7 +324,7 @@ WHERE wake_at_us IS NOT NULL AND wake_at_us <= coalesce(:now_us, (extract(epoch 
         FROM run AS other
         WHERE other.exclusive_key = run.exclusive_key AND other.owner IS NOT NULL
     )
-ORDER BY priority DESC, wake_at_us, id
+ORDER BY priority DESC, due_at_us, id
 LIMIT 1
 FOR NO KEY UPDATE OF run SKIP LOCKED;
 
@@ -361,9 +366,9 @@ WHERE reason <> ''
 GROUP BY status, reason, recoverable;
 
 -- measure_queue --
-SELECT wake_at_us <= :now_us::bigint AS is_due, count(*), min(wake_at_us)
+SELECT due_at_us <= :now_us::bigint AS is_due, count(*), min(due_at_us)
 FROM run
-WHERE wake_at_us IS NOT NULL
+WHERE due_at_us IS NOT NULL
 GROUP BY is_due;
 
 -- measure_holders --

@@ -114,7 +114,7 @@ async def find_due(wire: Wire, wanted: Wanted, now_us: int | None) -> str | None
     while True:
         left = {"unserved": wanted.unserved, "skipped": wanted.skipped, "full": full}
         lists = {name: texts(names) for name, names in left.items()}
-        (found,) = await wire.run(call("run_due", now_us=now_us, by_us=wanted.by_us, **lists))
+        (found,) = await wire.run(call("run_due", now_us=now_us, **lists))
         if not found:
             return None
         run_id, pipeline, max_running = found[0]

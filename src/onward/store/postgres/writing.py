@@ -25,7 +25,7 @@ TOUCHED_MAX = 10_000
 ALONE_EVENTS_MAX = 8
 _NUMBERS = (
     *("recoverable", "steps_finished", "token", "wake_at_us", "parent_seq", "created_at_us"),
-    *("updated_at_us", "ended_at_us", "head", "after", "held_token", "priority", "max_running"),
+    *("updated_at_us", "ended_at_us", "head", "after", "held_token", "priority", "max_running", "at_us"),
 )
 _ARRAYS: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
     **dict.fromkeys(_NUMBERS, numbers),
@@ -182,6 +182,7 @@ def _columns(member: Member) -> dict[str, Any]:
         "held_owner": owner,
         "held_token": token,
         "append_id": member.append_id,
+        "at_us": member.write.at_us,
     }
 
 

@@ -22,14 +22,15 @@ INSERT INTO run (
     id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
     max_running, parent, parent_seq,
-    created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us
+    created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us, due_at_us
 )
 VALUES (
     :id, :display_id, :pipeline, :pipeline_hash, :path, :status, :reason, :detail, :recoverable, :next_node,
     :steps_finished, :token, :owner, :wake_at_us, :exclusive_key, :on_owner_loss, :priority,
     :needs, :max_running, :parent, :parent_seq,
     :created_at_us, :updated_at_us, :ended_at_us, :head, :hash, :parent_hash,
-    CASE WHEN :owner IS NOT NULL THEN coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us END
+    CASE WHEN :owner IS NOT NULL THEN coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us END,
+    coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :wake_at_us - :at_us
 )
 ON CONFLICT (id) DO NOTHING;
 
@@ -48,6 +49,10 @@ SET pipeline_hash = :pipeline_hash, status = :status, reason = :reason, detail =
         WHEN :owner IS NULL THEN NULL
         WHEN :token = token THEN lease_until_us
         ELSE coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us
+    END,
+    due_at_us = CASE
+        WHEN :wake_at_us = wake_at_us THEN due_at_us
+        ELSE coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :wake_at_us - :at_us
     END
 WHERE id = :id AND head = :after AND hash = :after_hash AND token = :held_token AND owner IS :held_owner;
 
@@ -173,8 +178,7 @@ ORDER BY created_at_us, id;
 -- run_due --
 SELECT id, pipeline, max_running
 FROM run
-WHERE wake_at_us IS NOT NULL AND wake_at_us <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
-    AND wake_at_us <= :by_us
+WHERE due_at_us IS NOT NULL AND due_at_us <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
     AND id NOT IN (SELECT value FROM json_each(:skipped))
     AND needs NOT IN (SELECT value FROM json_each(:unserved))
     AND pipeline NOT IN (SELECT value FROM json_each(:full))
@@ -183,7 +187,7 @@ WHERE wake_at_us IS NOT NULL AND wake_at_us <= coalesce(:now_us, CAST(unixepoch(
         FROM run AS other
         WHERE other.exclusive_key = run.exclusive_key AND other.owner IS NOT NULL
     )
-ORDER BY priority DESC, wake_at_us, id
+ORDER BY priority DESC, due_at_us, id
 LIMIT 1;
 
 -- ceiling_lock --
@@ -230,9 +234,9 @@ WHERE reason <> ''
 GROUP BY status, reason, recoverable;
 
 -- measure_queue --
-SELECT wake_at_us <= :now_us AS is_due, count(*), min(wake_at_us)
+SELECT due_at_us <= :now_us AS is_due, count(*), min(due_at_us)
 FROM run
-WHERE wake_at_us IS NOT NULL
+WHERE due_at_us IS NOT NULL
 GROUP BY is_due;
 
 -- measure_holders --

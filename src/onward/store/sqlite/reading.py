@@ -131,7 +131,7 @@ def find_due(db: apsw.Connection, wanted: Wanted, now_us: int | None) -> str | N
     while True:
         left = {"unserved": wanted.unserved, "skipped": wanted.skipped, "full": full}
         lists = {name: json.dumps(names) for name, names in left.items()}
-        found = one(db, "run_due", now_us=now_us, by_us=wanted.by_us, **lists)
+        found = one(db, "run_due", now_us=now_us, **lists)
         if found is None:
             return None
         run_id, pipeline, max_running = found

@@ -49,7 +49,7 @@ class Writer:
         write, _, append_id = member
         refusal = _occupied(db, write) or _without_parent(db, write, rows)
         if refusal is None:
-            db.execute(_INSERT, (*_all_columns(write), self.now_us(), self.lease_us))
+            db.execute(_INSERT, (*_all_columns(write), self.now_us(), self.lease_us, write.at_us))
             if db.changes():
                 self._write(db, member, rows)
                 return None
@@ -74,8 +74,8 @@ class Writer:
             refusal = _occupied(db, write)
             if refusal is not None:
                 return refusal
-            lease = (self.now_us(), self.lease_us)
-            db.execute(_UPDATE, (*_changed_columns(write), *lease, write.run_id, *write.after, token, owner))
+            times = (self.now_us(), self.lease_us, write.at_us)
+            db.execute(_UPDATE, (*_changed_columns(write), *times, write.run_id, *write.after, token, owner))
         if db.changes() == 0:
             _write_events(db, rows)
             return _why_refused(db, write, owner, token)

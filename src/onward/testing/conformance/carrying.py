@@ -184,7 +184,7 @@ async def test_a_run_that_arrives_queued_is_there_for_the_taking(store: Store, o
     await store.receive(_arrival(run, write.records, first=1))
     seen: list[str] = []
     await other.take(
-        Wanted(by_us=START_US + HOUR_US),
+        Wanted(),
         fold_version=FOLD_VERSION,
         decide=lambda _, loaded: seen.append(loaded.row.id),
     )

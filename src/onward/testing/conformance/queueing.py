@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+
+import msgspec
+import pytest
 
 from onward.machine.apply import apply
 from onward.machine.project import project
-from onward.model.event import RunClaimed, RunPaused
+from onward.model.event import RunClaimed, RunPaused, SteeringGiven
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import seal, unseal
 from onward.store.port import Held, Loaded, Store, Wanted, Write
 from onward.testing.conformance.processes import Connect
-from onward.testing.drafts import created, held, requested
+from onward.testing.drafts import START_US, created, held, queued, requested
 
-EARLY, LATE = 1_000_000, 2_000_000
-NOW_US = 2**52
-ANY = Wanted(NOW_US)
+SECOND_US, HOUR_US = 1_000_000, 3_600_000_000
+ANY = Wanted()
+SKEWS_US = (-HOUR_US, HOUR_US, 100 * 365 * 24 * HOUR_US)
 
 
 def claiming(held: Held, loaded: Loaded) -> Write | None:
@@ -53,14 +57,14 @@ async def taken_by(store: Store, wanted: Wanted = ANY) -> str | None:
 
 
 async def test_the_run_that_has_been_due_for_longest_is_taken_first(store: Store) -> None:
-    late = await created(store, "late", at_us=LATE)
-    early = await created(store, "early", at_us=EARLY)
+    late = await queued(store, "late", wait_us=-SECOND_US)
+    early = await queued(store, "later-id", wait_us=-2 * SECOND_US)
     assert [await taken_by(store) for _ in range(3)] == [early.id, late.id, None]
 
 
 async def test_a_higher_priority_goes_before_age(store: Store) -> None:
-    await created(store, "old", at_us=EARLY)
-    await created(store, "urgent", at_us=LATE, priority=5)
+    await queued(store, "old", wait_us=-SECOND_US)
+    await created(store, "urgent", priority=5)
     assert await taken_by(store) == "urgent"
 
 
@@ -74,20 +78,51 @@ async def test_what_is_taken_is_held_by_who_took_it(store: Store, other: Store) 
 
 
 async def test_a_run_whose_time_has_not_come_is_left_alone(store: Store) -> None:
-    await created(store, at_us=NOW_US)
+    await queued(store, wait_us=HOUR_US)
     assert await taken_by(store) is None
 
 
-async def test_a_run_is_due_when_the_askers_clock_says_so_too(store: Store) -> None:
-    await created(store, "run", at_us=LATE)
-    assert await taken_by(store, Wanted(LATE - 1)) is None
-    assert await taken_by(store, Wanted(LATE)) == "run"
+@pytest.mark.parametrize("skew_us", SKEWS_US)
+async def test_a_run_is_due_at_once_wherever_its_writers_clock_stands(store: Store, skew_us: int) -> None:
+    """Submitted from a machine whose clock is an hour ahead, it must not wait for an hour."""
+    now_us = (await store.measure()).at_us
+    await created(store, "run", at_us=now_us + skew_us)
+    found = await store.measure()
+    assert (found.due, found.later) == (1, 0)
+    assert found.oldest_due_us is not None
+    assert found.oldest_due_us >= now_us, "and it has not waited for an hour either"
+    assert await taken_by(store) == "run"
+
+
+@pytest.mark.parametrize("skew_us", SKEWS_US)
+async def test_a_wait_is_as_long_as_its_writer_said_wherever_its_clock_stands(
+    store: Store, other: Store, skew_us: int
+) -> None:
+    now_us = (await store.measure()).at_us
+    await queued(store, "run", wait_us=HOUR_US // 2, at_us=now_us + skew_us)
+    assert await taken_by(other) is None
+    found = await other.measure()
+    assert (found.due, found.later) == (0, 1)
+
+
+@pytest.mark.parametrize("skew_us", SKEWS_US)
+async def test_a_request_that_does_not_change_a_wake_time_changes_no_turn(
+    store: Store, other: Store, skew_us: int
+) -> None:
+    """Whoever steers a queued run may have another clock than who queued it."""
+    first = await queued(store, "first", wait_us=-HOUR_US)
+    await queued(store, "second", wait_us=-HOUR_US // 2)
+    later = await queued(store, "later", wait_us=HOUR_US // 2)
+    for draft in (first, later):
+        skewed = replace(draft, run=msgspec.structs.replace(draft.run, updated_at_us=START_US + skew_us))
+        await requested(other, skewed, SteeringGiven(text="softly", by="tests"))
+    assert [await taken_by(store) for _ in range(3)] == ["first", "second", None]
 
 
 async def test_a_run_that_is_to_be_passed_over_is_passed_over(store: Store) -> None:
-    await created(store, "damaged", at_us=EARLY)
-    await created(store, "sound", at_us=LATE)
-    assert await taken_by(store, Wanted(NOW_US, skipped=("damaged",))) == "sound"
+    await created(store, "damaged")
+    await created(store, "sound")
+    assert await taken_by(store, Wanted(skipped=("damaged",))) == "sound"
 
 
 async def test_a_run_that_is_stopped_or_held_is_left_alone(store: Store) -> None:
@@ -97,24 +132,24 @@ async def test_a_run_that_is_stopped_or_held_is_left_alone(store: Store) -> None
 
 
 async def test_what_needs_handlers_that_a_worker_does_not_have_is_passed_over(store: Store) -> None:
-    await created(store, "needy", at_us=EARLY, needs=("codergen", "special"))
-    await created(store, "plain", at_us=LATE, needs=("tool",))
-    assert await taken_by(store, Wanted(NOW_US, unserved=("codergen special",))) == "plain"
-    assert await taken_by(store, Wanted(NOW_US, unserved=("codergen special",))) is None
+    await created(store, "needy", needs=("codergen", "special"))
+    await created(store, "plain", needs=("tool",))
+    assert await taken_by(store, Wanted(unserved=("codergen special",))) == "plain"
+    assert await taken_by(store, Wanted(unserved=("codergen special",))) is None
     assert await taken_by(store) == "needy"
 
 
 async def test_a_pipeline_has_no_more_runs_held_than_its_ceiling(store: Store) -> None:
     for name in ("a", "b", "c"):
-        await created(store, name, at_us=EARLY, max_running=2)
-    await created(store, "free", at_us=LATE, pipeline="other")
+        await created(store, name, max_running=2)
+    await created(store, "free", pipeline="other")
     assert [await taken_by(store) for _ in range(4)] == ["a", "b", "free", None]
 
 
 async def test_a_key_that_is_in_use_keeps_a_run_waiting_and_others_not(store: Store) -> None:
     await held(store, "holder", exclusive_key="chat")
-    await created(store, "second", at_us=EARLY, exclusive_key="chat")
-    await created(store, "third", at_us=LATE, exclusive_key="mail")
+    await created(store, "second", exclusive_key="chat")
+    await created(store, "third", exclusive_key="mail")
     assert [await taken_by(store) for _ in range(2)] == ["third", None]
 
 
@@ -128,7 +163,7 @@ async def test_a_worker_may_decide_not_to_take_what_it_was_shown(store: Store) -
 async def test_of_many_workers_each_run_goes_to_one(connect: Connect) -> None:
     stores = [await connect() for _ in range(4)]
     for number in range(40):
-        await created(stores[0], f"run-{number:02}", at_us=EARLY + number)
+        await created(stores[0], f"run-{number:02}")
 
     async def work(store: Store) -> list[str]:
         found = []
@@ -145,7 +180,7 @@ async def test_of_many_workers_each_run_goes_to_one(connect: Connect) -> None:
 async def test_many_workers_together_keep_a_ceiling(connect: Connect) -> None:
     stores = [await connect() for _ in range(4)]
     for number in range(12):
-        await created(stores[0], f"run-{number:02}", at_us=EARLY + number, max_running=3)
+        await created(stores[0], f"run-{number:02}", max_running=3)
     taken = await asyncio.gather(*(taken_by(store) for store in stores * 2))
     assert sum(run_id is not None for run_id in taken) == 3
     for store in stores:
