@@ -187,6 +187,9 @@ class HistoryCorrupt(OnwardError):
 class StoreError(OnwardError):
     """The database failed; nothing that was acknowledged is lost."""
 
+    run_id: str | None = None
+    """The run that was being claimed, if it failed then."""
+
 
 class StoreUnavailable(StoreError):
     """The database cannot be opened or reached, or stayed locked."""

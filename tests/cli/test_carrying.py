@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -14,6 +15,9 @@ import pytest
 from blake3 import blake3
 
 from onward.model.ids import display_id
+from onward.store.codec import content_hash
+from onward.testing.drafts import created
+from onward.wiring import open_store
 from tests.cli.shell import GATE, ONWARD, Shell, pipeline
 
 STORE = "mkdir -p $ONWARD_STEP_DIR/artifacts; echo kept > $ONWARD_STEP_DIR/artifacts/note"
@@ -286,6 +290,24 @@ def test_an_unknown_kind_of_event_with_a_true_hash_is_refused(shell: Shell, ther
     done = there.inside("import", path_of(shell, "x"))
     assert done.code == 1
     assert "unknown kind 'Novelty' (written by a newer Onward?)" in done.err
+
+
+def test_a_run_with_a_name_that_could_not_be_claimed_is_refused(shell: Shell, there: Shell) -> None:
+    """From a database that an older Onward wrote: here nobody could ever take it."""
+    source = b"digraph x {}"
+    fields = {"pipeline": "x" * 501, "pipeline_hash": content_hash(source)}
+
+    async def make() -> None:
+        store = await open_store(shell.db)
+        await created(store, "run", blobs={content_hash(source): source}, **fields)
+        await store.close()
+
+    asyncio.run(make())
+    assert shell.inside("export", "run", "--out", path_of(shell, "x")).code == 0
+    done = there.inside("import", path_of(shell, "x"))
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "holds run run, which cannot be stored: the pipeline name" in done.err
+    assert not (there.directory / "onward.db").exists()
 
 
 @pytest.mark.parametrize(

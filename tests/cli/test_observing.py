@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from onward.model.ids import display_id
@@ -88,6 +89,29 @@ def test_stats_tells_how_the_database_stands(shell: Shell) -> None:
     assert "4 runs, 2 recoverable" in said.out
     assert re.search(r"failed +step_failed +1 +yes", said.out)
     assert re.search(r"queue +2 due, the oldest for .*; 0 later", said.out)
+
+
+def test_a_due_run_that_cannot_be_claimed_shows_up_and_keeps_no_other_waiting(shell: Shell) -> None:
+    """Whoever looks is another process than the worker that failed."""
+    shell.write("tool.dot", pipeline(("a", "true")))
+    for name in ("bad", "good"):
+        assert shell.inside("submit", "tool.dot", "--run-id", name).code == 0
+    db = apsw.Connection(shell.db)
+    db.execute("DROP TRIGGER event_is_immutable; UPDATE event SET body = '{' WHERE run_id = 'bad'")
+    db.close()
+    assert shell.inside("doctor").code == 0
+    assert shell.inside("worker", "--until-idle").code == 0
+    assert shell.inside("status", "good", "--json").json["status"] == "completed"
+    (stuck,) = shell.inside("stats", "--json").json["queue"]["stuck"]
+    assert (stuck["run"], stuck["failures"]) == ("bad", 1)
+    assert "event 1" in stuck["why"]
+    said = shell.inside("stats").out
+    assert "stuck     1 due run could not be claimed" in said
+    assert f"run {display_id('bad')}, 1 time: " in said
+    doctor = shell.inside("doctor")
+    assert doctor.code == 1
+    assert "BAD  queue" in doctor.out
+    assert shell.inside("cancel", "bad").code == 1, "it cannot be read"
 
 
 def test_stats_of_no_database_makes_none(shell: Shell) -> None:

@@ -55,12 +55,22 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ("manager_loop_child", "error"),
         ("human_gate", "error"),
         ("tool_command", "error"),
+        ("name_length", "error"),
     ]
 
 
 @pytest.mark.parametrize(
     ("rule", "statements", "expected"),
     [
+        ("name_length", f"{'n' * 500}\nB [type={'t' * 500}]", []),
+        (
+            "name_length",
+            f"{'n' * 501}\nB [type={'t' * 501}]",
+            [
+                f"2:1 name_length the node id '{'n' * 40}'… has 501 characters",
+                f"3:1 name_length the handler name '{'t' * 40}'… has 501 characters",
+            ],
+        ),
         ("start_node", "A", ["1:1 start_node the pipeline has no start node"]),
         (
             "start_node",
@@ -255,6 +265,7 @@ def test_the_rules_that_can_judge_a_graph_with_holes_are_marked() -> None:
         "fidelity_valid",
         "attribute_type",
         "effort_known",
+        "name_length",
     }
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from onward.clock import SystemClock
 from onward.engine.journal import Folded, Journal
-from onward.errors import OnwardError
 from onward.machine.decide import Standing, decide_claim
 from onward.model.event import Event
 from onward.store.port import Held, Wanted
@@ -45,7 +44,7 @@ async def take(journal: Journal) -> Folded | None:
     def decide(current: Folded, held: Held) -> Sequence[Event]:
         return decide_claim(current.run, Standing(None, False, held.me))
 
-    def damaged(run_id: str, error: OnwardError) -> None:
+    def damaged(run_id: str, error: Exception) -> None:
         raise AssertionError(error)
 
     return await journal.take(WANTED, decide, damaged)

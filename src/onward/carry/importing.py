@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 
 from onward.carry.exporting import content_of, row_of
 from onward.carry.lines import EVENT_BEGINS, EffectLine, EventLine, read_line
-from onward.carry.spool import Spool
+from onward.carry.spool import Spool, unreadable
 from onward.carry.survey import Section, Survey
 from onward.clock import Clock
 from onward.engine.journal import applied
-from onward.errors import Refused
+from onward.errors import InvalidInput, Refused
 from onward.machine.losing import decide_arrival, decide_held_back
 from onward.machine.project import project
+from onward.model.names import check_names
 from onward.model.row import RunRow
-from onward.model.run import RunStatus
+from onward.model.run import Run, RunStatus
 from onward.store.carrying import Arrival
 from onward.store.codec import seal
 from onward.store.port import Effect, Position, Record, Store, Write
@@ -61,10 +62,19 @@ class Checked:
         self.rows: list[RunRow] = []
         for section in self.survey.sections():
             assert section.fold is not None
+            self._check_names(section.fold)
             self.sections.append(section)
             self.rows.append(project(section.fold))
             if section.fold.status not in changed:
                 section.fold = None  # the row is enough, and there may be many
+
+    def _check_names(self, run: Run) -> None:
+        """Refuse what could be stored and never be claimed."""
+        try:
+            check_names(run)
+        except InvalidInput as error:
+            why = f"holds run {run.id}, which cannot be stored: {str(error).rstrip('.')}"
+            raise unreadable(self.spool.name, why) from None
 
 
 @dataclass(slots=True)

@@ -12,11 +12,12 @@ from onward.cli.exits import FAILED, FINE, USAGE
 from onward.cli.listing import Wanted
 from onward.cli.opening import app_of, store_to_look_at
 from onward.cli.options import COMMON, Common, Out, RunName
-from onward.cli.text import count
+from onward.cli.text import count, one_line
 from onward.config import load_settings
 from onward.engine.verify import Verified, verify_run
 from onward.errors import InvalidPipeline, NoDatabase
 from onward.model.ids import display_id
+from onward.store.measures import Measured
 from onward.version import VERSION
 from onward.wiring import is_there, open_store
 
@@ -83,6 +84,7 @@ async def doctor(*, common: Common = COMMON, out: Out) -> int:
     store = await open_store(app.store) if isinstance(app.store, str) else app.store
     try:
         found += await store.check()
+        found.append(_queue(await store.measure()))
     finally:
         await store.close()
     for subject, is_well, says in found:
@@ -91,6 +93,15 @@ async def doctor(*, common: Common = COMMON, out: Out) -> int:
         fields = ("subject", "ok", "says")
         out.value([dict(zip(fields, one, strict=True)) for one in found])
     return FINE if all(is_well for _, is_well, _ in found) else FAILED
+
+
+def _queue(found: Measured) -> tuple[str, bool, str]:
+    """Whether every due run can be claimed; if not, the first that cannot."""
+    if not found.stuck:
+        return "queue", True, f"{count(found.due, 'run')} due"
+    first = found.stuck[0]
+    said = f"{count(len(found.stuck), 'due run')} could not be claimed; see `onward stats`"
+    return "queue", False, f"{said}. Run {display_id(first.run)}: {one_line(first.why)}"
 
 
 def _version(package: str) -> str:

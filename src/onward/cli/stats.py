@@ -8,6 +8,7 @@ from onward.cli.exits import FINE
 from onward.cli.opening import store_to_look_at
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.text import count, one_line, span, table
+from onward.model.ids import display_id
 from onward.observe.figures import ended_of, view_measured
 from onward.store.measures import Measured
 from onward.store.owner import owner_label
@@ -41,6 +42,12 @@ def _lines(found: Measured) -> Iterator[str]:
         yield from (f"  {line}" for line in table(("STATUS", "REASON", "RUNS", "RECOVERABLE"), rows))
     age = f", the oldest for {span(found.queue_age_s)}" if found.due else ""
     yield f"queue     {found.due:,} due{age}; {found.later:,} later"
+    if found.stuck:
+        yield f"stuck     {count(len(found.stuck), 'due run')} could not be claimed"
+        yield from (
+            f"  run {display_id(stuck.run)}, {count(stuck.failures, 'time')}: {one_line(stuck.why)}"
+            for stuck in found.stuck
+        )
     yield f"held      {found.held:,}, of them {found.stalled:,} stalled"
     for window, ended in ended_of(found).items():
         told = ", ".join(f"{number:,} {status}" for status, number in ended.items())

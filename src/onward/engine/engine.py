@@ -95,7 +95,7 @@ class Engine:
         self._serving = Serving(
             handlers, lambda agent, interviewer: Overseer(self, clock, agent, interviewer), around
         )
-        self._taking = Taking(self.journal, self._claims, clock, handlers)
+        self._taking = Taking(store, self.journal, self._claims, clock, handlers)
         self._sweeper = Sweeper(store, self.journal, self._claims, clock, ids)
         tools = Tools(
             self.journal,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as with_changes
 from functools import partial
 
 from msgspec.structs import replace
@@ -10,16 +13,18 @@ from msgspec.structs import replace
 from onward.clock import Clock
 from onward.engine.insist import OUT_OF_REACH, insist
 from onward.engine.snapshot import decode_run, encode_run
-from onward.errors import HistoryCorrupt, OnwardError, RunNotFound, RunUnreadable
+from onward.errors import HistoryCorrupt, OnwardError, RunNotFound, RunUnreadable, StoreError
 from onward.machine.apply import apply
 from onward.machine.effect import IllegalEvent
 from onward.machine.lifecycle import RUNNING
 from onward.machine.project import project
 from onward.model.event import Event, RunClaimed
+from onward.model.names import check_name, check_names
 from onward.model.run import FOLD_VERSION, Frozen, Run
 from onward.store.codec import check_chain, seal, unseal
 from onward.store.port import (
     ORIGIN,
+    TAIL_MAX,
     Held,
     Holder,
     Lease,
@@ -63,6 +68,7 @@ class Journal:
 
     def __init__(self, log: RunLog, clock: Clock) -> None:
         self._log, self._clock = log, clock
+        self._ahead: Folded | None = None  # a run that had to be folded before it can be claimed
 
     async def load(self, run_id: str) -> Folded:
         """A run as it stands, its chain checked from the snapshot on."""
@@ -70,16 +76,27 @@ class Journal:
         if loaded is None:
             raise RunNotFound(run_id)
         start = _started_from(loaded.snapshot)
-        tail = loaded.tail
-        if loaded.snapshot is not None and start is None:
+        if _is_for_pages(loaded, start):
             # Up to where the row said: the log may have grown since that one consistent read.
-            tail = await self._log.read(run_id, after=0, limit=loaded.position.seq)
-        return replace(_whole(_folded(start, tail, run_id), loaded), holder=loaded.holder)
+            folded = await self._folded_by_pages(start, run_id, loaded.position.seq)
+        else:
+            folded = _folded(start, loaded.tail, run_id)
+        return replace(_whole(folded, loaded), holder=loaded.holder)
+
+    async def _folded_by_pages(self, start: Folded | None, run_id: str, upto: int) -> Folded | None:
+        """Fold a log of any length up to an event; others get their turns meanwhile."""
+        folded = start
+        while (after := folded.position.seq if folded else 0) < upto:
+            page = await self._log.read(run_id, after=after, limit=min(TAIL_MAX, upto - after))
+            if not page:
+                break
+            folded = _folded(folded, page, run_id)
+            await asyncio.sleep(0)
+        return folded
 
     async def load_at(self, run_id: str, seq: int) -> Folded:
         """A run as it stood after event `seq`."""
-        records = await self._log.read(run_id, after=0, limit=seq)
-        folded = _folded(None, records, run_id)
+        folded = await self._folded_by_pages(None, run_id, seq)
         if folded is None or folded.position.seq != seq:
             raise RunNotFound(run_id)
         return folded
@@ -119,7 +136,9 @@ class Journal:
         after: Position = ORIGIN,
         blobs: Mapping[str, bytes] | None = None,
     ) -> Folded:
-        """A new run with its first events: behind nothing, or behind the event it is forked at."""
+        """A new run with its first events: after nothing, or after the event it is forked at."""
+        check_names(run)
+        check_name("the append id", append_id or "")
         write, folded = _write(run, stamped, after=after, at_us=at_us, full=True, blobs=blobs)
         await insist(self._clock, partial(self._log.create, write, append_id))
         return folded
@@ -147,13 +166,14 @@ class Journal:
         blobs: Mapping[str, bytes] | None = None,
     ) -> Folded:
         """Let `decide` see the run under its lock, and write what it returns. A refusal changes nothing."""
+        check_name("the append id", append_id)
         known = await self.load(run_id)
         result = known
 
         def decided(held: Held, tail: Sequence[Record]) -> Write | None:
             nonlocal result
             current = _folded(known, tail, run_id) or known
-            write, result = self._decided(replace(current, holder=held.holder), decide, held, blobs)
+            write, result = self.decided(replace(current, holder=held.holder), decide, held, blobs)
             return write
 
         since = known.position.seq
@@ -168,48 +188,40 @@ class Journal:
         return await self.first_answer(result)  # the reply to this very request may have been lost
 
     async def take(
-        self, wanted: Wanted, decide: DecideRun, on_damage: Callable[[str, OnwardError], None]
+        self, wanted: Wanted, decide: DecideRun, on_failure: Callable[[str, Exception], None]
     ) -> Folded | None:
         """Let `decide` see the run whose turn it is, under its lock, and write what it returns.
 
-        None when nothing is due, or what is due cannot be read. Nobody can ask for the same again: a claim
-        whose reply was lost is a run that this process owns and does not drive, and is given back as such.
+        `on_failure` is told which run could not be claimed, and why; then this answers None, as when nothing
+        is due, or raises what concerns more than this run. Nobody can ask for the same again: a claim whose
+        reply was lost is a run that this process owns and does not drive, and is given back as such.
         """
-        result: Folded | None = None
-        unread: list[str] = []
-
-        def decided(held: Held, loaded: Loaded) -> Write | None:
-            nonlocal result
-            result = None  # of a try that was undone, because the connection broke
-            unread.clear()
-            start = _started_from(loaded.snapshot)
-            if loaded.snapshot is not None and start is None:
-                unread.append(loaded.row.id)
-                return None
+        while True:
+            attempt = _Attempt(self, self._ahead, decide, on_failure)
+            known = None if self._ahead is None else (self._ahead.run.id, self._ahead.position.seq)
             try:
-                current = _whole(_folded(start, loaded.tail, loaded.row.id), loaded)
-            except HistoryCorrupt as error:
-                on_damage(loaded.row.id, error)
+                answer = await self._log.take(
+                    with_changes(wanted, known=known), fold_version=FOLD_VERSION, decide=attempt.decided
+                )
+            except StoreError as error:
+                if error.run_id is not None:
+                    on_failure(error.run_id, error)
+                if isinstance(error, RunUnreadable):
+                    return None
+                raise
+            if answer is None:
+                return None  # nothing is due, whatever was seen before
+            if attempt.unread is None:
+                self._ahead = None
+                return attempt.result
+            # It must be folded first, which takes its time: not under a lock.
+            try:
+                self._ahead = await self.load(attempt.unread)
+            except OnwardError as error:
+                on_failure(attempt.unread, error)
                 return None
-            # The database says that its wake time has come, so the claim is not written before it.
-            since_us = current.run.wake_at_us or 0
-            write, result = self._decided(
-                replace(current, holder=held.holder), decide, held, since_us=since_us
-            )
-            return write
 
-        try:
-            answer = await self._log.take(wanted, fold_version=FOLD_VERSION, decide=decided)
-        except RunUnreadable as error:
-            on_damage(error.run_id, error)
-            return None
-        if answer is None:
-            return None  # nothing is due, whatever was seen before
-        if unread:  # its snapshot is of no use, so it must be folded from its beginning, which takes its time
-            return await self.control(unread[0], decide, append_id=f"{unread[0]} {self._clock.now_us()}")
-        return result
-
-    def _decided(
+    def decided(
         self,
         current: Folded,
         decide: DecideRun,
@@ -224,8 +236,49 @@ class Journal:
         at_us = max(since_us, self._clock.now_us())
         run, stamped = applied(current.run, events, run_id=current.run.id, at_us=at_us)
         return _write(
-            run, stamped, after=current.position, at_us=at_us, full=True, before=current, blobs=blobs
+            run,
+            stamped,
+            after=current.position,
+            at_us=at_us,
+            full=True,
+            before=current,
+            blobs=blobs,
+            may_snapshot=True,
         )
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One try to claim: what the store's transaction shows, and what came of it.
+
+    `ahead` is a run that was folded before. When the connection breaks, the transaction is made again, and
+    what it showed first is forgotten.
+    """
+
+    journal: Journal
+    ahead: Folded | None
+    decide: DecideRun
+    on_failure: Callable[[str, Exception], None]
+    result: Folded | None = None
+    unread: str | None = None
+
+    def decided(self, held: Held, loaded: Loaded) -> Write | None:
+        self.result, self.unread, run_id = None, None, loaded.row.id
+        is_ahead = self.ahead is not None and self.ahead.run.id == run_id
+        start = self.ahead if is_ahead else _started_from(loaded.snapshot)
+        if _is_for_pages(loaded, start):
+            self.unread = run_id
+            return None
+        try:
+            current = _whole(_folded(start, loaded.tail, run_id), loaded)
+            # The database says that its wake time has come, so the claim is not written before it.
+            since_us = current.run.wake_at_us or 0
+            current = replace(current, holder=held.holder)
+            write, self.result = self.journal.decided(current, self.decide, held, since_us=since_us)
+        except Exception as error:  # of whatever kind: it must not keep the runs behind it from being claimed
+            self.on_failure(run_id, error)
+            return None
+        return write
 
 
 def applied(
@@ -281,6 +334,11 @@ def _whole(folded: Folded | None, loaded: Loaded) -> Folded:
         why = "the log does not end where the run's row says"
         raise HistoryCorrupt(loaded.row.id, loaded.position.seq, why)
     return folded
+
+
+def _is_for_pages(loaded: Loaded, start: Folded | None) -> bool:
+    """Whether a log has to be read for itself: it is too long, or its snapshot does not decode."""
+    return loaded.is_cut or (loaded.snapshot is not None and start is None)
 
 
 def _started_from(snapshot: Snapshot | None) -> Folded | None:

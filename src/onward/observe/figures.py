@@ -29,6 +29,7 @@ def families_of(found: Measured) -> Iterator[Family]:
     yield gauge("onward_workers_holding", "Processes that hold runs.", len(found.holdings))
     yield gauge("onward_queue_due", "Runs that wait for a worker now.", found.due)
     yield gauge("onward_queue_later", "Runs that wait for their time.", found.later)
+    yield gauge("onward_runs_stuck", "Due runs that could not be claimed.", len(found.stuck))
     yield gauge("onward_queue_age_seconds", "How long the oldest due run has waited.", found.queue_age_s)
     for window, ended in ended_of(found).items():
         samples = [Sample(number, {"status": status}) for status, number in ended.items()]
@@ -72,6 +73,15 @@ def view_measured(found: Measured) -> Mapping[str, Any]:
             "later": found.later,
             "oldest_due": None if found.oldest_due_us is None else rfc3339(found.oldest_due_us),
             "age_s": found.queue_age_s,
+            "stuck": [
+                {
+                    "run": stuck.run,
+                    "failures": stuck.failures,
+                    "failed_at": rfc3339(stuck.failed_at_us),
+                    "why": stuck.why,
+                }
+                for stuck in found.stuck
+            ],
         },
         "ended": ended_of(found),
         "workers": [

@@ -46,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     Rule("manager_loop_child", Severity.ERROR, control.manager_loop_child),
     Rule("human_gate", Severity.ERROR, gates.human_gate),
     Rule("tool_command", Severity.ERROR, tools.tool_command),
+    Rule("name_length", Severity.ERROR, structure.name_length, local=True),
 )
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 
+from onward.model.names import NAME_CHARACTERS_MAX
 from onward.pipeline.graph import Graph, Node
 from onward.pipeline.rule import Problem, Subject, about
 
 NAMES_SHOWN_MAX = 5
+NAME_SHOWN = 40
 NAMES_COMPARED_MAX = 200
 """Looking for a similar name costs time per name; in a larger graph no suggestion is made."""
 
@@ -32,6 +34,18 @@ def _exactly_one(graph: Graph, role: str, claimants: Sequence[str], shape: str) 
     elif len(claimants) > 1:
         message = f"the pipeline has {len(claimants)} {role} nodes: {_listed(claimants)}"
         yield about(graph.nodes[claimants[1]], message, fix="keep exactly one")
+
+
+def name_length(subject: Subject) -> Iterator[Problem]:
+    """Names stand in indexes of the database, which have a limit."""
+    graph = subject.graph
+    named: list[tuple[Graph | Node, str, str]] = [(graph, "the pipeline name", graph.name)]
+    for node in graph.nodes.values():
+        named += [(node, "the node id", node.id), (node, "the handler name", node.type)]
+    for owner, what, name in named:
+        if len(name) > NAME_CHARACTERS_MAX:
+            message = f"{what} {name[:NAME_SHOWN]!r}… has {len(name):,} characters"
+            yield about(owner, message, fix=f"shorten it to at most {NAME_CHARACTERS_MAX}")
 
 
 def reachability(subject: Subject) -> Iterator[Problem]:

@@ -39,12 +39,25 @@ class Holding(NamedTuple):
     stalled: int
 
 
+class Stuck(NamedTuple):
+    """A due run that could not be claimed: how often that failed, when it did last, and why."""
+
+    run: str
+    failures: int
+    failed_at_us: int
+    why: str
+
+
+STUCK_MAX = 100
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """One look. `due` runs wait for a worker now, `later` ones for their time; `at_us` is the instant.
 
     `oldest_due_us` is since when the oldest due run has waited. `size` is in bytes, with what is beside the
-    tables: indexes, logs that are not merged yet, space that is free for new rows.
+    tables: indexes, logs that are not merged yet, space that is free for new rows. Of `stuck` runs the latest
+    STUCK_MAX are there.
     """
 
     at_us: int
@@ -55,6 +68,7 @@ class Measured:
     holdings: tuple[Holding, ...]
     ended: Mapping[RunStatus, Ended]
     size: int
+    stuck: tuple[Stuck, ...] = ()
 
     @property
     def statuses(self) -> Mapping[RunStatus, int]:
@@ -106,4 +120,8 @@ class Measures(Protocol):
 
     async def measure(self) -> Measured:
         """How the database stands, as one consistent look that holds nobody up."""
+        ...
+
+    async def note_stuck(self, run_id: str, why: str) -> None:
+        """Note that a due run could not be claimed. Once its log has grown, the note says nothing."""
         ...

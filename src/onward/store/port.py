@@ -29,6 +29,8 @@ class Position(NamedTuple):
 
 
 ORIGIN = Position(0, b"")
+TAIL_MAX = 1_000
+"""How many events are read together with a run. A longer log is folded page by page, and under no lock."""
 NO_VALUES: Mapping[str, bytes] = MappingProxyType({})
 
 
@@ -128,13 +130,17 @@ class Controlled:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A run as one consistent read: its row, its holder, the newest usable snapshot and the log behind it."""
+    """A run as one consistent read: its row, its holder, the newest usable snapshot and the log after it.
+
+    `is_cut`: the log after the snapshot has more than TAIL_MAX events and was left out; `read` gives it.
+    """
 
     row: RunRow
     position: Position
     holder: Holder | None
     snapshot: Snapshot | None
     tail: Sequence[Record]
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +162,19 @@ class RunQuery:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which due runs to take: none that needs one of these sets of handlers, and none of these runs."""
+    """Which due runs to take: none that needs one of these sets of handlers, and none of these runs.
+
+    `known` is a run and an event up to which the asker has folded it: of that run only the log after this
+    event is shown, and no snapshot.
+    """
 
     unserved: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    known: tuple[str, int] | None = None
+
+    def known_of(self, run_id: str) -> int | None:
+        """Up to which event the asker knows this run."""
+        return self.known[1] if self.known is not None and self.known[0] == run_id else None
 
 
 DecideLoaded = Callable[[Held, Loaded], Write | None]
@@ -187,7 +202,8 @@ class RunLog(Protocol):
     async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
         """Lock the first run that is due and show it to `decide`, as `control` does; None if none is due.
 
-        A run is due by the database's clock, whatever the clocks of its writer and of the asker say.
+        A run is due by the database's clock, whatever the clocks of its writer and of the asker say. What is
+        read under the lock has an end: see `Loaded.is_cut`. A StoreError names the run that was locked.
 
         The highest priority comes first, then the one that has been due for longest. What others are about
         to take, what has a key in use, and pipelines with as many runs held as they may have are passed over.

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 from onward.model.run import RunStatus
 from onward.store import rows
-from onward.store.measures import Ended, Measured, Stand, holdings_of, stands_of
+from onward.store.measures import Ended, Measured, Stand, Stuck, holdings_of, stands_of
 
-MEASURES = ("run_count", "measure_reasons", "measure_queue", "measure_holders", "measure_ended")
+MEASURES = (
+    *("run_count", "measure_reasons", "measure_queue", "measure_holders", "measure_ended", "measure_stuck"),
+)
 """The queries, in the order of the answers in `Found`."""
 Rows = Sequence[Sequence[Any]]
 
@@ -24,6 +26,7 @@ class Found(NamedTuple):
     queue: Rows
     holders: Rows
     ended: Rows
+    stuck: Rows
 
 
 def measured(found: Found, is_alive: Callable[[str, bool], bool]) -> Measured:
@@ -46,6 +49,7 @@ def measured(found: Found, is_alive: Callable[[str, bool], bool]) -> Measured:
         ),
         ended=dict(rows.sound(found.ended, _ended)),
         size=found.size,
+        stuck=tuple(Stuck(*columns) for columns in found.stuck),
     )
 
 

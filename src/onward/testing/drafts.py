@@ -179,6 +179,21 @@ async def stepped(store: Store, draft: Draft, /, *, times: int = 1, **context: A
     return draft
 
 
+async def grown(store: Store, draft: Draft, *, steps: int) -> Draft:
+    """The run after so many more steps in one append, two events each and without a snapshot."""
+    first = draft.run.visits.get("start", 0)
+    events: list[Event] = []
+    for number in range(first, first + steps):
+        begun, ended = step(draft)
+        assert isinstance(begun, StepStarted)
+        assert isinstance(ended, StepFinished)
+        name = f"start#{number + 1}"
+        events += [replace(begun, step=name), replace(ended, step=name)]
+    write, after = draft.then(*events, with_row=False)
+    await store.append(write, draft.lease)
+    return after
+
+
 async def requested(store: Store, draft: Draft, *events: Event, append_id: str = "request") -> Draft:
     """The run after somebody in control appended `events`."""
     write, after = draft.then(*events)

@@ -165,6 +165,9 @@ class FaultyStore:
     async def measure(self) -> Measured:
         return await self._call("measure", lambda: self.store.measure())
 
+    async def note_stuck(self, run_id: str, why: str) -> None:
+        await self._call("note_stuck", lambda: self.store.note_stuck(run_id, why))
+
     async def blob(self, hash: str) -> bytes | None:
         return await self._call("blob", lambda: self.store.blob(hash))
 

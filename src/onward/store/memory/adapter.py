@@ -16,12 +16,13 @@ from onward.model.identity import Identity
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store.carrying import Arrival
-from onward.store.measures import Measured
+from onward.store.measures import Measured, Stuck
 from onward.store.memory import forgetting
 from onward.store.memory.effects import EffectTable
 from onward.store.memory.measuring import measured
 from onward.store.memory.state import State, StoredRun
 from onward.store.port import (
+    TAIL_MAX,
     Controlled,
     Decide,
     DecideLoaded,
@@ -132,8 +133,7 @@ class MemoryStore:
     async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
         for stored in sorted(self.database.runs.values(), key=_turn):
             if self._is_due(stored, wanted):
-                loaded = await self.load(stored.row.id, fold_version=fold_version)
-                assert loaded is not None
+                loaded = self._loaded(stored, fold_version, wanted.known_of(stored.row.id))
                 held = Held(stored.position, stored.row.status, loaded.holder, self._me)
                 write = decide(held, loaded)
                 if write is not None:
@@ -218,11 +218,15 @@ class MemoryStore:
 
     async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
         stored = self.database.runs.get(run_id)
-        if stored is None:
-            return None
-        snapshot = self._snapshot(run_id, stored.position.seq, fold_version)
-        tail = self._records(run_id, snapshot.seq if snapshot else 0)
-        return Loaded(stored.row, stored.position, self._holder(stored), snapshot, tail)
+        return None if stored is None else self._loaded(stored, fold_version)
+
+    def _loaded(self, stored: StoredRun, fold_version: int, known: int | None = None) -> Loaded:
+        run_id, position, holder = stored.row.id, stored.position, self._holder(stored)
+        snapshot = self._snapshot(run_id, position.seq, fold_version) if known is None else None
+        after = known or (snapshot.seq if snapshot else 0)
+        if position.seq - after > TAIL_MAX:
+            return Loaded(stored.row, position, holder, snapshot, (), is_cut=True)
+        return Loaded(stored.row, position, holder, snapshot, self._records(run_id, after))
 
     def _snapshot(self, run_id: str, seq_max: int, fold_version: int) -> Snapshot | None:
         stored = self.database.runs[run_id]
@@ -335,6 +339,13 @@ class MemoryStore:
 
     async def measure(self) -> Measured:
         return measured(self.database, self._holder)
+
+    async def note_stuck(self, run_id: str, why: str) -> None:
+        stored = self.database.runs.get(run_id)
+        if stored is not None:
+            head, before = stored.position.seq, stored.stuck
+            failures = before[1].failures if before is not None and before[0] == head else 0
+            stored.stuck = head, Stuck(run_id, failures + 1, self.database.now_us(), why)
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         self.database.watchers.append(on_due)

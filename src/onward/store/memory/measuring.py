@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from onward.store.measures import DAY_US, HOUR_US, Ended, Measured, Stand, holdings_of
+from onward.store.measures import DAY_US, HOUR_US, STUCK_MAX, Ended, Measured, Stand, Stuck, holdings_of
 from onward.store.memory.state import State, StoredRun
 from onward.store.port import Holder
 
@@ -29,5 +29,13 @@ def measured(state: State, holder_of: Callable[[StoredRun], Holder | None]) -> M
         oldest_due_us=min(due, default=None),
         holdings=holdings_of((holder.owner, 1, holder.is_alive) for holder in holders),
         ended={status: Ended(hour[status], number) for status, number in day.items()},
+        stuck=_stuck(runs),
         size=bodies + sum(map(len, state.blobs.values())),
     )
+
+
+def _stuck(runs: list[StoredRun]) -> tuple[Stuck, ...]:
+    noted = [stored.stuck for stored in runs if stored.due_at_us is not None]
+    heads = [stored.position.seq for stored in runs if stored.due_at_us is not None]
+    found = [note[1] for note, head in zip(noted, heads, strict=True) if note is not None and note[0] == head]
+    return tuple(sorted(found, key=lambda stuck: (-stuck.failed_at_us, stuck.run))[:STUCK_MAX])

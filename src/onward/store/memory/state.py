@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from onward.model.row import RunRow
+from onward.store.measures import Stuck
 from onward.store.port import Effect, Position, Record, Snapshot
 
 
@@ -19,6 +20,8 @@ class StoredRun:
     snapshot: Snapshot | None = None
     lease_until_us: int = 0
     due_at_us: int | None = None
+    stuck: tuple[int, Stuck] | None = None
+    """A failed claim, and where the log ended then."""
 
     @property
     def position(self) -> Position:

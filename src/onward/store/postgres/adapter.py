@@ -205,20 +205,29 @@ class PostgresStore:
         return Controlled(write.head), write
 
     async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
-        answer, write = await self._reading.use(lambda wire: self._take(wire, wanted, fold_version, decide))
+        locked: list[str] = []
+        try:
+            answer, write = await self._reading.use(
+                lambda wire: self._take(wire, wanted, fold_version, decide, locked)
+            )
+        except StoreError as error:
+            error.run_id = locked[-1] if locked else None
+            raise
         if write is not None:
             self._note_holding(write)
         return answer
 
     async def _take(
-        self, wire: Wire, wanted: Wanted, fold_version: int, decide: DecideLoaded
+        self, wire: Wire, wanted: Wanted, fold_version: int, decide: DecideLoaded, locked: list[str]
     ) -> tuple[Controlled | None, Write | None]:
+        locked.clear()
         await wire.run(BEGIN)
         run_id = await find_due(wire, wanted, self._now_us())
         if run_id is None:
             return None, None
+        locked.append(run_id)
         try:
-            loaded = await self._reader.load(wire, run_id, fold_version)
+            loaded = await self._reader.load(wire, run_id, fold_version, wanted.known_of(run_id))
         except (HistoryCorrupt, StoreCorrupt) as error:
             raise RunUnreadable(run_id, error) from error
         assert loaded is not None  # it was found, and locked, in the same transaction
@@ -311,6 +320,10 @@ class PostgresStore:
 
     async def measure(self) -> Measured:
         return await self._reading.use(lambda wire: measure_database(wire, self._now_us(), self._is_alive))
+
+    async def note_stuck(self, run_id: str, why: str) -> None:
+        note = call("stuck_put", run_id=run_id, why=why, now_us=self._now_us())
+        await self._reading.use(lambda wire: wire.run(note))
 
     async def expired(self, expiry: Expiry) -> Sequence[Kin]:
         return await self._reading.use(lambda wire: forgetting.expired(wire, expiry))

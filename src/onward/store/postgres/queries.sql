@@ -383,6 +383,23 @@ FROM run
 WHERE ended_at_us IS NOT NULL AND ended_at_us >= :day_us
 GROUP BY status;
 
+-- measure_stuck --
+SELECT stuck.run_id, stuck.failures, stuck.failed_at_us, stuck.why
+FROM stuck
+JOIN run ON run.id = stuck.run_id
+WHERE run.head = stuck.head AND run.due_at_us IS NOT NULL
+ORDER BY stuck.failed_at_us DESC, stuck.run_id
+LIMIT 100;
+
+-- stuck_put --
+INSERT INTO stuck (run_id, head, failures, failed_at_us, why)
+SELECT id, head, 1, coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), :why
+FROM run
+WHERE id = :run_id
+ON CONFLICT (run_id) DO UPDATE
+SET failures = CASE WHEN stuck.head = excluded.head THEN stuck.failures + 1 ELSE 1 END,
+    head = excluded.head, failed_at_us = excluded.failed_at_us, why = excluded.why;
+
 -- effect_begin --
 INSERT INTO effect (key, state, token, owner, lease_until_us, begun_at_us)
 VALUES (:key, 'begun', :token, :owner, coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + :lease_us, :at_us)

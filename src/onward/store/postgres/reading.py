@@ -14,7 +14,7 @@ from onward.errors import HistoryCorrupt
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store import rows
-from onward.store.port import Listed, Loaded, Record, RunQuery, Snapshot, Wanted
+from onward.store.port import TAIL_MAX, Listed, Loaded, Record, RunQuery, Snapshot, Wanted
 from onward.store.postgres.binary import texts
 from onward.store.postgres.failure import ServerError
 from onward.store.postgres.statements import Call, call
@@ -140,15 +140,23 @@ class Reader:
     now_us: Callable[[], int | None]
     is_alive: Callable[[str, bool], bool]
 
-    async def load(self, wire: Wire, run_id: str, fold_version: int) -> Loaded | None:
-        """A run's row, its holder, the newest usable snapshot and the log behind it."""
+    async def load(
+        self, wire: Wire, run_id: str, fold_version: int, known: int | None = None
+    ) -> Loaded | None:
+        """A run's row, its holder, and the log after the newest usable snapshot, or after event `known`."""
         # The snapshot first: read later, it could be of an event that the row does not know yet.
-        cached, found = await wire.run(snapshot_call(run_id, UNLIMITED, fold_version), self._get(run_id))
+        asked = [] if known is not None else [snapshot_call(run_id, UNLIMITED, fold_version)]
+        *cached, found = await wire.run(*asked, self._get(run_id))
         if not found:
             return None
-        listed, position = self.listed(found[0]), rows.row_position(found[0])
-        snapshot = rows.snapshot_of(cached[0]) if cached else await _inherited(wire, listed.row, fold_version)
-        tail = await read_records(wire, run_id, snapshot.seq if snapshot else 0, upto=position.seq)
+        listed, position, snapshot = self.listed(found[0]), rows.row_position(found[0]), None
+        if cached:
+            own = cached[0]
+            snapshot = rows.snapshot_of(own[0]) if own else await _inherited(wire, listed.row, fold_version)
+        after = known or (snapshot.seq if snapshot else 0)
+        if position.seq - after > TAIL_MAX:
+            return Loaded(listed.row, position, listed.holder, snapshot, (), is_cut=True)
+        tail = await read_records(wire, run_id, after, upto=position.seq)
         return Loaded(listed.row, position, listed.holder, snapshot, tail)
 
     async def find(self, wire: Wire, wanted: str) -> Sequence[Listed]:

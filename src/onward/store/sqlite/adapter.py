@@ -10,7 +10,7 @@ from typing import TypeVar
 import apsw
 
 from onward.clock import Clock, SystemClock
-from onward.errors import HistoryCorrupt, LeaseLost, RunNotFound, RunUnreadable, StoreCorrupt
+from onward.errors import HistoryCorrupt, LeaseLost, RunNotFound, RunUnreadable, StoreCorrupt, StoreError
 from onward.model.run import RunStatus
 from onward.store import rows
 from onward.store.carrying import Arrival
@@ -36,7 +36,7 @@ from onward.store.port import (
 from onward.store.retention import DELETED_AT_ONCE, NOTHING, Expiry, Kin, Swept, batched
 from onward.store.sqlite import carrying, forgetting
 from onward.store.sqlite.checks import check_database
-from onward.store.sqlite.connection import Connect
+from onward.store.sqlite.connection import QUERIES, Connect
 from onward.store.sqlite.effects import EffectTable
 from onward.store.sqlite.identity import read_identity
 from onward.store.sqlite.measuring import measure_file
@@ -164,20 +164,33 @@ class SqliteStore:
         return Controlled(write.head), write
 
     async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
-        me = self.me
-        answer, write = await self._transact(lambda db: self._take(db, wanted, fold_version, decide, me))
+        me, locked = self.me, list[str]()
+        try:
+            answer, write = await self._transact(
+                lambda db: self._take(db, wanted, fold_version, decide, me, locked)
+            )
+        except StoreError as error:
+            error.run_id = locked[-1] if locked else None
+            raise
         if write is not None:
             self._note_holding(write)
         return answer
 
     def _take(
-        self, db: apsw.Connection, wanted: Wanted, fold_version: int, decide: DecideLoaded, me: str
+        self,
+        db: apsw.Connection,
+        wanted: Wanted,
+        fold_version: int,
+        decide: DecideLoaded,
+        me: str,
+        locked: list[str],
     ) -> tuple[Controlled | None, Write | None]:
         run_id = find_due(db, wanted, self._now_us())
         if run_id is None:
             return None, None
+        locked.append(run_id)
         try:
-            loaded = self._reader.load(db, run_id, fold_version)
+            loaded = self._reader.load(db, run_id, fold_version, wanted.known_of(run_id))
         except (HistoryCorrupt, StoreCorrupt, UnicodeDecodeError) as error:
             raise RunUnreadable(run_id, error) from error
         assert loaded is not None  # it was found in the same transaction
@@ -280,6 +293,10 @@ class SqliteStore:
         # On a connection and in a thread of its own: counting a million runs must not stop this process.
         found = await asyncio.to_thread(measure_file, self.path, self._now_us())
         return measured(found, self._is_alive)
+
+    async def note_stuck(self, run_id: str, why: str) -> None:
+        values = {"run_id": run_id, "why": why, "now_us": self._now_us()}
+        await self._transact(lambda db: db.execute(QUERIES["stuck_put"], values).fetchall())
 
     async def expired(self, expiry: Expiry) -> Sequence[Kin]:
         return await self._database.look(lambda db: forgetting.expired(db, expiry))

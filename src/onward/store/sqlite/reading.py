@@ -12,7 +12,7 @@ import apsw
 from onward.errors import HistoryCorrupt
 from onward.model.run import RunStatus
 from onward.store import rows
-from onward.store.port import Listed, Loaded, Record, RunQuery, Snapshot, Wanted
+from onward.store.port import TAIL_MAX, Listed, Loaded, Record, RunQuery, Snapshot, Wanted
 from onward.store.sqlite.connection import QUERIES
 
 UNLIMITED = 2**62
@@ -84,15 +84,19 @@ class Reader:
     now_us: Callable[[], int | None]
     is_alive: Callable[[str, bool], bool]
 
-    def load(self, db: apsw.Connection, run_id: str, fold_version: int) -> Loaded | None:
-        """A run's row, its holder, the newest usable snapshot and the log behind it."""
+    def load(
+        self, db: apsw.Connection, run_id: str, fold_version: int, known: int | None = None
+    ) -> Loaded | None:
+        """A run's row, its holder, and the log after the newest usable snapshot, or after event `known`."""
         columns = one(db, "run_get", id=run_id, now_us=self.now_us())
         if columns is None:
             return None
         listed, position = self._listed(columns), rows.row_position(columns)
-        snapshot = find_snapshot(db, run_id, position.seq, fold_version)
-        tail = read_records(db, run_id, snapshot.seq if snapshot else 0)
-        return Loaded(listed.row, position, listed.holder, snapshot, tail)
+        snapshot = find_snapshot(db, run_id, position.seq, fold_version) if known is None else None
+        after = known or (snapshot.seq if snapshot else 0)
+        if position.seq - after > TAIL_MAX:
+            return Loaded(listed.row, position, listed.holder, snapshot, (), is_cut=True)
+        return Loaded(listed.row, position, listed.holder, snapshot, read_records(db, run_id, after))
 
     def find(self, db: apsw.Connection, wanted: str) -> list[Listed]:
         """By display id; else by id; else by prefix of either."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from onward.model.event import RunCancelled, RunFailed, RunInterrupted, RunPaused
+from onward.model.event import RunCancelled, RunFailed, RunInterrupted, RunPaused, RunQueued
 from onward.model.run import RunStatus
 from onward.store.measures import HOUR_US, Ended, Holding, Measured, Stand
-from onward.store.port import Store
+from onward.store.port import Lease, Store
+from onward.store.retention import Kin
 from onward.testing.conformance.processes import Connect
 from onward.testing.drafts import claimed, created, held, queued, requested, stepped
 
@@ -92,6 +93,34 @@ async def test_a_database_has_a_size_that_grows_with_what_is_stored(store: Store
     for number in range(8):
         draft = await stepped(store, draft, text=f"-{number}-".join(map(str, range(10_000))))
     assert (await store.measure()).size > before.size
+
+
+async def test_a_due_run_that_could_not_be_claimed_is_told_of_until_its_log_grows(
+    store: Store, other: Store
+) -> None:
+    stuck, fine = await created(store, "stuck"), await created(store, "fine")
+    await created(store, "unnoted")
+    await store.note_stuck("stuck", "it is damaged")
+    for why in ("no", "it is damaged too"):
+        await other.note_stuck("fine", why)
+    await store.note_stuck("nowhere", "there is no such run")
+    found = (await other.measure()).stuck
+    assert {(one.run, one.failures, one.why) for one in found} == {
+        ("stuck", 1, "it is damaged"),
+        ("fine", 2, "it is damaged too"),
+    }
+    assert all(one.failed_at_us > 0 for one in found)
+    fine = await claimed(store, fine)
+    assert [one.run for one in (await store.measure()).stuck] == ["stuck"]
+    write, fine = fine.then(RunQueued(why="tests", wake_at_us=fine.run.updated_at_us))
+    await store.append(write, Lease("fine", store.me, 1))
+    await store.note_stuck("fine", "again")
+    assert {one.run: one.failures for one in (await store.measure()).stuck} == {"stuck": 1, "fine": 1}
+    for draft in (stuck, fine):
+        ended = await requested(store, draft, RunCancelled(reason="user"))
+        kin = Kin(id=draft.id, head=ended.position.seq, status=ended.run.status)
+        assert await store.delete([kin]) == [draft.id]
+    assert (await store.measure()).stuck == ()
 
 
 async def test_measuring_changes_nothing_and_is_the_same_for_every_process(

@@ -10,12 +10,12 @@ import pytest
 
 from onward.machine.apply import apply
 from onward.machine.project import project
-from onward.model.event import RunClaimed, RunPaused, SteeringGiven
+from onward.model.event import RunClaimed, RunPaused, RunQueued, SteeringGiven
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import seal, unseal
-from onward.store.port import Held, Loaded, Store, Wanted, Write
+from onward.store.port import TAIL_MAX, Held, Lease, Loaded, Store, Wanted, Write
 from onward.testing.conformance.processes import Connect
-from onward.testing.drafts import START_US, created, held, queued, requested
+from onward.testing.drafts import START_US, created, grown, held, queued, requested
 
 SECOND_US, HOUR_US = 1_000_000, 3_600_000_000
 ANY = Wanted()
@@ -185,3 +185,22 @@ async def test_many_workers_together_keep_a_ceiling(connect: Connect) -> None:
     assert sum(run_id is not None for run_id in taken) == 3
     for store in stores:
         await store.close()
+
+
+async def test_a_long_log_is_not_read_under_the_lock_and_what_follows_a_known_event_is(
+    store: Store, other: Store
+) -> None:
+    """However long a log is, a claim holds the lock for no longer."""
+    run = await grown(store, await held(store, "run"), steps=TAIL_MAX // 2 + 1)
+    write, run = run.then(RunQueued(why="tests", wake_at_us=run.run.updated_at_us))
+    await store.append(write, Lease("run", store.me, 1))
+    shown: list[Loaded] = []
+    for known in (None, ("another", 1), ("run", run.position.seq - 2), ("run", run.position.seq)):
+        wanted = Wanted(known=known)
+        await other.take(wanted, fold_version=FOLD_VERSION, decide=lambda _, loaded: shown.append(loaded))
+    assert [loaded.is_cut for loaded in shown] == [True, True, False, False]
+    assert [len(loaded.tail) for loaded in shown] == [0, 0, 2, 0]
+    assert {loaded.position for loaded in shown} == {run.position}
+    loaded = await other.load("run", fold_version=FOLD_VERSION)
+    assert loaded is not None
+    assert (loaded.is_cut, loaded.tail, loaded.snapshot) == (True, (), None)
