@@ -68,6 +68,12 @@ def test_a_release_counts_and_waits_like_a_loss(losses: int, wait_s: int) -> Non
     assert after.detail == "the process that held it stopped driving it: no space"
 
 
+def test_a_drained_workers_hand_back_is_no_loss() -> None:
+    run = replace(held(), losses=3)
+    handed_back = then(run, RunQueued(why="handed back by a worker that stops", wake_at_us=1))
+    assert then(handed_back, RunClaimed(token=run.token + 1, worker="next")).losses == 3
+
+
 def test_five_releases_in_a_row_are_a_crash_loop_that_says_what_happened_last() -> None:
     run = replace(held(), on_owner_loss="requeue", losses=LOSSES_MAX - 1)
     events = decide_release(run, owner=run.worker or "", token=run.token, now_us=1_000, error="no space")

@@ -129,7 +129,7 @@ class RunForked(ContextEvent, frozen=True, kw_only=True):
 
 
 class RunClaimed(Event, frozen=True, kw_only=True):
-    """Somebody owns the run now. `lost` says that the owner before did not let go of it."""
+    """Somebody owns the run now. `lost`: its owner had died, or gave up driving it."""
 
     token: int
     worker: str

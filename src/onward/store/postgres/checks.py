@@ -35,7 +35,8 @@ _RIGHTS = Call(
         FROM (VALUES
             ('run', 'SELECT'), ('run', 'INSERT'), ('run', 'UPDATE'), ('event', 'SELECT'), ('event', 'INSERT'),
             ('append', 'SELECT'), ('append', 'INSERT'), ('snapshot', 'SELECT'), ('snapshot', 'INSERT'),
-            ('snapshot', 'UPDATE'), ('blob', 'SELECT'), ('blob', 'INSERT'), ('blob', 'UPDATE')
+            ('snapshot', 'UPDATE'), ('blob', 'SELECT'), ('blob', 'INSERT'), ('blob', 'UPDATE'),
+            ('stuck', 'SELECT'), ('stuck', 'INSERT'), ('stuck', 'UPDATE')
         ) AS wanted (table_name, right_name)
         """,
     ),
