@@ -145,7 +145,10 @@ def grown_old(two: Neighbours) -> None:
     del said["database"]
     manifest.write_text(json.dumps(said))
     db = apsw.Connection(two.here.db)
-    db.execute("DROP TABLE identity; DELETE FROM migration WHERE number = 6")
+    db.execute(
+        "DROP TABLE identity; DROP TABLE stuck; DROP INDEX run_due; ALTER TABLE run DROP COLUMN due_at_us; "
+        "CREATE INDEX run_due ON run (wake_at_us); DELETE FROM migration WHERE number >= 6"
+    )
     db.close()
 
 
