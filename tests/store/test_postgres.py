@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, LiteralString
 
@@ -24,7 +24,7 @@ from onward.model.run import FOLD_VERSION
 from onward.store.owner import owner_label, owner_proof
 from onward.store.port import Controlled, Decide, Held, Holder, Record, Store, Wanted, Write
 from onward.store.postgres.adapter import PostgresStore
-from onward.store.postgres.connection import RENEWING, SESSION, Address, connect
+from onward.store.postgres.connection import SESSION, Address, connect
 from onward.store.postgres.statements import ALONE, QUERIES, Statement, advance_alone
 from onward.testing.drafts import (
     Draft,
@@ -252,11 +252,11 @@ FROM generate_series(1, %s) AS n
 """
 
 
-async def plan_of(url: str, query: str | Statement, session: Mapping[str, str] = SESSION) -> list[str]:
+async def plan_of(url: str, query: str | Statement) -> list[str]:
     """The index by which a query's plan finds the rows of each table; `all of it` when it reads every row."""
     statement = QUERIES[query] if isinstance(query, str) else query
     nulls = ", ".join(["NULL"] * len(statement.parameters))
-    async with await connect(Address.parse(url), session) as connection:
+    async with await connect(Address.parse(url), SESSION) as connection:
         await connection.execute(b"PREPARE planned AS " + statement.sql)
         cursor = await connection.execute(f"EXPLAIN (FORMAT JSON) EXECUTE planned ({nulls})".encode())
         (((explained,),),) = [await cursor.fetchall()]
@@ -283,7 +283,7 @@ async def test_every_plan_finds_runs_by_their_ids_even_one_made_while_there_were
         assert await plan_of(postgres_url, name) == ["run_pkey", "run_pkey"]
     for alone in (ALONE["run_update"], advance_alone(1), advance_alone(2)):
         assert await plan_of(postgres_url, alone) == ["run_pkey"]
-    assert await plan_of(postgres_url, "lease_renew", RENEWING) == ["run_pkey", "run_pkey"]
+    assert await plan_of(postgres_url, "lease_renew") == ["run_pkey", "run_pkey"]
     for name in ("run_position", "run_get", "run_fork"):
         assert await plan_of(postgres_url, name) == ["run_pkey"]
     for name in ("event_read", "event_hash", "snapshot_put"):

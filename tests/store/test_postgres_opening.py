@@ -15,14 +15,16 @@ import pytest
 from onward.errors import SchemaTooNew, StoreError, StoreReadOnly, StoreUnavailable
 from onward.model.run import FOLD_VERSION
 from onward.store.postgres.adapter import PostgresStore
-from onward.store.postgres.connection import RENEWING, SESSION, Address, connect
-from onward.store.postgres.statements import MIGRATIONS
+from onward.store.postgres.connection import SESSION, Address, connect
+from onward.store.postgres.statements import MIGRATIONS, UNSYNCED, Call, parse
+from onward.store.postgres.wire import Wire
 from onward.testing.drafts import created, held, log_of, stepped
 from onward.testing.postgres import PostgresServer
 from tests.store.proxy import Proxy
 
 pytestmark = [pytest.mark.postgres, pytest.mark.anyio]
 NEWEST = MIGRATIONS[-1][0]
+IN_FORCE = Call(parse("in_force", "SELECT current_setting('synchronous_commit')"), ())
 
 OPEN = """
 import asyncio, sys
@@ -258,9 +260,13 @@ async def test_a_commit_waits_for_the_disk_even_where_the_server_would_not(postg
     store = await PostgresStore.open(postgres_url)
     assert ("durability", False) in [finding[:2] for finding in await store.check()]
     await store.close()
-    found = list[str]()
-    for settings in (SESSION, RENEWING):
-        async with await connect(Address.parse(postgres_url), settings) as connection:
-            cursor = await connection.execute("SHOW synchronous_commit")
-            found += await cursor.fetchone() or ()
-    assert found == ["on", "off"]
+    wire = Wire(await connect(Address.parse(postgres_url), SESSION))
+    assert await wire.run(IN_FORCE) == [[("on",)]]
+    wire.close()
+
+
+async def test_only_the_transaction_of_a_renewal_does_not_wait_for_the_disk(postgres_url: str) -> None:
+    wire = Wire(await connect(Address.parse(postgres_url), SESSION))
+    assert await wire.run(UNSYNCED, IN_FORCE) == [[("off",)], [("off",)]]
+    assert await wire.run(IN_FORCE) == [[("on",)]]
+    wire.close()

@@ -45,7 +45,7 @@ from onward.store.port import (
 from onward.store.postgres import carrying, forgetting
 from onward.store.postgres.binary import numbers, texts
 from onward.store.postgres.checks import check_database
-from onward.store.postgres.connection import RENEWING, SESSION, Address
+from onward.store.postgres.connection import SESSION, Address
 from onward.store.postgres.effects import EffectTable
 from onward.store.postgres.identity import read_identity
 from onward.store.postgres.listening import Listener
@@ -61,7 +61,7 @@ from onward.store.postgres.reading import (
     read_records,
     with_values,
 )
-from onward.store.postgres.statements import BEGIN, COMMIT, call
+from onward.store.postgres.statements import BEGIN, COMMIT, UNSYNCED, call
 from onward.store.postgres.wire import Wire
 from onward.store.postgres.writing import Writer
 from onward.store.retention import Expiry, Kin, Swept
@@ -99,7 +99,7 @@ class PostgresStore:
         self._writer = Writer(now_us, self._lease_us)
         self._effects = EffectTable(now_us, self._lease_us, self._is_alive)
         self._writing = Pool(address, SESSION, 1, patience_s=patience_s)
-        self._renewing = Pool(address, RENEWING, 1, patience_s=patience_s)
+        self._renewing = Pool(address, SESSION, 1, patience_s=patience_s)
         self._reading = Pool(address, SESSION, CONNECTIONS_MAX, patience_s=patience_s)
         self._group: GroupCommit[Member] = GroupCommit(self._commit)
 
@@ -263,7 +263,8 @@ class PostgresStore:
             now_us=now_us,
             lease_us=lease_us,
         )
-        (heads,) = await self._renewing.use(lambda wire: wire.run(renewal))
+        # A renewal that a power cut undoes is a lease that ends sooner.
+        _, heads = await self._renewing.use(lambda wire: wire.run(UNSYNCED, renewal))
         return dict(heads)
 
     async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:

@@ -39,8 +39,6 @@ SESSION: Mapping[str, str] = {
     "enable_bitmapscan": "off",
     "jit": "off",
 }
-# A renewal that a power cut undoes is a lease that ends sooner.
-RENEWING: Mapping[str, str] = {**SESSION, "synchronous_commit": "off"}
 MIGRATING: Mapping[str, str] = {**SESSION, "lock_timeout": "0", "statement_timeout": "0"}
 
 
@@ -120,9 +118,8 @@ async def _set_up(connection: psycopg.AsyncConnection[Any], settings: Mapping[st
         "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS setting (name, value)",
         (list(settings), list(settings.values())),
     )
-    if "synchronous_commit" not in settings:
-        # Only from off to on: a server may ask for more, such as a copy on a standby.
-        await connection.execute(
-            "SELECT set_config('synchronous_commit', 'on', false) "
-            "WHERE current_setting('synchronous_commit') = 'off'"
-        )
+    # Only from off to on: a server may ask for more, such as a copy on a standby.
+    await connection.execute(
+        "SELECT set_config('synchronous_commit', 'on', false) "
+        "WHERE current_setting('synchronous_commit') = 'off'"
+    )

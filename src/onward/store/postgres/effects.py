@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onward.store import rows
 from onward.store.port import Effect
-from onward.store.postgres.statements import Call, call
+from onward.store.postgres.statements import UNSYNCED, Call, call
 from onward.store.postgres.wire import Wire
 from onward.store.retention import keys_below
 
@@ -47,7 +47,7 @@ class EffectTable:
         """Move the end of its time away, or have it now."""
         now_us, lease_us = (self.now_us(), self.lease_us) if is_at_it else (0, 0)
         renew = call("effect_renew", key=key, token=token, now_us=now_us, lease_us=lease_us)
-        (found,) = await wire.run(renew)
+        _, found = await wire.run(UNSYNCED, renew)
         return bool(found)
 
     async def forget(self, wire: Wire, key: str, token: str) -> None:

@@ -70,6 +70,8 @@ ALONE = {name: parse(f"{name}_alone", _alone(_TEXTS[name])) for name in ("run_in
 BEGIN = Call(parse("begin", "BEGIN"), ())
 COMMIT = Call(parse("commit", "COMMIT"), ())
 ROLLBACK = Call(parse("rollback", "ROLLBACK"), ())
+# For the transaction that it is sent with, and never for a session: behind a pooler, sessions are shared.
+UNSYNCED = Call(parse("unsynced", "SELECT set_config('synchronous_commit', 'off', true)"), ())
 
 
 @cache
