@@ -24,25 +24,30 @@ class Proxy:
     """Stands before the server of a PostgreSQL URL; `url` is the way through the proxy."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        assert parts.hostname
-        assert parts.port
-        self._target, self._url = (parts.hostname, parts.port), url
+        self._url = url
+        self.lead_to(url)
         self._loss: Loss | None = None
         self._passing = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.port = 0
-        self.losses = 0
+        self.connections = self.losses = 0
         self.lost = asyncio.Event()
         self.alter: Callable[[bytes], bytes] = lambda data: data
         """What becomes of the server's words on their way."""
 
     @property
     def url(self) -> str:
-        host, port = self._target
-        return self._url.replace(f"{host}:{port}", f"127.0.0.1:{self.port}")
+        parts = urlsplit(self._url)
+        return self._url.replace(f"{parts.hostname}:{parts.port}", f"127.0.0.1:{self.port}")
+
+    def lead_to(self, url: str) -> None:
+        """Lead new connections to another server; those there are stay where they are."""
+        parts = urlsplit(url)
+        assert parts.hostname
+        assert parts.port
+        self._target = (parts.hostname, parts.port)
 
     async def open(self) -> None:
         """Take connections, always at the same port."""
@@ -69,6 +74,7 @@ class Proxy:
         await self.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         try:
             there = await asyncio.open_connection(*self._target)
         except ConnectionError:  # the server is being restarted

@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -55,8 +56,14 @@ UNSYNCED = {"fsync": "off", "full_page_writes": "off"}
 class PostgresServer:
     """One PostgreSQL server of our own; a context manager."""
 
-    def __init__(self, *, fsync: bool = True, binaries: Path | None = None) -> None:
-        self._settings = {} if fsync else UNSYNCED
+    def __init__(
+        self,
+        *,
+        fsync: bool = True,
+        binaries: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self._settings = dict({} if fsync else UNSYNCED, **(settings or {}))
         self._account = account_for_root()
         self._binaries = binaries or find_binaries()
         self._password = secrets.token_hex(16)
@@ -105,6 +112,17 @@ class PostgresServer:
         self._end(signal.SIGQUIT if immediate else signal.SIGINT)
         self._launch()
 
+    def follow(self, primary: PostgresServer) -> None:
+        """Stop, and start again at the same address as a standby of `primary`, which was one of this server.
+
+        What was written here after `primary` was promoted is not there; with it, this server can be read but
+        copies nothing more.
+        """
+        self._end(signal.SIGINT)
+        (self.directory / "data" / "standby.signal").touch()
+        self._settings["primary_conninfo"] = primary.url()
+        self._launch()
+
     def wait(self) -> int:
         """Wait until the server ends by itself; returns its exit code."""
         return self._running().wait()
@@ -150,8 +168,15 @@ class PostgresServer:
         arguments += (
             f" --encoding=UTF8 --locale=C --no-sync --no-instructions --pgdata={self.directory / 'data'}"
         )
+        try:
+            self._run("initdb", arguments.split())
+        finally:
+            password_file.unlink()
+
+    def _run(self, program: str, arguments: Sequence[str]) -> None:
+        """Run one of PostgreSQL's programs to its end, as the user that the server runs as."""
         done = subprocess.run(
-            leash.command(self._binaries / "initdb", arguments.split(), uid_gid=self._account),
+            leash.command(self._binaries / program, arguments, uid_gid=self._account),
             cwd=self.directory,
             env=_environment(),
             stdin=subprocess.DEVNULL,
@@ -160,9 +185,10 @@ class PostgresServer:
             text=True,
             check=False,
         )
-        password_file.unlink()
         if done.returncode != 0:
-            raise StoreUnavailable(f"PostgreSQL's initdb failed in {self._binaries}; it said:\n{done.stdout}")
+            raise StoreUnavailable(
+                f"PostgreSQL's {program} failed in {self._binaries}; it said:\n{done.stdout}"
+            )
 
     def _launch_on_a_free_port(self) -> None:
         for tries_left in reversed(range(PORT_TRIES_MAX)):

@@ -22,6 +22,7 @@ from pathlib import Path
 from onward.errors import StoreUnavailable
 
 NEEDED = ("initdb", "postgres")
+FOR_STANDBYS = "pg_basebackup"
 ACCOUNTS = ("nobody", "postgres", "daemon")
 
 
@@ -101,8 +102,9 @@ def copy_binaries(binaries: Path, target: Path) -> Path:
         if source.is_dir():
             shutil.copytree(source, destination)
     (copy / binaries.name).mkdir(parents=True)
-    for name in NEEDED:
-        shutil.copy2(binaries / name, copy / binaries.name / name)
+    for name in (*NEEDED, FOR_STANDBYS):
+        if (binaries / name).exists():
+            shutil.copy2(binaries / name, copy / binaries.name / name)
     _open_to_others(target)
     return copy / binaries.name
 
