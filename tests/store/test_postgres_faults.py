@@ -256,8 +256,9 @@ def failing(sqlstate: str, *, at_commit: bool) -> tuple[str, str]:
     ("sqlstate", "kind"),
     [
         ("53100", StoreFull),
-        ("25006", StoreReadOnly),
+        ("25006", StoreUnavailable),
         ("57014", StoreUnavailable),
+        ("57P01", StoreUnavailable),
         ("55P03", StoreUnavailable),
         ("40P01", StoreUnavailable),
         ("58030", StoreIO),
@@ -292,17 +293,92 @@ async def test_one_write_that_the_database_rejects_does_not_take_its_group_with_
     assert [len(await log_of(witness, run.id)) for run in runs] == [4, 2, 4, 4]
 
 
-async def test_a_read_only_database_can_be_read_and_says_what_is_wrong(postgres_url: str) -> None:
+async def test_a_database_that_was_read_only_from_the_start_says_so_at_once_and_can_be_read(
+    postgres_url: str,
+) -> None:
+    """Then the address is wrong, and waiting does not help."""
     store = await PostgresStore.open(postgres_url)
     run = await held(store)
     await store.close()
     (name,) = (await executed(postgres_url, "SELECT current_database()"))[0]
     await executed(postgres_url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    store = await PostgresStore.open(postgres_url)
+    store = await PostgresStore.open(postgres_url, patience_s=3600)
     assert len(await log_of(store, run.id)) == 2
-    with pytest.raises(StoreReadOnly, match="cannot be written"):
+    with pytest.raises(StoreReadOnly, match="cannot be written, because it is a standby or set to read-only"):
         await created(store)
+    await executed(
+        postgres_url, "SET default_transaction_read_only = off", f"ALTER DATABASE {name} RESET ALL"
+    )
+    await created(store)
     await store.close()
+
+
+@pytest.fixture
+async def read_only(postgres_server: PostgresServer) -> AsyncIterator[Callable[[bool], Awaitable[None]]]:
+    """Sets the server to read-only, also for the sessions there are, or back."""
+
+    async def switch(is_on: bool) -> None:
+        url, wanted = postgres_server.url(), "on" if is_on else "off"
+        await executed(
+            url, f"ALTER SYSTEM SET default_transaction_read_only = {wanted}", "SELECT pg_reload_conf()"
+        )
+        while await executed(url, "SHOW default_transaction_read_only") != [(wanted,)]:
+            pass  # the server tells its sessions first, and then serves new ones
+
+    yield switch
+    await switch(False)
+
+
+async def test_a_server_that_stays_read_only_is_told_in_one_sentence_and_can_be_read(
+    postgres_url: str, read_only: Callable[[bool], Awaitable[None]]
+) -> None:
+    store = await PostgresStore.open(postgres_url, patience_s=0.2)
+    run = await stepped(store, await held(store))
+    await read_only(True)
+    write, after = run.then(*step(run))
+    with pytest.raises(
+        StoreUnavailable, match=r"because it is a standby or set to read-only; .*\."
+    ) as raised:
+        await store.append(write, run.lease)
+    assert "\n" not in str(raised.value)
+    assert len(await log_of(store, run.id)) == 4
+    await read_only(False)
+    await store.append(write, run.lease)
+    await stepped(store, after)
+    await store.close()
+
+
+async def test_one_connection_that_is_refused_as_read_only_makes_all_of_them_reconnect(
+    proxy: Proxy, store: PostgresStore, read_only: Callable[[bool], Awaitable[None]]
+) -> None:
+    """A demoted server keeps its connections, and those who only read would never learn of the new one."""
+    run = await held(store)
+    await store.renew([run.lease])
+    due = asyncio.Event()
+    unwatch = await store.watch(due.set)
+    await read_only(True)
+    due.clear()
+    before = proxy.connections
+    renewing = asyncio.create_task(store.renew([run.lease]))
+    await due.wait()  # the listener is back, on another connection
+    await read_only(False)
+    assert await renewing == {run.id: run.position.seq}
+    between = proxy.connections
+    assert between >= before + 2
+    await store.load(run.id, fold_version=FOLD_VERSION)
+    await stepped(store, run)
+    assert proxy.connections == between + 2
+    await unwatch()
+
+
+async def test_of_several_servers_that_are_all_read_only_none_is_used(postgres_url: str) -> None:
+    (name,) = (await executed(postgres_url, "SELECT current_database()"))[0]
+    await executed(postgres_url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    place = postgres_url.partition("@")[2].partition("/")[0]
+    with pytest.raises(
+        StoreUnavailable, match="session is read-only; start or promote the primary, or add it to the address"
+    ):
+        await PostgresStore.open(postgres_url.replace(place, f"{place},{place}"))
 
 
 async def test_damage_is_named_and_the_other_runs_stay_usable(

@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from onward.errors import SchemaTooNew, StoreError, StoreReadOnly, StoreUnavailable
 from onward.model.run import FOLD_VERSION
@@ -222,6 +223,20 @@ def test_an_address_that_cannot_be_read_is_not_repeated(url: str) -> None:
 )
 def test_an_address_is_named_for_people(url: str, place: str) -> None:
     assert Address.parse(url).place == f"PostgreSQL database {place}"
+
+
+@pytest.mark.parametrize(
+    ("url", "wanted"),
+    [
+        ("postgresql://a:1/runs", None),
+        ("postgresql://a:1,b:2/runs", "read-write"),
+        ("host=a,b dbname=runs", "read-write"),
+        ("postgresql://a:1,b:2/runs?target_session_attrs=any", "any"),
+    ],
+)
+def test_of_several_servers_the_one_that_can_be_written_is_wanted(url: str, wanted: str | None) -> None:
+    """With one, our own words say that it is read-only, and it can still be read."""
+    assert conninfo_to_dict(Address.parse(url).conninfo).get("target_session_attrs") == wanted
 
 
 async def test_a_database_that_cannot_hold_every_text_is_refused(postgres_server: PostgresServer) -> None:

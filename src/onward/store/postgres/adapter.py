@@ -45,7 +45,7 @@ from onward.store.port import (
 from onward.store.postgres import carrying, forgetting
 from onward.store.postgres.binary import numbers, texts
 from onward.store.postgres.checks import check_database
-from onward.store.postgres.connection import SESSION, Address
+from onward.store.postgres.connection import Address
 from onward.store.postgres.effects import EffectTable
 from onward.store.postgres.identity import read_identity
 from onward.store.postgres.listening import Listener
@@ -61,6 +61,7 @@ from onward.store.postgres.reading import (
     read_records,
     with_values,
 )
+from onward.store.postgres.server import Server
 from onward.store.postgres.statements import BEGIN, COMMIT, UNSYNCED, call
 from onward.store.postgres.wire import Wire
 from onward.store.postgres.writing import Writer
@@ -88,7 +89,7 @@ class PostgresStore:
         clock: Clock,
         patience_s: float,
     ) -> None:
-        self._address, self._lease_s, self._clock = address, lease_s, clock
+        self._lease_s, self._clock = lease_s, clock
         self.identity = Identity("")  # until it is opened
         # The nonce tells the stores of one process apart.
         self._me = owner_name(f"{SystemIds().unique()}/{host_identity().text()}")
@@ -98,9 +99,10 @@ class PostgresStore:
         self._reader = Reader(now_us, self._is_alive)
         self._writer = Writer(now_us, self._lease_us)
         self._effects = EffectTable(now_us, self._lease_us, self._is_alive)
-        self._writing = Pool(address, SESSION, 1, patience_s=patience_s)
-        self._renewing = Pool(address, SESSION, 1, patience_s=patience_s)
-        self._reading = Pool(address, SESSION, CONNECTIONS_MAX, patience_s=patience_s)
+        self._server = Server(address, patience_s)
+        self._writing = Pool(self._server, 1)
+        self._renewing = Pool(self._server, 1)
+        self._reading = Pool(self._server, CONNECTIONS_MAX)
         self._group: GroupCommit[Member] = GroupCommit(self._commit)
 
     @classmethod
@@ -347,7 +349,7 @@ class PostgresStore:
         await self._reading.use(lambda wire: carrying.receive(wire, self._writer, arrival))
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
-        listener = Listener(self._address, on_due)
+        listener = Listener(self._server, on_due)
         await listener.start()
         return listener.stop
 

@@ -24,6 +24,8 @@ DEFAULTS: Mapping[str, str | int] = {
     "tcp_user_timeout": 10_000,
     "fallback_application_name": "onward",
 }
+# Of several servers the primary is wanted: nothing here can do with less, and which one it is may change.
+OF_SEVERAL: Mapping[str, str | int] = {"target_session_attrs": "read-write"}
 SESSION: Mapping[str, str] = {
     "default_transaction_isolation": "read committed",
     # Nothing waits for ever; and a process that stops while it holds a run's row, holds it for less time
@@ -62,8 +64,9 @@ class Address:
                 "the database's address cannot be read; write postgresql://user:password@host:port/name, "
                 "with every special character of the password as %XX."
             )
+        defaults = {**DEFAULTS, **OF_SEVERAL} if "," in host else DEFAULTS
         conninfo = make_conninfo(
-            url, **{name: value for name, value in DEFAULTS.items() if name not in given}
+            url, **{name: value for name, value in defaults.items() if name not in given}
         )
         name = given.get("dbname") or given.get("user") or "postgres"
         return cls(conninfo, f"PostgreSQL database {name!r} on {_where(host, port)}")

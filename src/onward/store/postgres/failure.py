@@ -13,6 +13,10 @@ AGAIN = "40001"
 FORK_MET_DELETION = "23503"
 YIELDED = frozenset({AGAIN, "40P01", FORK_MET_DELETION})
 KEY_IN_USE = "run_exclusive"
+# A standby, a primary that was demoted, or one that somebody set to read-only for a while.
+READ_ONLY = "25006"
+# The server is going down, is coming up, or ends this session.
+GOING = "57P"
 
 
 class ConnectionLost(Exception):
@@ -30,9 +34,10 @@ class ServerError(Exception):
 def failure_of(result: PGresult) -> Exception:
     """The error that the server sent; one that ends the session is a lost connection."""
     message = _field(result, DiagnosticField.MESSAGE_PRIMARY) or result.get_error_message()
-    if _field(result, DiagnosticField.SEVERITY_NONLOCALIZED) in ("FATAL", "PANIC"):
-        return ConnectionLost(message)
     sqlstate = _field(result, DiagnosticField.SQLSTATE)
+    severity = _field(result, DiagnosticField.SEVERITY_NONLOCALIZED)
+    if severity in ("FATAL", "PANIC") or sqlstate.startswith(GOING):
+        return ConnectionLost(message)
     return ServerError(sqlstate, message, _field(result, DiagnosticField.CONSTRAINT_NAME))
 
 
@@ -46,7 +51,11 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
         "there is no space left for {place}; nothing acknowledged is lost, free some space and resume",
     ),
     "53": (StoreUnavailable, "{place} has too little memory or too few connections left; try again later"),
-    "25006": (StoreReadOnly, "{place} cannot be written; connect to the primary server, as a role that may"),
+    READ_ONLY: (
+        StoreReadOnly,
+        "{place} cannot be written, because it is a standby or set to read-only; name the primary server in "
+        "the address, or set default_transaction_read_only to off",
+    ),
     "42501": (StoreReadOnly, "the role may not do this in {place}; grant it the rights that it needs"),
     "55P03": (StoreUnavailable, "{place} stayed locked by another process; try again"),
     "40": (StoreUnavailable, "{place} stayed locked by other processes; try again"),

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import psycopg
 
 from onward.errors import StoreError
-from onward.store.postgres.connection import SESSION, Address, connect
+from onward.store.postgres.connection import SESSION, connect
+from onward.store.postgres.server import Server
 
 RETRY_S = 1.0
 
@@ -20,27 +21,35 @@ RETRY_S = 1.0
 class Listener:
     """Calls `on_due` at every notice, as long as it is started, reconnecting when it must."""
 
-    def __init__(self, address: Address, on_due: Callable[[], None]) -> None:
-        self._address, self._on_due = address, on_due
+    def __init__(self, server: Server, on_due: Callable[[], None]) -> None:
+        self._server, self._on_due = server, on_due
         self._task: asyncio.Task[None] | None = None
         self._listens = asyncio.Event()
 
     async def start(self) -> None:
         """Return when notices are heard, or when it is clear that they are not, for now."""
         self._task = asyncio.create_task(self._listen())
+        self._server.connected.append(self)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._listens.wait(), RETRY_S)
 
     async def stop(self) -> None:
         """Hear nothing any more."""
         if self._task is not None:
+            self._server.connected.remove(self)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def leave(self) -> None:
+        """Listen to whatever server the address leads to now."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
         while True:
             with contextlib.suppress(StoreError, psycopg.Error):  # gone; looking goes on meanwhile
-                async with await connect(self._address, SESSION) as connection:
+                async with await connect(self._server.address, SESSION) as connection:
                     await connection.execute(b"LISTEN onward_due")
                     self._listens.set()
                     self._on_due()  # what came before this was not heard

@@ -19,6 +19,7 @@ _BEHIND = re.compile(r" (?:Is the server running|This probably means|HINT:|DETAI
 
 ELSE = "check that the server runs, and the address, role and password"
 _ADVICE = (
+    (r"session is read-only|hot standby", "start or promote the primary, or add it to the address"),
     (r"database \"[^\"]*\" does not exist", "create it with `createdb`, or name another in the address"),
     (r"password|authentication|\brole \"", "correct the role and the password in the address"),
     (r"pg_hba", "let this machine in by the server's pg_hba.conf, or use another address"),
