@@ -90,7 +90,7 @@ class PostgresServer:
 
     def start(self) -> None:
         """Make an empty server and return when it answers."""
-        self._directory = _scratch_directory(self._account)
+        self._directory = scratch_directory(self._account)
         try:
             if self._account and not are_readable_by_others(self._binaries):
                 self._binaries = copy_binaries(self._binaries, self._directory / "program")
@@ -192,7 +192,7 @@ class PostgresServer:
 
     def _launch_on_a_free_port(self) -> None:
         for tries_left in reversed(range(PORT_TRIES_MAX)):
-            self._port = _free_port()
+            self._port = free_port()
             try:
                 return self._launch()
             except StoreUnavailable as error:
@@ -250,7 +250,7 @@ class PostgresServer:
         self._process = None
 
 
-def _scratch_directory(account: tuple[int, int] | None) -> Path:
+def scratch_directory(account: tuple[int, int] | None) -> Path:
     """A new private directory, owned by whoever will run the server, and reachable for them."""
     for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):
         if account is None or is_open_to_others(Path(parent).resolve()):
@@ -268,7 +268,8 @@ def _environment() -> dict[str, str]:
     return {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback that nothing listens at."""
     while True:
         port = random.choice(PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
