@@ -26,7 +26,7 @@ from bench.rows import POSTGRES_ROWS, SQLITE_ROWS, finished
 from onward.engine.asked import Start
 from onward.engine.engine import Engine
 from onward.engine.stop import StopSwitch
-from onward.store.postgres.connection import SESSION, Address, connect
+from onward.store.postgres.connection import Address, connect
 from onward.store.postgres.statements import QUERIES
 from onward.store.queries import load_queries
 from onward.wiring import open_store
@@ -169,7 +169,7 @@ async def filled_sqlite(path: str, rows: int) -> None:
 async def postgres_index(url: str) -> str:
     """The plan of a claim, as a worker's session makes it: which index it reads."""
     statement = QUERIES["run_due"]
-    async with await connect(Address.parse(url), SESSION) as connection:
+    async with await connect(Address.parse(url)) as connection:
         await connection.execute(b"PREPARE planned AS " + statement.sql)
         nulls = ", ".join(["NULL"] * len(statement.parameters))
         cursor = await connection.execute(f"EXPLAIN EXECUTE planned ({nulls})".encode())

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from bench.rows import POSTGRES_ROWS, SQLITE_ROWS, due, finished, held
-from onward.store.postgres.connection import SESSION, Address, connect
+from onward.store.postgres.connection import Address, connect
 from onward.store.postgres.statements import QUERIES as POSTGRES
 from onward.store.queries import load_queries
 from onward.store.sqlite.adapter import SqliteStore
@@ -33,7 +33,7 @@ async def explained(url: str, query: str) -> list[dict[str, Any]]:
     """Every node of the plan that a worker's session makes of a query."""
     statement = POSTGRES[query]
     nulls = ", ".join(["NULL"] * len(statement.parameters))
-    async with await connect(Address.parse(url), SESSION) as connection:
+    async with await connect(Address.parse(url)) as connection:
         await connection.execute(b"PREPARE planned AS " + statement.sql)
         values = f"({nulls})" if nulls else ""
         cursor = await connection.execute(f"EXPLAIN (FORMAT JSON) EXECUTE planned {values}".encode())

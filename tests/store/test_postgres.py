@@ -24,7 +24,7 @@ from onward.model.run import FOLD_VERSION
 from onward.store.owner import owner_label, owner_proof
 from onward.store.port import Controlled, Decide, Held, Holder, Record, Store, Wanted, Write
 from onward.store.postgres.adapter import PostgresStore
-from onward.store.postgres.connection import SESSION, Address, connect
+from onward.store.postgres.connection import Address, connect
 from onward.store.postgres.statements import ALONE, QUERIES, Statement, advance_alone
 from onward.testing.drafts import (
     Draft,
@@ -256,7 +256,7 @@ async def plan_of(url: str, query: str | Statement) -> list[str]:
     """The index by which a query's plan finds the rows of each table; `all of it` when it reads every row."""
     statement = QUERIES[query] if isinstance(query, str) else query
     nulls = ", ".join(["NULL"] * len(statement.parameters))
-    async with await connect(Address.parse(url), SESSION) as connection:
+    async with await connect(Address.parse(url)) as connection:
         await connection.execute(b"PREPARE planned AS " + statement.sql)
         cursor = await connection.execute(f"EXPLAIN (FORMAT JSON) EXECUTE planned ({nulls})".encode())
         (((explained,),),) = [await cursor.fetchall()]
@@ -516,6 +516,8 @@ async def test_a_doctor_finds_what_is_wrong_with_this_server(store: PostgresStor
         "server": True,
         "schema": True,
         "durability": False,  # the tests' server does not wait for its disk
+        "pooler": True,
+        "isolation": True,
         "primary": True,
         "encoding": True,
         "clock": True,

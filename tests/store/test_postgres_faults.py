@@ -15,7 +15,7 @@ from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
 from onward.store.port import ORIGIN, RunQuery
 from onward.store.postgres.adapter import PostgresStore
-from onward.store.postgres.connection import SESSION, Address, connect
+from onward.store.postgres.connection import Address, connect
 from onward.store.postgres.failure import ConnectionLost, ServerError
 from onward.store.postgres.statements import BEGIN, ROLLBACK, call
 from onward.store.postgres.wire import Wire
@@ -152,7 +152,7 @@ async def test_an_append_that_is_broken_off_leaves_the_store_usable(
 
 
 async def test_a_server_that_falls_silent_is_given_up(proxy: Proxy, witness: PostgresStore) -> None:
-    wire = Wire(await connect(Address.parse(proxy.url), SESSION), answer_s=0.1)
+    wire = Wire(await connect(Address.parse(proxy.url)), answer_s=0.1)
     await wire.run(call("run_count"))
     proxy.lose(Loss.SILENCE)
     with pytest.raises(ConnectionLost, match="no answer"):
@@ -210,7 +210,7 @@ async def test_a_request_that_waits_for_the_row_of_a_terminated_session_goes_on(
 ) -> None:
     run = await held(witness)
     address = Address.parse(postgres_url)
-    stuck = Wire(await connect(address, SESSION))
+    stuck = Wire(await connect(address))
     _, ((_, _, _, _, _, _),) = await stuck.run(BEGIN, call("run_position", id=run.id, now_us=None))
     assert stuck.is_in_transaction
     waiting = asyncio.create_task(stepped(witness, run))
@@ -407,7 +407,7 @@ async def test_damage_is_named_and_the_other_runs_stay_usable(
 async def test_a_failed_statement_undoes_everything_that_was_sent_with_it(
     witness: PostgresStore, postgres_url: str
 ) -> None:
-    wire = Wire(await connect(Address.parse(postgres_url), SESSION))
+    wire = Wire(await connect(Address.parse(postgres_url)))
     blob = call("blob_put", hash="0" * 64, encoding="plain", content=b"", touched_at_us=0)
     wrong = call("blob_put", hash="short", encoding="plain", content=b"", touched_at_us=0)
     with pytest.raises(ServerError) as raised:

@@ -354,7 +354,7 @@ class PostgresStore:
         return listener.stop
 
     async def check(self) -> Sequence[tuple[str, bool, str]]:
-        return await self._reading.use(lambda wire: check_database(wire, self._clock))
+        return await self._writing.use(lambda wire: check_database(wire, self._clock))
 
     async def close(self) -> None:
         leases = [Lease(run_id, self._me, token) for run_id, token in self._held.items()]

@@ -11,6 +11,20 @@ from onward.store.postgres.statements import Call, parse
 from onward.store.postgres.wire import Wire
 
 CLOCK_S_MAX = 1.0
+POOLER = (
+    "between here and the server: safe, but every statement is planned again, and workers look for due runs "
+    "instead of being told; give workers the server's own address if you can"
+)
+ISOLATION = "read committed"
+OTHER = (
+    "transactions that meet are refused and tried again; set default_transaction_isolation to read committed "
+    "for this role"
+)
+_PRIMARY = {
+    (True, "on"): "a standby, which cannot be written",
+    (False, "on"): "set to read-only (default_transaction_read_only), so it cannot be written",
+    (False, "off"): "not a standby",
+}
 
 _SERVER = Call(
     parse(
@@ -18,8 +32,8 @@ _SERVER = Call(
         """
         SELECT current_setting('server_version'), current_setting('server_version_num')::bigint / 10000,
             current_setting('fsync'), current_setting('full_page_writes'),
-            (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'),
-            current_setting('server_encoding'), pg_is_in_recovery()
+            current_setting('synchronous_commit'), current_setting('transaction_isolation'),
+            current_setting('server_encoding'), pg_is_in_recovery(), current_setting('transaction_read_only')
         """,
     ),
     (),
@@ -49,9 +63,10 @@ _CLOCK = Call(
 
 
 async def check_database(wire: Wire, clock: Clock) -> Sequence[tuple[str, bool, str]]:
-    """Subject, whether it is well, and a sentence for each."""
+    """Subject, whether it is well, and a sentence for each: as it is on this connection, which must be one
+    of those that acknowledge work."""
     ((server,),) = await wire.run(_SERVER)
-    version, major, fsync, page_writes, commit, encoding, is_standby = server
+    version, major, fsync, page_writes, commit, isolation, encoding, is_standby, is_read_only = server
     number = await schema_number(wire)
     ahead_s = await _clock_ahead_s(wire, clock)
     return (
@@ -62,7 +77,13 @@ async def check_database(wire: Wire, clock: Clock) -> Sequence[tuple[str, bool, 
             fsync == page_writes == "on" and commit != "off",
             f"fsync={fsync}, full_page_writes={page_writes}, synchronous_commit={commit}",
         ),
-        ("primary", not is_standby, "a standby, which cannot be written" if is_standby else "not a standby"),
+        ("pooler", True, POOLER if wire.is_pooled else "none"),
+        (
+            "isolation",
+            isolation == ISOLATION,
+            isolation if isolation == ISOLATION else f"{isolation}: {OTHER}",
+        ),
+        ("primary", is_read_only == "off", _PRIMARY[is_standby, is_read_only]),
         ("encoding", encoding == "UTF8", encoding),
         ("clock", abs(ahead_s) <= CLOCK_S_MAX, f"the server's clock is {ahead_s:+.3f} s from this machine's"),
         await _check_rights(wire),

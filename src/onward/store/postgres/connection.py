@@ -10,6 +10,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from onward.errors import StoreUnavailable
+from onward.store.postgres.statements import parse
 from onward.store.postgres.unreachable import advice, reason
 
 SERVER_MIN = 14
@@ -27,6 +28,8 @@ DEFAULTS: Mapping[str, str | int] = {
 # Of several servers the primary is wanted: nothing here can do with less, and which one it is may change.
 OF_SEVERAL: Mapping[str, str | int] = {"target_session_attrs": "read-write"}
 SESSION: Mapping[str, str] = {
+    # Nothing is acknowledged before it is on the disk, whatever the server's default is.
+    "synchronous_commit": "on",
     "default_transaction_isolation": "read committed",
     # Nothing waits for ever; and a process that stops while it holds a run's row, holds it for less time
     # than it takes the run's owner to lose its lease.
@@ -41,7 +44,27 @@ SESSION: Mapping[str, str] = {
     "enable_bitmapscan": "off",
     "jit": "off",
 }
-MIGRATING: Mapping[str, str] = {**SESSION, "lock_timeout": "0", "statement_timeout": "0"}
+
+
+# For the session of the server's process `pid`; in another's session, for this transaction alone. From a
+# server that asks for more than a commit that waits for the disk, such as a copy on a standby, that is kept.
+SETTINGS = parse(
+    "settings",
+    """
+    SELECT set_config(setting.name, setting.value, is_pooled), is_pooled
+    FROM unnest(:names::text[], :values::text[]) AS setting (name, value),
+        (SELECT pg_backend_pid() <> :pid::bigint) AS told (is_pooled)
+    WHERE setting.name <> 'synchronous_commit' OR current_setting(setting.name) = 'off'
+    """,
+)
+
+
+class Session(psycopg.AsyncConnection[Any]):
+    """A connection to a server, or to a pooler."""
+
+    is_pooled = False
+    """Whether a pooler is in between. Then each transaction may be in another session of the server, so
+    nothing may be left in one: no setting, no prepared statement, no LISTEN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,48 +104,48 @@ def _where(host: str, port: str) -> str:
     return " or ".join(f"{one}:{at}" if at else one for one, at in named)
 
 
-async def connect(address: Address, settings: Mapping[str, str]) -> psycopg.AsyncConnection[Any]:
+async def connect(address: Address) -> Session:
     """A new connection on which every statement commits by itself; StoreUnavailable when there is none."""
     try:
-        connection = await psycopg.AsyncConnection.connect(
-            address.conninfo, autocommit=True, client_encoding="utf8"
+        session = await Session.connect(
+            address.conninfo, autocommit=True, client_encoding="utf8", prepare_threshold=None
         )
     except (psycopg.Error, OSError, UnicodeError) as error:
         why = reason(error)
         raise StoreUnavailable(f"cannot connect to {address.place}: {why}; {advice(why)}.") from None
     try:
-        _check_server(connection, address.place)
-        await _set_up(connection, settings)
+        _check_server(session, address.place)
+        await _set_up(session)
     except psycopg.Error as error:
-        await connection.close()
+        await session.close()
         raise StoreUnavailable(
             f"cannot use {address.place}: {reason(error)}; connect to the server itself, as a role that may "
             "change the settings of its session."
         ) from error
     except BaseException:
-        await connection.close()
+        await session.close()
         raise
-    return connection
+    return session
 
 
-def _check_server(connection: psycopg.AsyncConnection[Any], place: str) -> None:
-    major = connection.pgconn.server_version // 10_000
+def _check_server(session: Session, place: str) -> None:
+    major = session.pgconn.server_version // 10_000
     if major < SERVER_MIN:
         raise StoreUnavailable(f"{place} is version {major}; use PostgreSQL {SERVER_MIN} or newer.")
-    encoding = (connection.pgconn.parameter_status(b"server_encoding") or b"").decode()
+    encoding = (session.pgconn.parameter_status(b"server_encoding") or b"").decode()
     if encoding != "UTF8":
         raise StoreUnavailable(
             f"{place} is encoded in {encoding}, which cannot hold every text; create it with ENCODING 'UTF8'."
         )
 
 
-async def _set_up(connection: psycopg.AsyncConnection[Any], settings: Mapping[str, str]) -> None:
-    await connection.execute(
-        "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS setting (name, value)",
-        (list(settings), list(settings.values())),
-    )
-    # Only from off to on: a server may ask for more, such as a copy on a standby.
-    await connection.execute(
-        "SELECT set_config('synchronous_commit', 'on', false) "
-        "WHERE current_setting('synchronous_commit') = 'off'"
-    )
+async def _set_up(session: Session) -> None:
+    """Make the settings for the session, if it is ours alone.
+
+    A server says at the start which process serves the connection; a pooler says something of its own.
+    """
+    async with psycopg.AsyncRawCursor(session) as cursor:
+        await cursor.execute(
+            SETTINGS.sql, (list(SESSION), list(SESSION.values()), session.pgconn.backend_pid)
+        )
+        _, session.is_pooled = await cursor.fetchone() or ("", False)

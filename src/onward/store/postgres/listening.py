@@ -1,6 +1,7 @@
 """Being told that a run may be due, so that nobody has to wait for the next look.
 
-The notice carries nothing and promises nothing: a lost connection loses notices, and looking goes on.
+The notice carries nothing and promises nothing: a lost connection loses notices, and looking goes on. Behind
+a pooler there are none: the session that listens would be anybody's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 import psycopg
 
 from onward.errors import StoreError
-from onward.store.postgres.connection import SESSION, connect
+from onward.store.postgres.connection import connect
 from onward.store.postgres.server import Server
 
 RETRY_S = 1.0
@@ -24,14 +25,14 @@ class Listener:
     def __init__(self, server: Server, on_due: Callable[[], None]) -> None:
         self._server, self._on_due = server, on_due
         self._task: asyncio.Task[None] | None = None
-        self._listens = asyncio.Event()
+        self._is_clear = asyncio.Event()
 
     async def start(self) -> None:
         """Return when notices are heard, or when it is clear that they are not, for now."""
         self._task = asyncio.create_task(self._listen())
         self._server.connected.append(self)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._listens.wait(), RETRY_S)
+            await asyncio.wait_for(self._is_clear.wait(), RETRY_S)
 
     async def stop(self) -> None:
         """Hear nothing any more."""
@@ -49,10 +50,13 @@ class Listener:
     async def _listen(self) -> None:
         while True:
             with contextlib.suppress(StoreError, psycopg.Error):  # gone; looking goes on meanwhile
-                async with await connect(self._server.address, SESSION) as connection:
-                    await connection.execute(b"LISTEN onward_due")
-                    self._listens.set()
+                async with await connect(self._server.address) as session:
+                    if session.is_pooled:
+                        self._is_clear.set()
+                        return
+                    await session.execute(b"LISTEN onward_due")
+                    self._is_clear.set()
                     self._on_due()  # what came before this was not heard
-                    async for _ in connection.notifies():
+                    async for _ in session.notifies():
                         self._on_due()
             await asyncio.sleep(RETRY_S)

@@ -6,7 +6,7 @@ import psycopg
 from psycopg.errors import DuplicateTable, UndefinedColumn
 
 from onward.errors import SchemaTooNew, StoreUnavailable
-from onward.store.postgres.connection import MIGRATING, Address, connect
+from onward.store.postgres.connection import Address, Session, connect
 from onward.store.postgres.failure import translate
 from onward.store.postgres.statements import MIGRATIONS, QUERIES, Call, call, parse
 from onward.store.postgres.unreachable import reason
@@ -15,6 +15,7 @@ from onward.store.postgres.wire import Wire
 NEWEST = MIGRATIONS[-1][0]
 LOCK = int.from_bytes(b"onward")  # any number that no other program on the server takes
 LOST = "08006"
+UNHURRIED = b"SELECT set_config('lock_timeout', '0', true), set_config('statement_timeout', '0', true)"
 _IS_THERE = Call(
     parse(
         "migration_is_there",
@@ -39,9 +40,9 @@ async def schema_number(wire: Wire) -> int:
 
 async def migrate(address: Address) -> None:
     """Apply the migrations that are missing, in one transaction; refuse a newer schema."""
-    async with await connect(address, MIGRATING) as connection:
+    async with await connect(address) as session:
         try:
-            await _apply(connection)
+            await _apply(session)
         except (DuplicateTable, UndefinedColumn) as error:
             raise StoreUnavailable(
                 f"{address.place} holds another program's tables ({error.diag.message_primary}); "
@@ -51,8 +52,10 @@ async def migrate(address: Address) -> None:
             raise translate(address.place, error.sqlstate or LOST, reason(error)) from error
 
 
-async def _apply(connection: psycopg.AsyncConnection[tuple[int, ...]]) -> None:
-    async with connection.transaction(), psycopg.AsyncRawCursor(connection) as cursor:
+async def _apply(session: Session) -> None:
+    await session.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+    async with session.transaction(), psycopg.AsyncRawCursor(session) as cursor:
+        await cursor.execute(UNHURRIED)
         # Whoever comes second waits here, and then finds nothing left to do.
         await cursor.execute("SELECT pg_advisory_xact_lock($1)", (LOCK,))
         await cursor.execute(QUERIES["migrations_table"].sql)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from onward.errors import StoreError, StoreUnavailable
-from onward.store.postgres.connection import SESSION, connect
+from onward.store.postgres.connection import connect
 from onward.store.postgres.failure import READ_ONLY, YIELDED, ConnectionLost, ServerError, translate
 from onward.store.postgres.server import IS_WRITABLE, Server
 from onward.store.postgres.statements import ROLLBACK
@@ -127,7 +127,7 @@ class Pool:
 
     async def _open(self, *, is_to_write: bool) -> Wire:
         """A new connection, or StoreUnavailable; asks whether it can be written, unless that is known."""
-        wire = Wire(await connect(self._server.address, SESSION))
+        wire = Wire(await connect(self._server.address))
         if self._server.was_writable and not is_to_write:
             return wire
         try:

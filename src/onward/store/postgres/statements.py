@@ -67,7 +67,7 @@ def _alone(text: str) -> str:
 _TEXTS = _load()
 QUERIES = {name: parse(name, text) for name, text in _TEXTS.items() if EVENT_ROWS not in text}
 ALONE = {name: parse(f"{name}_alone", _alone(_TEXTS[name])) for name in ("run_insert", "run_update")}
-BEGIN = Call(parse("begin", "BEGIN"), ())
+BEGIN = Call(parse("begin", "BEGIN ISOLATION LEVEL READ COMMITTED"), ())
 COMMIT = Call(parse("commit", "COMMIT"), ())
 ROLLBACK = Call(parse("rollback", "ROLLBACK"), ())
 # For the transaction that it is sent with, and never for a session: behind a pooler, sessions are shared.

@@ -3,6 +3,9 @@
 psycopg connects; after that its libpq layer is used directly, because its cursors spend more time on a
 statement than the server does. What is sent together is one transaction unless it says BEGIN: if one
 statement fails, the rest is skipped and nothing has happened.
+
+Behind a pooler a transaction may be in any session of the server. So there every transaction begins with the
+settings it needs, and no statement is prepared for later: slower, and just as safe.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import psycopg
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from onward.store.postgres.binary import load
+from onward.store.postgres.binary import load, texts
+from onward.store.postgres.connection import SESSION, SETTINGS, Session
 from onward.store.postgres.failure import ConnectionLost, failure_of
 from onward.store.postgres.statements import Call, Statement
 
@@ -24,15 +28,17 @@ ANSWER_S_MAX = 90.0
 BINARY = 1
 ABORTED, SYNC = ExecStatus.PIPELINE_ABORTED, ExecStatus.PIPELINE_SYNC
 DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+FOR_TRANSACTION = SETTINGS.call(names=texts(list(SESSION)), values=texts(list(SESSION.values())), pid=0)
 Rows = list[tuple[Any, ...]]
 
 
 class Wire:
     """One connection. Only one caller at a time may use it; a caller that breaks off ends it."""
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any], answer_s: float = ANSWER_S_MAX) -> None:
-        self._connection, self._answer_s = connection, answer_s  # collected, it would complain about pgconn
-        self._pg, self._socket = connection.pgconn, connection.pgconn.socket
+    def __init__(self, session: Session, answer_s: float = ANSWER_S_MAX) -> None:
+        self._session, self._answer_s = session, answer_s  # collected, it would complain about pgconn
+        self._pg, self._socket = session.pgconn, session.pgconn.socket
+        self.is_pooled = session.is_pooled
         self._loop = asyncio.get_running_loop()
         self._prepared: set[bytes] = set()
         self._woken: asyncio.Future[None] | None = None
@@ -57,7 +63,7 @@ class Wire:
         if self._lost:
             raise ConnectionLost(self._lost)
         try:
-            sent = self._send(calls)
+            sent = self._send_pooled(calls) if self.is_pooled else self._send(calls)
             while self._pg.flush():
                 await self._wait_writable()
             answers, failure = await self._receive(sent)
@@ -87,6 +93,18 @@ class Wire:
                 sent.append(statement)
             self._pg.send_query_prepared(statement.name, values, [BINARY] * len(values), BINARY)
             sent.append(None)
+        self._pg.pipeline_sync()
+        return sent
+
+    def _send_pooled(self, calls: Sequence[Call]) -> Sequence[Statement | None]:
+        """The same, with the settings at the start of a transaction; their result is nobody's."""
+        sent: list[Statement | None] = [None] * len(calls)
+        if calls and not self.is_in_transaction:
+            at = 1 if calls[0].statement.sql.startswith(b"BEGIN") else 0
+            calls = [*calls[:at], FOR_TRANSACTION, *calls[at:]]
+            sent.insert(at, SETTINGS)
+        for statement, values in calls:
+            self._pg.send_query_params(statement.sql, values, None, [BINARY] * len(values), BINARY)
         self._pg.pipeline_sync()
         return sent
 
