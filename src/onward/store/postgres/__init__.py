@@ -13,6 +13,12 @@ A connection may break when the server has committed and we have not heard of it
 takes another connection and sends the same again. Every write can be sent twice, because its last hash or its
 append id tells that it is there, and what is asked twice is answered as if it had been asked once.
 
+A server that turns read-only may have been demoted. The first statement that it refuses makes the store drop
+all connections (`server`), and the same is sent again over a new one, which can reach the new primary.
+
+Behind a pooler, sessions are shared, so nothing is left in them: `connection` notices the pooler, and `wire`
+sends the settings with every transaction.
+
 Who holds a run is a name and a time limit by the server's clock. The name holds enough to see on the same
 machine that its process has ended; anywhere else one waits for the time to pass.
 """

@@ -97,7 +97,7 @@ class Wire:
         return sent
 
     def _send_pooled(self, calls: Sequence[Call]) -> Sequence[Statement | None]:
-        """The same, with the settings at the start of a transaction; their result is nobody's."""
+        """The same, with the settings at the start of a transaction; their result is skipped."""
         sent: list[Statement | None] = [None] * len(calls)
         if calls and not self.is_in_transaction:
             at = 1 if calls[0].statement.sql.startswith(b"BEGIN") else 0
