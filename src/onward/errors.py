@@ -27,6 +27,7 @@
         - StoreIO             the disk or connection failed half-way
         - StoreCorrupt        not a database, or a damaged one
             - RunUnreadable   a worker: the run whose turn it is cannot be read
+        - StoreGone           a file of it was deleted or replaced while it was in use
         - SchemaTooNew        written by a newer Onward
 """
 
@@ -206,13 +207,13 @@ class NoDatabase(StoreUnavailable):
 
 
 class StoreGone(StoreError):
-    """The file of the database was deleted or replaced while it was in use: trying again is no use."""
+    """A file of the database was deleted or replaced while it was in use: trying again does not help."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         super().__init__(
             f"{path} was deleted or replaced while it was in use, and what is written to it would be lost; "
-            "put the database back, and start again."
+            "put it back if you can, and start again."
         )
 
 

@@ -28,11 +28,24 @@ def replace(path: Path) -> None:
     os.replace(other, path)
 
 
+def delete_log(path: Path) -> None:
+    os.unlink(f"{path}-wal")
+
+
+def delete_index(path: Path) -> None:
+    os.unlink(f"{path}-shm")
+
+
+def replace_log(path: Path) -> None:
+    shutil.copy(f"{path}-wal", f"{path}-copy")
+    os.replace(f"{path}-copy", f"{path}-wal")
+
+
 def take_away(path: Path) -> None:
     shutil.move(path.parent, path.parent.with_name("away"))
 
 
-@pytest.mark.parametrize("vanish", [delete, replace, take_away])
+@pytest.mark.parametrize("vanish", [delete, replace, take_away, delete_log, delete_index, replace_log])
 async def test_a_write_is_not_acknowledged_and_a_heartbeat_notices(
     tmp_path: Path, vanish: Callable[[Path], None]
 ) -> None:
@@ -40,7 +53,9 @@ async def test_a_write_is_not_acknowledged_and_a_heartbeat_notices(
     store = SqliteStore(str(path))
     run = await held(store)
     vanish(path)
-    with pytest.raises(StoreGone, match=r"onward\.db was deleted or replaced while it was in use"):
+    with pytest.raises(
+        StoreGone, match=r"onward\.db(-wal|-shm)? was deleted or replaced while it was in use"
+    ):
         await stepped(store, run)
     with pytest.raises(StoreGone):
         await store.renew([run.lease])

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FAILED, FINE, USAGE
 from onward.cli.listing import Wanted
-from onward.cli.opening import app_of, store_to_look_at
+from onward.cli.opening import app_of, store_with_homes
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.text import count, one_line
 from onward.config import load_settings
@@ -45,11 +45,14 @@ async def validate(
 
 
 async def verify(run: RunName | None = None, /, *, common: Common = COMMON, out: Out) -> int:
-    """Read logs whole, check their hash chains, and compare all that is stored with their fold."""
+    """Read logs whole, check their hash chains, and compare all that is stored with their fold.
+
+    A run's directory tells of steps that were acknowledged: a log that has lost them is a problem, too.
+    """
     checked: list[Verified] = []
-    async with store_to_look_at(common) as store:
+    async with store_with_homes(common) as (store, homes):
         for listed in await Wanted(run).find(store):
-            verified = await verify_run(store, listed.row.id)
+            verified = await verify_run(store, listed.row.id, homes)
             checked.append(verified)
             for problem in verified.problems:
                 out.say(f"run {listed.row.display_id}: {problem}")

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from onward.cli.exits import FINE
-from onward.cli.opening import app_of
+from onward.cli.opening import store_with_homes
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.output import Output
 from onward.cli.text import count
 from onward.clock import SystemClock
-from onward.config import load_settings
 from onward.engine.retention import COLLECTABLE, FINAL, Collected, Collector, Policy
-from onward.errors import InvalidInput, NoDatabase
+from onward.errors import InvalidInput
 from onward.model.ids import display_id
 from onward.model.run import RunStatus
 from onward.pipeline.value import Duration
-from onward.receipts.homes import Homes
-from onward.store.port import Store
-from onward.wiring import is_there, kept_trees, open_store
+from onward.wiring import kept_trees
 
 OLDER_THAN = "30d"
 
@@ -55,27 +49,11 @@ async def gc(
     merged. Safe beside workers; killed, it can be run again.
     """
     policy = Policy(_statuses(status), _age_s(older_than, keep), _kept(keep))
-    async with _collector(common, out, keep_files) as collector:
+    async with store_with_homes(common) as (store, homes):
+        collector = Collector(store, SystemClock(), None if keep_files else homes, out.note, kept_trees())
         done = await (collector.preview(policy) if dry_run else collector.collect(policy))
     _tell(done, dry_run, out)
     return FINE
-
-
-@asynccontextmanager
-async def _collector(common: Common, out: Output, keep_files: bool) -> AsyncIterator[Collector]:
-    app = app_of(load_settings(db=common.db, app=common.app, runs=common.runs))
-    if isinstance(app.store, str) and not is_there(app.store):
-        raise NoDatabase(app.store)
-    store = await open_store(app.store) if isinstance(app.store, str) else app.store
-    try:
-        homes = None if keep_files else _homes(app.runs_directory, store)
-        yield Collector(store, SystemClock(), homes, out.note, kept_trees())
-    finally:
-        await store.close()
-
-
-def _homes(runs: str | None, store: Store) -> Homes | None:
-    return Homes(os.path.abspath(runs), store.identity) if runs is not None and os.path.isdir(runs) else None
 
 
 def _statuses(named: str | None) -> tuple[RunStatus, ...]:

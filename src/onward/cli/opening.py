@@ -16,6 +16,7 @@ from onward.wiring import is_there, open_store
 if TYPE_CHECKING:
     from onward.app import Onward
     from onward.cli.options import Common
+    from onward.receipts.homes import Homes
     from onward.store.port import Store
 
 
@@ -31,6 +32,25 @@ async def store_to_look_at(common: Common) -> AsyncIterator[Store]:
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def store_with_homes(common: Common) -> AsyncIterator[tuple[Store, Homes | None]]:
+    """The store of a command that also looks at the directories of its runs, which may be none."""
+    app = app_of(load_settings(db=common.db, app=common.app, runs=common.runs))
+    if isinstance(app.store, str) and not is_there(app.store):
+        raise NoDatabase(app.store)
+    store = await open_store(app.store) if isinstance(app.store, str) else app.store
+    try:
+        yield store, _homes(app.runs_directory, store)
+    finally:
+        await store.close()
+
+
+def _homes(runs: str | None, store: Store) -> Homes | None:
+    from onward.receipts.homes import Homes
+
+    return Homes(os.path.abspath(runs), store.identity) if runs is not None and os.path.isdir(runs) else None
 
 
 def _place(settings: Settings) -> str | Store:

@@ -1,4 +1,4 @@
-"""Proof that a run's row and snapshot are what its log says."""
+"""Proof that a run's row and snapshot are what its log says, and that the log lost nothing acknowledged."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from onward.engine.snapshot import decode_run
+from onward.engine.view import instant
 from onward.errors import HistoryCorrupt
 from onward.machine.apply import apply
 from onward.machine.effect import IllegalEvent
 from onward.machine.project import project
+from onward.model.event import StepFinished
 from onward.model.run import FOLD_VERSION, Run
+from onward.receipts import pages
+from onward.receipts.homes import Homes, Said
+from onward.receipts.names import CHECKPOINT
 from onward.store.codec import check_chain, unseal
 from onward.store.port import ORIGIN, Blobs, Position, Record, Store
 
 PAGE = 1_000
+CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +32,24 @@ class Verified:
     problems: tuple[str, ...]
 
 
-async def verify_run(log: Store, run_id: str) -> Verified:
-    """Read a run's whole log, check its chain, fold it, and compare with what is stored beside it."""
+async def verify_run(log: Store, run_id: str, homes: Homes | None = None) -> Verified:
+    """Read a run's whole log, check its chain, fold it, and compare with what is stored beside it.
+
+    In `homes` the run may have a directory, with files that were written after what they tell was committed.
+    """
+    acknowledged = _acknowledged(homes, run_id)  # before the log is read: later it may tell of more
     loaded = await log.load(run_id, fold_version=FOLD_VERSION)
     if loaded is None:
         return Verified(run_id, 0, (f"run {run_id} is gone",))
     run: Run | None = None
-    position, problems = ORIGIN, list[str]()
+    position, problems, finished = ORIGIN, list[str](), list[str]()
     try:
         async for page in _pages(log, run_id, loaded.position.seq):
             for record in page:
                 position = check_chain(position, (record,))
-                run = apply(run, unseal(record), run_id=run_id, at_us=record.at_us, token=record.token)
+                event = unseal(record)
+                run = apply(run, event, run_id=run_id, at_us=record.at_us, token=record.token)
+                finished += [event.node] if isinstance(event, StepFinished) else []
                 if loaded.snapshot is not None and record.seq == loaded.snapshot.seq:
                     problems += _compare_snapshot(run, position, loaded.snapshot.hash, loaded.snapshot.body)
     except HistoryCorrupt as error:
@@ -45,6 +57,7 @@ async def verify_run(log: Store, run_id: str) -> Verified:
     except IllegalEvent as error:
         return Verified(run_id, position.seq, (f"event {position.seq} of run {run_id}: {error}",))
     problems += await _missing_artifacts(log, run)
+    problems += _lost(run, finished, acknowledged, homes)
     return Verified(
         run_id, position.seq, (*problems, *_compare_row(run, position, loaded.position, loaded.row))
     )
@@ -68,6 +81,38 @@ async def _missing_artifacts(blobs: Blobs, run: Run | None) -> list[str]:
         f"the content of artifact {id!r} ({artifact.hash}) is missing or damaged"
         for id, artifact in kept
         if await blobs.blob(artifact.hash) is None
+    ]
+
+
+def _acknowledged(homes: Homes | None, run_id: str) -> tuple[Said | None, bytes | None]:
+    """Whose directory the run's is, and its copy of the last checkpoint."""
+    if homes is None:
+        return None, None
+    try:
+        return homes.said(homes.home(run_id)), homes.read((run_id,), CHECKPOINT, limit=CHECKPOINT_BYTES_MAX)
+    except OSError:
+        return None, None  # no directory, or not one of ours
+
+
+def _lost(
+    run: Run | None,
+    finished: Sequence[str],
+    acknowledged: tuple[Said | None, bytes | None],
+    homes: Homes | None,
+) -> list[str]:
+    """Steps that the run's directory has as finished, and the log has not."""
+    said, content = acknowledged
+    if run is None or homes is None or content is None:
+        return []
+    start_time = instant(run.created_at_us) or ""
+    if not pages.is_of(said, run, start_time=start_time, database=homes.identity.name):
+        return []
+    told = pages.completed_nodes(content)
+    if told == list(finished[: len(told)]):
+        return []
+    return [
+        f"the log ends before what was acknowledged: {homes.path(run.id, CHECKPOINT)} tells of "
+        f"{len(told)} finished steps, the last {told[-1]!r}, and the log has {len(finished)}"
     ]
 
 

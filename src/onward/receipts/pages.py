@@ -54,6 +54,18 @@ def checkpoint(run: Run, finished: Sequence[Told], *, timestamp: str) -> bytes:
     )
 
 
+class _Checkpoint(msgspec.Struct, frozen=True):
+    completed_nodes: list[str] = []
+
+
+def completed_nodes(content: bytes) -> list[str]:
+    """The nodes of the finished steps that a checkpoint tells of; none if it is no checkpoint."""
+    try:
+        return msgspec.json.decode(content, type=_Checkpoint).completed_nodes
+    except msgspec.DecodeError:
+        return []
+
+
 def told(event: StepFinished) -> Told:
     """The node of a finished step, and what is said of it: what it wrote down itself, then its outcome."""
     outcome = event.outcome

@@ -85,7 +85,11 @@ class SqliteStore:
         self._writer = Writer(now_us, self._lease_us)
         self._effects = EffectTable(now_us, self._lease_us, self._is_alive)
         self._database = Transactions(path, clock=self._clock, busy_s=busy_s, connect=connect)
-        self.identity = self._database.at_once(lambda db: read_identity(db, path))
+        try:
+            self.identity = self._database.at_once(lambda db: read_identity(db, path))
+        except BaseException:
+            self._database.close()
+            raise
         self._group: GroupCommit[Member] = GroupCommit(self._commit)
 
     @property

@@ -16,6 +16,7 @@ import apsw
 from onward.clock import Clock
 from onward.errors import StoreUnavailable
 from onward.store.sqlite.connection import Connect, open_database, translate, translated
+from onward.store.sqlite.shared_lock import SharedLock
 from onward.store.sqlite.whereabouts import Whereabouts
 
 T = TypeVar("T")
@@ -29,7 +30,12 @@ class Transactions:
         self.path, self._clock, self._busy_s, self._connect = path, clock, busy_s, connect
         self._is_closed = False
         self._db = self._open()
-        self._whereabouts = Whereabouts(path)
+        try:
+            self._lock = SharedLock(path)
+            self._whereabouts = Whereabouts(path)
+        except BaseException:
+            self._db.close(True)
+            raise
 
     def _open(self) -> apsw.Connection:
         return open_database(self.path, busy_s=self._busy_s, connect=self._connect)
@@ -46,9 +52,9 @@ class Transactions:
         """Several reads of one instant."""
 
         def reading() -> T:
-            self._whereabouts.check()
             self._db.execute("BEGIN")
             try:
+                self._whereabouts.check()
                 return read(self._db)
             finally:
                 self._rollback()
@@ -112,10 +118,17 @@ class Transactions:
     def _reopen(self) -> None:
         if self._is_closed:
             raise StoreUnavailable(f"the store on {self.path} was closed; open it again.")
-        self._whereabouts.check()
+        self._whereabouts.check_closed()
         self._db = self._open()
+        self._whereabouts.reopened()
 
     def close(self) -> None:
         """Let go of the file."""
         self._is_closed = True
+        if self._whereabouts.is_well():
+            # Else the connection stays in company while it closes: what is in a log that was deleted must not
+            # be copied over what others wrote since.
+            self._lock.release()
         self._db.close(True)
+        self._lock.close()
+        self._whereabouts.close()
