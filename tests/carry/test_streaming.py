@@ -13,7 +13,9 @@ from onward.carry.importing import Checked, Importer
 from onward.carry.spool import Spool
 from onward.clock import SystemClock
 from onward.engine.verify import verify_run
+from onward.errors import Refused
 from onward.model.event import RunPaused
+from onward.store.carrying import Arrival
 from onward.store.codec import content_hash
 from onward.store.port import Store
 from onward.store.sqlite.adapter import SqliteStore
@@ -116,3 +118,36 @@ async def test_an_import_whose_reply_was_lost_or_that_died_is_finished_by_the_ne
     assert [one.is_new for one in brought] == [False, False]
     for run_id in ("one", "two"):
         assert (await verify_run(store, run_id)).problems == ()
+
+
+class Swept(FaultyStore):
+    """A store that is swept after content was kept ahead of a run, as if the import had stood still."""
+
+    async def receive(self, arrival: Arrival) -> None:
+        await self.store.sweep_blobs(SystemClock().now_us() + 1_000_000, 1_000)
+        await super().receive(arrival)
+
+
+async def test_an_import_that_stood_still_brings_a_run_with_its_content_or_not_at_all(
+    store: Store, tmp_path: Path
+) -> None:
+    name = content_hash(SOURCE)
+    here = SqliteStore(str(tmp_path / "here.db"))
+    small = await held(here, "small", pipeline_hash=name, blobs={name: SOURCE})
+    large = await held(here, "large", pipeline_hash=name, blobs={name: SOURCE})
+    large = await stepped(here, large, text="x" * 10_000)
+    for run in (small, large):
+        write, _ = run.then(RunPaused(reason="operator"))
+        await here.append(write, run.lease)
+        await export(here, tmp_path / run.id, run.id)
+        spool = spooled(tmp_path / run.id)
+        importer = Importer(Swept(store), SystemClock(), Checked(spool))
+        if run is small:
+            assert (await importer.bring())[0].is_new
+            assert await store.blob(name) == SOURCE
+        else:
+            with pytest.raises(Refused, match="refers to content that is not stored"):
+                await importer.bring()
+        spool.close()
+    assert await store.find("large") == []
+    await here.close()

@@ -158,7 +158,11 @@ def _size(record: Record) -> int:
 
 def content_of(record: Record) -> list[str]:
     """The content that an event names: values, artifacts, and the source of a pipeline."""
-    names = [name.lstrip(KEPT_APART) for name in record.refs]
-    if record.kind in ("RunCreated", "PipelineChanged"):
-        names.append(json.loads(record.body)["pipeline_hash"])
-    return names
+    return [*(name.lstrip(KEPT_APART) for name in record.refs), *sources_of(record)]
+
+
+def sources_of(record: Record) -> list[str]:
+    """The source of the pipeline that an event names."""
+    if record.kind not in ("RunCreated", "PipelineChanged"):
+        return []
+    return [json.loads(record.body)["pipeline_hash"]]

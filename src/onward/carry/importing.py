@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from onward.carry.exporting import content_of, row_of
+from onward.carry.exporting import content_of, row_of, sources_of
 from onward.carry.lines import EVENT_BEGINS, EffectLine, EventLine, read_line
 from onward.carry.spool import Spool, unreadable
 from onward.carry.survey import Section, Survey
@@ -147,6 +147,7 @@ class Importer:
             next_node=plan.row.next_node,
             steps_finished=plan.row.steps_finished,
             row=plan.row,
+            blobs={name: self.checked.survey.blob(name) for name in self._sources(plan.section)},
         )
 
         def rest() -> Iterator[Sequence[Record]]:
@@ -170,6 +171,11 @@ class Importer:
                     await self.store.keep_blobs(waiting, at_us=now_us)
                     waiting = {}
         await self.store.keep_blobs(waiting, at_us=now_us)
+
+    def _sources(self, section: Section) -> set[str]:
+        """The pipelines of a run: no event names these as content, so they come with the run itself."""
+        records = (record for page in self._pages(section) for record in page)
+        return {name for record in records for name in sources_of(record)}
 
     def _pages(self, section: Section) -> Iterator[Sequence[Record]]:
         page: list[Record] = []

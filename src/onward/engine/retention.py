@@ -27,7 +27,7 @@ from onward.workspace.port import Kept
 
 FINAL = (RunStatus.COMPLETED, RunStatus.CANCELLED)
 COLLECTABLE = (*FINAL, RunStatus.FAILED)
-# A writer touches a blob that it uses again every ten minutes, and clocks differ.
+# What an import stores ahead of its run is left alone for so long. If it takes longer, the import is refused.
 UNTOUCHED_US = 3_600 * 1_000_000
 RUNS_AT_ONCE = 50
 EVENTS_AT_ONCE = 5_000

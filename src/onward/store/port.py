@@ -6,7 +6,7 @@ it needs, writes events, and updates the row, the ownership and the wake time wi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -61,6 +61,11 @@ def read_with(refs: Sequence[str]) -> Sequence[str]:
     return [name for name in refs if not name.startswith(KEPT_APART)]
 
 
+def content_named(records: Iterable[Record]) -> set[str]:
+    """The hashes of all content that belongs to these events."""
+    return {name.lstrip(KEPT_APART) for record in records if record.refs for name in record.refs}
+
+
 class Snapshot(NamedTuple):
     """A cached fold: good for the log whose event `seq` has `hash`, read by the same fold version."""
 
@@ -96,6 +101,11 @@ class Write(Frozen, frozen=True, kw_only=True):
     row: RunRow | None
     blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
     snapshot: Snapshot | None = None
+
+    @property
+    def relied_on(self) -> set[str]:
+        """The hashes of content that its events name, and that it does not bring: it must be stored."""
+        return content_named(self.records) - self.blobs.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +191,11 @@ DecideLoaded = Callable[[Held, Loaded], Write | None]
 
 
 class RunLog(Protocol):
-    """The one door."""
+    """The one door.
+
+    Whatever is written stores the content it brings in the same transaction, and is refused
+    (`content_missing`) if its events name content that it does not bring and that is not stored.
+    """
 
     async def create(self, write: Write, append_id: str | None = None) -> None:
         """Make a run with its first events. The same again is a success, anything else finds the id taken.

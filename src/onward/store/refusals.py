@@ -11,6 +11,15 @@ def run_exists(run_id: str) -> Refused:
     return Refused("run_exists", f"a run {run_id!r} exists already; choose another --run-id.")
 
 
+def content_missing(run_id: str) -> Refused:
+    """A write relies on content that was stored before, and is not there any more."""
+    return Refused(
+        "content_missing",
+        f"run {run_id} refers to content that is not stored, so nothing was written; do the same again.",
+        details={"run": run_id},
+    )
+
+
 def key_occupied(key: str, run_id: str, owner: str) -> Refused:
     """The exclusive key belongs to another run that is held; names the holder."""
     return Refused(

@@ -10,11 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from onward.clock import SystemIds
 from onward.model.event import Managed
 from onward.model.run import Frozen, RunStatus
 
 DELETED_AT_ONCE = 100
-"""How many blobs one transaction deletes: writers wait for no more than that."""
+"""How many blobs one transaction marks or deletes: writers wait for no more than that."""
+MARK_DIGITS = 15  # of a hexadecimal number: with its sign it fits into 64 bits
+
+
+def new_mark() -> int:
+    """What a sweep writes in place of the time at which a blob was touched: below all times, and its own."""
+    return -1 - int(SystemIds().unique()[:MARK_DIGITS], 16)
 
 
 def batched(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
@@ -97,8 +104,10 @@ class Retention(Protocol):
         ...
 
     async def sweep_blobs(self, before_us: int, limit: int) -> Swept:
-        """Delete up to `limit` blobs that nobody refers to and nobody has touched since `before_us`.
+        """Delete up to `limit` blobs that nothing refers to and that were not touched since `before_us`.
 
-        Whoever refers to a blob touches it, or did so minutes ago: `before_us` must be well before that.
+        No clock decides whether content that is referred to stays. Blobs are marked, then references are
+        looked for again, and then those that still have the mark are deleted. A write that uses a blob takes
+        the mark off in its own transaction, or stores the content again if it is gone by then.
         """
         ...

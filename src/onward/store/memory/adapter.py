@@ -38,9 +38,10 @@ from onward.store.port import (
     Unwatch,
     Wanted,
     Write,
+    content_named,
     read_with,
 )
-from onward.store.refusals import key_occupied, run_exists
+from onward.store.refusals import content_missing, key_occupied, run_exists
 from onward.store.retention import Expiry, Kin, Swept
 
 
@@ -95,6 +96,7 @@ class MemoryStore:
             raise run_exists(write.run_id)
         self._check_key(write)
         self._check_parent(write)
+        self._check_content(write)
         made = StoredRun(write.row, [])
         self.database.runs[write.run_id] = made
         self._write(made, write)
@@ -111,6 +113,7 @@ class MemoryStore:
             raise LeaseLost(write.run_id, lease.token)
         if stored.position != write.after:
             raise StaleHistory(write.run_id, write.after.seq)
+        self._check_content(write)
         self._write(stored, write)
 
     async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
@@ -126,6 +129,7 @@ class MemoryStore:
         self._check_key(write)
         if stored.position != write.after:
             raise StaleHistory(run_id, write.after.seq)
+        self._check_content(write)
         self._write(stored, write)
         stored.appends.add(append_id)
         return Controlled(write.head)
@@ -137,6 +141,7 @@ class MemoryStore:
                 held = Held(stored.position, stored.row.status, loaded.holder, self._me)
                 write = decide(held, loaded)
                 if write is not None:
+                    self._check_content(write)
                     self._write(stored, write)
                 return Controlled(stored.position)
         return None
@@ -172,6 +177,11 @@ class MemoryStore:
         below = self._records(parent, write.after.seq - 1) if parent in self.database.runs else []
         if not below or (below[0].seq, below[0].hash) != write.after:
             raise RunNotFound(parent)
+
+    def _check_content(self, write: Write, rest: Sequence[Record] = ()) -> None:
+        relied_on = write.relied_on | (content_named(rest) - write.blobs.keys())
+        if not relied_on <= self.database.blobs.keys():
+            raise content_missing(write.run_id)
 
     def _write(self, stored: StoredRun, write: Write) -> None:
         stored.records.extend(write.records)
@@ -332,6 +342,7 @@ class MemoryStore:
         if there is not None and there.has(write.head):
             return
         rest = [record for page in arrival.rest() for record in page]
+        self._check_content(write, rest)
         await self.create(write, arrival.append_id)
         self.database.runs[write.run_id].records.extend(rest)
         for effect in arrival.effects:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from onward.store import rows
 from onward.store.memory.state import State, StoredRun
-from onward.store.port import KEPT_APART
+from onward.store.port import content_named
 from onward.store.retention import Expiry, Kin, Swept, keys_below
 
 
@@ -63,7 +63,7 @@ def _kin(run: StoredRun) -> Kin | None:
 def _names(run: StoredRun) -> Iterator[str]:
     """The content that a run refers to."""
     yield run.row.pipeline_hash
+    yield from content_named(run.records)
     for record in run.records:
-        yield from (name.lstrip(KEPT_APART) for name in record.refs)
         if record.kind == "PipelineChanged":
             yield json.loads(record.body)["before"]

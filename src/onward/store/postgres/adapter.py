@@ -338,9 +338,7 @@ class PostgresStore:
         return await self._reading.use(lambda wire: forgetting.delete(wire, runs))
 
     async def sweep_blobs(self, before_us: int, limit: int) -> Swept:
-        swept = await self._reading.use(lambda wire: forgetting.sweep_blobs(wire, before_us, limit))
-        self._writer.touched.clear()
-        return swept
+        return await self._reading.use(lambda wire: forgetting.sweep_blobs(wire, before_us, limit))
 
     async def keep_blobs(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
         await self._reading.use(lambda wire: self._writer.keep(wire, blobs, at_us))

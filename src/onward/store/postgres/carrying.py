@@ -5,9 +5,12 @@ from __future__ import annotations
 from onward.store import rows
 from onward.store.carrying import Arrival
 from onward.store.member import Member
+from onward.store.port import content_named
+from onward.store.postgres.failure import ServerError
 from onward.store.postgres.statements import BEGIN, COMMIT, call
 from onward.store.postgres.wire import Wire
-from onward.store.postgres.writing import Writer, event_arrays
+from onward.store.postgres.writing import CONTENT_MISSING, Writer, event_arrays, relying_on
+from onward.store.refusals import content_missing
 
 
 async def receive(wire: Wire, writer: Writer, arrival: Arrival) -> None:
@@ -20,6 +23,12 @@ async def receive(wire: Wire, writer: Writer, arrival: Arrival) -> None:
     if refusal is not None:
         raise refusal
     for page in arrival.rest():
-        await wire.run(call("event_receive", **event_arrays(page)))
+        relied_on = relying_on(content_named(page) - write.blobs.keys(), write.at_us)
+        try:
+            await wire.run(*relied_on, call("event_receive", **event_arrays(page)))
+        except ServerError as error:
+            if error.sqlstate == CONTENT_MISSING:
+                raise content_missing(write.run_id) from None
+            raise
     effects = (call("effect_receive", **rows.effect_columns(effect)) for effect in arrival.effects)
     await wire.run(*effects, COMMIT)

@@ -8,7 +8,7 @@ from onward.store import rows
 from onward.store.postgres.binary import texts
 from onward.store.postgres.statements import Call, call
 from onward.store.postgres.wire import Wire
-from onward.store.retention import DELETED_AT_ONCE, NOTHING, Expiry, Kin, Swept, batched, keys_below
+from onward.store.retention import DELETED_AT_ONCE, NOTHING, Expiry, Kin, Swept, batched, keys_below, new_mark
 
 
 async def expired(wire: Wire, expiry: Expiry) -> Sequence[Kin]:
@@ -52,11 +52,29 @@ def _parts(kin: Kin) -> Sequence[Call]:
 
 
 async def sweep_blobs(wire: Wire, before_us: int, limit: int) -> Swept:
-    """Find blobs that nobody refers to, and delete a few at a time those that stay untouched."""
-    (unused,) = await wire.run(call("blob_unused", before_us=before_us, limit=limit))
-    swept = NOTHING
-    for batch in batched(sorted(columns[0] for columns in unused), DELETED_AT_ONCE):
-        answers = await wire.run(*(call("blob_delete", hash=name, before_us=before_us) for name in batch))
-        sizes = [columns[0] for found in answers for columns in found]
-        swept = swept.plus(Swept(len(sizes), sum(sizes)))
+    """Mark blobs that nothing refers to, look again, and delete those that still have the mark."""
+    mark, swept = new_mark(), NOTHING
+    names = await unused_blobs(wire, before_us, limit)
+    for batch in batched(names, DELETED_AT_ONCE):
+        await mark_blobs(wire, batch, before_us=before_us, mark=mark)
+    for batch in batched(await unused_blobs(wire, 0, limit) if names else (), DELETED_AT_ONCE):
+        swept = swept.plus(await delete_blobs(wire, batch, mark=mark))
     return swept
+
+
+async def unused_blobs(wire: Wire, before_us: int, limit: int) -> Sequence[str]:
+    """Blobs that nothing refers to and that were not touched since."""
+    (unused,) = await wire.run(call("blob_unused", before_us=before_us, limit=limit))
+    return sorted(columns[0] for columns in unused)
+
+
+async def mark_blobs(wire: Wire, names: Sequence[str], *, before_us: int, mark: int) -> None:
+    """Mark those of these blobs that are still untouched: whoever uses one from now on takes the mark off."""
+    await wire.run(call("blob_mark", hashes=texts(names), before_us=before_us, mark=mark))
+
+
+async def delete_blobs(wire: Wire, names: Sequence[str], *, mark: int) -> Swept:
+    """Delete those of these blobs that still have the mark."""
+    answers = await wire.run(*(call("blob_delete", hash=name, mark=mark) for name in names))
+    sizes = [columns[0] for found in answers for columns in found]
+    return Swept(len(sizes), sum(sizes))

@@ -260,6 +260,30 @@ VALUES (:hash, :encoding, :content, :touched_at_us)
 ON CONFLICT (hash) DO UPDATE
 SET touched_at_us = excluded.touched_at_us;
 
+-- blob_hold --
+-- Differs because each row is locked, so that it is not marked before this transaction ends, and because
+-- whether all are there is known only here: if not, a division by zero fails all that was sent with this.
+WITH held AS (
+    SELECT hash
+    FROM blob
+    WHERE hash = ANY (:hashes::text[]) AND touched_at_us >= 0
+    ORDER BY hash
+    FOR SHARE
+)
+SELECT 1 / (count(*) = cardinality(:hashes::text[]))::int::bigint
+FROM held;
+
+-- blob_touch --
+-- Differs because the names come as an array, and because it fails as blob_hold does.
+WITH touched AS (
+    UPDATE blob
+    SET touched_at_us = :touched_at_us
+    WHERE hash = ANY (:hashes::text[])
+    RETURNING hash
+)
+SELECT 1 / (count(*) = cardinality(:hashes::text[]))::int::bigint
+FROM touched;
+
 -- blob_get --
 SELECT encoding, content
 FROM blob
@@ -507,9 +531,21 @@ FROM event
 WHERE kind = 'PipelineChanged'
 LIMIT :limit;
 
+-- blob_mark --
+-- Differs because the names come as an array, and because those that a writer holds are passed over.
+UPDATE blob
+SET touched_at_us = :mark
+WHERE hash IN (
+    SELECT hash
+    FROM blob
+    WHERE hash = ANY (:hashes::text[]) AND touched_at_us < :before_us
+    ORDER BY hash
+    FOR NO KEY UPDATE SKIP LOCKED
+);
+
 -- blob_delete --
 DELETE FROM blob
-WHERE hash = :hash AND touched_at_us < :before_us
+WHERE hash = :hash AND touched_at_us = :mark
 RETURNING length(content);
 
 -- event_receive --

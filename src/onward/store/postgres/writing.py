@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +17,10 @@ from onward.store.postgres.failure import AGAIN, KEY_IN_USE, ServerError
 from onward.store.postgres.reading import read_records
 from onward.store.postgres.statements import ALONE, QUERIES, ROLLBACK, Call, advance_alone, call
 from onward.store.postgres.wire import Wire
-from onward.store.refusals import key_occupied, run_exists
+from onward.store.refusals import content_missing, key_occupied, run_exists
 
-TOUCH_EVERY_US = 600 * 1_000_000
-TOUCHED_MAX = 10_000
+KNOWN_MAX = 10_000
+CONTENT_MISSING = "22012"  # the division by zero of blob_hold and blob_touch
 # Each length is a statement of its own on the server; a longer write is rare enough to go as arrays.
 ALONE_EVENTS_MAX = 8
 _NUMBERS = (
@@ -35,11 +35,11 @@ _ARRAYS: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
 
 @dataclass(slots=True)
 class Writer:
-    """Writes runs. `touched` are blobs known to be stored, and when that was last said to the database."""
+    """Writes runs. `known` is content that was stored once: asking for it is cheaper than sending it."""
 
     now_us: Callable[[], int | None]
     lease_us: int
-    touched: dict[str, int] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
 
     async def commit(self, wire: Wire, group: Sequence[Member]) -> Sequence[Exception | None]:
         """Write whatever is not refused; answers None or the refusal for each."""
@@ -61,18 +61,26 @@ class Writer:
             if _is_fork(member) and await _is_orphan(wire, member.write)
         ]
         sent = [member for member in members if member.write.run_id not in orphans] if orphans else members
-        statements, blobs = self._statements(sent), self._blobs(sent)
+        statements, blobs = self._statements(sent), _blobs(sent)
+        held = sorted(self.known & blobs.keys())
         snapshots = [member.write for member in sent if member.write.snapshot is not None]
         notices = [call("due_notify")] if any(map(_makes_due, sent)) else []
+        content = [_put(name, *blobs[name]) for name in sorted(blobs.keys() - self.known)]
+        content += [call("blob_hold", hashes=texts(held))] if held else []
+        for member in sent:
+            content += relying_on(member.write.relied_on, member.write.at_us)
         try:
-            answers = await wire.run(
-                *statements, *map(_blob_call, blobs.items()), *map(_snapshot_call, snapshots), *notices, *then
-            )
+            answers = await wire.run(*statements, *content, *map(_snapshot_call, snapshots), *notices, *then)
         except ServerError as error:
+            if error.sqlstate == CONTENT_MISSING and held:
+                self.known.clear()  # it was deleted: the next try sends it
+                raise ServerError(AGAIN, str(error)) from None
+            if error.sqlstate == CONTENT_MISSING and len(members) == 1:
+                return [content_missing(members[0].write.run_id)]
             if error.constraint != KEY_IN_USE or len(members) > 1:
                 raise
             return [await _occupied(wire, members[0].write)]
-        self._note(blobs)
+        self._note(blobs.keys())
         moved = {columns[0] for found in answers[: len(statements)] for columns in found}
         return [
             None if member.write.run_id in moved else await _why_refused(wire, member, orphans)
@@ -106,24 +114,14 @@ class Writer:
         arrays = {column: _ARRAYS.get(column, texts)([row[column] for row in table]) for column in wanted}
         return call(name, **arrays, **others, locked=texts(locked))
 
-    def _blobs(self, members: Sequence[Member]) -> Mapping[str, tuple[bytes, int]]:
-        """What to store by its content, and when; in the order of the names, like every writer."""
-        found = {
-            name: (content, member.write.at_us)
-            for member in members
-            for name, content in member.write.blobs.items()
-            if member.write.at_us - self.touched.get(name, 0) > TOUCH_EVERY_US
-        }
-        return dict(sorted(found.items())) if found else found
-
     async def keep(self, wire: Wire, blobs: Mapping[str, bytes], at_us: int) -> None:
-        """Store content, or say that it is in use."""
-        await wire.run(*(_blob_call((name, (blobs[name], at_us))) for name in sorted(blobs)))
+        """Store content that nothing refers to yet, or touch it."""
+        await wire.run(*(_put(name, blobs[name], at_us) for name in sorted(blobs)))
 
-    def _note(self, blobs: Mapping[str, tuple[bytes, int]]) -> None:
-        if len(self.touched) >= TOUCHED_MAX:
-            self.touched.clear()
-        self.touched.update((name, at_us) for name, (_, at_us) in blobs.items())
+    def _note(self, names: Collection[str]) -> None:
+        if len(self.known) >= KNOWN_MAX:
+            self.known.clear()
+        self.known.update(names)
 
 
 def _waves(group: Sequence[Member]) -> Iterator[Sequence[Member]]:
@@ -208,8 +206,21 @@ def event_arrays(records: Sequence[Record]) -> dict[str, bytes]:
     }
 
 
-def _blob_call(blob: tuple[str, tuple[bytes, int]]) -> Call:
-    name, (content, at_us) = blob
+def _blobs(members: Sequence[Member]) -> Mapping[str, tuple[bytes, int]]:
+    """The content that comes with these writes, and when it is stored."""
+    return {
+        name: (content, member.write.at_us)
+        for member in members
+        for name, content in member.write.blobs.items()
+    }
+
+
+def relying_on(names: Collection[str], at_us: int) -> Sequence[Call]:
+    """Make sure that content is stored and stays; else CONTENT_MISSING fails all that is sent with this."""
+    return [call("blob_touch", hashes=texts(sorted(names)), touched_at_us=at_us)] if names else []
+
+
+def _put(name: str, content: bytes, at_us: int) -> Call:
     encoding, packed = rows.pack(content)
     return call("blob_put", hash=name, encoding=encoding, content=packed, touched_at_us=at_us)
 
@@ -222,7 +233,7 @@ def _snapshot_call(write: Write) -> Call:
 def _is_in_passing(member: Member) -> bool:
     """Whether this is a step on the way, with nothing to store beside its events."""
     write = member.write
-    is_plain = write.row is None and write.snapshot is None and not write.blobs
+    is_plain = write.row is None and write.snapshot is None and not write.blobs and not write.relied_on
     return is_plain and len(write.records) <= ALONE_EVENTS_MAX
 
 

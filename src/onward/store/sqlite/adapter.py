@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
 
 import apsw
 
@@ -33,7 +32,7 @@ from onward.store.port import (
     Wanted,
     Write,
 )
-from onward.store.retention import DELETED_AT_ONCE, NOTHING, Expiry, Kin, Swept, batched
+from onward.store.retention import DELETED_AT_ONCE, NOTHING, Expiry, Kin, Swept, batched, new_mark
 from onward.store.sqlite import carrying, forgetting
 from onward.store.sqlite.checks import check_database
 from onward.store.sqlite.connection import QUERIES, Connect
@@ -47,7 +46,6 @@ from onward.store.sqlite.transaction import Transactions
 from onward.store.sqlite.writing import Writer, has_append
 from onward.store.tallies import measured
 
-T = TypeVar("T")
 BUSY_S_MAX = 30.0
 LEASE_S = 60.0
 HEARTBEAT_S = 0.25
@@ -132,7 +130,7 @@ class SqliteStore:
             self._note_holding(write)
 
     async def _commit(self, group: Sequence[Member]) -> Sequence[Exception | None]:
-        return await self._transact(lambda db: self._writer.write(db, group))
+        return await self._database.transact(lambda db: self._writer.write(db, group))
 
     async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
         me = self.me
@@ -140,7 +138,7 @@ class SqliteStore:
         def control(db: apsw.Connection) -> tuple[Controlled, Write | None]:
             return self._control(db, run_id, since, append_id, decide, me)
 
-        answer, write = await self._transact(control)
+        answer, write = await self._database.transact(control)
         if write is not None:
             self._note_holding(write)
         return answer
@@ -170,7 +168,7 @@ class SqliteStore:
     async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
         me, locked = self.me, list[str]()
         try:
-            answer, write = await self._transact(
+            answer, write = await self._database.transact(
                 lambda db: self._take(db, wanted, fold_version, decide, me, locked)
             )
         except StoreError as error:
@@ -227,13 +225,6 @@ class SqliteStore:
         else:
             self._held.discard(write.run_id)
 
-    async def _transact(self, work: Callable[[apsw.Connection], T]) -> T:
-        try:
-            return await self._database.transact(work)
-        except BaseException:
-            self._writer.touched.clear()  # what was noted as stored may have been undone
-            raise
-
     async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
         # Looking is cheap, writing is not, and the time limit only matters to a machine that cannot see
         # this process's lock.
@@ -241,7 +232,7 @@ class SqliteStore:
         if (now_s - self._renewed_s) * 1_000_000 < self._lease_us / 3:
             return await self._database.look(lambda db: _heads(db, "lease_head", leases))
         values = {"now_us": self._now_us(), "lease_us": self._lease_us}
-        heads = await self._transact(lambda db: _heads(db, "lease_renew", leases, **values))
+        heads = await self._database.transact(lambda db: _heads(db, "lease_renew", leases, **values))
         self._renewed_s = now_s
         return heads
 
@@ -258,21 +249,25 @@ class SqliteStore:
         self, key: str, token: str, *, at_us: int, instead_of: str | None = None
     ) -> Effect:
         me = self.me
-        found = await self._transact(lambda db: self._effects.begin(db, key, token, me, at_us, instead_of))
+        found = await self._database.transact(
+            lambda db: self._effects.begin(db, key, token, me, at_us, instead_of)
+        )
         if found.token == token:
             self._begun.add(token)
         return found
 
     async def finish_effect(self, key: str, token: str, result: bytes, *, at_us: int) -> bool:
-        is_ours = await self._transact(lambda db: self._effects.finish(db, key, token, result, at_us))
+        is_ours = await self._database.transact(
+            lambda db: self._effects.finish(db, key, token, result, at_us)
+        )
         self._begun.discard(token)
         return is_ours
 
     async def renew_effect(self, key: str, token: str, *, is_at_it: bool = True) -> bool:
-        return await self._transact(lambda db: self._effects.renew(db, key, token, is_at_it))
+        return await self._database.transact(lambda db: self._effects.renew(db, key, token, is_at_it))
 
     async def forget_effect(self, key: str, token: str) -> None:
-        await self._transact(lambda db: self._effects.forget(db, key, token))
+        await self._database.transact(lambda db: self._effects.forget(db, key, token))
         self._begun.discard(token)
 
     async def find_effect(self, key: str) -> Effect | None:
@@ -309,23 +304,26 @@ class SqliteStore:
         return await self._database.look(forgetting.attached)
 
     async def delete(self, runs: Sequence[Kin]) -> Sequence[str]:
-        return await self._transact(lambda db: forgetting.delete(db, runs))
+        return await self._database.transact(lambda db: forgetting.delete(db, runs))
 
     async def sweep_blobs(self, before_us: int, limit: int) -> Swept:
-        # Looking blocks nobody, so it may take its time; what was found is deleted a few at a time.
+        # Looking blocks no writer, so it may take its time; marking and deleting is done a few at a time.
+        mark, swept = new_mark(), NOTHING
         names = await self._database.look(lambda db: forgetting.unused_blobs(db, before_us, limit))
-        swept = NOTHING
         for batch in batched(names, DELETED_AT_ONCE):
-            deleted = await self._transact(partial(forgetting.delete_blobs, names=batch, before_us=before_us))
-            swept = swept.plus(deleted)
-        self._writer.touched.clear()
+            marking = partial(forgetting.mark_blobs, names=batch, before_us=before_us, mark=mark)
+            await self._database.transact(marking)
+        unused = await self._database.look(lambda db: forgetting.unused_blobs(db, 0, limit)) if names else ()
+        for batch in batched(unused, DELETED_AT_ONCE):
+            deleting = partial(forgetting.delete_blobs, names=batch, mark=mark)
+            swept = swept.plus(await self._database.transact(deleting))
         return swept
 
     async def keep_blobs(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
-        await self._transact(lambda db: self._writer.keep(db, blobs, at_us))
+        await self._database.transact(lambda db: self._writer.keep(db, blobs, at_us))
 
     async def receive(self, arrival: Arrival) -> None:
-        await self._transact(lambda db: carrying.receive(db, self._writer, arrival))
+        await self._database.transact(lambda db: carrying.receive(db, self._writer, arrival))
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         """Nothing tells one process of another's write to a file; whoever waits looks often instead."""

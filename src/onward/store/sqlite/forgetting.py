@@ -47,11 +47,17 @@ def unused_blobs(db: apsw.Connection, before_us: int, limit: int) -> Sequence[st
     return [columns[0] for columns in db.execute(QUERIES["blob_unused"], values)]
 
 
-def delete_blobs(db: apsw.Connection, names: Sequence[str], before_us: int) -> Swept:
-    """Delete those of these blobs that nobody has touched since they were found."""
+def mark_blobs(db: apsw.Connection, names: Sequence[str], *, before_us: int, mark: int) -> None:
+    """Mark those of these blobs that are still untouched: whoever uses one from now on takes the mark off."""
+    for name in names:
+        db.execute(QUERIES["blob_mark"], {"hash": name, "before_us": before_us, "mark": mark})
+
+
+def delete_blobs(db: apsw.Connection, names: Sequence[str], *, mark: int) -> Swept:
+    """Delete those of these blobs that still have the mark."""
     sizes = [
         columns[0]
         for name in names
-        for columns in db.execute(QUERIES["blob_delete"], {"hash": name, "before_us": before_us})
+        for columns in db.execute(QUERIES["blob_delete"], {"hash": name, "mark": mark})
     ]
     return Swept(len(sizes), sum(sizes))

@@ -125,6 +125,17 @@ VALUES (?, ?, ?, ?)
 ON CONFLICT (hash) DO UPDATE
 SET touched_at_us = excluded.touched_at_us;
 
+-- blob_hold --
+-- Differs because the whole database is locked: what is stored stays while this transaction lasts.
+SELECT touched_at_us
+FROM blob
+WHERE hash = ?;
+
+-- blob_touch --
+UPDATE blob
+SET touched_at_us = ?
+WHERE hash = ?;
+
 -- blob_get --
 SELECT encoding, content
 FROM blob
@@ -374,9 +385,14 @@ FROM event
 WHERE kind = 'PipelineChanged'
 LIMIT :limit;
 
+-- blob_mark --
+UPDATE blob
+SET touched_at_us = :mark
+WHERE hash = :hash AND touched_at_us < :before_us;
+
 -- blob_delete --
 DELETE FROM blob
-WHERE hash = :hash AND touched_at_us < :before_us
+WHERE hash = :hash AND touched_at_us = :mark
 RETURNING length(content);
 
 -- event_receive --

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import apsw
 from msgspec.structs import astuple
@@ -11,13 +11,11 @@ from msgspec.structs import astuple
 from onward.errors import LeaseLost, Refused, RunNotFound, StaleHistory
 from onward.store.member import Member
 from onward.store.port import Record, Write
-from onward.store.refusals import key_occupied, run_exists
+from onward.store.refusals import content_missing, key_occupied, run_exists
 from onward.store.rows import pack
 from onward.store.sqlite.connection import QUERIES
 from onward.store.sqlite.reading import one, read_records
 
-TOUCH_EVERY_US = 600 * 1_000_000
-TOUCHED_MAX = 10_000
 Rows = list[tuple[object, ...]]
 
 # Values are given in the order in which a statement first names them: looking names up takes longer.
@@ -28,11 +26,10 @@ _EVENT_INSERT = QUERIES["event_insert"]
 
 @dataclass(slots=True)
 class Writer:
-    """Writes runs. `touched` are blobs known to be stored, and when that was last said to the database."""
+    """Writes runs."""
 
     now_us: Callable[[], int | None]
     lease_us: int
-    touched: dict[str, int] = field(default_factory=dict)
 
     def write(self, db: apsw.Connection, members: Sequence[Member]) -> list[Exception | None]:
         """Write whatever is not refused; answers None or the refusal for each."""
@@ -47,7 +44,7 @@ class Writer:
     def _create(self, db: apsw.Connection, member: Member, rows: Rows) -> Exception | None:
         """Make a run, unless its id is taken or its key in use; None when it is there."""
         write, _, append_id = member
-        refusal = _occupied(db, write) or _without_parent(db, write, rows)
+        refusal = _occupied(db, write) or _without_parent(db, write, rows) or _without_content(db, write)
         if refusal is None:
             db.execute(_INSERT, (*_all_columns(write), self.now_us(), self.lease_us, write.at_us))
             if db.changes():
@@ -63,6 +60,9 @@ class Writer:
         write, held, _ = member
         assert held is not None
         owner, token = held
+        missing = _without_content(db, write)
+        if missing is not None:
+            return missing
         if write.row is None:
             head = write.head
             values = (
@@ -86,24 +86,39 @@ class Writer:
         """What comes with a row that was written; the events wait for those of the whole group."""
         write = member.write
         rows += event_columns(write.records)
-        if write.blobs:
-            self.keep(db, write.blobs, write.at_us)
+        for name, content in write.blobs.items():
+            if not _holds(db, name, write.at_us):
+                _put(db, name, content, write.at_us)
         if write.snapshot is not None:
             db.execute(QUERIES["snapshot_put"], (write.run_id, *write.snapshot))
         if member.append_id is not None:
             db.execute(QUERIES["append_insert"], (write.run_id, member.append_id, write.head.seq))
 
     def keep(self, db: apsw.Connection, blobs: Mapping[str, bytes], at_us: int) -> None:
-        """Store content, or say that it is in use."""
+        """Store content that nothing refers to yet, or touch it."""
         for name, content in blobs.items():
-            self._put_blob(db, name, content, at_us)
+            _put(db, name, content, at_us)
 
-    def _put_blob(self, db: apsw.Connection, name: str, content: bytes, at_us: int) -> None:
-        if at_us - self.touched.get(name, 0) > TOUCH_EVERY_US:
-            db.execute(QUERIES["blob_put"], (name, *pack(content), at_us))
-            if len(self.touched) >= TOUCHED_MAX:
-                self.touched.clear()
-            self.touched[name] = at_us
+
+def _put(db: apsw.Connection, name: str, content: bytes, at_us: int) -> None:
+    db.execute(QUERIES["blob_put"], (name, *pack(content), at_us))
+
+
+def _holds(db: apsw.Connection, name: str, at_us: int) -> bool:
+    """Whether content is stored, and stays: what was marked to be deleted is not any more."""
+    touched_at_us = db.execute(QUERIES["blob_hold"], (name,)).get
+    if touched_at_us is not None and touched_at_us < 0:
+        db.execute(QUERIES["blob_touch"], (at_us, name))
+    return touched_at_us is not None
+
+
+def _without_content(db: apsw.Connection, write: Write) -> Refused | None:
+    return check_content(db, write.run_id, write.relied_on, write.at_us)
+
+
+def check_content(db: apsw.Connection, run_id: str, names: Iterable[str], at_us: int) -> Refused | None:
+    """The refusal of a write that relies on content which is not stored."""
+    return None if all(_holds(db, name, at_us) for name in names) else content_missing(run_id)
 
 
 def _occupied(db: apsw.Connection, write: Write) -> Refused | None:

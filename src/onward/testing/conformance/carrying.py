@@ -179,6 +179,25 @@ async def test_content_can_be_stored_ahead_of_its_run(store: Store, other: Store
     await store.keep_blobs({}, at_us=START_US)
 
 
+@pytest.mark.parametrize("first", [1, 100])
+async def test_a_run_whose_content_was_swept_on_its_way_is_not_taken_in(
+    store: Store, other: Store, first: int
+) -> None:
+    content = f'"{LARGE}"'.encode()
+    run = await _paused(store, "run", text=LARGE)
+    records = await log_of(store, run.id)
+    await store.delete([_kin(run)])
+    await store.keep_blobs({content_hash(content): content}, at_us=START_US)
+    assert (await other.sweep_blobs(START_US + HOUR_US, 10)).blobs == 1  # an import that stood still
+    with pytest.raises(Refused, match="refers to content that is not stored"):
+        await store.receive(_arrival(run, records, first=first))
+    assert await log_of(other, run.id) == []
+    assert await other.load(run.id, fold_version=FOLD_VERSION) is None
+    await store.keep_blobs({content_hash(content): content}, at_us=START_US)
+    await store.receive(_arrival(run, records, first=first))
+    assert (await verify_run(other, run.id)).problems == ()
+
+
 async def test_a_run_that_arrives_queued_is_there_for_the_taking(store: Store, other: Store) -> None:
     write, run = creation("run")
     await store.receive(_arrival(run, write.records, first=1))

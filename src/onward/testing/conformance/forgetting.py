@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import gather
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from onward.clock import SystemClock
 from onward.engine.journal import Journal
-from onward.errors import RunNotFound
+from onward.errors import Refused, RunNotFound
 from onward.model.artifact import Artifact
 from onward.model.event import (
     Managed,
@@ -230,6 +231,45 @@ async def test_content_that_was_swept_is_stored_when_it_is_used_again(store: Sto
     assert await swept(store) == 1
     again = await stepped(store, await held(store), text=LARGE)
     assert (await Journal(other, SystemClock()).load(again.id)).run.context["text"] == LARGE
+
+
+async def test_content_that_another_process_swept_is_stored_when_it_is_used_again(
+    store: Store, other: Store
+) -> None:
+    """Whatever the writer's clock says: it may have stood still since it last used the content."""
+    source = b"digraph { a }"
+    name = content_hash(source)
+    write, first = creation(pipeline_hash=name, owner=store.me, blobs={name: source})
+    await store.create(write, "creation")
+    run = await ended(store, await stepped(store, first, text=LARGE))
+    await other.delete([kin(run)])
+    assert await swept(other) == 2
+    write, again = creation(pipeline_hash=name, owner=store.me, blobs={name: source})
+    await store.create(write, "creation")
+    again = await stepped(store, again, text=LARGE)
+    assert (await Journal(other, SystemClock()).load(again.id)).run.context["text"] == LARGE
+    assert await other.blob(name) == source
+    assert await swept(other) == 0
+
+
+async def test_a_write_that_refers_to_content_which_is_not_there_is_refused(
+    store: Store, other: Store
+) -> None:
+    run, neighbour = await held(store), await held(store)
+    before = await everything_of(store, run.id)
+    write, after = run.then(*step(run, text=LARGE), with_row=False)
+    bare = replace(write, blobs={})
+    beside, _ = neighbour.then(*step(neighbour), with_row=False)
+    answers = await gather(
+        store.append(bare, run.lease), store.append(beside, neighbour.lease), return_exceptions=True
+    )
+    assert isinstance(answers[0], Refused)
+    assert (answers[0].code, answers[1]) == ("content_missing", None)
+    assert await everything_of(other, run.id) == before
+    await store.append(write, run.lease)
+    write, after = after.then(*step(after, text=LARGE), with_row=False)
+    await store.append(replace(write, blobs={}), after.lease)  # it is there now
+    assert (await Journal(other, SystemClock()).load(run.id)).run.context["text"] == LARGE
 
 
 async def test_everything_that_a_run_needs_to_be_read_and_gone_on_with_stays(
