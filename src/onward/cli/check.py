@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
@@ -18,6 +19,7 @@ from onward.engine.verify import Verified, verify_run
 from onward.errors import InvalidPipeline, NoDatabase
 from onward.model.ids import display_id
 from onward.store.measures import Measured
+from onward.store.privacy import exposed
 from onward.version import VERSION
 from onward.wiring import is_there, open_store
 
@@ -90,6 +92,7 @@ async def doctor(*, common: Common = COMMON, out: Out) -> int:
         found.append(_queue(await store.measure()))
     finally:
         await store.close()
+    found += _files(app.runs_directory)
     for subject, is_well, says in found:
         out.say(f"{'ok ' if is_well else 'BAD'}  {subject:<12}  {says}")
     if out.is_json:
@@ -105,6 +108,15 @@ def _queue(found: Measured) -> tuple[str, bool, str]:
     first = found.stuck[0]
     said = f"{count(len(found.stuck), 'due run')} could not be claimed; see `onward stats`"
     return "queue", False, f"{said}. Run {display_id(first.run)}: {one_line(first.why)}"
+
+
+def _files(runs: str | None) -> list[tuple[str, bool, str]]:
+    """Whether others can read what steps leave; also through the directory around it, if that is ours."""
+    if runs is None or not os.path.isdir(runs):
+        return []
+    above = os.path.dirname(os.path.abspath(runs))
+    told = exposed([runs, above] if os.path.basename(above) == ".onward" else [runs])
+    return [("files", not told, told or f"{runs} is for this user alone")]
 
 
 def _version(package: str) -> str:

@@ -295,7 +295,7 @@ class SqliteStore:
 
     async def note_stuck(self, run_id: str, why: str) -> None:
         values = {"run_id": run_id, "why": why, "now_us": self._now_us()}
-        await self._transact(lambda db: db.execute(QUERIES["stuck_put"], values).fetchall())
+        await self._database.transact(lambda db: db.execute(QUERIES["stuck_put"], values).fetchall())
 
     async def expired(self, expiry: Expiry) -> Sequence[Kin]:
         return await self._database.look(lambda db: forgetting.expired(db, expiry))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import apsw
 
+from onward.store.privacy import exposed
 from onward.store.sqlite.connection import LIBRARY_MIN, schema_number
 from onward.store.sqlite.filesystem import NETWORK, filesystem_of
 
@@ -20,6 +21,8 @@ def check_database(db: apsw.Connection, path: str) -> Sequence[tuple[str, bool, 
     version = apsw.sqlite_lib_version()
     journal, sync = db.execute("PRAGMA journal_mode").get, db.execute("PRAGMA synchronous").get
     kind, mode = filesystem_of(directory), stat.S_IMODE(os.stat(path).st_mode)
+    # The side files have the mode that the database had when they were made.
+    told = exposed([path, f"{path}-workers"]) or exposed([f"{path}-wal", f"{path}-shm"])
     space = os.statvfs(directory)
     free = space.f_bavail * space.f_frsize
     sound = db.execute("PRAGMA quick_check(1)").get
@@ -28,7 +31,7 @@ def check_database(db: apsw.Connection, path: str) -> Sequence[tuple[str, bool, 
         ("schema", True, f"schema {schema_number(db)}"),
         ("durability", journal == "wal" and sync >= 2, f"journal_mode={journal}, synchronous={sync}"),
         ("file system", kind not in NETWORK, f"{path} is on {kind or 'an unknown file system'}"),
-        ("permissions", not mode & 0o022, f"mode {mode:04o}"),
+        ("permissions", not told, told or f"mode {mode:04o}"),
         ("space", free >= SPACE_MIN, f"{free // 2**20} MiB free"),
         ("integrity", sound == "ok", str(sound)),
     )
