@@ -8,12 +8,13 @@ With `--check` nothing is written, and the exit code says whether the pages are 
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -49,7 +50,10 @@ def events_page() -> str:
         fields = [field for field in msgspec.structs.fields(kind) if field.name not in kind.BESIDE]
         if fields:
             lines += ["| field | type | default |", "|---|---|---|"]
-            lines += [f"| `{field.name}` | {type_name(field.type)} | {default(field)} |" for field in fields]
+            types = get_type_hints(kind)  # without the bounds of numbers
+            lines += [
+                f"| `{field.name}` | {type_name(types[field.name])} | {default(field)} |" for field in fields
+            ]
     lines += [
         "",
         "## The dialect's names",
@@ -87,6 +91,7 @@ def type_name(kind: object) -> str:
     text = name or str(kind)
     for noise in ("typing.", "onward.model.event.", "onward.model.artifact.", "<class '", "'>"):
         text = text.replace(noise, "")
+    text = re.sub(r"Optional\[(.*)\]$", r"\1 | None", text)
     return f"`{text}`".replace("|", "\\|")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from onward.errors import InvalidInput
+from onward.model.bounds import WAIT, shown
 
 DEFAULT_DB = ".onward/onward.db"
 CONFIG_FILE = "onward.toml"
@@ -122,12 +123,9 @@ def _text(value: object) -> str | None:
 
 def _seconds(name: str, value: object) -> float:
     try:
-        seconds = float(str(value).removesuffix("s"))
-    except ValueError:
-        seconds = -1.0
-    if not seconds >= 0:
-        raise InvalidInput(f"{name} is {value!r}; write a number of seconds.")
-    return seconds
+        return WAIT.read(str(value).removesuffix("s"))
+    except ValueError as error:
+        raise InvalidInput(f"{name} is {shown(value)}; write {error}.") from None
 
 
 def _names(value: object) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from onward.config import file_mode, tool_environment
 from onward.errors import InvalidInput
+from onward.model.bounds import LEASE
 from onward.store.port import Store
 
 # A command that only looks at runs opens a store and never needs these; it should not wait for them.
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from onward.workspace.port import Kept
 
 log_warning = logging.getLogger("onward").warning
-# A renewal at every third of it must come through a busy machine and a network in time.
-LEASE_S_MIN = 1.0
 POSTGRES = ("postgres://", "postgresql://")
 
 
@@ -33,11 +32,8 @@ async def open_store(db: str, *, lease_s: float | None = None) -> Store:
     `lease_s` is how long a claim is good for where nobody can see whether its process lives.
     """
     check_address(db)
-    if lease_s is not None and not lease_s >= LEASE_S_MIN:
-        raise InvalidInput(
-            f"a lease of {lease_s:g} s is too short to be kept alive by renewals; "
-            f"give at least {LEASE_S_MIN:g} s."
-        )
+    if lease_s is not None:
+        LEASE.check(lease_s, "lease_s")
     if db.startswith(POSTGRES):
         from onward.store.postgres.adapter import LEASE_S, PostgresStore
 

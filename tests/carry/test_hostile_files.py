@@ -41,6 +41,12 @@ def forged(*effects: dict[str, Any], **changes: Any) -> bytes:
     return body + line(line="end", lines=3 + len(effects), hash=blake3(body).hexdigest())
 
 
+def created(**changes: Any) -> str:
+    """The body of the run's only event, with other numbers in it."""
+    write, _ = creation("run", pipeline_hash=content_hash(SOURCE))
+    return json.dumps({**json.loads(write.records[0].body), **changes})
+
+
 def looked_at(content: bytes) -> Checked:
     spool = Spool(io.BytesIO(content), "the file")
     try:
@@ -65,13 +71,15 @@ def test_a_file_made_by_hand_can_be_sound() -> None:
         forged(at_us=-1),
         forged(at_us=ABOVE - 1),
         forged(token=ABOVE),
+        forged(body=created(priority=ABOVE)),
+        forged(body=created(max_running=10**30)),
         forged({**EFFECT, "begun_at_us": ABOVE}),
         forged({**EFFECT, "finished_at_us": ABOVE}),
         forged({**EFFECT, "key": "run/\0"}),
         forged({**EFFECT, "owner": "\0"}),
         forged({**EFFECT, "token": "\0"}),
     ],
-    ids=range(14),
+    ids=range(16),
 )
 def test_what_no_database_could_hold_is_refused_before_anything_is_written(content: bytes) -> None:
     with pytest.raises(Refused, match="nothing was imported"):

@@ -40,7 +40,7 @@ def test_a_run_that_a_replay_came_off_is_kept_and_said_to_be(shell: Shell) -> No
     [
         (("--status", "running"), "cannot be collected, only completed, cancelled, failed"),
         (("--older-than", "soon"), "a whole number with its unit"),
-        (("--keep", "-1"), "less than none"),
+        (("--keep", "-1"), "not a whole number from 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(

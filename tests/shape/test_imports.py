@@ -17,7 +17,7 @@ LAYERS: dict[str, list[str]] = {
     "errors": [],
     "clock": ["model"],
     "version": [],
-    "config": ["errors"],
+    "config": ["errors", "model.bounds"],
     "host": ["errors"],
     "supervisor": [],  # a program of its own
     "supervised": ["errors", "host"],

@@ -11,13 +11,12 @@ from typing import Annotated
 
 import msgspec
 
+from onward.model.bounds import Instant, Number
 from onward.store.codec import content_hash
 from onward.store.port import Effect, Position, Record
 
 FORMAT, VERSION = "onward-export", 1
 # What every database can hold: a file is refused before anything of it is written, not half-way.
-Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Instant = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_000_000)]  # the year 9999
 Text = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*\Z")]
 
 

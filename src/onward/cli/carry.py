@@ -16,6 +16,7 @@ from onward.carry.exporting import Carried, Exporter, with_parents
 from onward.carry.importing import Checked, Importer
 from onward.carry.spool import GIB, Limits, Spool
 from onward.cli.exits import FAILED, FINE
+from onward.cli.numbers import number
 from onward.cli.opening import app_of, store_to_look_at
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.output import Output
@@ -24,6 +25,7 @@ from onward.clock import SystemClock
 from onward.config import load_settings
 from onward.engine.look import find_run
 from onward.errors import InvalidInput
+from onward.model.bounds import GIBIBYTES
 from onward.model.ids import display_id
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
@@ -146,7 +148,8 @@ async def import_(
     ] = False,
     unpacked_max: Annotated[
         int | None,
-        Parameter(
+        number(
+            GIBIBYTES,
             help="Unpack up to so many GiB, however small the file (1 GiB, or 1,000 times its size).",
             metavar="GIB",
         ),
@@ -184,11 +187,7 @@ async def import_(
 
 
 def _limits(unpacked_max: int | None) -> Limits:
-    if unpacked_max is None:
-        return Limits()
-    if unpacked_max < 1:
-        raise InvalidInput(f"--unpacked-max {unpacked_max} leaves room for nothing; give 1 GiB or more.")
-    return Limits(free=unpacked_max * GIB, ratio=0)
+    return Limits() if unpacked_max is None else Limits(free=unpacked_max * GIB, ratio=0)
 
 
 @contextmanager

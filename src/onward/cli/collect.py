@@ -7,6 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onward.cli.exits import FINE
+from onward.cli.numbers import duration, number
 from onward.cli.opening import store_with_homes
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.output import Output
@@ -14,22 +15,22 @@ from onward.cli.text import count
 from onward.clock import SystemClock
 from onward.engine.retention import COLLECTABLE, FINAL, Collected, Collector, Policy
 from onward.errors import InvalidInput
+from onward.model.bounds import KEPT, WAIT
 from onward.model.ids import display_id
 from onward.model.run import RunStatus
-from onward.pipeline.value import Duration
 from onward.wiring import kept_trees
 
-OLDER_THAN = "30d"
+OLDER_THAN_S = 30 * 86_400.0
 
 
 async def gc(
     *,
     older_than: Annotated[
-        str | None,
-        Parameter(help=f"Only runs that nothing has happened to for so long ({OLDER_THAN} without --keep)."),
+        float | None,
+        duration(WAIT, help="Only runs that nothing has happened to for so long (30d without --keep)."),
     ] = None,
     keep: Annotated[
-        int | None, Parameter(help="Keep the newest so many of them, whatever their age.")
+        int | None, number(KEPT, help="Keep the newest so many of them, whatever their age.")
     ] = None,
     status: Annotated[
         str | None,
@@ -48,7 +49,9 @@ async def gc(
     it, is managed by it, or is linked to it by a restart; and as long as its work tree holds work that is not
     merged. Safe beside workers; killed, it can be run again.
     """
-    policy = Policy(_statuses(status), _age_s(older_than, keep), _kept(keep))
+    if older_than is None:
+        older_than = OLDER_THAN_S if keep is None else 0.0
+    policy = Policy(_statuses(status), older_than, keep or 0)
     async with store_with_homes(common) as (store, homes):
         collector = Collector(store, SystemClock(), None if keep_files else homes, out.note, kept_trees())
         done = await (collector.preview(policy) if dry_run else collector.collect(policy))
@@ -68,21 +71,6 @@ def _statuses(named: str | None) -> tuple[RunStatus, ...]:
                 "`onward cancel` a run that is not over first."
             )
     return tuple(dict.fromkeys(known[word] for word in words))
-
-
-def _age_s(older_than: str | None, keep: int | None) -> float:
-    if older_than is None and keep is not None:
-        return 0.0
-    try:
-        return Duration.parse((older_than or OLDER_THAN).strip()).seconds
-    except ValueError as error:
-        raise InvalidInput(f"--older-than {older_than!r} is not {error}.") from None
-
-
-def _kept(keep: int | None) -> int:
-    if keep is not None and keep < 0:
-        raise InvalidInput(f"--keep {keep} is less than none; write how many runs to keep.")
-    return keep or 0
 
 
 def _tell(done: Collected, dry_run: bool, out: Output) -> None:

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.left import look_at_left
+from onward.cli.numbers import number
 from onward.cli.opening import store_to_look_at
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.output import Output
@@ -24,6 +25,7 @@ from onward.engine.look import find_run, log_pages
 from onward.engine.view import completed_steps, instant, view_checkpoints, view_event, view_run
 from onward.machine.project import project
 from onward.machine.telling import Teller
+from onward.model.bounds import EVENT
 from onward.store.codec import unseal
 from onward.store.port import Record, Store
 
@@ -72,7 +74,7 @@ async def events(
     /,
     *,
     follow: Annotated[bool, Parameter(help="Go on with what is appended, until the run has ended.")] = False,
-    after: Annotated[int, Parameter(help="Begin behind this event.")] = 0,
+    after: Annotated[int, number(EVENT, help="Begin after this event.")] = 0,
     dialect: Annotated[
         bool, Parameter(help="Use the event names of the DOT dialect: PipelineStarted, StageCompleted …")
     ] = False,

@@ -10,10 +10,12 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE, UNFINISHED, exit_of
 from onward.cli.foreground import Foreground, foreground
+from onward.cli.numbers import number
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.clock import SystemClock
 from onward.engine.journal import Folded
 from onward.engine.look import find_run
+from onward.model.bounds import WAIT
 from onward.model.ids import display_id
 from onward.model.run import RunStatus
 
@@ -21,7 +23,7 @@ POLL_S = 0.1
 Wait = Annotated[
     bool, Parameter(name="--wait", negative="--no-wait", help="See that it happens, or only ask for it.")
 ]
-Timeout = Annotated[float, Parameter(help="For how many seconds to wait.")]
+Timeout = Annotated[float, number(WAIT, help="For how many seconds to wait.")]
 Ask = Callable[[], Awaitable[Folded]]
 
 

@@ -8,11 +8,13 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.foreground import foreground
+from onward.cli.numbers import number
 from onward.cli.options import COMMON, Answers, Common, Out, RunId, RunName, Settings
 from onward.cli.text import one_line
 from onward.cli.values import context_of
 from onward.engine.engine import Resume
 from onward.engine.look import find_run
+from onward.model.bounds import EVENT
 from onward.model.ids import display_id
 
 
@@ -21,7 +23,7 @@ async def replay(
     /,
     *,
     checkpoint: Annotated[
-        int, Parameter(help="The checkpoint to start from: a SEQ of `onward checkpoints`.")
+        int, number(EVENT, help="The checkpoint to start from: a SEQ of `onward checkpoints`.")
     ],
     settings: Settings = (),
     run_id: RunId = None,

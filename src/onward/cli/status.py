@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.listing import ALL, Wanted
+from onward.cli.numbers import number
 from onward.cli.opening import store_to_look_at
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.output import Output
@@ -17,7 +18,8 @@ from onward.cli.text import age, count, one_line
 from onward.clock import SystemClock
 from onward.engine.look import completed_of
 from onward.engine.view import view_gate, view_row
-from onward.errors import InvalidInput, NoDatabase
+from onward.errors import NoDatabase
+from onward.model.bounds import LIMIT
 from onward.model.run import RunStatus
 from onward.store.port import Listed, Store
 
@@ -37,14 +39,12 @@ async def status(
             name="--status", help="Only runs that stand like this. May be repeated.", show_default=False
         ),
     ] = (),
-    limit: Annotated[int, Parameter(help="How many runs to list, newest first.")] = 50,
+    limit: Annotated[int, number(LIMIT, help="How many runs to list, newest first.")] = 50,
     every: Annotated[bool, Parameter(name="--all", help="List every run.")] = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
     """List runs, newest first, or say how one stands."""
-    if limit < 1:
-        raise InvalidInput(f"--limit {limit} lists nothing; give 1 or more, or --all.")
     wanted = Wanted(run, statuses, ALL if every else limit)
     try:
         async with store_to_look_at(common) as store:

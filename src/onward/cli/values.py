@@ -28,31 +28,6 @@ def _setting(setting: str) -> tuple[str, Any]:
         raise InvalidInput(f"--set {key}:= is followed by something that is not JSON: {error}.") from None
 
 
-def seconds_of(duration: str, flag: str) -> float:
-    """A flag's duration, such as 10s or 500ms, which must be longer than nothing."""
-    from onward.pipeline.value import Duration
-
-    try:
-        seconds = Duration.parse(duration.strip()).seconds
-    except ValueError as error:
-        raise InvalidInput(f"{flag} {duration!r} is not {error}.") from None
-    if seconds <= 0:
-        raise InvalidInput(f"{flag} {duration!r} is no time at all; give it some, such as 10s.")
-    return seconds
-
-
-def lease_of(duration: str, flag: str) -> float:
-    """A flag's lease, long enough to be renewed before it is over."""
-    from onward.wiring import LEASE_S_MIN
-
-    seconds = seconds_of(duration, flag)
-    if seconds < LEASE_S_MIN:
-        raise InvalidInput(
-            f"{flag} {duration!r} is too short to be kept alive by renewals; give at least {LEASE_S_MIN:g}s."
-        )
-    return seconds
-
-
 def script_of(simulate: str | None) -> dict[str, Any] | None:
     """The simulation that `--simulate` asks for: none, one where every agent succeeds, or a script's."""
     if simulate is None:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from onward.cli.exits import FAILED, FINE
+from onward.cli.numbers import duration, number
 from onward.cli.opening import app_of, store_to_look_at
 from onward.cli.options import (
     COMMON,
@@ -24,7 +25,7 @@ from onward.cli.options import (
 from onward.cli.output import Output
 from onward.cli.signals import on_signals
 from onward.cli.text import count, one_line, table
-from onward.cli.values import context_of, lease_of, script_of, seconds_of
+from onward.cli.values import context_of, script_of
 from onward.cli.watching import Watch, speak
 from onward.clock import SystemClock
 from onward.config import load_settings
@@ -32,26 +33,27 @@ from onward.engine.asked import Start
 from onward.engine.engine import Engine
 from onward.engine.stop import GRACE_S, StopSwitch
 from onward.engine.view import view_run
-from onward.errors import InvalidInput, NoDatabase
+from onward.errors import NoDatabase
 from onward.machine.plan import DRAIN
 from onward.machine.project import project
+from onward.model.bounds import CONCURRENCY, LEASE, PRIORITY, Seconds
 from onward.model.ids import display_id
 from onward.store.owner import owner_label
 from onward.wiring import is_there
 from onward.worker.worker import Worker
 
-CONCURRENCY_MAX = 1_000
+GRACE = Seconds(0.001)
 DRAINING = "draining: taking no new runs; a second signal stops now"
 
 
 @asynccontextmanager
 async def _engine(
-    common: Common, lease: str | None = None, *, makes: bool = False, watch: Watch | None = None
+    common: Common, lease_s: float | None = None, *, makes: bool = False, watch: Watch | None = None
 ) -> AsyncIterator[Engine]:
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = app_of(settings)
-    if lease is not None:
-        app.lease_s = lease_of(lease, "--lease")
+    if lease_s is not None:
+        app.lease_s = lease_s
     if not makes and isinstance(app.store, str) and not is_there(app.store):
         raise NoDatabase(app.store)
     try:
@@ -65,12 +67,12 @@ async def _engine(
 
 async def worker(
     *,
-    concurrency: Annotated[int, Parameter(help="How many runs to drive at once.")] = 4,
+    concurrency: Annotated[int, number(CONCURRENCY, help="How many runs to drive at once.")] = 4,
     lease: Annotated[
-        str | None, Parameter(help="How long a claim is good for without a renewal, such as 10s.")
+        float | None, duration(LEASE, help="How long a claim is good for without a renewal, such as 10s.")
     ] = None,
     grace: Annotated[
-        str | None, Parameter(help="How long to let steps finish when asked to stop, such as 30s.")
+        float | None, duration(GRACE, help="How long to let steps finish when asked to stop, such as 30s.")
     ] = None,
     until_idle: Annotated[bool, Parameter(help="Stop when nothing is due and nothing is under way.")] = False,
     metrics: Annotated[
@@ -89,9 +91,7 @@ async def worker(
     Any number of workers may share a database. SIGTERM or Ctrl-C takes no new runs, lets each step finish,
     and hands the runs back to the queue; a second one, or the end of the grace time, stops now.
     """
-    if not 1 <= concurrency <= CONCURRENCY_MAX:
-        raise InvalidInput(f"--concurrency {concurrency} is not between 1 and {CONCURRENCY_MAX}.")
-    stop = StopSwitch(GRACE_S if grace is None else seconds_of(grace, "--grace"))
+    stop = StopSwitch(GRACE_S if grace is None else grace)
     watch = Watch(metrics=metrics, log_format=log_format, out=out)
 
     def asked() -> None:
@@ -130,7 +130,7 @@ async def submit(
         str | None,
         Parameter(help="Play agents instead of asking models, as in `onward run`.", metavar="[SCRIPT.json]"),
     ] = None,
-    priority: Annotated[int, Parameter(help="Runs with a higher number are taken first.")] = 0,
+    priority: Annotated[int, number(PRIORITY, help="Runs with a higher number are taken first.")] = 0,
     on_owner_loss: Annotated[
         Literal["requeue", "interrupt"],
         Parameter(help="When its worker dies: another goes on, or a person decides."),

@@ -41,6 +41,7 @@ from onward.machine.definition import Definition
 from onward.machine.orphans import orphaned
 from onward.machine.steering import decide_steer
 from onward.model.answer import Answer
+from onward.model.bounds import PRIORITY
 from onward.model.event import Event, RunClaimed, RunCreated
 from onward.model.ids import check_run_id
 from onward.model.namespace import check_given
@@ -175,6 +176,7 @@ class Engine:
         self, pipeline: Pipeline, definition: Definition, start: Start
     ) -> tuple[str, RunCreated]:
         check_given(start.inputs)
+        PRIORITY.check(start.priority, "priority")
         run_id = (
             self._ids.run_id(self._clock.now_us()) if start.run_id is None else check_run_id(start.run_id)
         )

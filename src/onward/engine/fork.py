@@ -8,12 +8,14 @@ from typing import Any
 from onward.engine.journal import Folded, Journal
 from onward.engine.look import CHECKPOINT_KINDS
 from onward.errors import InvalidInput
+from onward.model.bounds import EVENT
 from onward.model.event import RunForked
 from onward.model.value import copied
 
 
 async def checkpoint(journal: Journal, run_id: str, seq: int) -> Folded:
     """A run as it stood at one of its checkpoints; refuses any other event."""
+    EVENT.check(seq, "the checkpoint")
     head = (await journal.load(run_id)).position.seq
     records = await journal.read(run_id, after=seq - 1, limit=1) if 1 <= seq <= head else ()
     if not records or records[0].kind not in CHECKPOINT_KINDS:

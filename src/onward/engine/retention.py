@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from onward.clock import Clock
 from onward.errors import InvalidInput, WorkspaceFailed
+from onward.model.bounds import DURATION_S_MAX, KEPT, Seconds
 from onward.model.ids import check_run_id
 from onward.model.instant import rfc3339
 from onward.model.run import RunStatus
@@ -32,6 +33,7 @@ UNTOUCHED_US = 3_600 * 1_000_000
 RUNS_AT_ONCE = 50
 EVENTS_AT_ONCE = 5_000
 BLOBS_AT_ONCE = 10_000
+AGE = Seconds(-DURATION_S_MAX)  # below zero: with runs that change while it collects
 COLLECTING = ".collecting."
 LIST_BYTES_MAX = 1024 * 1024
 
@@ -43,6 +45,10 @@ class Policy:
     statuses: tuple[RunStatus, ...] = FINAL
     older_than_s: float = 0.0
     keep: int = 0
+
+    def __post_init__(self) -> None:
+        AGE.check(self.older_than_s, "older_than_s")
+        KEPT.check(self.keep, "keep")
 
     def at(self, now_us: int) -> Expiry:
         return Expiry(self.statuses, now_us - int(self.older_than_s * 1_000_000), self.keep)

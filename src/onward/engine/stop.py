@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from onward.model.bounds import WAIT
+
 GRACE_S = 30.0
 
 
@@ -15,7 +17,7 @@ class StopSwitch:
     def __init__(self, grace_s: float | None = GRACE_S) -> None:
         self.reason: str | None = None
         self.is_now = False
-        self._grace_s = grace_s
+        self._grace_s = None if grace_s is None else WAIT.check(grace_s, "grace_s")
         self._listeners: list[Callable[[], None]] = []
 
     def request(self, reason: str, *, now: bool = False) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from onward.errors import InvalidInput
 from onward.handlers.function import text_result
 from onward.handlers.port import StepContext
+from onward.model.bounds import DURATION_S_MAX
 from onward.model.event import StepStatus
 from onward.model.result import Result
 
@@ -28,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context_updates: dict[str, Any] = {}
     preferred_label: str = ""
     suggested_next_ids: tuple[str, ...] = ()
-    delay_ms: float = 0
+    delay_ms: Annotated[float, msgspec.Meta(ge=0, le=DURATION_S_MAX * 1000)] = 0
     error: str = ""
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from onward.model.artifact import Artifact
+from onward.model.bounds import Instant, Number
 from onward.model.workspace import Tree, Workspace
 
 
@@ -57,7 +58,7 @@ class Transition(
 
     to: str
     reason: str
-    edge: int | None = None
+    edge: Number | None = None
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
@@ -76,7 +77,7 @@ class BranchPlan(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unk
 
     path: str
     to: str
-    edge: int
+    edge: Number
 
 
 class Managed(
@@ -86,7 +87,7 @@ class Managed(
 
     run: str
     step: str
-    depth: int = 1
+    depth: Number = 1
 
 
 class ContextEvent(Event, frozen=True, kw_only=True):
@@ -107,11 +108,11 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     exclusive_key: str | None = None
     simulation: dict[str, Any] | None = None
     version: str = ""
-    priority: int = 0
+    priority: Number = 0
     needs: tuple[str, ...] = ()
-    max_running: int | None = None
+    max_running: Number | None = None
     restart_of: str | None = None
-    restarts: int = 0
+    restarts: Number = 0
     managed_by: Managed | None = None
     workdir: str | None = None
     workspace: Workspace | None = None
@@ -121,7 +122,7 @@ class RunForked(ContextEvent, frozen=True, kw_only=True):
     """This run goes on from another run's event; everything before is that run's log."""
 
     parent: str
-    parent_seq: int
+    parent_seq: Number
     parent_hash: str
     by: str
     on_owner_loss: str = "interrupt"
@@ -131,7 +132,7 @@ class RunForked(ContextEvent, frozen=True, kw_only=True):
 class RunClaimed(Event, frozen=True, kw_only=True):
     """Somebody owns the run now. `lost`: its owner had died, or gave up driving it."""
 
-    token: int
+    token: Number
     worker: str
     lost: bool = False
 
@@ -152,7 +153,7 @@ class StepStarted(Event, frozen=True, kw_only=True):
 
     step: str
     node: str
-    attempt: int
+    attempt: Number
     repeatable: bool = True
     fidelity: str = ""
     degraded_from: str = ""
@@ -160,7 +161,7 @@ class StepStarted(Event, frozen=True, kw_only=True):
     parent: str | None = None
     key: str | None = None
     definition: str | None = None
-    steering: int = 0
+    steering: Number = 0
     child: str | None = None
 
 
@@ -168,10 +169,10 @@ class AttemptFailed(Event, frozen=True, kw_only=True):
     """An attempt ended without an outcome for its step; it will be tried again, or somebody must decide."""
 
     step: str
-    attempt: int
+    attempt: Number
     status: StepStatus
     reason: str
-    retry_at_us: int | None = None
+    retry_at_us: Instant | None = None
     log: tuple[str, ...] = ()
 
 
@@ -179,7 +180,7 @@ class AttemptInterrupted(Event, frozen=True, kw_only=True):
     """An attempt was stopped before it ended; what it did outside is unknown."""
 
     step: str
-    attempt: int
+    attempt: Number
     why: str
 
 
@@ -195,7 +196,7 @@ class StepFinished(ContextEvent, frozen=True, kw_only=True):
 
     step: str
     node: str
-    attempt: int
+    attempt: Number
     outcome: Outcome
     grown: dict[str, Any] = {}
     next: Transition | None = None
@@ -215,7 +216,7 @@ class ParallelStarted(Event, frozen=True, kw_only=True):
     branches: tuple[BranchPlan, ...]
     join: str | None
     policy: str
-    max_parallel: int
+    max_parallel: Number
 
 
 class BranchFinished(Event, frozen=True, kw_only=True):
@@ -255,9 +256,9 @@ class GateOpened(Event, frozen=True, kw_only=True):
     choices: tuple[Choice, ...]
     type: str = "multiple_choice"
     default: str = ""
-    deadline_us: int | None = None
+    deadline_us: Instant | None = None
     on_timeout: str = "none"
-    remind_us: int | None = None
+    remind_us: Instant | None = None
     metadata: dict[str, str] = {}
 
 
@@ -312,14 +313,14 @@ class RunWaiting(Event, frozen=True, kw_only=True):
 
     VERSION: ClassVar[int] = 2
 
-    wake_at_us: int | None = None
+    wake_at_us: Instant | None = None
 
 
 class RunQueued(Event, frozen=True, kw_only=True):
     """Handed back, to be claimed again when the wake time has come."""
 
     why: str
-    wake_at_us: int
+    wake_at_us: Instant
 
 
 class RunPaused(Event, frozen=True, kw_only=True):
@@ -334,7 +335,7 @@ class RunInterrupted(Event, frozen=True, kw_only=True):
 
     reason: str
     detail: str = ""
-    wake_at_us: int | None = None
+    wake_at_us: Instant | None = None
 
 
 class RunFailed(Event, frozen=True, kw_only=True):

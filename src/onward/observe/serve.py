@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from onward.errors import InvalidInput
+from onward.model.bounds import PORT, shown
 
 HEAD_BYTES_MAX = 8 * 1024
 REQUEST_S_MAX = 10.0
@@ -53,11 +54,14 @@ def address_of(text: str, flag: str) -> tuple[str, int]:
         host, port = LOOPBACK, text
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     is_plain = not any(mark in host for mark in " /@?#") and (":" not in host or _is_ipv6(host))
-    if not (port.isascii() and port.isdigit() and int(port) <= 65535 and host and is_plain):
-        raise InvalidInput(
-            f"{flag} {text!r} is not a port or HOST:PORT; write 9464, 127.0.0.1:9464 or [::1]:9464."
-        )
-    return host, int(port)
+    try:
+        if host and is_plain:
+            return host, PORT.read(port)
+    except ValueError:
+        pass
+    raise InvalidInput(
+        f"{flag} {shown(text)} is not a port or HOST:PORT; write 9464, 127.0.0.1:9464 or [::1]:9464."
+    )
 
 
 def _is_ipv6(host: str) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from onward.model.bounds import LISTED
 from onward.model.identity import Identity
 from onward.model.row import RunRow
 from onward.model.run import Frozen, RunStatus
@@ -168,6 +169,9 @@ class RunQuery:
     statuses: tuple[RunStatus, ...] = ()
     pipeline: str | None = None
     limit: int = 50
+
+    def __post_init__(self) -> None:
+        LISTED.check(self.limit, "limit")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from onward.engine.journal import Folded
 from onward.engine.stop import StopSwitch
 from onward.engine.sweep import Swept
 from onward.errors import LeaseLost, OnwardError, StoreGone
+from onward.model.bounds import CONCURRENCY, WAIT
 from onward.model.ids import display_id
 from onward.model.run import Run, RunStatus
 from onward.observe.about import about
@@ -54,6 +55,8 @@ class Worker:
         until_idle: bool = False,
         metrics: Metrics | None = None,
     ) -> None:
+        CONCURRENCY.check(concurrency, "concurrency")
+        WAIT.check(poll_s, "poll_s")
         self._engine, self._clock, self._stop = engine, clock, stop
         self._concurrency, self._poll_s, self._say = concurrency, poll_s, say
         self._until_idle = until_idle
