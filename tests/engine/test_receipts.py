@@ -363,7 +363,7 @@ async def test_a_write_under_way_is_done_before_its_run_is_given_up(
     slow_disk.may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await going
-    assert sorted(pages(tmp_path, "line")) == ["a-codergen.json", "start-start.json"]
+    assert sorted(pages(tmp_path, "line")) == ["a-codergen.json", "exit-exit.json", "start-start.json"]
     assert "a#1" not in await process.completed()
 
 

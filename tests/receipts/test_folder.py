@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onward.receipts.folder import Folder, InTheWay
+from onward.receipts.entry import InTheWay
+from onward.receipts.folder import Folder
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from onward.model.ids import display_id
 from onward.model.run import Run
 from onward.pipeline.graph import Graph, Node
 from onward.receipts import pages
+from onward.receipts.held import Held
 from onward.receipts.homes import Homes
 from onward.receipts.names import ARTIFACTS, CHECKPOINT, STATUS, Path, artifact_name
 from onward.store.codec import unseal
@@ -62,7 +63,7 @@ class RunFiles:
     def __init__(
         self, root: str, log: Store, *, mode: str | None = None, warn: Callable[[str], None]
     ) -> None:
-        self.folder = Homes(os.path.abspath(root), log.identity)
+        self.folder = Homes(os.path.abspath(root), log.identity, held=Held())
         self._log, self._mode, self._warn = log, mode, warn
         self._on_disk: dict[str, _OnDisk] = {}
         self._warned: set[tuple[str, str]] = set()
@@ -191,17 +192,23 @@ class RunFiles:
                 self._step_finished(run, event, found)
             elif isinstance(event, AttemptFailed) and event.step in found.paths:
                 found.updates.pop(event.step, None)
-                self.write(run.id, found.paths.pop(event.step), STATUS, pages.failed_status(event))
+                self._end(run.id, found.paths.pop(event.step), pages.failed_status(event))
         if has_finished and found.upto is not None:
             timestamp = instant(run.updated_at_us) or ""
             self.write(run.id, (), CHECKPOINT, pages.checkpoint(run, found.finished, timestamp=timestamp))
         if run.worker is None:
             del self._on_disk[run.id]
+            self.folder.let_go((run.id,), below=True)
+
+    def _end(self, run_id: str, path: Path, status: bytes) -> None:
+        """An attempt is over: nothing more is written to its directory."""
+        self.write(run_id, path, STATUS, status)
+        self.folder.let_go((run_id, *path))
 
     def _step_finished(self, run: Run, event: StepFinished, found: _OnDisk) -> None:
         path, updates = found.paths.pop(event.step, None), found.updates.pop(event.step, {})
         if path is not None:
-            self.write(run.id, path, STATUS, pages.finished_status(event, updates))
+            self._end(run.id, path, pages.finished_status(event, updates))
         for id, artifact in event.artifacts.items():
             if artifact is not None:
                 continue  # written before the commit, with the step's receipt

@@ -7,6 +7,7 @@ again, replaces it. All that is written follows from the log alone, so a disk th
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -27,9 +28,14 @@ from onward.receipts.names import ARTIFACTS, Path, artifact_name
 from onward.receipts.places import HANDOFFS, RECEIPTS, flow_name
 from onward.receipts.reading import Committed
 from onward.receipts.receipt import BYTES_MAX, hash_of, written
+from onward.receipts.syncing import Unsynced
 from onward.receipts.trail import Trail
 from onward.store.codec import unseal
 from onward.store.port import RunLog
+
+SYNCS_AT_ONCE = 16
+"""Steps whose files are synced beside each other; file systems make one write of several syncs."""
+UNSYNCED_MAX = 64
 
 
 @dataclass(slots=True)
@@ -72,21 +78,23 @@ async def leavings(
         yield left
 
 
-def put(folder: Folder, at: Path, left: Leaving, *, synced: bool = False) -> int:
-    """Have the receipt and then the handoff of a step in the run's directory `at`; how many were written."""
-    flow = flow_name(left.receipt.flow_key)
-    count = _put(folder, (*at, flow, RECEIPTS), left.name, written(left.receipt), synced)
-    if left.handoff is not None:
-        return count + _put(folder, (*at, flow, HANDOFFS), left.name, written(left.handoff), synced)
-    folder.remove((*at, flow, HANDOFFS), left.name)  # of an outcome that was never committed
+def put(
+    folder: Folder, at: Path, left: Leaving, *, is_new: bool = False, unsynced: Unsynced | None = None
+) -> int:
+    """Have the receipt and then the handoff of a step in the run's directory `at`; how many were written.
+
+    What is there already is not written again, unless the step `is_new` and nothing can be there. With
+    `unsynced`, what was written is handed over there, to be synced.
+    """
+    flow, count = flow_name(left.receipt.flow_key), 0
+    handoff = None if left.handoff is None else written(left.handoff)
+    for kind, content in ((RECEIPTS, left.content), (HANDOFFS, handoff)):
+        parts = (*at, flow, kind)
+        if content is None:
+            folder.remove(parts, left.name)  # of an outcome that was never committed
+        elif is_new or folder.read(parts, left.name, limit=BYTES_MAX) != content:
+            count += folder.write(parts, left.name, content, unsynced=unsynced)
     return count
-
-
-def _put(folder: Folder, parts: Path, name: str, content: bytes, synced: bool) -> int:
-    if folder.read(parts, name, limit=BYTES_MAX) == content:
-        return 0
-    folder.write(parts, name, content, synced=synced)
-    return 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +112,14 @@ class _Prepared:
 class StepReceipts:
     """Writes what steps leave, for the runs of this process that have a directory.
 
-    What is synced is written by a thread, and waited for: a slow disk holds up the step and no other run.
+    Threads of its own sync what was written, and the step waits for them: a slow disk holds up that step and
+    no other run, and handlers that use up the other threads of the process hold up none.
     """
 
     def __init__(self, files: RunFiles, log: RunLog, sources: Sources) -> None:
         self._files, self._log, self._sources = files, log, sources
+        self._threads = ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="onward-sync")
+        self._syncing = 0
         self._trails: dict[str, Trail] = {}
         self._ahead: dict[str, _Prepared] = {}
 
@@ -120,21 +131,24 @@ class StepReceipts:
         self, definition: Definition, folded: Folded, events: Sequence[Event], at_us: int
     ) -> None:
         """Write what `events` leave, which are about to be appended behind `folded`: artifacts first."""
-        run = folded.run
+        run, unsynced = folded.run, Unsynced()
         self._ahead.pop(run.id, None)  # of an append that was refused
         try:
-            await self._write_artifacts(definition, run, events)
-            ahead = (await self._caught_up(definition, folded)).copy()
+            await self._write_artifacts(definition, run, events, unsynced)
+            ahead = (await self._caught_up(definition, folded, unsynced)).copy()
             self._ahead[run.id] = _Prepared(ahead, tuple(events))
             for event in events:
                 ahead.learn(event)
                 left = ahead.take(event, definition, at_us=at_us)
                 if left is not None:
-                    await self._write(definition, run, left)
+                    self._write(definition, run, left, unsynced, is_new=True)
+            await self._sync(unsynced)
         except OSError as error:
             self._files.tell(run.id, error)
         except OnwardError as error:
             self._files.tell_why(run.id, str(error).rstrip("."))
+        finally:
+            unsynced.close()
 
     def after(self, run: Run, events: Sequence[Event]) -> None:
         """What was written ahead is committed, if these are the events it was written for."""
@@ -146,7 +160,17 @@ class StepReceipts:
         if run.worker is None:
             self._trails.pop(run.id, None)
 
-    async def _caught_up(self, definition: Definition, folded: Folded) -> Trail:
+    async def _sync(self, unsynced: Unsynced) -> None:
+        if not unsynced:
+            return
+        works = unsynced.syncs(at_once=self._syncing == 0)
+        self._syncing += 1
+        try:
+            await to_the_end(self._threads, works)
+        finally:
+            self._syncing -= 1
+
+    async def _caught_up(self, definition: Definition, folded: Folded, unsynced: Unsynced) -> Trail:
         """All that is committed; what others wrote, and what came before the directory, is written now."""
         run = folded.run
         trail = self._trails.get(run.id)
@@ -156,18 +180,24 @@ class StepReceipts:
             trail = trail.copy()
             definitions = Definitions(self._sources, {run.pipeline_hash: definition})
             async for left in leavings(self._log, definitions, run, trail, folded.position.seq):
-                await self._write(definition, run, left)
+                self._write(definition, run, left, unsynced)
+                if len(unsynced) >= UNSYNCED_MAX:
+                    await self._sync(unsynced)
             self._trails[run.id] = trail
         return trail
 
-    async def _write(self, definition: Definition, run: Run, left: Leaving) -> None:
+    def _write(
+        self, definition: Definition, run: Run, left: Leaving, unsynced: Unsynced, *, is_new: bool = False
+    ) -> None:
         mode = self._mode(definition, run, left.node)
-        if mode == "full":
-            await to_the_end(lambda: put(self._files.folder, (run.id,), left, synced=True))
-        elif mode != "off":
-            put(self._files.folder, (run.id,), left)
+        if mode != "off":
+            to_sync = unsynced if mode == "full" else None
+            put(self._files.folder, (run.id,), left, is_new=is_new, unsynced=to_sync)
 
-    async def _write_artifacts(self, definition: Definition, run: Run, events: Sequence[Event]) -> None:
+    async def _write_artifacts(
+        self, definition: Definition, run: Run, events: Sequence[Event], unsynced: Unsynced
+    ) -> None:
+        """Artifacts may be large, so a thread writes those that are synced."""
         folder, path = self._files.folder, (run.id, ARTIFACTS)
         for event in events:
             if not isinstance(event, StepFinished):
@@ -179,8 +209,11 @@ class StepReceipts:
             }
             is_synced = self._mode(definition, run, event.node) == "full"
             for name, content in contents.items():
-                write = partial(folder.write, path, name, content, synced=is_synced)
-                await to_the_end(write) if is_synced else write()
+                if is_synced:
+                    write = partial(folder.write, path, name, content, unsynced=unsynced)
+                    await to_the_end(self._threads, [write])
+                else:
+                    folder.write(path, name, content)
 
     def _mode(self, definition: Definition, run: Run, node_id: str) -> str:
         node = definition.graph.nodes.get(node_id)
@@ -193,6 +226,6 @@ async def committed(log: RunLog, sources: Sources, run: Run) -> Mapping[str, Com
     """Every receipt that the log stands for, by the name of its file."""
     found = leavings(log, Definitions(sources), run, Trail(run.id, run.pipeline))
     return {
-        left.name: Committed(left.receipt.step_id, hash_of(written(left.receipt)), left.receipt.sequence)
+        left.name: Committed(left.receipt.step_id, hash_of(left.content), left.receipt.sequence)
         async for left in found
     }

@@ -79,13 +79,12 @@ class RoomOnDisk(StoredRoom):
         self._path: Path | None = None
         self._is_made: bool | None = None
 
-    @property
+    @cached_property
     def directory(self) -> str | None:
-        if self._is_made is None:
-            opened = self._run.open_steps[self._started.step]
-            self._path = attempt_path(opened.step, opened.attempt, opened.tries)
-            self._is_made = self._files.begin(self._run, opened.step, self._path)
-        return self._files.folder.path(self._run.id, *self._parts[1:]) if self._is_made else None
+        opened = self._run.open_steps[self._started.step]
+        self._path = attempt_path(opened.step, opened.attempt, opened.tries)
+        self._is_made = self._files.begin(self._run, opened.step, self._path)
+        return self._files.folder.path(*self._parts) if self._is_made else None
 
     @property
     def run_directory(self) -> str | None:
@@ -125,7 +124,7 @@ class RoomOnDisk(StoredRoom):
 
         The directory was made for this try alone, so whatever is in it was written during it.
         """
-        path = self._files.folder.path(*self._parts, STATUS)
+        path = f"{self.directory}/{STATUS}"
         try:
             content = self._files.folder.read(self._parts, STATUS, limit=STATUS_BYTES_MAX)
             return result if content is None else as_reported(result, read_status(content, path))

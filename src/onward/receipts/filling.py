@@ -31,11 +31,15 @@ TOOL = "tool"
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """What an event leaves: the receipt of a step, and if the step is finished for ever, its handoff."""
+    """What an event leaves: the receipt of a step, and if the step is finished for ever, its handoff.
+
+    `content` is the receipt as its file holds it.
+    """
 
     node: str
     name: str
     receipt: Receipt
+    content: bytes
     handoff: Handoff | None
 
 
@@ -110,9 +114,11 @@ def leaving(setting: Setting, begun: Begun, ending: Ending, definition: Definiti
         workspace_root=setting.workdir,
         recorded_in=setting.recorded_in,
     )
-    path = f"{flow}/{RECEIPTS}/{name}"
-    handoff = None if finished is None else _handoff(receipt, finished, begun.decisions, path)
-    return Leaving(node_id, name, receipt, handoff)
+    path, content = f"{flow}/{RECEIPTS}/{name}", written(receipt)
+    handoff = None
+    if finished is not None:
+        handoff = _handoff(receipt, finished, begun.decisions, path=path, hash=hash_of(content))
+    return Leaving(node_id, name, receipt, content, handoff)
 
 
 def _mode(kind: str, setting: Setting) -> Mode:
@@ -123,7 +129,9 @@ def _mode(kind: str, setting: Setting) -> Mode:
     return "cli" if kind == TOOL else "sdk"
 
 
-def _handoff(receipt: Receipt, finished: StepFinished, decisions: tuple[str, ...], path: str) -> Handoff:
+def _handoff(
+    receipt: Receipt, finished: StepFinished, decisions: tuple[str, ...], *, path: str, hash: str
+) -> Handoff:
     outcome = finished.outcome
     assert receipt.routing is not None
     return Handoff(
@@ -145,7 +153,7 @@ def _handoff(receipt: Receipt, finished: StepFinished, decisions: tuple[str, ...
         error=receipt.error,
         duration_ms=receipt.duration_ms,
         receipt_path=path,
-        receipt_hash=hash_of(written(receipt)),
+        receipt_hash=hash,
     )
 
 

@@ -1,47 +1,64 @@
 """A directory that others can write to as well, and below which nothing is done through a link.
 
 A step's program has its own directory here, so it can put anything in the way: a link to elsewhere, a file
-where a directory should be, a pipe. Every path is therefore walked from the top, one name at a time, and a
-name that is not what it should be is an error, never a way out. Only what asks for it is synced to the disk:
-all that is written can be made again from the log.
+where a directory should be, a pipe. Every path is therefore walked one name at a time, from the top or from
+a directory that is held open, and a name that is not what it should be is an error, never a way out. Only
+what asks for it is synced to the disk: all that is written can be written again from the log.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from onward.receipts.entry import (
+    NotPlain,
+    closing,
+    content_of,
+    created,
+    directory_in,
+    exists,
+    fill,
+    in_the_way,
+    move_aside,
+)
+from onward.receipts.held import Held
 from onward.receipts.names import Path
+from onward.receipts.syncing import Unsynced
 
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not make anybody wait
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_IN_THE_WAY = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 DEPTH_MAX = 16
-
-
-class InTheWay(OSError):
-    """Something stands where a plain file or directory of ours should be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The directory `root`, which is made when it is first needed."""
+    """The directory `root`, which is made when it is first needed.
+
+    With `held`, directories that are written to stay open until they are let go.
+    """
 
     root: str
+    held: Held | None = field(default=None, kw_only=True, compare=False)
 
     def path(self, *parts: str) -> str:
         """How others are told of a place in here."""
-        return os.path.join(self.root, *parts)
+        return os.path.join(self.root, *self._named(parts))
+
+    def _named(self, parts: Path) -> Path:
+        """The names on disk that these parts stand for. Only the first can be another."""
+        return parts
+
+    def let_go(self, parts: Path, *, below: bool = False) -> None:
+        """Nothing more is written to this directory for now, nor to those `below` it."""
+        if self.held is not None:
+            self.held.let_go(parts, below=below)
 
     def make(self, parts: Path = ()) -> None:
         """Have these directories."""
-        os.close(self._open(parts, make=True))
+        os.close(self._open(parts, make=True, keep=True))
 
     def make_new(self, parts: Path) -> None:
         """Have a last directory that is empty; one that is there already is moved aside, never used."""
@@ -50,75 +67,95 @@ class Folder:
             try:
                 os.mkdir(parts[-1], 0o700, dir_fd=above)
             except FileExistsError:
-                _move_aside(above, parts[-1])
+                move_aside(above, parts[-1])
                 os.mkdir(parts[-1], 0o700, dir_fd=above)
+            if self.held is not None:
+                with closing(self._below(above, parts)) as directory:
+                    self.held.keep(parts, self.path(*parts), directory)
         finally:
             os.close(above)
 
     def put_aside(self, name: str, parts: Path = ()) -> None:
         """Give the name free again, whatever has it."""
-        with contextlib.suppress(FileNotFoundError), self._at(parts) as directory:
+        with contextlib.suppress(FileNotFoundError), closing(self._open(parts)) as directory:
             os.stat(name, dir_fd=directory, follow_symlinks=False)
-            _move_aside(directory, name)
+            move_aside(directory, name)
 
     def write(
-        self, parts: Path, name: str, content: bytes, *, only_new: bool = False, synced: bool = False
+        self,
+        parts: Path,
+        name: str,
+        content: bytes,
+        *,
+        only_new: bool = False,
+        synced: bool = False,
+        unsynced: Unsynced | None = None,
     ) -> bool:
         """Put a file there whole or not at all; with `only_new`, one that is there stays as it is.
 
-        With `synced` it is on the disk when this returns, under its name.
+        With `synced` it is on the disk when this returns, under its name. With `unsynced` it is handed over
+        there, to be synced later: it has its name before its content is on the disk.
         """
-        directory = self._open(parts, make=True)
+        directory = self._open(parts, make=True, keep=True)
         try:
-            if only_new and _exists(directory, name):
+            if only_new and exists(directory, name):
                 return False
             part = f".{name}.{os.getpid()}.part"
+            file = created(directory, part)
             try:
-                _create(directory, part, content, synced=synced)
+                fill(file, content)
+                if synced:
+                    os.fsync(file)
                 os.replace(part, name, src_dir_fd=directory, dst_dir_fd=directory)
                 if synced:
                     os.fsync(directory)
             except BaseException:
+                os.close(file)
                 with contextlib.suppress(OSError):
                     os.unlink(part, dir_fd=directory)
                 raise
-            return True
         finally:
             os.close(directory)
+        if unsynced is None:
+            os.close(file)
+        else:
+            unsynced.add(file)
+        return True
 
     def write_new(self, parts: Path, name: str, content: bytes) -> bool:
         """Put a file there whole, unless one of this name is there: of several who try, one does."""
-        directory = self._open(parts, make=True)
-        part = f".{name}.{os.getpid()}.part"
-        try:
-            _create(directory, part, content, synced=False)
+        with closing(self._open(parts, make=True)) as directory:
+            part = f".{name}.{os.getpid()}.part"
             try:
+                with closing(created(directory, part)) as file:
+                    fill(file, content)
                 os.link(part, name, src_dir_fd=directory, dst_dir_fd=directory)
             except FileExistsError:
                 return False
             finally:
-                os.unlink(part, dir_fd=directory)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(part, dir_fd=directory)
             return True
-        finally:
-            os.close(directory)
 
     def read(self, parts: Path, name: str, *, limit: int) -> bytes | None:
         """A plain file's content, one byte more than `limit` at most; None if there is none."""
         try:
-            with self._at(parts) as directory:
-                return _content(directory, name, self.path(*parts, name), limit)
+            with closing(self._open(parts)) as directory:
+                return content_of(directory, name, limit)
+        except NotPlain:
+            raise in_the_way(self.path(*parts, name), "a plain file") from None
         except FileNotFoundError:
             return None
 
     def remove(self, parts: Path, name: str) -> None:
         """Have no file there."""
-        with contextlib.suppress(FileNotFoundError), self._at(parts) as directory:
+        with contextlib.suppress(FileNotFoundError), closing(self._open(parts)) as directory:
             os.unlink(name, dir_fd=directory)
 
     def remove_all(self, name: str) -> bool:
         """Have nothing of this name, and say if there was. A link goes; what it names stays."""
         try:
-            with self._at(()) as root:
+            with closing(self._open(())) as root:
                 if stat.S_ISDIR(os.stat(name, dir_fd=root, follow_symlinks=False).st_mode):
                     shutil.rmtree(name, dir_fd=root)  # which follows no link either
                 else:
@@ -130,7 +167,7 @@ class Folder:
     def names(self, parts: Path) -> list[str]:
         """What is in a directory; nothing if it is not there."""
         try:
-            with self._at(parts) as directory:
+            with closing(self._open(parts)) as directory:
                 return sorted(os.listdir(directory))
         except FileNotFoundError:
             return []
@@ -138,7 +175,7 @@ class Folder:
     def files(self, parts: Path) -> Iterator[Path]:
         """Every plain file below, by the names that lead to it; what is none is an error."""
         try:
-            with self._at(parts) as directory:
+            with closing(self._open(parts)) as directory:
                 found = sorted(os.listdir(directory))
                 kinds = [os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode for name in found]
         except FileNotFoundError:
@@ -149,83 +186,46 @@ class Folder:
             elif stat.S_ISREG(mode):
                 yield (*parts, name)
             else:
-                raise _in_the_way(self.path(*parts, name), "a plain file")
+                raise in_the_way(self.path(*parts, name), "a plain file")
 
-    @contextlib.contextmanager
-    def _at(self, parts: Path) -> Iterator[int]:
-        directory = self._open(parts, make=False)
-        try:
-            yield directory
-        finally:
-            os.close(directory)
-
-    def _open(self, parts: Path, *, make: bool) -> int:
+    def _open(self, parts: Path, *, make: bool = False, keep: bool = False) -> int:
         """A descriptor of the directory that `parts` lead to, none of them a link."""
-        if make:
-            os.makedirs(self.root, mode=0o700, exist_ok=True)
-        here = _directory(self.root, None, self.root)
-        for depth, name in enumerate(parts):
+        here, depth = self._nearest(parts)
+        if here is not None and depth == len(parts):
+            return here
+        names = parts if depth else self._named(parts)
+        if here is None:
+            here = self._top(make)
+        for number, name in enumerate(names[depth:], depth + 1):
             above = here
             try:
                 if make:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(name, 0o700, dir_fd=above)
-                here = _directory(name, above, self.path(*parts[: depth + 1]))
+                here = self._below(above, names[:number])
             finally:
                 os.close(above)
+        if keep and self.held is not None:
+            self.held.keep(parts, self.path(*parts), here)
         return here
 
+    def _nearest(self, parts: Path) -> tuple[int | None, int]:
+        """The last directory on the way that is held open, and how deep it is."""
+        if self.held is not None:
+            for depth in range(len(parts), 0, -1):
+                found = self.held.again(parts[:depth])
+                if found is not None:
+                    return found, depth
+        return None, 0
 
-def _directory(name: str, above: int | None, path: str) -> int:
-    try:
-        return os.open(name, _DIRECTORY, dir_fd=above)
-    except OSError as error:
-        if error.errno in _IN_THE_WAY:
-            raise _in_the_way(path, "a directory") from None
-        raise
+    def _top(self, make: bool) -> int:
+        if make:
+            os.makedirs(self.root, mode=0o700, exist_ok=True)
+        return self._below(None, ())
 
-
-def _create(directory: int, name: str, content: bytes, *, synced: bool) -> None:
-    try:
-        file = os.open(name, _CREATE, 0o600, dir_fd=directory)
-    except FileExistsError:  # left by a process of this number that died, or put there: it is not ours
-        os.unlink(name, dir_fd=directory)
-        file = os.open(name, _CREATE, 0o600, dir_fd=directory)
-    with open(file, "wb") as opened:
-        opened.write(content)
-        if synced:
-            opened.flush()
-            os.fsync(opened.fileno())
-
-
-def _content(directory: int, name: str, path: str, limit: int) -> bytes:
-    try:
-        file = os.open(name, _READ, dir_fd=directory)
-    except OSError as error:
-        if error.errno in (*_IN_THE_WAY, errno.ENXIO):
-            raise _in_the_way(path, "a plain file") from None
-        raise
-    with open(file, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-            raise _in_the_way(path, "a plain file")
-        return opened.read(limit + 1)
-
-
-def _exists(directory: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _move_aside(directory: int, name: str) -> None:
-    number = 1
-    while _exists(directory, f"{name}.before-{number}"):
-        number += 1
-    os.rename(name, f"{name}.before-{number}", src_dir_fd=directory, dst_dir_fd=directory)
-
-
-def _in_the_way(path: str, wanted: str) -> InTheWay:
-    why = f"{path} is not {wanted} (a link is not followed); remove it"
-    return InTheWay(errno.ELOOP, why)
+    def _below(self, above: int | None, names: Path) -> int:
+        """The directory with the last of these names, in `above`; the top has none."""
+        try:
+            return directory_in(above, names[-1] if names else self.root)
+        except NotPlain:
+            raise in_the_way(os.path.join(self.root, *names), "a directory") from None

@@ -16,6 +16,7 @@ import msgspec
 
 from onward.model.identity import Identity
 from onward.model.instant import rfc3339
+from onward.receipts.entry import closing
 from onward.receipts.folder import Folder
 from onward.receipts.names import MANIFEST, Path
 
@@ -50,24 +51,21 @@ class Homes(Folder):
 
     identity: Identity
 
-    def path(self, *parts: str) -> str:
-        return Folder.path(self, *self._at_home(parts))
-
-    def _open(self, parts: Path, *, make: bool) -> int:
-        return Folder._open(self, self._at_home(parts), make=make)
-
-    def _at_home(self, parts: Path) -> Path:
+    def _named(self, parts: Path) -> Path:
         return (self.home(parts[0]), *parts[1:]) if parts else parts
 
     @property
     def plain(self) -> Folder:
-        """The same folder with all that is in it, by the names as they are."""
+        """The same folder with all that is in it, by the names as they are. It holds nothing open."""
         return Folder(self.root)
 
     def home(self, run_id: str) -> str:
         """The name of the run's directory, whether it is there yet or not."""
         if OF in run_id:
             return run_id  # a name that was found here before
+        held = None if self.held is None else self.held.path((run_id,))
+        if held is not None:
+            return os.path.basename(held)  # found to be ours before, and still the same directory
         other = self._other(run_id)
         if os.path.lexists(os.path.join(self.root, other)):
             return other
@@ -109,10 +107,19 @@ class Homes(Folder):
         said = said_by(there)
         if said is not None and is_of(said):
             folder.write((name,), MANIFEST, manifest)
+            self._hold(run_id, name)
             return
         if said is not None and said.get("database") != self.identity.name:
             name = self._other(run_id)  # nobody can say whose it is, or another database was faster
         elif said is not None or (name != run_id and not self._is_free(name)):
             folder.put_aside(name)  # ours, from a run of this id that was forgotten
         if not folder.write_new((name,), MANIFEST, manifest):
-            folder.write((self._other(run_id),), MANIFEST, manifest)
+            name = self._other(run_id)
+            folder.write((name,), MANIFEST, manifest)
+        self._hold(run_id, name)
+
+    def _hold(self, run_id: str, name: str) -> None:
+        """The directory is ours, and stays it while it is held: that is not looked up for every file."""
+        if self.held is not None:
+            with closing(self.plain._open((name,))) as directory:
+                self.held.keep((run_id,), self.plain.path(name), directory)

@@ -1,0 +1,103 @@
+"""One name in a directory that is open: nothing here follows a link."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must make no reader wait
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOT_PLAIN = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
+READ_BYTES = 4096
+
+
+class InTheWay(OSError):
+    """Something stands where a plain file or directory of ours should be."""
+
+
+class NotPlain(Exception):
+    """What has the name is no plain file, or no directory, whichever was wanted."""
+
+
+def in_the_way(path: str, wanted: str) -> InTheWay:
+    """The error that names the place and says what to do."""
+    why = f"{path} is not {wanted} (a link is not followed); remove it"
+    return InTheWay(errno.ELOOP, why)
+
+
+@contextlib.contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    """Close it in the end."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def directory_in(above: int | None, name: str) -> int:
+    """A descriptor of the directory of this name."""
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=above)
+    except OSError as error:
+        if error.errno in _NOT_PLAIN:
+            raise NotPlain from None
+        raise
+
+
+def created(directory: int, name: str) -> int:
+    """A new file, open for writing."""
+    try:
+        return os.open(name, _CREATE, 0o600, dir_fd=directory)
+    except FileExistsError:  # left by a process of this number that died, or put there: it is not ours
+        os.unlink(name, dir_fd=directory)
+        return os.open(name, _CREATE, 0o600, dir_fd=directory)
+
+
+def fill(file: int, content: bytes) -> None:
+    """Write all of it."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def content_of(directory: int, name: str, limit: int) -> bytes:
+    """What a plain file holds, one byte more than `limit` at most."""
+    try:
+        file = os.open(name, _READ, dir_fd=directory)
+    except OSError as error:
+        if error.errno in (*_NOT_PLAIN, errno.ENXIO):
+            raise NotPlain from None
+        raise
+    with closing(file):
+        state = os.fstat(file)
+        if not stat.S_ISREG(state.st_mode):
+            raise NotPlain
+        return b"".join(_read(file, state.st_size, limit + 1))
+
+
+def _read(file: int, size: int, limit: int) -> Iterator[bytes]:
+    """All that is there, up to `limit` bytes; the size may be wrong, as another may be writing."""
+    while limit > 0 and (read := os.read(file, min(limit, max(size, READ_BYTES)))):
+        limit -= len(read)
+        yield read
+
+
+def exists(directory: int, name: str) -> bool:
+    """Whether anything has this name."""
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def move_aside(directory: int, name: str) -> None:
+    """Give the name free; what had it is `<name>.before-1` from now on, or the next number."""
+    number = 1
+    while exists(directory, f"{name}.before-{number}"):
+        number += 1
+    os.rename(name, f"{name}.before-{number}", src_dir_fd=directory, dst_dir_fd=directory)

@@ -1,0 +1,153 @@
+"""What the files of a step cost: counted in system calls and bytes, which no busy machine can change."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onward import RunStatus, StepContext
+from onward.engine.files import RunFiles
+from onward.handlers.function import FunctionHandler
+from onward.store.memory.adapter import MemoryDatabase
+from onward.store.port import Store
+from tests.world import World, line, until
+
+OPENS_MAX, SYNCS_MAX = 20, 2
+OPENING = {"open", "os.listdir", "os.scandir"}
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[World]:
+    """The cost of files does not depend on the store."""
+    database = MemoryDatabase()
+
+    async def connect() -> Store:
+        return database.connect()
+
+    world = World(connect, "memory")
+    yield world
+    await world.close()
+
+
+@dataclass
+class Calls:
+    """How often the interpreter was asked to open or to sync, since the count began."""
+
+    paths: list[str] = field(default_factory=list)
+    syncs: list[int] = field(default_factory=list)
+
+
+_counting: list[Calls] = []
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if _counting and event in OPENING:
+        _counting[-1].paths.append(f"{event} {arguments[0]}")
+
+
+@pytest.fixture(scope="session")
+def audited() -> None:
+    """A hook cannot be removed: one for all tests, which does nothing while no test counts."""
+    sys.addaudithook(_audit)
+
+
+def agents(count: int) -> str:
+    return line(*(f"n{number}" for number in range(count)), **{f"n{n}": "files=full" for n in range(count)})
+
+
+async def calls_of(world: World, root: Path, steps: int, monkeypatch: pytest.MonkeyPatch) -> Calls:
+    process = await world.process(files=lambda store: RunFiles(str(root), store, warn=pytest.fail))
+    calls = Calls()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", calls.syncs.append)
+        _counting.append(calls)
+        try:
+            run = await process.start(agents(steps), f"run-{steps}")
+        finally:
+            _counting.pop()
+    assert run.status is RunStatus.COMPLETED
+    return calls
+
+
+async def test_a_step_with_files_costs_two_syncs_and_some_twenty_opens(
+    memory: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audited: None
+) -> None:
+    """What one step more costs: the difference between a run of forty steps and one of ten."""
+    await calls_of(memory, tmp_path, 5, monkeypatch)  # modules are imported once
+    few = await calls_of(memory, tmp_path, 10, monkeypatch)
+    many = await calls_of(memory, tmp_path, 40, monkeypatch)
+    opens = (len(many.paths) - len(few.paths)) / 30
+    told = "\n".join(f"{count}: {path}" for path, count in Counter(many.paths).most_common(20))
+    assert opens <= OPENS_MAX, f"{opens} opens a step, of {len(many.paths)}:\n{told}"
+    assert (len(many.syncs) - len(few.syncs)) / 30 <= SYNCS_MAX
+
+
+async def test_a_function_that_blocks_its_thread_does_not_hold_up_the_files_of_other_runs(
+    memory: World, tmp_path: Path
+) -> None:
+    """Handlers that are plain functions have threads; the syncs of receipts have others."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    is_blocking, may_end = threading.Event(), threading.Event()
+
+    def block(step: StepContext) -> None:
+        is_blocking.set()
+        assert may_end.wait(20), "the other run waited for this function"
+
+    async def quick(step: StepContext) -> str:
+        return "done"
+
+    handlers = {"codergen": FunctionHandler(quick), "work": FunctionHandler(block)}
+    process = await memory.process(
+        handlers=handlers, files=lambda store: RunFiles(str(tmp_path), store, warn=pytest.fail)
+    )
+    blocked = asyncio.create_task(process.start(line("a", a="type=work"), "blocked"))
+    await until(is_blocking.is_set)
+    try:
+        run = await asyncio.wait_for(process.start(line("a"), "quick"), 10)
+        assert run.status is RunStatus.COMPLETED
+    finally:
+        may_end.set()
+    assert (await blocked).status is RunStatus.COMPLETED
+
+
+async def test_steps_of_different_runs_do_not_wait_for_each_others_syncs(
+    memory: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One run's files are on a disk that hangs; the other's steps are committed meanwhile."""
+    is_hanging, may_end, sync = threading.Event(), threading.Event(), os.fsync
+
+    def hang(file: int) -> None:
+        if "/slow/" in os.readlink(f"/proc/self/fd/{file}"):
+            is_hanging.set()
+            assert may_end.wait(20), "the other run waited for this sync"
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", hang)
+    process = await memory.process(files=lambda store: RunFiles(str(tmp_path), store, warn=pytest.fail))
+    slow = asyncio.create_task(process.start(line("a"), "slow"))
+    await until(is_hanging.is_set)
+    try:
+        assert (await process.start(line("a", "b"), "quick")).status is RunStatus.COMPLETED
+        assert "a#1" not in await process.completed("slow"), "and its own step is committed after its sync"
+    finally:
+        may_end.set()
+    assert (await slow).status is RunStatus.COMPLETED
+
+
+async def test_a_run_that_has_stopped_holds_nothing_open(memory: World, tmp_path: Path) -> None:
+    process = await memory.process(files=lambda store: RunFiles(str(tmp_path), store, warn=pytest.fail))
+    await process.start(line("a"), "warm")
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(3):
+        await process.start(line("a", "b"), f"run-{number}")
+    assert len(os.listdir("/proc/self/fd")) == before
