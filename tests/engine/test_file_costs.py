@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +16,14 @@ from typing import Any
 
 import pytest
 
-from onward import RunStatus, StepContext
+from onward import Result, RunStatus, StepContext
 from onward.engine.files import RunFiles
 from onward.handlers.function import FunctionHandler
+from onward.receipts.homes import Homes
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port import Store
-from tests.world import World, line, until
+from onward.testing.clock import ManualClock
+from tests.world import Process, World, line, until
 
 OPENS_MAX, SYNCS_MAX = 20, 2
 OPENING = {"open", "os.listdir", "os.scandir"}
@@ -65,6 +68,21 @@ def agents(count: int) -> str:
     return line(*(f"n{number}" for number in range(count)), **{f"n{n}": "files=full" for n in range(count)})
 
 
+def loop(visits: int) -> str:
+    """One agent, visited again and again."""
+    return (
+        f"digraph line {{ max_visits={visits + 10}; max_steps={3 * visits + 100}; start [shape=Mdiamond]; "
+        'exit [shape=Msquare]; a [prompt="p"]; start -> a; a -> a [label="again"]; a -> exit [label="on"] }'
+    )
+
+
+def looping(visits: int) -> Any:
+    async def answer(step: StepContext) -> Result:
+        return Result(response="said", preferred_label="on" if step.step == f"a#{visits}" else "again")
+
+    return answer
+
+
 async def calls_of(world: World, root: Path, steps: int, monkeypatch: pytest.MonkeyPatch) -> Calls:
     process = await world.process(files=lambda store: RunFiles(str(root), store, warn=pytest.fail))
     calls = Calls()
@@ -90,6 +108,40 @@ async def test_a_step_with_files_costs_two_syncs_and_some_twenty_opens(
     told = "\n".join(f"{count}: {path}" for path, count in Counter(many.paths).most_common(20))
     assert opens <= OPENS_MAX, f"{opens} opens a step, of {len(many.paths)}:\n{told}"
     assert (len(many.syncs) - len(few.syncs)) / 30 <= SYNCS_MAX
+
+
+def counting(root: Path, written: list[int]) -> Callable[[Store], RunFiles]:
+    class Counting(Homes):
+        """Notes how many bytes each file has that is written."""
+
+        __slots__ = ()
+
+        def write(self, parts: Any, name: str, content: bytes, **how: Any) -> bool:
+            written.append(len(content))
+            return Homes.write(self, parts, name, content, **how)
+
+    def files(store: Store) -> RunFiles:
+        made = RunFiles(str(root), store, warn=pytest.fail)
+        made.folder = Counting(made.folder.root, made.folder.identity)
+        return made
+
+    return files
+
+
+async def bytes_a_step(world: World, root: Path, visits: int) -> float:
+    written: list[int] = []
+    process = await world.process(
+        {"a": [looping(visits)]}, clock=ManualClock(autojump=False), files=counting(root, written)
+    )
+    assert (await process.start(loop(visits), f"run-{visits}")).status is RunStatus.COMPLETED
+    return sum(written) / visits
+
+
+async def test_what_a_step_writes_does_not_grow_with_the_length_of_its_run(
+    memory: World, tmp_path: Path
+) -> None:
+    short, long = await bytes_a_step(memory, tmp_path, 100), await bytes_a_step(memory, tmp_path, 400)
+    assert long <= 1.25 * short, f"{long:,.0f} bytes a step of a long run, {short:,.0f} of a short one"
 
 
 async def test_a_function_that_blocks_its_thread_does_not_hold_up_the_files_of_other_runs(
@@ -151,3 +203,60 @@ async def test_a_run_that_has_stopped_holds_nothing_open(memory: World, tmp_path
     for number in range(3):
         await process.start(line("a", "b"), f"run-{number}")
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def checkpoint(root: Path) -> Any:
+    return json.loads((root / "run" / "checkpoint.json").read_bytes())
+
+
+async def visited(process: Process, visits: int) -> RunStatus:
+    return (await process.start(loop(visits))).status
+
+
+async def test_a_checkpoint_is_written_after_every_step_of_a_short_run_and_keeps_up_with_a_long_one(
+    memory: World, tmp_path: Path
+) -> None:
+    """Never more than a thirtieth behind; and whole when the run stops."""
+    behind: list[tuple[int, int]] = []
+    last = looping(200)
+
+    async def look(step: StepContext) -> Result:
+        visit = int(step.step.partition("#")[2])
+        if visit > 1:
+            behind.append((visit, visit - len(checkpoint(tmp_path)["completed_nodes"])))
+        result: Result = await last(step)
+        return result
+
+    process = await memory.process(
+        {"a": [look]},
+        clock=ManualClock(autojump=False),
+        files=lambda store: RunFiles(str(tmp_path), store, warn=pytest.fail),
+    )
+    assert await visited(process, 200) is RunStatus.COMPLETED
+    assert {missing for visit, missing in behind if visit <= 30} == {0}
+    assert max(missing / visit for visit, missing in behind) < 1 / 30
+    assert checkpoint(tmp_path)["completed_nodes"] == ["start", *["a"] * 200, "exit"]
+
+
+async def test_a_second_after_it_was_written_a_checkpoint_is_written_after_the_next_step(
+    memory: World, tmp_path: Path
+) -> None:
+    """Steps that take their time are all in it, however long the run is."""
+    seen: list[int] = []
+    last = looping(100)
+
+    async def look(step: StepContext) -> Result:
+        visit = int(step.step.partition("#")[2])
+        if visit > 60:
+            seen.append(visit - len(checkpoint(tmp_path)["completed_nodes"]))
+        process.clock.advance(1.0)
+        result: Result = await last(step)
+        return result
+
+    process = await memory.process(
+        {"a": [look]},
+        clock=ManualClock(autojump=False),
+        files=lambda store: RunFiles(str(tmp_path), store, warn=pytest.fail),
+    )
+    assert await visited(process, 100) is RunStatus.COMPLETED
+    assert set(seen) == {0}

@@ -29,6 +29,10 @@ from onward.store.port import Store
 
 TOOL = "tool"
 WARNED_MAX = 1_000
+BEHIND_MAX = 32
+"""A checkpoint is written again when one in so many of its steps is not in it."""
+OLD_US = 1_000_000
+"""Or when it is this old."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,19 @@ class _OnDisk:
     finished: list[pages.Told] = field(default_factory=list)
     upto: int | None = None
     unsorted: list[tuple[int, pages.Told]] = field(default_factory=list)
+    told: int = 0
+    told_at_us: int = 0
+
+    def is_checkpoint_due(self, run: Run) -> bool:
+        """Whether the checkpoint is to be written: always when the run stops, else so that it costs little.
+
+        It holds a line for every step, so writing it after each would make every step dearer than the last.
+        """
+        if self.upto is None or self.told == len(self.finished):
+            return False
+        behind = len(self.finished) - self.told
+        is_old = run.updated_at_us - self.told_at_us >= OLD_US
+        return run.worker is None or is_old or behind * BEHIND_MAX >= len(self.finished)
 
     def note(self, seq: int, event: StepFinished) -> None:
         """A step has finished, perhaps while the log before it is still being read."""
@@ -184,18 +201,17 @@ class RunFiles:
         found = self._on_disk.get(run.id)
         if found is None:
             return
-        has_finished = False
         for seq, event in enumerate(events, run.head - len(events) + 1):
             if isinstance(event, StepFinished):
-                has_finished = True
                 found.note(seq, event)
                 self._step_finished(run, event, found)
             elif isinstance(event, AttemptFailed) and event.step in found.paths:
                 found.updates.pop(event.step, None)
                 self._end(run.id, found.paths.pop(event.step), pages.failed_status(event))
-        if has_finished and found.upto is not None:
+        if found.is_checkpoint_due(run):
             timestamp = instant(run.updated_at_us) or ""
             self.write(run.id, (), CHECKPOINT, pages.checkpoint(run, found.finished, timestamp=timestamp))
+            found.told, found.told_at_us = len(found.finished), run.updated_at_us
         if run.worker is None:
             del self._on_disk[run.id]
             self.folder.let_go((run.id,), below=True)
