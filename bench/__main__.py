@@ -1,4 +1,4 @@
-"""`make bench`: reading pipelines, steps and runs against the floor, resume, growth, `status`, workers.
+"""`make bench`: pipelines, steps and runs against the floor, resume, growth, files, `status`, workers.
 
 Each figure is the median of interleaved rounds; a ratio compares with a floor measured in the same round.
 """
@@ -21,19 +21,20 @@ from msgspec.structs import astuple
 
 from bench.dialect import Timing, dialect_timings
 from bench.figure import Figure
+from bench.files import files_cost
 from bench.floor import Row, postgres_rate, sqlite_rate
 from bench.pipelines import engine_on, line, loop, looping_engine
+from bench.rates import AT_A_TIME, RUNS, STEPS, runs_rate, steps_rate
 from bench.takeover import takeovers
 from bench.workers import workers
 from onward.engine.asked import Resume, Start
+from onward.engine.engine import Engine
 from onward.model.run import RunStatus
-from onward.store.port import Store
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 
-STEPS, RUNS, AT_A_TIME = 1_000, 2_000, 50
 WRITES = 4  # of a run of three steps: its start, two steps on the way, and the last with the end
-PARTS = ("dialect", "sqlite", "postgres", "resume", "growth", "status", "workers", "takeover")
+PARTS = ("dialect", "sqlite", "postgres", "resume", "growth", "files", "status", "workers", "takeover")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +49,11 @@ class Place:
     runs_per_s: float
 
 
-async def steps_rate(store: Store) -> tuple[float, list[Row]]:
+async def steps_and_rows(engine: Engine) -> tuple[float, list[Row]]:
     """Steps per second of one run of no-op steps, and the rows that such a step writes."""
-    engine = engine_on(store)
-    pipeline = engine.sources.prepare(line(STEPS), "<line>")
-    await engine.start(engine.sources.prepare(line(40), "<warm>"), Start())
-    began = time.perf_counter()
-    ended = await engine.start(pipeline, Start())
-    rate = STEPS / (time.perf_counter() - began)
-    assert ended.run.status is RunStatus.COMPLETED
-    records = await engine.journal.read(ended.run.id, after=500, limit=2)
+    rate, run_id = await steps_rate(engine)
+    records = await engine.journal.read(run_id, after=500, limit=2)
     return rate, [astuple(record)[:8] for record in records]
-
-
-async def runs_rate(store: Store) -> float:
-    """Runs of three steps per second, so many at a time."""
-    engine = engine_on(store)
-    pipeline = engine.sources.prepare(line(3), "<three>")
-
-    async def in_turn(runs: int) -> None:
-        for _ in range(runs):
-            assert (await engine.start(pipeline, Start())).run.status is RunStatus.COMPLETED
-
-    await asyncio.gather(*(in_turn(1) for _ in range(AT_A_TIME)))
-    began = time.perf_counter()
-    await asyncio.gather(*(in_turn(RUNS // AT_A_TIME) for _ in range(AT_A_TIME)))
-    return RUNS / (time.perf_counter() - began)
 
 
 async def throughput(place: Place, rounds: int) -> list[Figure]:
@@ -81,14 +61,15 @@ async def throughput(place: Place, rounds: int) -> list[Figure]:
     ratios, rates, runs, bare = [], [], [], []
     for _ in range(rounds):
         store = await open_store(place.fresh())
-        rate, rows = await steps_rate(store)
-        # Before and behind the steps that count, since the machine changes its mind within seconds.
+        engine = engine_on(store)
+        _, rows = await steps_and_rows(engine)
+        # Before and after the steps that count, since the machine changes its mind within seconds.
         before = await place.floor(rows, STEPS)
-        rate, rows = await steps_rate(store)
+        rate, rows = await steps_and_rows(engine)
         floor = (before + await place.floor(rows, STEPS)) / 2
         ratios.append(rate / floor)
         rates.append((rate, floor))
-        runs.append(await runs_rate(store))
+        runs.append(await runs_rate(engine))
         groups = await place.floor(rows * AT_A_TIME, RUNS * WRITES // AT_A_TIME)
         bare.append(groups * AT_A_TIME / WRITES)
         await store.close()
@@ -240,6 +221,8 @@ async def report(rounds: int, only: str | None) -> bool:
             add(await resume_cost(fresh_file, rounds))
         if only in (None, "growth"):
             add(await growth(directory))
+        if only in (None, "files"):
+            add(*await files_cost(fresh_file, rounds))
         if only in (None, "status"):
             add(await listing(directory))
         if only in (None, "workers"):

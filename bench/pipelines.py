@@ -33,10 +33,10 @@ async def wait(step: StepContext) -> None:
     await asyncio.sleep(0.02)
 
 
-def engine_on(store: Store) -> Engine:
-    """An engine with handlers that do as good as nothing."""
+def engine_on(store: Store, runs: str = os.devnull) -> Engine:
+    """An engine with handlers that do as good as nothing; `runs` is where files go, if a step leaves any."""
     functions = {"noop": no_op, "speak": speak, "wait": wait, "stand": no_op}
-    return _engine(store, {kind: FunctionHandler(function) for kind, function in functions.items()})
+    return _engine(store, {kind: FunctionHandler(function) for kind, function in functions.items()}, runs)
 
 
 def looping_engine(store: Store, visits: int, performed: list[float]) -> Engine:
@@ -52,21 +52,22 @@ def looping_engine(store: Store, visits: int, performed: list[float]) -> Engine:
     return _engine(store, {"count": FunctionHandler(count), "noop": FunctionHandler(note)})
 
 
-def _engine(store: Store, handlers: dict[str, Handler]) -> Engine:
-    files = RunFiles(os.devnull, store, warn=_disk_was_touched)
+def _engine(store: Store, handlers: dict[str, Handler], runs: str = os.devnull) -> Engine:
+    files = RunFiles(runs, store, warn=_disk_was_touched)
     clock, ids, dice = SystemClock(), SystemIds(), SystemDice()
     return Engine(store, clock=clock, ids=ids, dice=dice, handlers=handlers, files=files)
 
 
 def _disk_was_touched(warning: str) -> None:
-    """Steps that are functions leave no files, and must not pay for those of others."""
+    """Steps that are functions leave no files, and must not pay for those of others. None may fail either."""
     raise AssertionError(warning)
 
 
-def line(steps: int, kind: str = "noop") -> str:
-    """`steps` nodes in a row."""
+def line(steps: int, kind: str = "noop", files: str = "") -> str:
+    """`steps` nodes in a row; `files` says how each of them is kept on disk."""
     names = [f"n{number}" for number in range(steps)]
-    nodes = "; ".join(f"{name} [type={kind}]" for name in names)
+    more = f", files={files}" if files else ""
+    nodes = "; ".join(f"{name} [type={kind}{more}]" for name in names)
     ends = "start [shape=Mdiamond]; exit [shape=Msquare]"
     return f"digraph line {{ {ends}; {nodes}; start -> {' -> '.join(names)} -> exit }}"
 

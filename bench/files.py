@@ -1,0 +1,59 @@
+"""What files cost: the same steps with `files=full` and with files off, in turns."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+from bench.figure import Figure
+from bench.pipelines import engine_on
+from bench.rates import AT_A_TIME, RUNS, STEPS, runs_rate, steps_rate
+from onward.wiring import open_store
+
+LINE_RATIO, RUNS_PER_S, LONG_RATIO = 0.35, 500, 0.75
+LONG = 4
+"""How many times as long a long line is."""
+
+
+async def files_cost(
+    fresh: Callable[[], str], rounds: int, steps: int = STEPS, runs: int = RUNS
+) -> list[Figure]:
+    """Steps and runs that leave files, against those that leave none, and a long line against a short one.
+
+    Each round has a directory of its own: a file system takes its time to use again what was deleted.
+    """
+    lines, long_lines, at_once = list[tuple[float, float]](), list[float](), list[tuple[float, float]]()
+    for _ in range(rounds):
+        db = fresh()
+        store = await open_store(db)
+        engine = engine_on(store, f"{db}-runs")
+        without, _ = await steps_rate(engine, "off", steps)
+        kept, _ = await steps_rate(engine, "full", steps)
+        lines.append((kept / without, kept))
+        long, _ = await steps_rate(engine, "full", LONG * steps)
+        long_lines.append(long / kept)
+        at_once.append((await runs_rate(engine, "full", runs), await runs_rate(engine, "off", runs)))
+        await store.close()
+    ratio, kept = sorted(lines)[len(lines) // 2]
+    longer = statistics.median(long_lines)
+    per_s, bare = sorted(at_once)[len(at_once) // 2]
+    return [
+        Figure(
+            f"files: {steps} steps in a line against none",
+            f"{ratio:.2f} of the rate without ({kept:,.0f} steps/s)",
+            f">= {LINE_RATIO}",
+            ratio >= LINE_RATIO,
+        ),
+        Figure(
+            f"files: {LONG * steps} steps in a line against {steps}",
+            f"{longer:.2f} of the rate",
+            f">= {LONG_RATIO}",
+            longer >= LONG_RATIO,
+        ),
+        Figure(
+            f"files: {runs} runs x 3 steps, {AT_A_TIME} at a time",
+            f"{per_s:,.0f} runs/s (without {bare:,.0f})",
+            f">= {RUNS_PER_S}",
+            per_s >= RUNS_PER_S,
+        ),
+    ]
