@@ -77,7 +77,7 @@ class Driving:
         drive = Drive(self._tools_with(handlers), definition, folded, stop, patience_s)
         try:
             if self.files is not None and folded.run.token > 1:  # a first life has no files to go on with
-                await self.files.go_on(folded.run)
+                self.files.go_on(folded.run)
             ended = await drive.run(claimed_s=claimed_s, action=action)
             if ended.run.workspace is not None and ended.run.is_final:
                 await self.tools.workspaces.close(ended.run)

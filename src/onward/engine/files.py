@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from onward.engine.look import log_pages
 from onward.engine.view import instant
-from onward.errors import HistoryCorrupt, StoreError, WorkspaceFailed
+from onward.errors import WorkspaceFailed
 from onward.machine.definition import AGENT
 from onward.model.event import AttemptFailed, Event, StepFinished
 from onward.model.ids import display_id
@@ -24,7 +23,6 @@ from onward.receipts import pages
 from onward.receipts.held import Held
 from onward.receipts.homes import Homes
 from onward.receipts.names import ARTIFACTS, CHECKPOINT, STATUS, Path, artifact_name
-from onward.store.codec import unseal
 from onward.store.port import Store
 
 TOOL = "tool"
@@ -43,35 +41,27 @@ class _OnDisk:
     paths: dict[str, Path] = field(default_factory=dict)
     updates: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     finished: list[pages.Told] = field(default_factory=list)
-    upto: int | None = None
-    unsorted: list[tuple[int, pages.Told]] = field(default_factory=list)
+    upto: int = 0
     told: int = 0
     told_at_us: int = 0
+
+    def learn(self, seq: int, event: Event) -> None:
+        """Take in an event, if it is the next one."""
+        if seq == self.upto + 1:
+            self.upto = seq
+            if isinstance(event, StepFinished):
+                self.finished.append(pages.told(event))
 
     def is_checkpoint_due(self, run: Run) -> bool:
         """Whether the checkpoint is to be written: always when the run stops, else so that it costs little.
 
         It holds a line for every step, so writing it after each would make every step dearer than the last.
         """
-        if self.upto is None or self.told == len(self.finished):
-            return False
         behind = len(self.finished) - self.told
+        if self.upto != run.head or not behind:
+            return False
         is_old = run.updated_at_us - self.told_at_us >= OLD_US
         return run.worker is None or is_old or behind * BEHIND_MAX >= len(self.finished)
-
-    def note(self, seq: int, event: StepFinished) -> None:
-        """A step has finished, perhaps while the log before it is still being read."""
-        self.unsorted.append((seq, pages.told(event)))
-        if self.upto is not None:
-            self.sort()
-
-    def sort(self) -> None:
-        assert self.upto is not None
-        for seq, told in self.unsorted:
-            if seq > self.upto:
-                self.finished.append(told)
-                self.upto = seq
-        self.unsorted.clear()
 
 
 class RunFiles:
@@ -162,32 +152,21 @@ class RunFiles:
         if found is not None:
             found.updates[step] = updates
 
-    async def load(self, run_id: str) -> None:
-        """Read once what the run had finished before this process had it."""
+    def upto(self, run_id: str) -> int:
+        """The event up to which it is known what the run has finished."""
         found = self._on_disk.get(run_id)
-        if found is None or found.upto is not None:
-            return
-        finished, upto = list[pages.Told](), 0
-        try:
-            async for page in log_pages(self._log, run_id):
-                events = (unseal(record) for record in page if record.kind == StepFinished.__name__)
-                finished += [pages.told(event) for event in events if isinstance(event, StepFinished)]
-                upto = page[-1].seq
-        except (StoreError, HistoryCorrupt) as error:
-            self.tell_why(run_id, str(error).rstrip("."))
-            return
-        if found.upto is None:  # else a sibling step was faster
-            found.finished, found.upto = finished, upto
-            found.sort()
+        return 0 if found is None else found.upto
+
+    def learn(self, run_id: str, seq: int, event: Event) -> None:
+        """What the log says that was written before this process kept the run's directory, or by others."""
+        found = self._on_disk.get(run_id)
+        if found is not None:
+            found.learn(seq, event)
 
     # -- when something was recorded -----------------------------------------------------------------
 
-    async def go_on(self, run: Run) -> None:
+    def go_on(self, run: Run) -> None:
         """A run is driven on: if it has a directory already, that is kept up to date from now on."""
-        self._go_on(run)
-        await self.load(run.id)
-
-    def _go_on(self, run: Run) -> None:
         if self._mode == "off" or not os.path.isdir(self.folder.path(run.id)):
             return
         try:
@@ -202,8 +181,8 @@ class RunFiles:
         if found is None:
             return
         for seq, event in enumerate(events, run.head - len(events) + 1):
+            found.learn(seq, event)
             if isinstance(event, StepFinished):
-                found.note(seq, event)
                 self._step_finished(run, event, found)
             elif isinstance(event, AttemptFailed) and event.step in found.paths:
                 found.updates.pop(event.step, None)

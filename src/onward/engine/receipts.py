@@ -6,7 +6,7 @@ again, replaces it. All that is written follows from the log alone, so a disk th
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -55,9 +55,18 @@ class Definitions:
 
 
 async def leavings(
-    log: RunLog, definitions: Definitions, run: Run, trail: Trail, upto: int | None = None
+    log: RunLog,
+    definitions: Definitions,
+    run: Run,
+    trail: Trail,
+    *,
+    upto: int | None = None,
+    learn: Callable[[int, Event], None] | None = None,
 ) -> AsyncIterator[Leaving]:
-    """What the events behind `trail` leave, up to event `upto`; of a step only what counts in the end."""
+    """What the events after `trail` leave, up to event `upto`; of a step only what counts in the end.
+
+    `learn` is told of every event.
+    """
     held: dict[str, Leaving] = {}
     async for page in log_pages(log, run.id, after=trail.head):
         for record in page:
@@ -65,6 +74,8 @@ async def leavings(
                 break
             event = unseal(record)
             trail.learn(event)
+            if learn is not None:
+                learn(record.seq, event)
             definition = await definitions.of(run, trail.pipeline_hash)
             left = trail.take(event, definition, at_us=record.at_us, recorded_in=record.run_id)
             if left is None:
@@ -174,12 +185,14 @@ class StepReceipts:
         """All that is committed; what others wrote, and what came before the directory, is written now."""
         run = folded.run
         trail = self._trails.get(run.id)
-        if trail is None or trail.head > folded.position.seq:
+        head = folded.position.seq
+        if trail is None or trail.head > head or trail.head > self._files.upto(run.id):
             trail = Trail(run.id, run.pipeline)
-        if trail.head < folded.position.seq:
+        if trail.head < head:
             trail = trail.copy()
             definitions = Definitions(self._sources, {run.pipeline_hash: definition})
-            async for left in leavings(self._log, definitions, run, trail, folded.position.seq):
+            learn = partial(self._files.learn, run.id)
+            async for left in leavings(self._log, definitions, run, trail, upto=head, learn=learn):
                 self._write(definition, run, left, unsynced)
                 if len(unsynced) >= UNSYNCED_MAX:
                     await self._sync(unsynced)

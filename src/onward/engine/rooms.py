@@ -110,7 +110,6 @@ class RoomOnDisk(StoredRoom):
     async def settle(self, node: Node, result: Result) -> Result:
         if not self._is_made:
             return await super().settle(node, result)
-        await self._files.load(self._run.id)
         if result.response:
             self._files.write(self._run.id, self._parts[1:], RESPONSE, result.response.encode())
         if not result.is_decided:
