@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import sys
@@ -194,6 +195,25 @@ async def test_steps_of_different_runs_do_not_wait_for_each_others_syncs(
     finally:
         may_end.set()
     assert (await slow).status is RunStatus.COMPLETED
+
+
+async def test_a_disk_that_cannot_sync_costs_a_warning_and_no_step(
+    memory: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it leave anything open."""
+
+    def fail(file: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    warnings: list[str] = []
+    process = await memory.process(files=lambda store: RunFiles(str(tmp_path), store, warn=warnings.append))
+    assert (await process.start(line("a", "b"), "warm")).status is RunStatus.COMPLETED
+    before = len(os.listdir("/proc/self/fd"))
+    assert (await process.start(line("a", "b"))).status is RunStatus.COMPLETED
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert ["Input/output error" in warning for warning in warnings] == [True, True], "one for each run"
+    assert await process.completed() == ["start#1", "a#1", "b#1", "exit#1"]
 
 
 async def test_a_run_that_has_stopped_holds_nothing_open(memory: World, tmp_path: Path) -> None:
