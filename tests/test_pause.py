@@ -83,11 +83,17 @@ async def test_a_second_signal_stops_now_and_keeps_the_attempt_open(world: World
 
 
 async def test_a_signal_whose_grace_time_is_over_stops_now(world: World) -> None:
-    door, stop = Doorway(), StopSwitch(grace_s=0)
+    clock = ManualClock(autojump=False)
+    door, stop = Doorway(), StopSwitch(grace_s=30, clock=clock)
     process = await world.process({"b": [door]})
     driving = asyncio.create_task(process.start(line("a", "b", "c"), stop=stop))
     await door.entered()
     stop.request("signal")
+    await clock.until_waiting()
+    clock.advance(29)
+    await asyncio.sleep(0)
+    assert not stop.is_now
+    clock.advance(1)
     assert (await driving).status is RunStatus.PAUSED
     assert door.was_cancelled
 

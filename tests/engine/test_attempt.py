@@ -14,6 +14,7 @@ from onward.handlers.room import Room
 from onward.model.event import RunClaimed, RunCreated, StepStarted
 from onward.model.result import Result
 from onward.pipeline.build import build
+from onward.testing.clock import ManualClock
 from onward.testing.handlers import Act, Doorway, Scripted
 from tests.world import line
 
@@ -31,7 +32,7 @@ def performing(interrupter: Interrupter, act: Act, attrs: str = "") -> asyncio.T
 
 
 async def test_an_attempt_that_is_ended_says_why() -> None:
-    interrupter, door = Interrupter(), Doorway()
+    interrupter, door = Interrupter(ManualClock()), Doorway()
     task = performing(interrupter, door)
     await door.entered()
     interrupter.interrupt("enough")
@@ -41,7 +42,7 @@ async def test_an_attempt_that_is_ended_says_why() -> None:
 
 
 async def test_an_interruption_without_an_attempt_is_nothing() -> None:
-    interrupter = Interrupter()
+    interrupter = Interrupter(ManualClock())
     interrupter.interrupt("nobody is here")
     assert await performing(interrupter, Result.success(x=1)) == Result.success(x=1)
 
@@ -49,7 +50,7 @@ async def test_an_interruption_without_an_attempt_is_nothing() -> None:
 async def test_an_effect_beside_others_can_be_ended_before_it_has_begun() -> None:
     """Between the record of its start and the effect another branch may win, or somebody cancel the run."""
     landed, agent = asyncio.Event(), Scripted()
-    flights: Flights[Result | Ended] = Flights(landed.set)
+    flights: Flights[Result | Ended] = Flights(landed.set, ManualClock())
     flights.launch("a#1", lambda interrupter: interrupter.run(agent, step_context()))
     flights.interrupt("another was first", ["a#1"])
     await landed.wait()
@@ -57,7 +58,7 @@ async def test_an_effect_beside_others_can_be_ended_before_it_has_begun() -> Non
 
 
 async def test_a_real_cancellation_goes_through() -> None:
-    interrupter, door = Interrupter(), Doorway()
+    interrupter, door = Interrupter(ManualClock()), Doorway()
     task = performing(interrupter, door)
     await door.entered()
     task.cancel()
@@ -66,7 +67,7 @@ async def test_a_real_cancellation_goes_through() -> None:
 
 
 async def test_a_real_cancellation_beside_an_interruption_goes_through_too() -> None:
-    interrupter, door = Interrupter(), Doorway()
+    interrupter, door = Interrupter(ManualClock()), Doorway()
     task = performing(interrupter, door)
     await door.entered()
     interrupter.interrupt("enough")
@@ -77,7 +78,7 @@ async def test_a_real_cancellation_beside_an_interruption_goes_through_too() -> 
 
 async def test_a_result_that_was_there_first_is_kept() -> None:
     """Finished work is never repeated: an interruption from within comes too late, and does no harm later."""
-    interrupter = Interrupter()
+    interrupter = Interrupter(ManualClock())
 
     async def interrupt_and_finish(step: StepContext) -> Result:
         interrupter.interrupt("enough")
@@ -92,7 +93,7 @@ async def test_a_result_that_was_there_first_is_kept() -> None:
 
 
 async def test_a_handler_that_finishes_in_spite_of_it_is_believed() -> None:
-    interrupter, entered = Interrupter(), asyncio.Event()
+    interrupter, entered = Interrupter(ManualClock()), asyncio.Event()
 
     async def stubborn(step: StepContext) -> Result:
         entered.set()
@@ -110,7 +111,7 @@ async def test_a_handler_that_finishes_in_spite_of_it_is_believed() -> None:
 
 
 async def test_an_attempt_after_an_interrupted_one_is_not_interrupted() -> None:
-    interrupter, door = Interrupter(), Doorway()
+    interrupter, door = Interrupter(ManualClock()), Doorway()
 
     async def both() -> list[Result | Ended]:
         first = await interrupter.run(Scripted({"a": [door]}), step_context())
@@ -124,25 +125,25 @@ async def test_an_attempt_after_an_interrupted_one_is_not_interrupted() -> None:
 
 
 async def test_a_time_limit_and_an_interruption_are_told_apart() -> None:
-    interrupter, door = Interrupter(), Doorway()
+    interrupter, door = Interrupter(ManualClock()), Doorway()
     task = performing(interrupter, door, 'timeout="1h"')
     await door.entered()
     interrupter.interrupt("enough")
     assert await task == Ended("enough")
-    hanging = await performing(Interrupter(), Doorway(), 'timeout="1ms"')
+    hanging = await performing(Interrupter(ManualClock()), Doorway(), 'timeout="1ms"')
     assert hanging == Result.fail("timed out after 0.001 s")
 
 
 async def test_a_time_out_of_a_handlers_own_is_an_error_like_any_other() -> None:
-    result = await performing(Interrupter(), TimeoutError("the other side"), 'timeout="1h"')
+    result = await performing(Interrupter(ManualClock()), TimeoutError("the other side"), 'timeout="1h"')
     assert result == Result.fail("TimeoutError: the other side")
 
 
 async def test_a_handler_may_put_its_step_off_only_when_it_was_asked_to_stop() -> None:
     """An attempt that ends as asked is no failure; one that nobody asked to end is."""
     step, patient = step_context(), Scripted({"a": [Postponed("later")]})
-    refused = await Interrupter().run(patient, step)
+    refused = await Interrupter(ManualClock()).run(patient, step)
     assert isinstance(refused, Result)
     assert (refused.retryable, "nobody had asked" in refused.failure_reason) == (False, True)
     step.stopping.set()
-    assert await Interrupter().run(patient, step) == Ended("later")
+    assert await Interrupter(ManualClock()).run(patient, step) == Ended("later")

@@ -15,6 +15,7 @@ from tests.shape.tree import Import, Module, imports, is_below, modules, show
 # row counts. A package without a row is an error: decide where it belongs.
 LAYERS: dict[str, list[str]] = {
     "errors": [],
+    "threads": [],
     "clock": ["model"],
     "version": [],
     "config": ["errors", "model.bounds"],
@@ -27,8 +28,8 @@ LAYERS: dict[str, list[str]] = {
     "pipeline": ["model", "errors"],
     "machine": ["pipeline", "model", "errors"],
     "draw": ["pipeline", "model"],
-    "store": ["model", "errors", "clock", "host"],
-    "handlers": ["model", "errors", "clock", "deadline", "pipeline.graph", "process"],
+    "store": ["model", "errors", "clock", "host", "threads"],
+    "handlers": ["model", "errors", "clock", "deadline", "pipeline.graph", "process", "threads"],
     "receipts": ["machine", "pipeline", "model", "errors", "clock"],
     "workspace": ["model", "errors"],
     "observe": [
@@ -36,9 +37,9 @@ LAYERS: dict[str, list[str]] = {
         *("store.port", "store.measures", "store.owner", "handlers.port"),  # the ports it stands around
     ],
     "engine": [
-        *("machine", "pipeline", "model", "errors", "clock", "deadline", "version", "receipts"),
+        *("machine", "pipeline", "model", "errors", "clock", "deadline", "version", "receipts", "threads"),
         *("handlers.port", "handlers.room", "handlers.artifacts", "handlers.left"),
-        *("handlers.beside", "handlers.simulate"),
+        "handlers.simulate",
         *("store.port", "store.codec", "store.owner", "store.retention"),  # never an adapter
         "workspace.port",
     ],

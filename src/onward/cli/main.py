@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
 
-from onward.cli.exits import FINE, INTERRUPTED, UNFINISHED
+from onward.cli.exits import FINE, INTERRUPTED
 from onward.cli.failure import tell_defect, tell_error, tell_usage
 from onward.cli.output import Output
 from onward.cli.values import with_script_joined
@@ -116,25 +116,8 @@ def _call(tokens: Sequence[str], out: Output) -> int:
     return result if isinstance(result, int) else FINE
 
 
-def _is_a_handler_busy() -> bool:
-    from onward.handlers.beside import is_somebody_busy
-
-    return is_somebody_busy()
-
-
 def _run_async(command: Coroutine[Any, Any, int]) -> int:
     import asyncio
-    import os
 
-    runner = asyncio.Runner()
-    code = FINE
-    try:
-        code = runner.run(command)
-        return code
-    finally:
-        if code == UNFINISHED and _is_a_handler_busy():
-            # A handler's thread cannot be ended from outside, and leaving must not wait for it: all that
-            # counts is in the database. Threads of our own end by themselves.
-            sys.stdout.flush()
-            os._exit(code)
-        runner.close()
+    with asyncio.Runner() as runner:
+        return runner.run(command)

@@ -46,10 +46,10 @@ class Drive:
     ) -> None:
         self._patience_s = patience_s
         self._tools, self._definition, self._folded, self._stop = tools, definition, folded, stop
-        self._interrupter = Interrupter()
+        self._interrupter = Interrupter(tools.clock)
         self._news, self._stopping = asyncio.Event(), asyncio.Event()
         self._performer = Performer(tools, definition, stop, self._stopping)
-        self._flights: Flights[Upshot] = Flights(self._news.set)
+        self._flights: Flights[Upshot] = Flights(self._news.set, tools.clock)
         self._hold: Hold | None = None
         self._successor: str | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -257,11 +257,12 @@ class Drive:
         if pending.cancel_by is not None:
             self._interrupt(f"cancelled by {pending.cancel_by}")
         elif pending.pause_after == "now":
-            self._interrupt(f"paused by {pending.pause_by}")
+            # Another process may resume the run, so a function that cannot be ended is waited for.
+            self._interrupt(f"paused by {pending.pause_by}", patiently=True)
 
-    def _interrupt(self, why: str) -> None:
-        self._interrupter.interrupt(why)
-        self._flights.interrupt(why)
+    def _interrupt(self, why: str, *, patiently: bool = False) -> None:
+        self._interrupter.interrupt(why, patiently=patiently)
+        self._flights.interrupt(why, patiently=patiently)
 
 
 def _handed_back(until_us: int) -> Upshot:

@@ -59,7 +59,7 @@ class Driving:
         """Drive a run, if it is this process's to drive, and whatever a restart makes of it."""
         if folded.run.status is not RunStatus.RUNNING or folded.run.worker != self.leases.me:
             return folded
-        stop = stop or StopSwitch()
+        stop = stop or StopSwitch(clock=self.clock)
         ended = await self.drive_one(folded, definition, handlers, claimed_s, stop)
         return await self.follow(ended, definition, handlers, stop)
 

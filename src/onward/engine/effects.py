@@ -17,8 +17,8 @@ from typing import Any
 
 from onward.clock import Clock, Ids
 from onward.engine.insist import insist
+from onward.engine.unbroken import unbroken
 from onward.errors import Refused, StoreError
-from onward.handlers.beside import call_beside
 from onward.model.effect import (
     EffectResult,
     FunctionResult,
@@ -31,6 +31,7 @@ from onward.model.effect import (
 from onward.model.value import check_value
 from onward.store.owner import owner_label
 from onward.store.port import Effect, Effects
+from onward.threads import in_thread
 
 POLL_S = 0.1
 RENEW_S_MAX = 3.0
@@ -170,11 +171,15 @@ class AtMostOnce:
             with contextlib.suppress(StoreError):
                 await self.store.renew_effect(key, token, is_at_it=False)
             raise
+        # Even if the caller is cancelled now: it was done, and what came of it must not be in doubt.
+        await unbroken(self._remember(key, token, result, once))
+        return result
+
+    async def _remember(self, key: str, token: str, result: EffectResult, once: Once) -> None:
         if once.only_success and not result.is_success:
             await insist(self.clock, lambda: self.store.forget_effect(key, token))
         elif not await self._finish(key, token, result):
             raise _lost(key)
-        return result
 
     async def _let_go(self, key: str, token: str, was_in_doubt: bool) -> None:
         """Nothing was done here: the key is free again, unless what was begun before is still in doubt."""
@@ -202,10 +207,10 @@ class AtMostOnce:
 
 
 async def _called(function: Callable[[], Any]) -> Any:
-    """Async functions in the event loop, others in a thread of their own."""
+    """What an async function returns in the event loop, or any other in a thread of its own."""
     if inspect.iscoroutinefunction(function):
         return await function()
-    returned = await call_beside(function)
+    returned = await in_thread(function)
     return await returned if inspect.isawaitable(returned) else returned
 
 

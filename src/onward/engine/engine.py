@@ -136,7 +136,7 @@ class Engine:
         definition = self._serving.definition(pipeline)
         handlers = self._serving.handlers_for(definition, start.simulation, start.interviewer)
         run_id, created = await self._created(pipeline, definition, start)
-        stop = stop or StopSwitch()
+        stop = stop or StopSwitch(clock=self._clock)
         now_us, claimed_s = self._clock.now_us(), self._clock.awake_s()
         first = (created, RunClaimed(token=1, worker=self.store.me))
         run, stamped = applied(None, first, run_id=run_id, at_us=now_us)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
+from onward.clock import Clock
 from onward.engine.attempt import Interrupter
 
 T = TypeVar("T")
@@ -14,14 +15,14 @@ T = TypeVar("T")
 class Flights(Generic[T]):
     """Tasks by step. `landed` is called whenever one of them is done."""
 
-    def __init__(self, landed: Callable[[], None]) -> None:
-        self._landed = landed
+    def __init__(self, landed: Callable[[], None], clock: Clock) -> None:
+        self._landed, self._clock = landed, clock
         self._tasks: dict[str, asyncio.Task[T]] = {}
         self._interrupters: dict[str, Interrupter] = {}
 
     def launch(self, step: str, fly: Callable[[Interrupter], Awaitable[T]]) -> None:
         """Begin an effect beside the others."""
-        interrupter = self._interrupters[step] = Interrupter(for_one=True)
+        interrupter = self._interrupters[step] = Interrupter(self._clock, for_one=True)
 
         async def flight() -> T:
             return await fly(interrupter)
@@ -36,11 +37,11 @@ class Flights(Generic[T]):
             del self._interrupters[step]
         return [self._tasks.pop(step).result() for step in done]
 
-    def interrupt(self, why: str, steps: Iterable[str] | None = None) -> None:
-        """End these effects, or all of them."""
+    def interrupt(self, why: str, steps: Iterable[str] | None = None, *, patiently: bool = False) -> None:
+        """End these effects, or all of them; `patiently` as an Interrupter does."""
         for step in list(self._interrupters) if steps is None else steps:
             if step in self._interrupters:
-                self._interrupters[step].interrupt(why)
+                self._interrupters[step].interrupt(why, patiently=patiently)
 
     async def ground(self) -> None:
         """End everything, and return when nothing is left of it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from onward.receipts.names import WORKSPACE, attempt_path, step_name
 from onward.store.codec import unseal
 from onward.store.owner import owner_host
 from onward.store.port import Effect, Store
+from onward.threads import in_thread
 from onward.workspace.port import Place, Trees
 
 EFFECTS_MAX = 50
@@ -67,8 +67,8 @@ class Leavings:
         where = None if owner is None else owner_host(owner)
         if where != owner_host(self.store.me):
             return replace(left, unseen=(f"it ran on {where or 'a machine that is not known'}",))
-        directory, files = await asyncio.to_thread(self._own_files, run, opened)
-        place, changed = await asyncio.to_thread(self._changes, run, opened, began_at_us)
+        directory, files = await in_thread(self._own_files, run, opened)
+        place, changed = await in_thread(self._changes, run, opened, began_at_us)
         return replace(
             left,
             directory=directory,

@@ -74,7 +74,7 @@ class Performer:
             await self._tools.keeper.regain(hold)
             return _interrupted(started, result.why if isinstance(result, Ended) else EXPIRED)
         if isinstance(result, Ended):
-            return _interrupted(started, result.why)
+            return _interrupted(started, result.why, in_doubt=result.in_doubt)
         if workspace is None:
             return self._finished(started.step, result)
         return await self._with_tree(run, started.step, result)
@@ -141,5 +141,6 @@ def _has_succeeded(result: Result | Ended) -> bool:
     return isinstance(result, Result) and result.status is not StepStatus.FAIL
 
 
-def _interrupted(started: StepStarted, why: str) -> Upshot:
-    return lambda run, now_us: (AttemptInterrupted(step=started.step, attempt=started.attempt, why=why),)
+def _interrupted(started: StepStarted, why: str, *, in_doubt: bool = False) -> Upshot:
+    event = AttemptInterrupted(step=started.step, attempt=started.attempt, why=why, in_doubt=in_doubt)
+    return lambda run, now_us: (event,)

@@ -73,7 +73,7 @@ class Resuming:
         tell: Callable[[str], None] = lambda notice: None,
     ) -> Folded:
         """Check everything, claim the run, and drive it. Of many callers exactly one gets this far."""
-        stop = stop or StopSwitch()
+        stop = stop or StopSwitch(clock=self.clock)
         if resume.append_id is not None:
             asked = await self.journal.control(run_id, _nothing, append_id=resume.append_id)
             if asked.is_repeat:

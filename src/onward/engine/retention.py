@@ -7,7 +7,6 @@ are written down first, so that the next one to collect finds what was left of t
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import stat
@@ -24,6 +23,7 @@ from onward.receipts.homes import Homes, run_of
 from onward.receipts.names import WORKSPACE
 from onward.store.port import Store
 from onward.store.retention import NOTHING, Expiry, Kin, Swept
+from onward.threads import in_thread
 from onward.workspace.port import Kept
 
 FINAL = (RunStatus.COMPLETED, RunStatus.CANCELLED)
@@ -140,7 +140,7 @@ class Collector:
     async def _chosen(self, policy: Policy) -> tuple[Sequence[Kin], list[Kin], tuple[Unmerged, ...]]:
         found = await self._store.expired(policy.at(self._clock.now_us()))
         homes = await self._homes_of([kin.id for kin in found])
-        looked = [await asyncio.to_thread(self._unmerged, name) for name in homes]
+        looked = [await in_thread(self._unmerged, name) for name in homes]
         unmerged = {one.run: one for one in looked if one is not None}
         expired = [kin for kin in found if kin.id not in unmerged]
         chosen = collectable(expired, await self._store.attached()) if expired else []
@@ -188,7 +188,7 @@ class Collector:
         self._homes.write((), note, json.dumps(named).encode(), synced=True)
         gone = await self._store.delete(batch)
         removed = [name for name in named if run_of(name) in gone]
-        done.directories += await asyncio.to_thread(self._clear, note, removed)
+        done.directories += await in_thread(self._clear, note, removed)
         return gone
 
     @property
@@ -203,7 +203,7 @@ class Collector:
         for note in self._homes.names(()) if self._homes is not None else ():
             if note.startswith(self._notes):
                 gone = [name for name in self._noted(note) if not await self._is_there(run_of(name))]
-                removed += await asyncio.to_thread(self._clear, note, gone)
+                removed += await in_thread(self._clear, note, gone)
         return removed
 
     def _noted(self, note: str) -> Iterator[str]:

@@ -22,6 +22,7 @@ from onward.pipeline.graph import Node
 from onward.receipts.names import ARTIFACTS, PROMPT, RESPONSE, STATUS, Path, attempt_path
 from onward.receipts.status import STATUS_BYTES_MAX, as_reported, read_status
 from onward.store.port import Blobs
+from onward.threads import in_thread
 
 
 class Rooms:
@@ -138,7 +139,7 @@ class RoomOnDisk(StoredRoom):
         try:
             found = list(self._files.folder.files(parts))
             if found:
-                await asyncio.to_thread(self._take, found, len(parts))
+                await in_thread(self._take, found, len(parts))
         except InvalidInput as error:
             return _failed(result, str(error))
         except OSError as error:

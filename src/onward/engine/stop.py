@@ -1,4 +1,4 @@
-"""How a process is asked to stop: politely, and then not."""
+"""How a process is asked to stop: first politely, then at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from onward.clock import Clock, SystemClock
 from onward.model.bounds import WAIT
 
 GRACE_S = 30.0
@@ -14,21 +15,26 @@ GRACE_S = 30.0
 class StopSwitch:
     """Asked once: take no new work and let the step finish. Asked again, or not done in time: stop now."""
 
-    def __init__(self, grace_s: float | None = GRACE_S) -> None:
+    def __init__(self, grace_s: float | None = GRACE_S, *, clock: Clock | None = None) -> None:
         self.reason: str | None = None
         self.is_now = False
         self._grace_s = None if grace_s is None else WAIT.check(grace_s, "grace_s")
+        self._clock = clock or SystemClock()
         self._listeners: list[Callable[[], None]] = []
+        self._grace: asyncio.Task[None] | None = None
 
     def request(self, reason: str, *, now: bool = False) -> None:
         """Ask; the second time counts as now."""
-        if self.reason is None and not now and self._grace_s is not None:
-            asyncio.get_running_loop().call_later(self._grace_s, self._be_quick)
         self.is_now = self.is_now or now or self.reason is not None
         self.reason = self.reason or reason
+        if self.is_now and self._grace is not None:
+            self._grace.cancel()
+        elif not self.is_now and self._grace_s is not None:
+            self._grace = asyncio.get_running_loop().create_task(self._be_quick(self._grace_s))
         self._tell()
 
-    def _be_quick(self) -> None:
+    async def _be_quick(self, grace_s: float) -> None:
+        await self._clock.wait_s(grace_s, asyncio.Event())
         self.is_now = True
         self._tell()
 

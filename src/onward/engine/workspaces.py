@@ -24,6 +24,7 @@ from onward.model.run import Parallel, Run
 from onward.model.workspace import IN_PLACE, MODES, WORKTREE, Merged, Tree, Workspace, branch_name
 from onward.pipeline.build import Pipeline
 from onward.receipts.names import WORKSPACE, step_name
+from onward.threads import in_thread
 from onward.workspace.port import Check, Place, Trees, unasked
 
 SHARED = "shared"
@@ -52,11 +53,11 @@ class Workspaces:
         if mode not in MODES:
             raise InvalidInput(f"the workspace mode is {mode!r}; write one of {', '.join(MODES)}.")
         trees = self._git()
-        repository, found = await asyncio.to_thread(trees.find, directory)
+        repository, found = await in_thread(trees.find, directory)
         if mode == IN_PLACE:
             place = Place(run_id, 0, repository, repository)
             try:
-                recorded = await asyncio.to_thread(trees.record, place, "start", found)
+                recorded = await in_thread(trees.record, place, "start", found)
             except WorkspaceFailed as error:
                 raise InvalidInput(str(error)) from error
             return Workspace(repository=repository, start=recorded or found, mode=mode)
@@ -77,7 +78,7 @@ class Workspaces:
             )
         branch = branch_name(run_id)
         try:
-            is_taken = is_new and await asyncio.to_thread(trees.has_branch, repository, branch)
+            is_taken = is_new and await in_thread(trees.has_branch, repository, branch)
         except WorkspaceFailed as error:
             raise InvalidInput(str(error)) from error
         if is_taken:
@@ -99,7 +100,7 @@ class Workspaces:
                     await self._restore(run, path)
 
     async def _restore(self, run: Run, path: str) -> None:
-        saved = await asyncio.to_thread(self._git().restore, self._place(run, path), _known(run, path))
+        saved = await in_thread(self._git().restore, self._place(run, path), _known(run, path))
         if saved:
             self._warn(
                 f"the workspace of run {display_id(run.id)} was put back to its last checkpoint; "
@@ -193,8 +194,8 @@ async def _insist(work: Callable[..., T], *arguments: object) -> T:
     """Work with git, in a thread; made again if a signal ended the git and not us, as at a deployment."""
     for _ in range(TRIES - 1):
         with contextlib.suppress(GitKilled):
-            return await asyncio.to_thread(work, *arguments)
-    return await asyncio.to_thread(work, *arguments)
+            return await in_thread(work, *arguments)
+    return await in_thread(work, *arguments)
 
 
 def _from_a_thread(ask: StillOurs) -> Check:

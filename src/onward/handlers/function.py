@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from onward.errors import InvalidInput
-from onward.handlers.beside import call_beside
 from onward.handlers.port import StepContext
 from onward.model.result import Result
 
@@ -17,7 +16,7 @@ RESPONSE_CHARACTERS = 200
 
 
 class FunctionHandler:
-    """Calls a function: async ones in the event loop, others in a thread of their own."""
+    """Calls a function: an async one in the event loop, any other in a thread of its own."""
 
     keeps_time = False
 
@@ -31,7 +30,7 @@ class FunctionHandler:
         if self._is_async:
             returned = await self._function(step)  # type: ignore[misc]
         else:
-            returned = await call_beside(self._function, step)
+            returned = await step.calls.call(self._function, step)
             if inspect.isawaitable(returned):
                 returned = await returned
         return as_result(returned, step)

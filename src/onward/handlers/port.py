@@ -7,7 +7,9 @@ same step after a crash: `idempotency_key` is then the same, so an effect outsid
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -16,6 +18,7 @@ from onward.deadline import NO_DEADLINE, Deadline
 from onward.errors import InvalidInput
 from onward.handlers.artifacts import Artifacts
 from onward.handlers.left import LeftBefore
+from onward.handlers.plain import Calls
 from onward.handlers.room import Room
 from onward.model.event import StepStarted
 from onward.model.frozenmap import FrozenMap
@@ -51,6 +54,7 @@ class StepContext:
         "_run",
         "_started",
         "deadline",
+        "calls",
         "graph",
         "lines",
         "make_once",
@@ -73,9 +77,12 @@ class StepContext:
         make_once: MakeOnce = _made_by_hand,
         workspace: str | None = None,
         deadline: Deadline = NO_DEADLINE,
+        calls: Calls | None = None,
     ) -> None:
         self._run, self._started, self.graph, self.node = run, started, graph, graph.nodes[started.node]
         self.room, self.recall, self.make_once = room, recall, make_once
+        self.calls = calls or Calls(self.idempotency_key)
+        """The plain functions that the step calls in threads."""
         self.workspace = workspace
         """The work tree that the step changes, if the run has a workspace."""
         self.deadline = deadline
@@ -170,15 +177,24 @@ class StepContext:
             make_once=self.make_once,
             workspace=self.workspace,
             deadline=self.deadline,
+            calls=self.calls,
         )
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
         """What `function` returns; it is called at most once for this step and key, on whatever attempt.
 
-        The value is stored, so it must be JSON. An exception is remembered too, unless `only_success`. If a
-        crash came between, nobody knows whether it was done: this refuses until a person has decided.
+        The value is stored, so it must be JSON. An exception is remembered too, unless `only_success`. If the
+        process died meanwhile, nobody knows whether it was done: this refuses until a person has decided. It
+        refuses too when the attempt is over.
         """
+        self.calls.check_open()
+        if not inspect.iscoroutinefunction(function):
+            function = partial(self._called, function)
         return await self.make_once(f"{self.idempotency_key}/{key}", function, only_success=only_success)
+
+    async def _called(self, function: Callable[[], Any]) -> Any:
+        returned = await self.calls.call(function)
+        return await returned if inspect.isawaitable(returned) else returned
 
     @property
     def directory(self) -> str | None:

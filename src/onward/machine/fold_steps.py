@@ -111,7 +111,10 @@ def attempt_failed(run: Run, event: AttemptFailed, at_us: int) -> Changes:
 
 
 def attempt_interrupted(run: Run, event: AttemptInterrupted, at_us: int) -> Changes:
-    stopped = replace(_open_step(run, event), state=AttemptState.INTERRUPTED, reason=event.why)
+    before = _open_step(run, event)
+    # The next attempt begins with what its node says, so this lasts until a person has decided.
+    repeatable = before.repeatable and not event.in_doubt
+    stopped = replace(before, state=AttemptState.INTERRUPTED, reason=event.why, repeatable=repeatable)
     return {"open_steps": {**run.open_steps, event.step: stopped}}
 
 

@@ -144,6 +144,8 @@ def _abandoned(definition: Definition, run: Run, path: str, node: Node, opened: 
     if opened.repeatable:
         return Perform(_started(definition, run, path, node, opened.step, attempt=opened.attempt))
     detail = f"step {opened.step} was cut off and must not be blindly repeated"
+    if opened.state is AttemptState.INTERRUPTED:
+        detail += f": {opened.reason}"
     return honouring_a_pause(run, RunInterrupted(reason="in_doubt", detail=detail))
 
 

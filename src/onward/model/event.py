@@ -177,11 +177,15 @@ class AttemptFailed(Event, frozen=True, kw_only=True):
 
 
 class AttemptInterrupted(Event, frozen=True, kw_only=True):
-    """An attempt was stopped before it ended; what it did outside is unknown."""
+    """An attempt was stopped before it ended; what it did outside is unknown.
+
+    `in_doubt`: something of it may still run, so only a person's word lets the step begin again.
+    """
 
     step: str
     attempt: Number
     why: str
+    in_doubt: bool = False
 
 
 class StepFinished(ContextEvent, frozen=True, kw_only=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -45,6 +44,7 @@ from onward.store.sqlite.tidying import dead_files, remove_unneeded
 from onward.store.sqlite.transaction import Transactions
 from onward.store.sqlite.writing import Writer, has_append
 from onward.store.tallies import measured
+from onward.threads import in_thread
 
 BUSY_S_MAX = 30.0
 LEASE_S = 60.0
@@ -290,7 +290,7 @@ class SqliteStore:
 
     async def measure(self) -> Measured:
         # On a connection and in a thread of its own: counting a million runs must not stop this process.
-        found = await asyncio.to_thread(measure_file, self.path, self._now_us())
+        found = await in_thread(measure_file, self.path, self._now_us())
         return measured(found, self._is_alive)
 
     async def note_stuck(self, run_id: str, why: str) -> None:

@@ -1,0 +1,55 @@
+"""Work in a thread of its own, beside the event loop.
+
+asyncio's own pool has a few threads for all callers. A function that never returns keeps its thread, and a
+few such functions would leave none for others. So each call here gets a new thread. The threads are daemons:
+the process may end while one still runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[..., T], *arguments: object) -> T:
+    """What the function returns, called with the caller's context variables. A cancelled caller leaves it."""
+    return await begin_in_thread(lambda: function(*arguments))
+
+
+def begin_in_thread(
+    function: Callable[[], T], *, name: str | None = None, ended: Callable[[], None] = lambda: None
+) -> asyncio.Future[T]:
+    """Call the function in a thread and return its answer to come; `ended` is called there after it.
+
+    RuntimeError, if the system has no thread left: then nothing was called.
+    """
+    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def work() -> None:
+        settle: Callable[[], None]
+        try:
+            returned = context.run(function)
+            settle = lambda: answer.set_result(returned)  # noqa: E731 - one of two
+        except BaseException as error:
+            raised = _acceptable(error)
+            settle = lambda: answer.set_exception(raised)  # noqa: E731
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(lambda: None if answer.done() else settle())
+        ended()
+
+    threading.Thread(target=work, name=name, daemon=True).start()
+    return answer
+
+
+def _acceptable(error: BaseException) -> BaseException:
+    """A future takes every exception but one."""
+    if isinstance(error, StopIteration):
+        return RuntimeError(f"the function raised StopIteration: {error}")
+    return error
