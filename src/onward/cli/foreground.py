@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onward.cli.exits import exit_of
+from onward.cli.exits import UNFINISHED, exit_of
 from onward.cli.opening import app_of
 from onward.cli.options import Common
 from onward.cli.output import Output
 from onward.cli.progress import Progress, make_progress
 from onward.cli.prompt import Prompt
 from onward.cli.render import gate_lines, next_command, summary, workspace_words
-from onward.cli.signals import on_signals
+from onward.cli.signals import Force, on_signals
 from onward.config import load_settings
 from onward.engine.engine import Engine
 from onward.engine.interview import Interviewer
@@ -98,7 +98,7 @@ async def foreground(
     engine = await app.engine(observe=progress.observe, tool_env=settings.tool_env, warn=out.note)
     desk = Foreground(engine, common, out, stop, progress, interviewer)
     try:
-        with on_signals(desk.asked_to_stop), out.alone():
+        with on_signals(desk.asked_to_stop, Force(settings.grace_s, UNFINISHED)), out.alone():
             yield desk
     finally:
         progress.close()

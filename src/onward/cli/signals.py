@@ -1,30 +1,140 @@
-"""Ctrl-C and its relatives: the first asks, the second does not."""
+"""Ctrl-C and its relatives: the first asks, the second ends the process, and no handler can be in the way.
+
+A handler may block the event loop, or the main thread in a library that does not return. So a thread hears
+signals: the interpreter writes their numbers into a pipe when they arrive, and the thread passes them on to
+the loop. If the process is not gone in time after that, the thread ends it. The next owner treats what was
+running as cut off, exactly as after `kill -9`. One thing is out of reach: native code that holds the
+interpreter's lock from before the first signal on. Such code belongs in an isolated handler.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import faulthandler
+import os
+import select
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+from typing import NoReturn
+
+from onward.clock import Clock, SystemClock
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FORCE_S = 5.0
+"""How long a process may take to stop now, before it is ended without waiting for anything."""
+FORCED = b"onward: stopped without waiting for what was running, which counts as cut off.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Force:
+    """How long the process may take after the first signal, and its exit code if it has to be ended."""
+
+    grace_s: float
+    code: int
 
 
 @contextmanager
-def on_signals(call: Callable[[], None]) -> Iterator[None]:
+def on_signals(call: Callable[[], None], force: Force | None = None) -> Iterator[None]:
     """Call at every signal that asks this process to stop, instead of being stopped by it.
 
-    A SIGHUP that whoever started us chose to ignore stays ignored: that is what `nohup` is for.
+    With `force`, the process ends after `grace_s` or, after a second signal, at once: it has `FORCE_S` to
+    record what it can, and a third signal takes those away. A SIGHUP that was ignored when the process
+    started stays ignored: that is what `nohup` is for.
     """
     loop = asyncio.get_running_loop()
-    heard = [number for number in SIGNALS if number != signal.SIGHUP or not _is_ignored(number)]
-    for number in heard:
-        loop.add_signal_handler(number, call)
+    listener = _Listener(partial(loop.call_soon_threadsafe, call), force, SystemClock())
+    listener.start()
     try:
         yield
     finally:
-        for number in heard:
-            loop.remove_signal_handler(number)
+        listener.stop()
+
+
+class _Listener:
+    """Hears signals in a thread of its own, and ends the process when its time is over."""
+
+    def __init__(self, call: Callable[[], object], force: Force | None, clock: Clock) -> None:
+        self._call, self._force, self._clock = call, force, clock
+        self._numbers = [number for number in SIGNALS if number != signal.SIGHUP or not _is_ignored(number)]
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._thread = threading.Thread(target=self._listen, name="onward signals", daemon=True)
+        self._heard = 0
+        self._deadline_s: float | None = None
+
+    def start(self) -> None:
+        self._fd_before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._before = {number: signal.signal(number, _nothing) for number in self._numbers}
+        for number in self._numbers:
+            signal.siginterrupt(number, False)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Give the signals back; but a process that is ending stays watched until it has ended."""
+        if self._heard and self._force is not None:
+            os.write(self._writer, b"\0")
+            return
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._fd_before)
+        os.close(self._writer)
+        self._thread.join()
+        os.close(self._reader)
+
+    def _listen(self) -> None:
+        while True:
+            ready, _, _ = select.select([self._reader], [], [], self._left_s())
+            if not ready:
+                self._leave()
+            told = os.read(self._reader, 64)
+            if not told:
+                return
+            for number in told:
+                if number == 0:  # all is done that was to be done in the loop
+                    self._end_within(FORCE_S)
+                elif number in self._numbers:
+                    self._hear()
+
+    def _hear(self) -> None:
+        self._heard += 1
+        if self._force is not None:
+            if self._heard > 2:
+                self._leave()
+            self._end_within(FORCE_S + (self._force.grace_s if self._heard == 1 else 0))
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._call()
+
+    def _end_within(self, seconds: float) -> None:
+        """Set the deadline, or move it forward."""
+        left_s = self._left_s()
+        if left_s is not None and left_s <= seconds:
+            return
+        self._deadline_s = self._clock.awake_s() + seconds
+        # In case native code holds the interpreter's lock then: this needs none, but its exit code is 1.
+        faulthandler.dump_traceback_later(seconds + 1, exit=True, file=_nowhere())
+
+    def _left_s(self) -> float | None:
+        return None if self._deadline_s is None else max(0.0, self._deadline_s - self._clock.awake_s())
+
+    def _leave(self) -> NoReturn:
+        assert self._force is not None
+        with contextlib.suppress(OSError):
+            os.write(2, FORCED)
+        os._exit(self._force.code)
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """The thread hears the signal; the main thread has nothing to do for it."""
+
+
+def _nowhere() -> int:
+    return os.open(os.devnull, os.O_WRONLY)
 
 
 def _is_ignored(number: signal.Signals) -> bool:

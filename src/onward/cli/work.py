@@ -23,7 +23,7 @@ from onward.cli.options import (
     WorkspaceMode,
 )
 from onward.cli.output import Output
-from onward.cli.signals import on_signals
+from onward.cli.signals import Force, on_signals
 from onward.cli.text import count, one_line, table
 from onward.cli.values import context_of, script_of
 from onward.cli.watching import Watch, speak
@@ -91,7 +91,8 @@ async def worker(
     Any number of workers may share a database. SIGTERM or Ctrl-C takes no new runs, lets each step finish,
     and hands the runs back to the queue; a second one, or the end of the grace time, stops now.
     """
-    stop = StopSwitch(GRACE_S if grace is None else grace)
+    grace_s = GRACE_S if grace is None else grace
+    stop = StopSwitch(grace_s)
     watch = Watch(metrics=metrics, log_format=log_format, out=out)
 
     def asked() -> None:
@@ -111,7 +112,7 @@ async def worker(
             until_idle=until_idle,
             metrics=watch.metrics,
         )
-        with on_signals(asked):
+        with on_signals(asked, Force(grace_s, FAILED)):
             out.say(f"worker {owner_label(engine.store.me)}: up to {count(concurrency, 'run')} at once")
             shift = await hand.run()
     left = f", {count(shift.left_behind, 'run')} cut off" if shift.left_behind else ""

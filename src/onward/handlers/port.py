@@ -53,8 +53,8 @@ class StepContext:
     __slots__ = (
         "_run",
         "_started",
-        "deadline",
         "calls",
+        "deadline",
         "graph",
         "lines",
         "make_once",
