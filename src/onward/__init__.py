@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         RecordingInterviewer,
     )
     from onward.engine.stop import StopSwitch
+    from onward.handlers.isolation import IsolatedStep
     from onward.handlers.port import StepContext
     from onward.model.answer import Answer
     from onward.model.event import StepStatus
@@ -29,6 +30,7 @@ _WHERE = {
     "AutoApprove": "onward.engine.interview",
     "CallbackInterviewer": "onward.engine.interview",
     "Gate": "onward.model.run",
+    "IsolatedStep": "onward.handlers.isolation",
     "Onward": "onward.app",
     "QueueInterviewer": "onward.engine.interview",
     "RecordingInterviewer": "onward.engine.interview",
@@ -44,6 +46,7 @@ __all__ = [
     "AutoApprove",
     "CallbackInterviewer",
     "Gate",
+    "IsolatedStep",
     "Onward",
     "QueueInterviewer",
     "RecordingInterviewer",

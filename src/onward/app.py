@@ -13,11 +13,11 @@ async with app:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from onward.config import file_mode
+from onward.config import file_mode, own_environment
 from onward.engine.engine import Engine, Resume, Start, ignore
 from onward.engine.interview import AutoApprove, CallbackInterviewer, Interviewer
 from onward.engine.journal import Folded
@@ -27,7 +27,9 @@ from onward.engine.source import read_source
 from onward.engine.stop import StopSwitch
 from onward.engine.tools import Observer
 from onward.errors import InvalidInput
-from onward.handlers.function import Function, FunctionHandler
+from onward.handlers.function import FunctionHandler, Returned
+from onward.handlers.isolated import IsolatedHandler, importable
+from onward.handlers.isolation import ANSWER_BYTES_MAX
 from onward.handlers.port import Handler
 from onward.handlers.simulate import check_script
 from onward.machine.telling import Teller, Told
@@ -38,11 +40,13 @@ from onward.pipeline.check import RULES, Problem, Rule, Subject
 from onward.pipeline.own_rules import own_rule, with_one_severity
 from onward.pipeline.prepare import checked_transform
 from onward.pipeline.tool_rules import rules_beside
+from onward.process import SystemSpawn
 from onward.store.codec import unseal
 from onward.store.port import Store
 from onward.wiring import make_engine, open_store, runs_of
 
-F = TypeVar("F", bound=Function)
+# An isolated function is given an IsolatedStep, any other a StepContext.
+F = TypeVar("F", bound=Callable[[Any], Returned | Awaitable[Returned]])
 TransformT = TypeVar("TransformT", bound=Transform)
 RuleT = TypeVar("RuleT", bound=Callable[[Subject], Iterable[Problem]])
 AnswersT = TypeVar("AnswersT", bound=Callable[..., Any] | Interviewer)
@@ -60,6 +64,7 @@ class Onward:
         self.lease_s: float | None = None
         self._engine: Engine | None = None
         self._opening = asyncio.Lock()
+        self._spawn = SystemSpawn(output_bytes_max=ANSWER_BYTES_MAX)
         self.handlers: dict[str, Handler] = {}
         self.transforms: list[Transform] = []
         self.rules: list[Rule] = list(RULES)
@@ -67,17 +72,24 @@ class Onward:
 
     # -- registering ---------------------------------------------------------------------------------
 
-    def handler(self, kind: str) -> Callable[[F], F]:
-        """Register a function as the handler of a node `type`; a name that exists is replaced."""
+    def handler(self, kind: str, *, isolated: bool = False) -> Callable[[F], F]:
+        """Register a function as the handler of a node `type`; a name that exists is replaced.
+
+        `isolated`: call it in a process of its own, which can be ended at any time. The function must be one
+        that another process can import: plain, and at the top of a module.
+        """
         if not kind:
             raise InvalidInput("a handler needs a type name: @app.handler('name').")
 
         def register(function: F) -> F:
-            self.handlers[kind] = FunctionHandler(function)
+            self.handlers[kind] = self._isolated(function) if isolated else FunctionHandler(function)
             self.rules[:] = rules_beside(kind, self.rules)
             return function
 
         return register
+
+    def _isolated(self, function: Callable[..., Any]) -> Handler:
+        return IsolatedHandler(importable(function), self._spawn, own_environment)
 
     def transform(self, function: TransformT) -> TransformT:
         """Register a function from graph to graph, or an object with such an `apply`.

@@ -33,13 +33,13 @@ class FunctionHandler:
             returned = await step.calls.call(self._function, step)
             if inspect.isawaitable(returned):
                 returned = await returned
-        return as_result(returned, step)
+        return as_result(returned, step.node.id)
 
 
 _NOTHING_SAID = Result(is_decided=False)
 
 
-def as_result(returned: object, step: StepContext) -> Result:
+def as_result(returned: object, node_id: str) -> Result:
     """What a function may return instead of a Result: nothing, a text, or context updates."""
     match returned:
         case Result():
@@ -47,17 +47,17 @@ def as_result(returned: object, step: StepContext) -> Result:
         case None:
             return _NOTHING_SAID
         case str():
-            return text_result(returned, step)
+            return text_result(returned, node_id)
         case dict():
             return Result(context_updates=returned, is_decided=False)
         case _:
             raise InvalidInput(
-                f"the handler of node {step.node.id!r} returned a {type(returned).__name__}; "
+                f"the handler of node {node_id!r} returned a {type(returned).__name__}; "
                 "return a Result, a string, a dict of context updates, or None."
             )
 
 
-def text_result(text: str, step: StepContext) -> Result:
+def text_result(text: str, node_id: str) -> Result:
     """Success with a text, and the context keys that the dialect sets for it."""
-    told = {"last_stage": step.node.id, "last_response": text[:RESPONSE_CHARACTERS]}
+    told = {"last_stage": node_id, "last_response": text[:RESPONSE_CHARACTERS]}
     return Result(context_updates=told, response=text, is_decided=False)

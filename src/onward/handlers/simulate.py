@@ -66,7 +66,7 @@ class SimulatedAgent:
             raise ScriptedError(entry.error)
         told = f", told: {' '.join(step.steering)}" if step.steering else ""
         text = entry.text if entry.text is not None else f"[simulated] {step.node.id} done{told}"
-        said = text_result(text, step).context_updates
+        said = text_result(text, step.node.id).context_updates
         return Result(
             status=entry.status,
             context_updates={**said, **entry.context_updates},

@@ -1,0 +1,144 @@
+"""A plain function in a process of its own: it can be ended at any time, with everything that it started.
+
+The process is run like a command of a step, below a supervisor, so it dies with this process too. It imports
+the function by its module's name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from onward.errors import InvalidInput
+from onward.handlers.isolation import Answer, IsolatedNode, IsolatedStep, Request, asked
+from onward.handlers.port import StepContext
+from onward.model.result import Result
+from onward.process import Finished, Spawn
+
+CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "isolated_child.py")
+STDERR_CHARACTERS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Importable:
+    """Where another process finds a function."""
+
+    module: str
+    function: str
+
+
+def importable(function: Callable[..., Any]) -> Importable:
+    """Where the function is found; InvalidInput, if another process cannot import it or need not."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not inspect.isfunction(function) or module is None or name is None:
+        raise _refused(f"{function!r} is no function")
+    if inspect.iscoroutinefunction(function):
+        raise _refused(f"{name} is async, and can be ended by cancelling it: leave isolated out")
+    if "<lambda>" in name:
+        raise _refused(f"{name} is a lambda, which no other process can import: give it a name")
+    if "<locals>" in name:
+        raise _refused(f"{name} is defined inside another function: move it to the top of its module")
+    if module == "__main__":
+        raise _refused(
+            f"{name} is in the script that is being run, which would run again: move it to a module"
+        )
+    return Importable(module, name)
+
+
+def _refused(why: str) -> InvalidInput:
+    return InvalidInput(f"an isolated handler is a plain function at the top of a module; {why}.")
+
+
+class IsolatedHandler:
+    """Calls a function in a child process; a time limit ends it at once."""
+
+    keeps_time = True
+
+    def __init__(
+        self, function: Importable, spawn: Spawn, environment: Callable[[], Mapping[str, str]]
+    ) -> None:
+        self._function, self._spawn, self._environment = function, spawn, environment
+
+    async def run(self, step: StepContext) -> Result:
+        request = Request(
+            path=[*sys.path],
+            module=self._function.module,
+            function=self._function.function,
+            step=_told(step),
+        )
+        finished = await self._spawn.run(
+            f"exec {shlex.join([sys.executable, '-P', CHILD])}",
+            env=self._environment(),
+            cwd=None,
+            timeout_s=step.node.timeout_s,
+            stdin=asked(request),
+        )
+        _pass_on(finished.stderr)
+        if finished.timed_out:
+            return Result.fail(f"timed out after {step.node.timeout_s:g} s")
+        answer = _answer(finished)
+        if answer is None:
+            return Result.fail(_why(finished))
+        for line in answer.lines:
+            step.log(line)
+        return answer.result
+
+
+def _pass_on(printed: str) -> None:
+    """Print what the function printed; that nobody can read it is no failure of the step."""
+    with contextlib.suppress(OSError, ValueError):
+        if printed and sys.stderr is not None:
+            sys.stderr.write(printed)
+
+
+def _told(step: StepContext) -> IsolatedStep:
+    node = step.node
+    return IsolatedStep(
+        run_id=step.run_id,
+        pipeline=step.pipeline,
+        step=step.step,
+        node=IsolatedNode(
+            id=node.id, label=node.label, attributes={key: node.text(key) for key in node.attrs}
+        ),
+        attempt=step.attempt,
+        execution=step.execution,
+        retries=step.retries,
+        idempotency_key=step.idempotency_key,
+        goal=step.goal,
+        prompt=step.prompt,
+        context=step.context,
+        fidelity=step.fidelity,
+        thread=step.thread,
+        steering=step.steering,
+        is_continued=step.is_continued,
+        directory=step.directory,
+        run_directory=step.run_directory,
+        workdir=step.workdir,
+        workspace=step.workspace,
+    )
+
+
+def _answer(finished: Finished) -> Answer | None:
+    """What the function came to; None, if its process ended without a word, or with one of another form."""
+    if finished.exit_code != 0:
+        return None
+    try:
+        return msgspec.json.decode(finished.stdout, type=Answer)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _why(finished: Finished) -> str:
+    said = finished.stderr.strip()[-STDERR_CHARACTERS:]
+    how = f"exited with code {finished.exit_code} and no result"
+    if finished.signal is not None:
+        how = f"was ended by signal {finished.signal}"
+    return f"its process {how}" + (f": {said}" if said else "")

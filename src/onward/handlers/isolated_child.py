@@ -1,0 +1,62 @@
+"""The process of an isolated function; started by `isolated`, imported by nothing."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onward.handlers.isolation import Answer, Request
+
+
+def main() -> None:
+    """Read a request, call its function, and answer."""
+    received = sys.stdin.buffer.read()
+    answers = os.dup(1)  # not inherited by what the function starts
+    os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.path[:] = json.loads(received)["path"]
+
+    from onward.handlers.isolation import encoded
+
+    answer = encoded(_call(received))
+    with open(answers, "wb") as file:
+        file.write(answer)
+
+
+def _call(received: bytes) -> Answer:
+    import msgspec
+
+    from onward.errors import OnwardError
+    from onward.handlers.isolation import Answer, Request, outcome_of
+
+    request = msgspec.json.decode(received, type=Request)
+    lines = request.step.lines
+    try:
+        function = _found(request)
+        return Answer(lines=lines, outcome=outcome_of(function(request.step), request.step.node.id))
+    except OnwardError as error:
+        return Answer(lines=lines, raised=str(error), retryable=False)
+    except (Exception, SystemExit) as error:
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return Answer(lines=lines, raised=said.encode("utf-8", "replace").decode())
+
+
+def _found(request: Request) -> Any:
+    from onward.errors import InvalidInput
+
+    found: object = importlib.import_module(request.module)
+    for name in request.function.split("."):
+        found = getattr(found, name, None)
+    if not callable(found):
+        raise InvalidInput(f"the module {request.module} has no function {request.function!r}.")
+    return found
+
+
+if __name__ == "__main__":
+    main()
