@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.shell import Shell, Started, wait_for_file
 
-pytestmark = [pytest.mark.crash, pytest.mark.slow]
+pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(180)]
 
 # Each says in a file that it is there, and then does not react to anything.
 APP = """
@@ -72,6 +72,13 @@ async def pool(step):
     if arrive(step):
         await asyncio.to_thread(threading.Event().wait)
 """
+HOLDS = """
+@app.handler("holds")
+def holds(step):
+    if arrive(step):
+        reader, _ = os.pipe()
+        ctypes.PyDLL(None).read(reader, ctypes.create_string_buffer(1), 1)
+"""
 WORK = "digraph g {{ start [shape=Mdiamond]; exit [shape=Msquare]; a [type={kind}]; start -> a -> exit }}"
 KINDS = ["sleeps", "computes", "blocks", "swallows", "thread", "stuck", "pool"]
 SOON_S = 30  # it takes 5 s; the rest is for a busy machine
@@ -110,9 +117,8 @@ def test_the_second_signal_ends_a_foreground_run_and_it_can_be_resumed_at_once(s
         signal_twice(process)
     codes = {kind: process.process.wait(SOON_S) for kind, process in running.items()}
     assert codes == dict.fromkeys(KINDS, 75)
-    for kind in KINDS:
-        done = shell("resume", kind)
-        assert (done.code, done.err) == (0, "")
+    resumed = [process.end() for process in [shell.start("resume", kind) for kind in KINDS]]
+    assert [(done.code, done.err) for done in resumed] == [(0, "")] * len(KINDS)
     assert sorted(shell.ledger) == sorted([*KINDS, *KINDS])
     assert shell("verify").code == 0
 
@@ -145,3 +151,14 @@ def test_a_blocked_process_ends_after_its_grace_time_or_at_once_by_a_third_signa
     assert (thrice.process.wait(SOON_S), once.process.wait(SOON_S)) == (75, 75)
     going = shell.start("resume", "once")
     assert (going.end().code, shell("resume", "thrice").code) == (0, 0)
+
+
+def test_native_code_that_lets_no_thread_run_does_not_keep_the_process_alive(shell: Shell) -> None:
+    """Nothing of ours can run, so nothing of ours can choose the exit code."""
+    shell.write("mine.py", APP + HOLDS)
+    shell.write("holds.dot", WORK.format(kind="holds"))
+    running = shell.start("run", "holds.dot", "--run-id", "holds")
+    arrived(shell, "holds")
+    signal_twice(running)
+    assert running.process.wait(SOON_S) == -signal.SIGKILL
+    assert shell("resume", "holds").code == 0

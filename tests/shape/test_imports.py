@@ -21,6 +21,7 @@ LAYERS: dict[str, list[str]] = {
     "config": ["errors", "model.bounds"],
     "host": ["errors"],
     "supervisor": [],  # a program of its own
+    "watchdog": [],  # another
     "supervised": ["errors", "host"],
     "deadline": [],
     "process": ["supervised", "errors", "clock", "deadline"],

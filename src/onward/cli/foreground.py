@@ -96,9 +96,10 @@ async def foreground(
     if not makes_database and isinstance(app.store, str) and not is_there(app.store):
         raise NoDatabase(app.store)
     engine = await app.engine(observe=progress.observe, tool_env=settings.tool_env, warn=out.note)
+    force = Force(settings.grace_s, UNFINISHED, is_watched=bool(app.handlers))
     desk = Foreground(engine, common, out, stop, progress, interviewer)
     try:
-        with on_signals(desk.asked_to_stop, Force(settings.grace_s, UNFINISHED)), out.alone():
+        with on_signals(desk.asked_to_stop, force), out.alone():
             yield desk
     finally:
         progress.close()

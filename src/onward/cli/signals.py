@@ -3,8 +3,10 @@
 A handler may block the event loop, or the main thread in a library that does not return. So a thread hears
 signals: the interpreter writes their numbers into a pipe when they arrive, and the thread passes them on to
 the loop. If the process is not gone in time after that, the thread ends it. The next owner treats what was
-running as cut off, exactly as after `kill -9`. One thing is out of reach: native code that holds the
-interpreter's lock from before the first signal on. Such code belongs in an isolated handler.
+running as cut off, exactly as after `kill -9`.
+
+Native code may hold the interpreter's lock, so that no thread of ours runs at all. Where users have handlers,
+another process (`watchdog`) sees that signals are not taken out of the pipe, and kills this one.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import faulthandler
 import os
 import select
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,9 +27,11 @@ from functools import partial
 from types import FrameType
 from typing import NoReturn
 
+import onward.watchdog
 from onward.clock import Clock, SystemClock
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+WATCHDOG = onward.watchdog.__file__
 FORCE_S = 5.0
 """How long a process may take to stop now, before it is ended without waiting for anything."""
 FORCED = b"onward: stopped without waiting for what was running, which counts as cut off.\n"
@@ -37,6 +43,8 @@ class Force:
 
     grace_s: float
     code: int
+    is_watched: bool = True
+    """Whether another process sees to it, in case no code of ours can run."""
 
 
 @contextmanager
@@ -65,6 +73,7 @@ class _Listener:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         self._thread = threading.Thread(target=self._listen, name="onward signals", daemon=True)
+        self._watchdog: subprocess.Popen[bytes] | None = None
         self._heard = 0
         self._deadline_s: float | None = None
 
@@ -74,6 +83,8 @@ class _Listener:
         for number in self._numbers:
             signal.siginterrupt(number, False)
         self._thread.start()
+        if self._force is not None and self._force.is_watched:
+            self._watchdog = _watchdog(self._reader, self._force.grace_s)
 
     def stop(self) -> None:
         """Give the signals back; but a process that is ending stays watched until it has ended."""
@@ -84,6 +95,9 @@ class _Listener:
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._fd_before)
         os.close(self._writer)
+        if self._watchdog is not None:
+            self._watchdog.kill()
+            self._watchdog.wait()
         self._thread.join()
         os.close(self._reader)
 
@@ -116,7 +130,7 @@ class _Listener:
         if left_s is not None and left_s <= seconds:
             return
         self._deadline_s = self._clock.awake_s() + seconds
-        # In case native code holds the interpreter's lock then: this needs none, but its exit code is 1.
+        # Native code may take the interpreter's lock and keep it. This needs none; but its exit code is 1.
         faulthandler.dump_traceback_later(seconds + 1, exit=True, file=_nowhere())
 
     def _left_s(self) -> float | None:
@@ -135,6 +149,20 @@ def _nothing(number: int, frame: FrameType | None) -> None:
 
 def _nowhere() -> int:
     return os.open(os.devnull, os.O_WRONLY)
+
+
+def _watchdog(pipe: int, grace_s: float) -> subprocess.Popen[bytes]:
+    numbers = (pipe, os.getpid(), grace_s, FORCE_S)
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", WATCHDOG, *map(str, numbers)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={},
+        cwd="/",
+        pass_fds=[pipe],
+        start_new_session=True,  # Ctrl-C in the terminal is not for it
+    )
 
 
 def _is_ignored(number: signal.Signals) -> bool:
