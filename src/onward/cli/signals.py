@@ -1,9 +1,9 @@
 """Ctrl-C and its relatives: the first asks, the second ends the process, and no handler can be in the way.
 
-A handler may block the event loop, or the main thread in a library that does not return. So a thread hears
-signals: the interpreter writes their numbers into a pipe when they arrive, and the thread passes them on to
-the loop. If the process is not gone in time after that, the thread ends it. The next owner treats what was
-running as cut off, exactly as after `kill -9`.
+The interpreter writes the numbers of signals into a pipe when they arrive, and the event loop reads them. A
+handler may block the loop, or the main thread in a library that does not return: then a thread reads them. If
+the process is not gone in time after that, the thread ends it. The next owner treats what was running as cut
+off, exactly as after `kill -9`.
 
 Native code may hold the interpreter's lock, so that no thread of ours runs at all. Where users have handlers,
 another process (`watchdog`) sees that signals are not taken out of the pipe, and kills this one.
@@ -23,7 +23,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import FrameType
 from typing import NoReturn
 
@@ -34,6 +33,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 WATCHDOG = onward.watchdog.__file__
 FORCE_S = 5.0
 """How long a process may take to stop now, before it is ended without waiting for anything."""
+LOOP_S = 0.1
+"""How long a signal is left to the event loop."""
 FORCED = b"onward: stopped without waiting for what was running, which counts as cut off.\n"
 
 
@@ -55,8 +56,7 @@ def on_signals(call: Callable[[], None], force: Force | None = None) -> Iterator
     record what it can, and a third signal takes those away. A SIGHUP that was ignored when the process
     started stays ignored: that is what `nohup` is for.
     """
-    loop = asyncio.get_running_loop()
-    listener = _Listener(partial(loop.call_soon_threadsafe, call), force, SystemClock())
+    listener = _Listener(call, force, SystemClock())
     listener.start()
     try:
         yield
@@ -65,15 +65,18 @@ def on_signals(call: Callable[[], None], force: Force | None = None) -> Iterator
 
 
 class _Listener:
-    """Hears signals in a thread of its own, and ends the process when its time is over."""
+    """Hears signals, and ends the process when its time is over."""
 
-    def __init__(self, call: Callable[[], object], force: Force | None, clock: Clock) -> None:
-        self._call, self._force, self._clock = call, force, clock
+    def __init__(self, call: Callable[[], None], force: Force | None, clock: Clock) -> None:
+        self._loop, self._call, self._force, self._clock = asyncio.get_running_loop(), call, force, clock
         self._numbers = [number for number in SIGNALS if number != signal.SIGHUP or not _is_ignored(number)]
         self._reader, self._writer = os.pipe()
-        os.set_blocking(self._writer, False)
-        self._thread = threading.Thread(target=self._listen, name="onward signals", daemon=True)
+        self._nudged, self._nudge = os.pipe()
+        for end in (self._reader, self._writer, self._nudged, self._nudge):
+            os.set_blocking(end, False)
+        self._thread = threading.Thread(target=self._watch, name="onward signals", daemon=True)
         self._watchdog: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
         self._heard = 0
         self._deadline_s: float | None = None
 
@@ -82,37 +85,33 @@ class _Listener:
         self._before = {number: signal.signal(number, _nothing) for number in self._numbers}
         for number in self._numbers:
             signal.siginterrupt(number, False)
+        self._loop.add_reader(self._reader, self._take)
         self._thread.start()
         if self._force is not None and self._force.is_watched:
             self._watchdog = _watchdog(self._reader, self._force.grace_s)
 
     def stop(self) -> None:
         """Give the signals back; but a process that is ending stays watched until it has ended."""
+        self._loop.remove_reader(self._reader)
         if self._heard and self._force is not None:
-            os.write(self._writer, b"\0")
+            self._end_within(FORCE_S)
             return
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._fd_before)
-        os.close(self._writer)
         if self._watchdog is not None:
             self._watchdog.kill()
             self._watchdog.wait()
+        os.close(self._nudge)
         self._thread.join()
-        os.close(self._reader)
+        for end in (self._reader, self._writer, self._nudged):
+            os.close(end)
 
-    def _listen(self) -> None:
-        while True:
-            ready, _, _ = select.select([self._reader], [], [], self._left_s())
-            if not ready:
-                self._leave()
-            told = os.read(self._reader, 64)
-            if not told:
-                return
-            for number in told:
-                if number == 0:  # all is done that was to be done in the loop
-                    self._end_within(FORCE_S)
-                elif number in self._numbers:
+    def _take(self) -> None:
+        """Take what was heard out of the pipe, in the loop or in the thread, whichever comes first."""
+        with self._lock, contextlib.suppress(BlockingIOError):
+            for number in os.read(self._reader, 64):
+                if number in self._numbers:
                     self._hear()
 
     def _hear(self) -> None:
@@ -122,7 +121,19 @@ class _Listener:
                 self._leave()
             self._end_within(FORCE_S + (self._force.grace_s if self._heard == 1 else 0))
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._call()
+            self._loop.call_soon_threadsafe(self._call)
+
+    def _watch(self) -> None:
+        """Take what the loop does not, and end the process at its deadline."""
+        while True:
+            ready, _, _ = select.select([self._reader, self._nudged], [], [], self._left_s())
+            if not ready:
+                self._leave()
+            if self._nudged in ready and not os.read(self._nudged, 64):
+                return
+            if self._reader in ready:
+                select.select([], [], [], LOOP_S)  # the loop is first, if it runs
+                self._take()
 
     def _end_within(self, seconds: float) -> None:
         """Set the deadline, or move it forward."""
@@ -130,6 +141,7 @@ class _Listener:
         if left_s is not None and left_s <= seconds:
             return
         self._deadline_s = self._clock.awake_s() + seconds
+        os.write(self._nudge, b"!")
         # Native code may take the interpreter's lock and keep it. This needs none; but its exit code is 1.
         faulthandler.dump_traceback_later(seconds + 1, exit=True, file=_nowhere())
 
@@ -144,7 +156,7 @@ class _Listener:
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
-    """The thread hears the signal; the main thread has nothing to do for it."""
+    """The signal is heard through the pipe."""
 
 
 def _nowhere() -> int:
