@@ -145,8 +145,15 @@ class Terminal:
         os.write(self._ours, keys.encode())
 
     def hang_up(self) -> None:
-        """Close the window."""
+        """Close the window, and wait until the kernel has told the process: it does that by and by."""
         os.close(self._ours)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while self._has_terminal() and time.monotonic() < deadline_s:
+            time.sleep(0.005)
+
+    def _has_terminal(self) -> bool:
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[4] != "0"
 
     def end(self) -> Done:
         out = self._screen.rest()
