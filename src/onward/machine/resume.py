@@ -141,7 +141,8 @@ def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
     if request.from_node is None and in_doubt and request.action not in ACTIONS:
         raise Refused(
             "in_doubt",
-            f"step {in_doubt[0].step} began and never finished, and must not be blindly repeated; "
+            f"step {in_doubt[0].step} began and never finished{_why_not(in_doubt[0])}, "
+            "and must not be blindly repeated; "
             "say --retry, --skip, --continue or --abort.",
             details={"step": in_doubt[0].step, "attempt": in_doubt[0].attempt},
         )
@@ -164,6 +165,11 @@ def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
             details={"steps": steps},
         )
     return named[0]
+
+
+def _why_not(opened: OpenStep) -> str:
+    """What is known of the end of its attempt."""
+    return f" ({opened.reason})" if opened.state is AttemptState.INTERRUPTED and opened.reason else ""
 
 
 def _nothing_to(request: ResumeRequest, run: Run) -> str:
