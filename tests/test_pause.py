@@ -89,7 +89,6 @@ async def test_a_signal_whose_grace_time_is_over_stops_now(world: World) -> None
     driving = asyncio.create_task(process.start(line("a", "b", "c"), stop=stop))
     await door.entered()
     stop.request("signal")
-    await clock.until_waiting()
     clock.advance(29)
     await asyncio.sleep(0)
     assert not stop.is_now

@@ -67,7 +67,7 @@ class Spawn(Protocol):
         cwd: str | None,
         timeout_s: float | None,
         stdin: bytes = b"",
-        deadline: Deadline = NO_DEADLINE,
+        deadline: Deadline,
     ) -> Finished:
         """Run `command` in a shell with exactly this environment; nothing it started is left afterwards.
 

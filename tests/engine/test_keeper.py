@@ -109,7 +109,7 @@ async def test_a_holder_that_cannot_renew_ends_its_step_when_its_own_deadline_pa
         await driving
     await process.engine.dropped.settle()
     after = [record.kind for record in (await process.log())[len(before) :]]
-    assert after == ["RunInterrupted"], "nothing is written under a lease that is not trusted but its end"
+    assert after == ["RunClaimed", "RunInterrupted"], "nothing is written but that the run is released"
 
 
 class Hanging(FaultyStore):

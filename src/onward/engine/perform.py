@@ -72,7 +72,7 @@ class Performer:
         if not self._tools.keeper.is_trusted(hold) and not _has_succeeded(result):
             # Whatever it failed of may be the end of the lease; the step itself is not to blame.
             await self._tools.keeper.regain(hold)
-            return _interrupted(started, result.why if isinstance(result, Ended) else EXPIRED)
+            result = result if isinstance(result, Ended) else Ended(EXPIRED)
         if isinstance(result, Ended):
             return _interrupted(started, result.why, in_doubt=result.in_doubt)
         if workspace is None:

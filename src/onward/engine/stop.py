@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from onward.clock import Clock, SystemClock
+from onward.clock import Alarm, Clock, SystemClock
 from onward.model.bounds import WAIT
 
 GRACE_S = 30.0
@@ -21,7 +20,7 @@ class StopSwitch:
         self._grace_s = None if grace_s is None else WAIT.check(grace_s, "grace_s")
         self._clock = clock or SystemClock()
         self._listeners: list[Callable[[], None]] = []
-        self._grace: asyncio.Task[None] | None = None
+        self._grace: Alarm | None = None
 
     def request(self, reason: str, *, now: bool = False) -> None:
         """Ask; the second time counts as now."""
@@ -30,11 +29,10 @@ class StopSwitch:
         if self.is_now and self._grace is not None:
             self._grace.cancel()
         elif not self.is_now and self._grace_s is not None:
-            self._grace = asyncio.get_running_loop().create_task(self._be_quick(self._grace_s))
+            self._grace = self._clock.alarm(self._clock.awake_s() + self._grace_s, self._be_quick)
         self._tell()
 
-    async def _be_quick(self, grace_s: float) -> None:
-        await self._clock.wait_s(grace_s, asyncio.Event())
+    def _be_quick(self) -> None:
         self.is_now = True
         self._tell()
 

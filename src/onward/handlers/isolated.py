@@ -80,6 +80,7 @@ class IsolatedHandler:
             cwd=None,
             timeout_s=step.node.timeout_s,
             stdin=asked(request),
+            deadline=step.deadline,
         )
         _pass_on(finished.stderr)
         if finished.timed_out:
