@@ -194,7 +194,9 @@ async def test_an_event_that_is_no_checkpoint_is_refused_before_anything_is_writ
     """O13: nothing is left of a fork that was refused."""
     process = await finished(world)
     before = await everything(process)
-    with pytest.raises(InvalidInput, match=f"event {seq} of run run is not a checkpoint|the checkpoint is {seq}"):
+    with pytest.raises(
+        InvalidInput, match=f"event {seq} of run run is not a checkpoint|the checkpoint is {seq}"
+    ):
         await process.engine.fork("run", seq)
     assert await everything(process) == before
     assert len(await process.store.list(RunQuery())) == 1
