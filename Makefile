@@ -20,7 +20,7 @@ LOCK = uv pip compile pyproject.toml --universal --python-version 3.11 --generat
 	--no-header --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test crash chaos bench bench-workers docs format coverage lock clean lint stepwise-resume stepwise-retry
+.PHONY: help install demo check test test-all crash chaos bench bench-workers docs format coverage lock clean lint stepwise-resume stepwise-retry
 
 help:  ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -50,8 +50,12 @@ lint: $(INSTALLED)
 check: lint  ## format, lint, types, shape and fast tests: under 30 seconds
 	$(BIN)/pytest -q $(SPREAD) -m "$(FAST)" $(FAST_TESTS)
 
-test: lint  ## everything, with real crashes on a real PostgreSQL (fails if none can be started)
+test: lint  ## every test, with real crashes on a real PostgreSQL (fails if none can be started)
 	$(BIN)/pytest -q $(SPREAD) -m "not crash"
+	$(BIN)/pytest -q --numprocesses 2 --dist loadgroup -m crash
+
+test-all: lint  ## the same, with every test of the engine on all three stores
+	$(BIN)/pytest -q $(SPREAD) -m "not crash" --all-stores
 	$(BIN)/pytest -q --numprocesses 2 --dist loadgroup -m crash
 
 crash: $(INSTALLED)  ## kill real processes KILLS times (500) and check that nothing was lost or repeated

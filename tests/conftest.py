@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from zlib import crc32
 
 import psycopg
 import pytest
@@ -29,6 +30,39 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Always new examples, never a deadline (machines differ), and a line to paste when one fails.
 settings.register_profile("onward", derandomize=False, print_blob=True, deadline=None)
 settings.load_profile("onward")
+
+
+DATABASES = ("sqlite", "postgres")
+ON_ALL_STORES = ("store", "crash", "worker")
+"""Folders whose tests are about the stores themselves, or about processes at them."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--all-stores",
+        action="store_true",
+        help="run the engine's tests on memory, SQLite and PostgreSQL, not on memory and one of the two",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the engine's tests out on one database: the suite of the stores shows that they do the same."""
+    if config.getoption("--all-stores") or any("[" in word for word in config.args):
+        return
+    left_out = [item for item in items if _is_left_out(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    kind = None if callspec is None else callspec.params.get("store_kind")
+    if kind not in DATABASES or item.path.relative_to(Path(__file__).parent).parts[0] in ON_ALL_STORES:
+        return False
+    # By the name of the test, so that it is always the same one and each database gets half of them.
+    name = item.nodeid.partition("[")[0]
+    return bool(kind != DATABASES[crc32(name.encode()) % len(DATABASES)])
 
 
 COUNTED = "counted"
