@@ -109,6 +109,7 @@ async def stands(process: Process, run_id: str, status: RunStatus) -> None:
 async def tick(clock: ManualClock, seconds: float = 1.0) -> None:
     """Let time go by, when heartbeat and manager have come to rest: a database must not miss its renewals."""
     for _ in range(5_000):
+        await clock.until_idle()
         if clock.waiting >= 2:
             break
         await asyncio.sleep(0)

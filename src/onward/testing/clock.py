@@ -88,6 +88,10 @@ class ManualClock:
             if not self._busy:
                 self._idle.set()
 
+    async def until_idle(self) -> None:
+        """Until no call to a store is under way: then a test may let time pass."""
+        await self._idle.wait()
+
     async def until_waiting(self, number: int = 1) -> None:
         """Until so many waits are under way: a test's way to see that everybody has come to rest."""
         while self.waiting < number:  # noqa: ASYNC110 - whoever is to wait does not tell when it begins
