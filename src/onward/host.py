@@ -77,9 +77,8 @@ def is_process_gone(identity: HostIdentity) -> bool | None:
         # /proc may hide other users' processes; a signal that is never sent sees them all.
         is_gone = None if is_taken(identity.pid) else True
     else:
-        state, started = found
-        is_gone = started != identity.started or state in "ZX"
-    return is_gone and not has_commands(identity.pid, identity.started)
+        is_gone = not _is(found, identity.started)
+    return is_gone and not _has_commands(identity.pid, identity.started)
 
 
 def commands_name(pid: int, started: int) -> str:
@@ -87,8 +86,17 @@ def commands_name(pid: int, started: int) -> str:
     return f"onward/commands/{pid}/{started}"
 
 
-def has_commands(pid: int, started: int) -> bool:
-    """Whether commands of that process may still run, although it has ended: they are being killed.
+def has_orphans(pid: int, started: int) -> bool:
+    """Whether that process of this machine has ended, and its commands are still being killed."""
+    try:
+        found = _state_and_start(pid)
+    except OSError:
+        return False
+    return (found is None or not _is(found, started)) and _has_commands(pid, started)
+
+
+def _has_commands(pid: int, started: int) -> bool:
+    """Whether commands of that process may run.
 
     The supervisors of its commands have a socket without a file, which the kernel removes with the last of
     them. Where there are no such sockets, nothing is known, and the commands are taken to be gone.
@@ -101,6 +109,12 @@ def has_commands(pid: int, started: int) -> bool:
         except OSError as error:
             return error.errno == errno.EADDRINUSE
     return False
+
+
+def _is(found: tuple[str, int], started: int) -> bool:
+    """Whether what was found is the process that began then, and can still do something."""
+    state, began = found
+    return began == started and state not in "ZX"
 
 
 def _is_judge_of(identity: HostIdentity) -> bool:

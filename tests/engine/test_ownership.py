@@ -175,6 +175,17 @@ async def test_the_same_process_can_go_on_with_what_it_dropped(world: World) -> 
     assert (await process.resume()).status is RunStatus.COMPLETED
 
 
+async def test_what_was_read_before_a_run_was_given_back_does_not_make_its_process_the_owner(
+    world: World,
+) -> None:
+    """Else a resume in that process is refused as occupied, by itself, if it reads at just that moment."""
+    process, driving = await inside(world)
+    before = await process.load()
+    assert process.engine.is_at_work(before)
+    await gone_on(process, driving, process)
+    assert not process.engine.is_at_work(before)
+
+
 async def test_what_another_has_taken_over_is_not_given_back(world: World) -> None:
     process, driving = await inside(world)
     process.store.fail(Fault.REFUSE, times=1_000_000)
@@ -189,6 +200,6 @@ async def test_what_another_has_taken_over_is_not_given_back(world: World) -> No
     lease = Lease("run", process.store.me, 1)
     process.engine.dropped.drop(lease)
     await process.engine.dropped.settle()
-    assert lease not in process.engine.dropped
+    assert not process.engine.dropped.is_pending(lease)
     second.open()
     assert (await taking).status is RunStatus.COMPLETED

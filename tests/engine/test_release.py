@@ -113,7 +113,7 @@ async def test_a_process_gives_back_what_it_dropped_as_soon_as_the_store_lets_it
     store.is_full = False
     clock.advance(60)
     lease = Lease("run", process.store.me, 1)
-    await until(lambda: lease not in process.engine.dropped)
+    await until(lambda: not process.engine.dropped.is_pending(lease))
     assert (await other.shown())["status"] == "interrupted"
     assert (await other.resume()).status is RunStatus.COMPLETED
     assert clock.waiting == 0

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from onward.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from onward.process import SystemSpawn
 from onward.store.sqlite import presence
 from onward.store.sqlite.filesystem import NETWORK, filesystem_of
 from onward.store.sqlite.presence import Alive, Presence, probe
@@ -173,6 +174,17 @@ def test_a_probe_asks_for_the_lock_and_never_tries_to_take_it(
     here.abandon()
     assert probe(str(directory), here.worker) is Alive.dead
     assert asked == [fcntl.F_OFD_GETLK] * 2
+
+
+async def test_a_process_that_gave_up_its_presence_is_dead_although_it_runs_commands(
+    here: Presence, directory: Path
+) -> None:
+    """Commands keep only a process alive that has ended: one that lives on has stopped what it abandoned."""
+    spawn = SystemSpawn()
+    await spawn.run("true", env={}, cwd=None, timeout_s=None)
+    here.abandon()
+    assert probe(str(directory), here.worker) is Alive.dead
+    spawn.close()
 
 
 def test_a_forked_child_does_not_keep_its_dead_parent_alive(start: Start, directory: Path) -> None:

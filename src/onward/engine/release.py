@@ -18,28 +18,35 @@ from onward.store.port import Lease
 
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.5, 30.0
 SAID_MAX = 300
+RELEASED_MAX = 1_000
 
 
 class Dropped:
-    """The leases that this process holds, or may hold, and does not drive."""
+    """The leases of this process that it does not drive: it may hold them still, or has given them back.
+
+    Those that were given back stay known for a while, because a fold from before may still name them.
+    """
 
     def __init__(self, journal: Journal, clock: Clock, ids: Ids) -> None:
         self._journal, self._clock, self._ids = journal, clock, ids
         self._leases: set[Lease] = set()
+        self._released: dict[Lease, None] = {}
         self._giving: dict[Lease, asyncio.Task[None]] = {}
         self._is_last = asyncio.Event()
 
     def __contains__(self, lease: Lease) -> bool:
+        return lease in self._leases or lease in self._released
+
+    def is_pending(self, lease: Lease) -> bool:
+        """Whether it is still to be given back."""
         return lease in self._leases
 
     def drop(self, lease: Lease, error: BaseException | None = None) -> None:
         """Stop counting as the owner, and give the run back in the background. `error` is why."""
         self.take_back(lease)
         self._leases.add(lease)
-        if not self._giving:
-            self._is_last = (
-                asyncio.Event()
-            )  # an app may live through several event loops, one after the other
+        if not self._giving:  # an app may live through several event loops, one after the other
+            self._is_last = asyncio.Event()
         self._giving[lease] = giving = asyncio.create_task(self._give_back(lease, _said(error)))
         giving.add_done_callback(lambda _: self._forget(lease, giving))
 
@@ -83,8 +90,15 @@ class Dropped:
             pass  # a claim that never happened, or a run that was deleted
         except OnwardError:
             return False
+        else:
+            self._note_released(lease)
         self._leases.discard(lease)
         return True
+
+    def _note_released(self, lease: Lease) -> None:
+        if len(self._released) >= RELEASED_MAX:
+            del self._released[next(iter(self._released))]
+        self._released[lease] = None
 
     def _forget(self, lease: Lease, giving: asyncio.Task[None]) -> None:
         if self._giving.get(lease) is giving:

@@ -34,7 +34,7 @@ from enum import StrEnum
 from onward.clock import SystemIds
 from onward.errors import StoreError, StoreFull, StoreIO, StoreReadOnly, StoreUnavailable
 from onward.host import boot_id as this_boot
-from onward.host import has_commands, host_identity
+from onward.host import has_orphans, host_identity
 from onward.store.sqlite.filesystem import MOUNTINFO, refuse_network
 
 WORKER = re.compile(
@@ -127,15 +127,15 @@ def probe(directory: str, worker: str, *, boot_id: str | None = None) -> Alive:
     try:
         if not _is_file_of(fd, token["nonce"], int(token["inode"])):
             return Alive.unknown
-        return Alive.alive if is_held(fd) or _has_commands(token) else Alive.dead
+        return Alive.alive if is_held(fd) or _has_orphans(token) else Alive.dead
     except OSError as error:
         raise StoreIO(f"cannot query the lock of {path}: {error}.") from error
     finally:
         os.close(fd)
 
 
-def _has_commands(token: re.Match[str]) -> bool:
-    return token["pid"] is not None and has_commands(int(token["pid"]), int(token["started"]))
+def _has_orphans(token: re.Match[str]) -> bool:
+    return token["pid"] is not None and has_orphans(int(token["pid"]), int(token["started"]))
 
 
 def _occupy(path: str, fd: int, nonce: str) -> str:
