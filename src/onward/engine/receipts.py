@@ -17,7 +17,8 @@ from onward.engine.files import RunFiles
 from onward.engine.journal import Folded
 from onward.engine.look import log_pages
 from onward.engine.source import Sources
-from onward.engine.unbroken import to_the_end
+from onward.engine.sync_group import SyncGroup
+from onward.engine.unbroken import to_the_end, unbroken
 from onward.errors import OnwardError
 from onward.machine.definition import Definition
 from onward.model.event import Event, StepFinished
@@ -123,14 +124,14 @@ class _Prepared:
 class StepReceipts:
     """Writes what steps leave, for the runs of this process that have a directory.
 
-    Threads of its own sync what was written, and the step waits for them: a slow disk holds up that step and
-    no other run, and handlers that use up the other threads of the process hold up none.
+    What was written is synced in threads of its own, together with what other runs write at that moment, and
+    the step waits for it. Handlers that use up other threads of the process hold up none.
     """
 
     def __init__(self, files: RunFiles, log: RunLog, sources: Sources) -> None:
         self._files, self._log, self._sources = files, log, sources
         self._threads = ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="onward-sync")
-        self._syncing = 0
+        self._group = SyncGroup(self._threads)
         self._trails: dict[str, Trail] = {}
         self._ahead: dict[str, _Prepared] = {}
 
@@ -172,14 +173,9 @@ class StepReceipts:
             self._trails.pop(run.id, None)
 
     async def _sync(self, unsynced: Unsynced) -> None:
-        if not unsynced:
-            return
-        works = unsynced.syncs(at_once=self._syncing == 0)
-        self._syncing += 1
-        try:
-            await to_the_end(self._threads, works)
-        finally:
-            self._syncing -= 1
+        """A caller that is cancelled ends when the files are synced: the run may be another's after that."""
+        if unsynced:
+            await unbroken(self._group.sync(unsynced.take()))
 
     async def _caught_up(self, definition: Definition, folded: Folded, unsynced: Unsynced) -> Trail:
         """All that is committed; what others wrote, and what came before the directory, is written now."""
