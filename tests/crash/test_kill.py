@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import Counted
 from tests.crash.kill import campaign
 
-KILLS = 50
+KILLS = 30
 
 
 @pytest.mark.crash

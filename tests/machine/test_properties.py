@@ -83,7 +83,7 @@ def test_every_life_is_lawful(data: st.DataObject, definition: Definition, conte
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)  # half a minute of work, where others work too
-@settings(max_examples=800)
+@settings(max_examples=400)
 @given(st.data(), definitions(), contexts)
 def test_very_many_lives_are_lawful(
     data: st.DataObject, definition: Definition, context: dict[str, Any]
