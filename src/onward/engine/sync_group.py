@@ -55,9 +55,10 @@ class SyncGroup:
         syncing: asyncio.Future[Mapping[int, OSError]],
     ) -> None:
         self._under_way -= 1
-        failures = syncing.result()
+        defect = syncing.exception()
+        failures = {} if defect is not None else syncing.result()
         for files, answer in batch:
-            failure = next((failures[file] for file in files if file in failures), None)
+            failure = defect or next((failures[file] for file in files if file in failures), None)
             if answer.done():
                 continue  # its caller was cancelled
             if failure is None:

@@ -46,11 +46,12 @@ def sync_files(files: Sequence[int]) -> Mapping[int, OSError]:
     failures: dict[int, OSError] = {}
     for file in files:
         try:
-            os.fsync(file)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
         except OSError as error:
             failures[file] = error
-        finally:
-            os.close(file)
     return failures
 
 
