@@ -193,8 +193,8 @@ class Journal:
         """Let `decide` see the run whose turn it is, under its lock, and write what it returns.
 
         `on_failure` is told which run could not be claimed, and why; then this answers None, as when nothing
-        is due, or raises what concerns more than this run. Nobody can ask for the same again: a claim whose
-        reply was lost is a run that this process owns and does not drive, and is given back as such.
+        is due, or raises what concerns more than this run. A claim cannot be asked for
+        again: one whose reply was lost is a run that this process owns and does not drive, and is given back.
         """
         while True:
             attempt = _Attempt(self, self._ahead, decide, on_failure)
