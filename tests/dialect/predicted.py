@@ -229,11 +229,14 @@ class _Prophet:
             self.block(line, rescue, onward)
 
     def loop(self, line: Line, loop: Loop) -> None:
-        for turn in range(1, loop.times + 1):
-            is_last = turn == loop.times
-            again = {f"again_{loop.name}": "no" if is_last else "yes"}
-            line.finish(self.effect(line, loop.name), **line.count(loop.name), **again)
-            if not is_last:
+        """Turns are counted in the context: a loop that was left early continues its count later."""
+        is_over = False
+        while not is_over:
+            counted = line.count(loop.name)
+            is_over = counted[f"count_{loop.name}"] % loop.times == 0
+            again = {f"again_{loop.name}": "no" if is_over else "yes"}
+            line.finish(self.effect(line, loop.name), **counted, **again)
+            if not is_over:
                 self.block(line, loop.blocks[0], loop)
 
     def parallel(self, line: Line, parallel: Parallel, onward: Statement | None) -> None:

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 from onward.engine.engine import ignore
@@ -34,12 +34,21 @@ from onward.testing.handlers import Call
 from onward.wiring import open_store
 from tests.dialect.counting import Counting
 from tests.dialect.predicted import Prediction, predict
-from tests.dialect.program import Block, answer_of, dot, programs
+from tests.dialect.program import Block, Choice, Goal, Loop, Work, answer_of, dot, numbered, programs
 from tests.world import Process, World
 
 RESULTS = "parallel.results"
 DEATHS = (Fault.DIE_BEFORE, Fault.DIE_AFTER)
 SMALL = programs(depth=2, length=2)
+# A goal sends the run back into a loop that a dead end had left in its middle.
+REENTERED = numbered(
+    (
+        Loop(
+            blocks=((Work(counter="a"), Choice(blocks=((Goal(),), ()), counter="a", even="dead_end")),),
+            times=2,
+        ),
+    )
+)
 
 
 async def process_of(world: World, observe: Observer = ignore) -> Process:
@@ -192,6 +201,7 @@ def run(scene: Callable[[World], Awaitable[None]], at: AbstractAsyncContextManag
 
 
 @given(programs())
+@example(REENTERED)
 @settings(max_examples=60)
 def test_a_program_comes_to_what_the_model_says(program: Block) -> None:
     """P7 to P16, P20, D28 to D34, D43, D44: path and context of every line, attempts, results, the end."""
