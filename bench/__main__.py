@@ -27,7 +27,7 @@ from bench.pipelines import engine_on, line, loop, looping_engine
 from bench.rates import AT_A_TIME, RUNS, STEPS, runs_rate, steps_rate
 from bench.takeover import takeovers
 from bench.workers import workers
-from onward.engine.asked import Resume, Start
+from onward.engine.control.requests import Resume, Start
 from onward.engine.engine import Engine
 from onward.model.run import RunStatus
 from onward.testing.postgres import PostgresServer

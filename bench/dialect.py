@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from onward.machine.action import Perform
-from onward.machine.advance import advance
-from onward.machine.apply import apply
 from onward.machine.definition import Definition
-from onward.machine.finish import finish
+from onward.machine.fold.apply import apply
+from onward.machine.plan.action import Perform
+from onward.machine.plan.advance import advance
+from onward.machine.plan.finish import finish
 from onward.model.event import RunClaimed, RunCreated
 from onward.model.result import Result
 from onward.pipeline.build import build
-from onward.pipeline.dot import read
+from onward.pipeline.dot.reader import read
 
 STEPS = 200
 

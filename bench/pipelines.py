@@ -8,7 +8,7 @@ import time
 
 from onward.clock import SystemClock, SystemDice, SystemIds
 from onward.engine.engine import Engine
-from onward.engine.files import RunFiles
+from onward.engine.files.run_files import RunFiles
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import Handler, StepContext
 from onward.store.port import Store

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from bench.pipelines import line
-from onward.engine.asked import Start
+from onward.engine.control.requests import Start
 from onward.engine.engine import Engine
 from onward.model.run import RunStatus
 

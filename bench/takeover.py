@@ -23,7 +23,7 @@ from typing import NamedTuple
 import bench.elsewhere
 from bench.figure import Figure
 from bench.pipelines import engine_on
-from onward.engine.asked import Start
+from onward.engine.control.requests import Start
 from onward.wiring import open_store
 
 KILLS, KILLS_ELSEWHERE = 10, 5

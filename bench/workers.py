@@ -23,10 +23,10 @@ import psycopg
 from bench.figure import Figure
 from bench.pipelines import engine_on, line
 from bench.rows import POSTGRES_ROWS, SQLITE_ROWS, finished
-from onward.engine.asked import Start
+from onward.engine.control.requests import Start
 from onward.engine.engine import Engine
-from onward.engine.stop import StopSwitch
-from onward.store.postgres.connection import Address, connect
+from onward.engine.loop.stop import StopSwitch
+from onward.store.postgres.link.connection import Address, connect
 from onward.store.postgres.statements import QUERIES
 from onward.store.queries import load_queries
 from onward.wiring import open_store

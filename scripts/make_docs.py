@@ -19,9 +19,9 @@ from typing import Any, get_type_hints
 import msgspec
 
 from onward.machine.lifecycle import FIRST, REASONS, RUN
-from onward.machine.telling import NAMES
 from onward.model.event import CATALOGUE, CHECKPOINTS, Event
 from onward.model.run import RunStatus
+from onward.read.dialect_events import NAMES
 from onward.receipts.receipt import SCHEMA_VERSION, Handoff, Receipt
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from onward.engine.control.interview import AutoApprove
 from onward.engine.engine import Start
-from onward.engine.interview import AutoApprove
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
 from onward.handlers.port import StepContext
 from onward.model.event import AttemptInterrupted, Event, PauseRequested, RunCancelled, RunPaused, StepStarted

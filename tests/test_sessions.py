@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from onward.engine.engine import Start
-from onward.engine.look import find_run
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import AmbiguousRun, Refused, RunNotFound
 from onward.handlers.port import StepContext
 from onward.model.ids import DISPLAY_LENGTH, display_id
 from onward.model.result import Result
 from onward.model.run import RunStatus
+from onward.read.lookup import find_run
 from onward.store.port import RunQuery
 from onward.testing.handlers import Doorway
 from tests.test_pause import GATED

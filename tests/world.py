@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onward.engine.engine import Engine, Resume, Start, ignore
-from onward.engine.files import RunFiles
-from onward.engine.journal import Folded
-from onward.engine.stop import StopSwitch
-from onward.engine.tools import Observer
-from onward.engine.verify import verify_run
-from onward.engine.view import completed_steps, view_checkpoints, view_row
+from onward.engine.files.run_files import RunFiles
+from onward.engine.log.journal import Folded
+from onward.engine.loop.ports import Observer
+from onward.engine.loop.stop import StopSwitch
 from onward.handlers.port import Handler
 from onward.model.event import Event
 from onward.model.run import Run
 from onward.pipeline.build import Pipeline, Transform
-from onward.pipeline.check import RULES
-from onward.pipeline.rule import Rule
+from onward.pipeline.rules.check import RULES
+from onward.pipeline.rules.rule import Rule
+from onward.read.verify import verify_run
+from onward.read.view import completed_steps, view_checkpoints, view_row
 from onward.store.codec import unseal
 from onward.store.port import Record, Store
 from onward.testing.clock import ManualClock, SeededDice, SeededIds

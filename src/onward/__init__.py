@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onward.app import Onward
-    from onward.engine.interview import (
+    from onward.engine.control.interview import (
         AutoApprove,
         CallbackInterviewer,
         QueueInterviewer,
         RecordingInterviewer,
     )
-    from onward.engine.stop import StopSwitch
+    from onward.engine.loop.stop import StopSwitch
     from onward.handlers.isolation import IsolatedStep
     from onward.handlers.port import StepContext
     from onward.model.answer import Answer
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Answer": "onward.model.answer",
-    "AutoApprove": "onward.engine.interview",
-    "CallbackInterviewer": "onward.engine.interview",
+    "AutoApprove": "onward.engine.control.interview",
+    "CallbackInterviewer": "onward.engine.control.interview",
     "Gate": "onward.model.run",
     "IsolatedStep": "onward.handlers.isolation",
     "Onward": "onward.app",
-    "QueueInterviewer": "onward.engine.interview",
-    "RecordingInterviewer": "onward.engine.interview",
+    "QueueInterviewer": "onward.engine.control.interview",
+    "RecordingInterviewer": "onward.engine.control.interview",
     "Result": "onward.model.result",
     "Run": "onward.model.run",
     "RunStatus": "onward.model.run",
     "StepContext": "onward.handlers.port",
     "StepStatus": "onward.model.event",
-    "StopSwitch": "onward.engine.stop",
+    "StopSwitch": "onward.engine.loop.stop",
 }
 __all__ = [
     "Answer",

@@ -18,29 +18,29 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from onward.config import file_mode, own_environment
+from onward.engine.control.interview import AutoApprove, CallbackInterviewer, Interviewer
+from onward.engine.control.sources import read_source
 from onward.engine.engine import Engine, Resume, Start, ignore
-from onward.engine.interview import AutoApprove, CallbackInterviewer, Interviewer
-from onward.engine.journal import Folded
-from onward.engine.look import log_pages
-from onward.engine.serving import Around
-from onward.engine.source import read_source
-from onward.engine.stop import StopSwitch
-from onward.engine.tools import Observer
+from onward.engine.log.journal import Folded
+from onward.engine.loop.ports import Observer
+from onward.engine.loop.serving import Around
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.handlers.function import FunctionHandler, Returned
 from onward.handlers.isolated import IsolatedHandler, importable
 from onward.handlers.isolation import ANSWER_BYTES_MAX
 from onward.handlers.port import Handler
 from onward.handlers.simulate import check_script
-from onward.machine.telling import Teller, Told
 from onward.model.answer import Answer
 from onward.model.run import Run
 from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, Transform, build
-from onward.pipeline.check import RULES, Problem, Rule, Subject
-from onward.pipeline.own_rules import own_rule, with_one_severity
 from onward.pipeline.prepare import checked_transform
-from onward.pipeline.tool_rules import rules_beside
+from onward.pipeline.rules.check import RULES, Problem, Rule, Subject
+from onward.pipeline.rules.own import own_rule, with_one_severity
+from onward.pipeline.rules.tools import rules_beside
 from onward.process import SystemSpawn
+from onward.read.dialect_events import Teller, Told
+from onward.read.lookup import log_pages
 from onward.store.codec import unseal
 from onward.store.port import Store
 from onward.wiring import make_engine, open_store, runs_of

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from onward.errors import InvalidInput
-from onward.model.bounds import WAIT, shown
+from onward.model.values.bounds import WAIT, shown
 
 DEFAULT_DB = ".onward/onward.db"
 CONFIG_FILE = "onward.toml"

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from onward.config import file_mode, tool_environment
 from onward.errors import InvalidInput
-from onward.model.bounds import LEASE
+from onward.model.values.bounds import LEASE
 from onward.store.port import Store
 
 # A command that only looks at runs opens a store and never needs these; it should not wait for them.
 if TYPE_CHECKING:
     from onward.engine.engine import Engine
-    from onward.engine.serving import Around
-    from onward.engine.tools import Observer
+    from onward.engine.loop.ports import Observer
+    from onward.engine.loop.serving import Around
     from onward.handlers.port import Handler
     from onward.pipeline.build import Transform
-    from onward.pipeline.check import Rule
+    from onward.pipeline.rules.check import Rule
     from onward.workspace.port import Kept
 
 log_warning = logging.getLogger("onward").warning
@@ -95,8 +95,8 @@ def make_engine(
     """
     from onward.clock import SystemClock, SystemDice, SystemIds
     from onward.engine.engine import Engine, ignore
-    from onward.engine.files import RunFiles
-    from onward.pipeline.check import RULES
+    from onward.engine.files.run_files import RunFiles
+    from onward.pipeline.rules.check import RULES
     from onward.workspace.trees import GitTrees
 
     run_files = None

@@ -12,9 +12,9 @@ from onward.carry.exporting import Exporter, row_of
 from onward.carry.importing import Checked, Importer
 from onward.carry.spool import Spool
 from onward.clock import SystemClock
-from onward.engine.verify import verify_run
 from onward.errors import Refused
 from onward.model.event import RunPaused
+from onward.read.verify import verify_run
 from onward.store.carrying import Arrival
 from onward.store.codec import content_hash
 from onward.store.port import Store

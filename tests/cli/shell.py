@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from onward.cli.main import run
-from onward.cli.text import clean
+from onward.cli.print.text import clean
 
 ONWARD = str(Path(sys.executable).with_name("onward"))
 PATIENCE_S = 45

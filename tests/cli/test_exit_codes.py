@@ -248,7 +248,7 @@ def test_a_defect_is_one_line_and_a_traceback_only_on_request(
 ) -> None:
     shell.write(
         "mine.py",
-        "from onward import Onward\nfrom onward.pipeline.check import Rule\napp = Onward()\n"
+        "from onward import Onward\nfrom onward.pipeline.rules.check import Rule\napp = Onward()\n"
         "def spoil(subject):\n    raise KeyError('gone')\napp.rules.append(Rule('mine', 'error', spoil))\n",
     )
     shell.write("ok.dot", pipeline(("a", "true")))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.cli.text import age, clean, count, one_line, span, table
+from onward.cli.print.text import age, clean, count, one_line, span, table
 from onward.cli.values import with_script_joined
 from tests.cli.shell import Shell, pipeline
 

@@ -27,13 +27,13 @@ from pathlib import Path
 import psycopg
 
 from onward.clock import SystemClock, SystemDice, SystemIds
-from onward.engine.asked import Start
+from onward.engine.control.requests import Start
 from onward.engine.engine import Engine
-from onward.engine.verify import verify_run
 from onward.errors import StoreError
 from onward.handlers.function import FunctionHandler
 from onward.model.event import StepFinished
 from onward.model.run import RunStatus
+from onward.read.verify import verify_run
 from onward.store.codec import unseal
 from onward.store.port import Store
 from onward.testing.postgres import PostgresServer

@@ -17,7 +17,7 @@ from typing import Any, cast
 import apsw
 
 from onward.clock import SystemClock
-from onward.engine.retention import Collector, Policy
+from onward.engine.control.retention import Collector, Policy
 from onward.receipts.homes import Homes
 from onward.store.port import Store
 from onward.store.sqlite.adapter import SqliteStore

@@ -27,11 +27,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from onward.clock import SystemClock
-from onward.engine.journal import Journal
-from onward.engine.verify import verify_run
-from onward.engine.view import completed_steps
+from onward.engine.log.journal import Journal
 from onward.errors import RunNotFound
 from onward.model.run import AttemptState, Run, RunStatus
+from onward.read.verify import verify_run
+from onward.read.view import completed_steps
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from onward.engine.verify import verify_run
 from onward.model.event import RunCompleted, RunPaused
+from onward.read.verify import verify_run
 from onward.store.codec import VALUE_BYTES_MAX
 from onward.store.port import RunQuery, Store
 from onward.testing.drafts import Draft, fork, held, stepped

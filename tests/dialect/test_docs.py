@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from onward.machine.retry import PRESETS
-from onward.pipeline.attribute_rules import (
+from onward.machine.plan.retry import PRESETS
+from onward.pipeline.build import build
+from onward.pipeline.diagnostic import Severity
+from onward.pipeline.graph import SHAPE_KINDS
+from onward.pipeline.rules.attributes import (
     EDGE_TYPES,
     FIDELITIES,
     GRAPH_TYPES,
     JOIN_POLICIES,
     NODE_TYPES,
 )
-from onward.pipeline.build import build
-from onward.pipeline.check import RULES
-from onward.pipeline.diagnostic import Severity
-from onward.pipeline.graph import SHAPE_KINDS
+from onward.pipeline.rules.check import RULES
 from onward.pipeline.stylesheet import PROPERTIES
 
 PAGE = (Path(__file__).parents[2] / "docs/dialect.md").read_text(encoding="utf-8")

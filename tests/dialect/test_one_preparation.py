@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onward.engine.engine import Start
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
 from onward.model.result import Result
 from tests.world import World

@@ -9,7 +9,7 @@ import pytest
 from onward import Onward
 from onward.errors import InvalidInput, InvalidPipeline
 from onward.handlers.port import StepContext
-from onward.pipeline.check import RULES, Problem, Subject
+from onward.pipeline.rules.check import RULES, Problem, Subject
 
 ORPHAN = "digraph { start; exit; a [label=x]; start -> exit }"
 

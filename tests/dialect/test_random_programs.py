@@ -21,8 +21,8 @@ from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 from onward.engine.engine import ignore
-from onward.engine.stop import StopSwitch
-from onward.engine.tools import Observer
+from onward.engine.loop.ports import Observer
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import RunNotFound
 from onward.model.event import BranchFinished, Event, ParallelStarted, StepFinished, StepStarted
 from onward.model.ids import branch_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from onward.draw.scene import Scene, make_scene
 from onward.draw.states import States, states_of
 from onward.draw.trail import Trail
-from onward.machine.apply import apply
+from onward.machine.fold.apply import apply
 from onward.model.event import Event, RunClaimed, RunCreated
 from onward.model.run import Run
 from onward.pipeline.build import build

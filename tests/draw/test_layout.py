@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.draw.geometry import Box, Direction, Layout, Point, Route, Size, Wire
-from onward.draw.layers import CELLS_MAX, make_grid
-from onward.draw.layout import lay_out
-from onward.draw.ranks import loops_back, ranks_of, reading_order
+from onward.draw.layout.geometry import Box, Direction, Layout, Point, Route, Size, Wire
+from onward.draw.layout.layers import CELLS_MAX, make_grid
+from onward.draw.layout.placing import lay_out
+from onward.draw.layout.ranks import loops_back, ranks_of, reading_order
 
 NEAR = 0.01
 SIZES = st.builds(Size, st.integers(40, 300), st.integers(20, 120))

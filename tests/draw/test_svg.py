@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.draw.geometry import Box
-from onward.draw.measure import cells, cut, tame, width_of, wrap
-from onward.draw.palette import DARK, LIGHT, MARKS
+from onward.draw.layout.geometry import Box
+from onward.draw.layout.measure import cells, cut, tame, width_of, wrap
 from onward.draw.scene import Item, Line, Scene, make_scene
-from onward.draw.shapes import outline
 from onward.draw.states import NodeState, Standing, States
-from onward.draw.svg import to_svg
+from onward.draw.svg.page import to_svg
+from onward.draw.svg.palette import DARK, LIGHT, MARKS
+from onward.draw.svg.shapes import outline
 from onward.pipeline.graph import SHAPE_KINDS
 from tests.draw.pictures import FAN, RELEASE, graph_of, scene_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onward.draw.measure import cells
+from onward.draw.layout.measure import cells
 from onward.draw.scene import Scene, make_scene
 from onward.draw.states import Jump, NodeState, Standing, States
 from onward.draw.text import to_rows

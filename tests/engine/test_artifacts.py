@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from onward.engine.engine import Resume
-from onward.engine.verify import verify_run
 from onward.errors import ArtifactNotFound, InvalidInput, UnstorableValue
 from onward.handlers import artifacts
 from onward.handlers.artifacts import ArtifactInfo, Artifacts
@@ -19,6 +18,7 @@ from onward.model.artifact import ARTIFACT_BYTES_MAX, ARTIFACTS_MAX, ID_CHARACTE
 from onward.model.event import StepFinished
 from onward.model.result import Result
 from onward.model.run import RunStatus
+from onward.read.verify import verify_run
 from onward.testing.handlers import Doorway
 from tests.world import Process, World, line
 

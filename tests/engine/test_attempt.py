@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from onward.engine.attempt import Ended, Interrupter
-from onward.engine.flights import Flights
-from onward.engine.journal import applied
+from onward.engine.log.journal import applied
+from onward.engine.loop.attempt import Ended, Interrupter
+from onward.engine.loop.attempt_tasks import Flights
 from onward.handlers.port import Postponed, StepContext
 from onward.handlers.room import Room
 from onward.model.event import RunClaimed, RunCreated, StepStarted

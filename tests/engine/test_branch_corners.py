@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onward.engine.engine import Start
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
 from onward.handlers.port import StepContext
 from onward.model.event import AttemptInterrupted, Event, GateDecided, StepFinished

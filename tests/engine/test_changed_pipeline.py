@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from onward.engine.engine import Resume, Start
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import HistoryCorrupt, InvalidPipeline, Refused
 from onward.model.event import PipelineChanged
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
-from onward.pipeline.check import RULES
 from onward.pipeline.diagnostic import Severity
 from onward.pipeline.graph import Graph
-from onward.pipeline.rule import Problem, Rule, Subject
+from onward.pipeline.rules.check import RULES
+from onward.pipeline.rules.rule import Problem, Rule, Subject
 from onward.store.port import Loaded
 from onward.testing.faults import FaultyStore
 from tests.world import Process, World, line

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from onward.engine.history import History
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, UnstorableValue
 from onward.handlers.port import StepContext
 from onward.model.event import AttemptFailed, StepFinished, StepStatus
 from onward.model.result import LOG_FULL, LOG_LINE_MAX, LOG_LINES_MAX, Result
 from onward.model.run import RunStatus
+from onward.read.history import History
 from onward.store.codec import VALUE_BYTES_MAX
 from onward.store.port import RunQuery
 from tests.world import Process, World, line

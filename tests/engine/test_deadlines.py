@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from onward.engine.control.interview import CallbackInterviewer, QueueInterviewer
 from onward.engine.engine import Start
-from onward.engine.interview import CallbackInterviewer, QueueInterviewer
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
 from onward.model.answer import Answer
 from onward.model.event import GateDecided

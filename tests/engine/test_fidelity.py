@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.engine.snapshot import decode_run, encode_run
+from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.model.event import StepStarted
 from onward.model.run import RunStatus
 from onward.testing.faults import Died

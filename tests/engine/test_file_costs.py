@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from onward import Result, RunStatus, StepContext
-from onward.engine.files import RunFiles
+from onward.engine.files.run_files import RunFiles
 from onward.handlers.function import FunctionHandler
 from onward.receipts.homes import Homes
 from onward.store.memory.adapter import MemoryDatabase

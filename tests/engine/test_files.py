@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from onward import Onward, Result, RunStatus, StepContext
-from onward.engine.files import RunFiles
-from onward.engine.rebuild import rebuild
+from onward.engine.files.rebuild import rebuild
+from onward.engine.files.run_files import RunFiles
 from onward.errors import InvalidInput, InvalidPipeline
 from onward.handlers.room import AUTOMATIC
 from onward.model.event import StepFinished

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from onward.engine.asked import Start
+from onward.engine.control.requests import Start
 from onward.model.run import RunStatus
 from tests.world import World, line
 

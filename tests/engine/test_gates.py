@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from onward.engine.control.interview import AutoApprove
 from onward.engine.engine import Start
-from onward.engine.interview import AutoApprove
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, Refused
 from onward.model.event import GateDecided, GateOpened
 from onward.model.run import Gate, Run, RunStatus

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as changed
 
-from onward.engine.stop import StopSwitch
-from onward.engine.verify import verify_run
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import HistoryCorrupt
 from onward.handlers.port import StepContext
 from onward.model.result import Result
 from onward.model.run import FOLD_VERSION, RunStatus
+from onward.read.verify import verify_run
 from onward.store.port import Loaded, Record, Snapshot, Store
 from onward.testing.faults import FaultyStore
 from tests.world import Process, World, line

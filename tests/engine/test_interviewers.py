@@ -14,7 +14,7 @@ from onward import (
     RecordingInterviewer,
     Run,
 )
-from onward.engine.interview import Informed, Interviewer, Said
+from onward.engine.control.interview import Informed, Interviewer, Said
 from onward.errors import InvalidInput
 from onward.model.answer import Verdict
 from onward.model.event import Choice

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from onward import Onward
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.handlers.isolation import Answer
 from onward.model.event import StepFinished

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from onward.engine.engine import Start
-from onward.engine.keeper import TRUSTED
+from onward.engine.lease.keeper import TRUSTED
 from onward.errors import LeaseLost, StoreUnavailable
 from onward.handlers.port import StepContext
 from onward.model.event import AttemptInterrupted, RunClaimed

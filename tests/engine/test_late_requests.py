@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from onward.engine.engine import Start
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.port import Lease, RunQuery, Store, Write

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from onward.engine.engine import Resume
-from onward.engine.files import RunFiles
-from onward.engine.left import Leavings, view_left
+from onward.engine.files.run_files import RunFiles
+from onward.engine.step.leftovers import Leavings, view_left
 from onward.errors import Refused
 from onward.handlers.environment import step_environment
-from onward.handlers.left import LeftBefore
 from onward.handlers.port import StepContext
-from onward.model.left import Assessment, Left
+from onward.handlers.previous_attempt import LeftBefore
+from onward.model.leftovers import Assessment, Left
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.receipts.folder import Folder

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from onward.engine.child import DEPTH_MAX
 from onward.engine.engine import Resume, Start
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
+from onward.engine.managed.child import DEPTH_MAX
 from onward.errors import RunNotFound
 from onward.handlers.port import StepContext
 from onward.model.event import (
@@ -434,7 +434,7 @@ async def test_a_gate_in_the_child_waits_until_somebody_answers_and_then_the_man
 
 
 async def test_whoever_answers_the_parents_gates_answers_the_childs_too(world: World, desk: Desk) -> None:
-    from onward.engine.interview import AutoApprove
+    from onward.engine.control.interview import AutoApprove
 
     desk.child(ASKING)
     process = await world.process(clock=still())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onward.engine.asked import Start
-from onward.engine.stop import StopSwitch
+from onward.engine.control.requests import Start
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.store.port import RunQuery
 from onward.worker.worker import Worker

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from onward.engine.engine import Start
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost
 from onward.model.event import RunClaimed
 from onward.model.result import Result

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused, RunNotFound
 from onward.handlers.port import StepContext
 from onward.model.event import AttemptInterrupted, BranchFinished, StepStatus

@@ -10,8 +10,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from onward.engine.attempt import PATIENCE_S
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.attempt import PATIENCE_S
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost, Refused
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext

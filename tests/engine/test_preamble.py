@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from onward.engine.journal import READ_ALL
-from onward.engine.recall import EVENTS_READ
+from onward.engine.log.journal import READ_ALL
+from onward.engine.step.recall import EVENTS_READ
 from onward.handlers.port import StepContext
 from onward.model.result import Result
 from onward.model.run import RunStatus

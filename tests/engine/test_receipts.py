@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 from onward import Result, RunStatus, StepContext
-from onward.engine.files import RunFiles
-from onward.engine.rebuild import rebuild
-from onward.engine.receipts import committed
-from onward.engine.stop import StopSwitch
+from onward.engine.files.rebuild import rebuild
+from onward.engine.files.receipts import committed
+from onward.engine.files.run_files import RunFiles
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import StoreError
 from onward.model.event import StepFinished
 from onward.receipts.folder import Folder

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from onward.engine.asked import Start
-from onward.engine.stop import StopSwitch
+from onward.engine.control.requests import Start
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import StoreFull
-from onward.machine.losing import LOSSES_MAX
+from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.model.run import RunStatus
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port import Controlled, Decide, Lease, Store, Write

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onward.engine.engine import Resume, Start
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, UnknownHandler
 from onward.model.event import RunClaimed, RunResumed
 from onward.model.result import Result

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.engine.retention import (
+from onward.engine.control.retention import (
     COLLECTING,
     RUNS_AT_ONCE,
     UNTOUCHED_US,

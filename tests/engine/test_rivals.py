@@ -7,9 +7,9 @@ from collections.abc import Awaitable
 
 import pytest
 
-from onward.engine.asked import Resume, Start
-from onward.engine.journal import Folded
-from onward.engine.stop import StopSwitch
+from onward.engine.control.requests import Resume, Start
+from onward.engine.log.journal import Folded
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
 from onward.model.answer import Answer
 from onward.model.event import GateDecided, RunClaimed, RunResumed

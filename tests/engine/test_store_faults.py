@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from onward.engine.engine import Resume, Start
-from onward.engine.insist import INSIST_S
-from onward.engine.journal import Folded
-from onward.engine.stop import StopSwitch
+from onward.engine.log.journal import Folded
+from onward.engine.log.retry_store import INSIST_S
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import (
     SchemaTooNew,
     StoreCorrupt,

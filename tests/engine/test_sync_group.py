@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.engine.sync_group import SyncGroup
+from onward.engine.files.sync_group import SyncGroup
 
 CLOSED = 2**30  # no process has so many descriptors
 
@@ -36,6 +36,6 @@ async def test_a_batch_that_ends_by_a_defect_tells_everyone_who_waits(
     def defect(files: object) -> None:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr("onward.engine.sync_group.sync_files", defect)
+    monkeypatch.setattr("onward.engine.files.sync_group.sync_files", defect)
     with ThreadPoolExecutor(1) as threads, pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(SyncGroup(threads).sync([CLOSED]), 10)

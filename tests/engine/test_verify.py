@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from onward.engine.verify import verify_run
+from onward.read.verify import verify_run
 from onward.store.port import Loaded, Store
 from onward.testing.drafts import held, stepped
 from onward.testing.faults import FaultyStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onward.machine.apply import apply
+from onward.machine.fold.apply import apply
 from onward.model.event import (
     AttemptFailed,
     Choice,

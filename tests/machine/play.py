@@ -10,20 +10,20 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onward.machine.action import Action, Perform
-from onward.machine.advance import advance
-from onward.machine.apply import apply, fold
-from onward.machine.decide import Standing, decide_answer, decide_cancel, decide_claim, decide_pause
+from onward.machine.decide.requests import Standing, decide_answer, decide_cancel, decide_claim, decide_pause
+from onward.machine.decide.resume import ResumeRequest, decide_resume
 from onward.machine.definition import Definition
-from onward.machine.finish import finish
-from onward.machine.resume import ResumeRequest, decide_resume
+from onward.machine.fold.apply import apply, fold
+from onward.machine.plan.action import Action, Perform
+from onward.machine.plan.advance import advance
+from onward.machine.plan.finish import finish
 from onward.model.answer import Answer
 from onward.model.event import Event, RunClaimed, RunCreated, StepFinished, StepStarted
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.pipeline.build import build
-from onward.pipeline.check import RULES
-from onward.pipeline.tool_rules import rules_beside
+from onward.pipeline.rules.check import RULES
+from onward.pipeline.rules.tools import rules_beside
 
 NO_ONE = Standing(None, False, "second")
 DEAD = Standing("first", False, "second")

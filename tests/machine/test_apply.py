@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from onward.machine.apply import apply
-from onward.machine.effect import IllegalEvent
-from onward.machine.fold_steps import context_after
+from onward.machine.fold.apply import apply
+from onward.machine.fold.change import IllegalEvent
+from onward.machine.fold.steps import context_after
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -25,8 +25,8 @@ from onward.model.event import (
     StepStarted,
     StepStatus,
 )
-from onward.model.frozenmap import FrozenMap
 from onward.model.run import AttemptState, RunStatus
+from onward.model.values.frozenmap import FrozenMap
 from tests.machine.events import ASKED, SUCCESS, YES, finished, held, retrying, started, then
 
 # -- creation, claims, tokens ------------------------------------------------------------------------

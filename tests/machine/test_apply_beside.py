@@ -19,8 +19,8 @@ from onward.model.event import (
     StepStatus,
     Transition,
 )
-from onward.model.frozenmap import FrozenMap
 from onward.model.run import Branch
+from onward.model.values.frozenmap import FrozenMap
 from tests.machine.events import ASKED, YES, finished, held, started, then
 
 BESIDE = GateOpened(gate="h#1", node="h", text="And this?", choices=(YES,))

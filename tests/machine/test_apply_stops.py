@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from onward.engine.snapshot import decode_run, encode_run
-from onward.machine.apply import apply, fold
-from onward.machine.effect import IllegalEvent
-from onward.machine.project import project
+from onward.machine.fold.apply import apply, fold
+from onward.machine.fold.change import IllegalEvent
+from onward.machine.fold.row import project
+from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,

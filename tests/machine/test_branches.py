@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from onward.machine.action import Sleep, Wait
-from onward.machine.effect import IllegalEvent
-from onward.machine.finish import finish
+from onward.machine.fold.change import IllegalEvent
+from onward.machine.plan.action import Sleep, Wait
+from onward.machine.plan.finish import finish
 from onward.model.event import (
     AttemptInterrupted,
     BranchFinished,

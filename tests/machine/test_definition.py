@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from onward.errors import InvalidPipeline
 from onward.machine.definition import Definition
-from onward.machine.route import way_on
+from onward.machine.plan.route import way_on
 from onward.model.event import Outcome, StepStatus, Transition
 from onward.pipeline.build import build
 from onward.pipeline.graph import BUILT_IN_TYPES, Graph, Node

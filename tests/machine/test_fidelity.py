@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.machine.finish import finish
+from onward.machine.plan.finish import finish
 from onward.model.event import StepStarted, StepStatus
 from onward.model.result import Result
 from onward.model.run import RunStatus

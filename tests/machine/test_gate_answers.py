@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.action import Sleep, Stop, Wait
-from onward.machine.answers import next_deadline, next_reminder, overdue
-from onward.machine.decide import Standing, decide_claim
-from onward.machine.finish import finish
+from onward.machine.decide.answers import next_deadline, next_reminder, overdue
+from onward.machine.decide.requests import Standing, decide_claim
+from onward.machine.plan.action import Sleep, Stop, Wait
+from onward.machine.plan.finish import finish
 from onward.model.answer import Answer
 from onward.model.event import (
     BranchFinished,

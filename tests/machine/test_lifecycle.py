@@ -7,8 +7,8 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from onward.machine.apply import apply
-from onward.machine.effect import IllegalEvent
+from onward.machine.fold.apply import apply
+from onward.machine.fold.change import IllegalEvent
 from onward.machine.lifecycle import FIRST, REASONS, RUN, is_recoverable, next_status
 from onward.model.event import (
     CATALOGUE,

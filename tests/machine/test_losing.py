@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from onward.machine.decide import Standing
-from onward.machine.losing import LOSSES_MAX, RESTARTED, decide_held_back, decide_loss, decide_release
+from onward.machine.decide.owner_loss import (
+    LOSSES_MAX,
+    RESTARTED,
+    decide_held_back,
+    decide_loss,
+    decide_release,
+)
+from onward.machine.decide.requests import Standing
 from onward.model.event import (
     Event,
     RunCancelled,

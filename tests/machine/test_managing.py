@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.machine.orphans import orphaned
+from onward.machine.decide.orphans import orphaned
 from onward.model.event import RunForked, StepStarted
 from onward.model.ids import child_run_id, sortable_id
 from tests.machine.play import Play

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from onward.machine.action import Perform, Record, Sleep, Stop
-from onward.machine.advance import NO_MORE
 from onward.machine.definition import Definition
-from onward.machine.plan import plan
+from onward.machine.plan.action import Perform, Record, Sleep, Stop
+from onward.machine.plan.advance import NO_MORE
+from onward.machine.plan.planner import plan
 from onward.model.event import (
     AttemptInterrupted,
     Event,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onward.machine.finish import finish
-from onward.machine.past import Past, Stage, past_of
-from onward.machine.preamble import CHARACTERS_A_TOKEN, STYLES, preamble
+from onward.machine.plan.finish import finish
 from onward.model.event import StepStatus
 from onward.model.result import Result
-from onward.pipeline.attribute_rules import FIDELITIES
+from onward.pipeline.rules.attributes import FIDELITIES
+from onward.read.past import Past, Stage, past_of
+from onward.read.preamble import CHARACTERS_A_TOKEN, STYLES, preamble
 from tests.machine.play import NO_ONE, Play
 
 MODES = sorted(STYLES)

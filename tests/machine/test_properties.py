@@ -11,14 +11,14 @@ from hypothesis import event as note
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onward.engine.snapshot import decode_run, encode_run
-from onward.machine.action import Sleep
-from onward.machine.advance import advance
-from onward.machine.apply import apply, fold
+from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.machine.definition import Definition
+from onward.machine.fold.apply import apply, fold
+from onward.machine.fold.row import project
+from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.machine.lifecycle import REASONS
-from onward.machine.losing import LOSSES_MAX
-from onward.machine.project import project
+from onward.machine.plan.action import Sleep
+from onward.machine.plan.advance import advance
 from onward.model.event import (
     CHECKPOINTS,
     GateDecided,
@@ -31,7 +31,7 @@ from onward.model.event import (
 )
 from onward.model.result import Result
 from onward.model.run import Gate, Run, RunStatus
-from onward.model.value import same
+from onward.model.values.value import same
 from tests.machine.play import Play
 from tests.machine.walk import UPDATES, Walk, definitions
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onward.machine.action import Stop
-from onward.machine.resume import ResumeRequest, decide_resume
+from onward.machine.decide.resume import ResumeRequest, decide_resume
+from onward.machine.plan.action import Stop
 from onward.model.event import (
     Event,
     GateOpened,

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.doubt import is_in_doubt
-from onward.machine.losing import LOSSES_MAX
-from onward.machine.resume import ResumeRequest, check_resumable, decide_resume
+from onward.machine.decide.doubt import is_in_doubt
+from onward.machine.decide.owner_loss import LOSSES_MAX
+from onward.machine.decide.resume import ResumeRequest, check_resumable, decide_resume
 from onward.model.event import (
     AttemptInterrupted,
     PipelineChanged,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from onward.machine.answers import match_choice
-from onward.machine.route import edge_of, unmet_gate, way_back, way_on, way_out
+from onward.machine.decide.answers import match_choice
+from onward.machine.plan.route import edge_of, unmet_gate, way_back, way_on, way_out
 from onward.model.event import Choice, Outcome, StepStatus, Transition
-from onward.model.frozenmap import FrozenMap
 from onward.model.run import Gate
+from onward.model.values.frozenmap import FrozenMap
 from onward.pipeline.questions import choices_of
 from tests.machine.play import Play, define
 

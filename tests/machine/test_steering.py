@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from onward.engine.snapshot import decode_run, encode_run
 from onward.errors import InvalidInput, Refused
-from onward.machine.apply import apply
-from onward.machine.effect import IllegalEvent
-from onward.machine.steering import CHARACTERS_MAX, PENDING_MAX, decide_steer
+from onward.machine.decide.steering import CHARACTERS_MAX, PENDING_MAX, decide_steer
+from onward.machine.fold.apply import apply
+from onward.machine.fold.change import IllegalEvent
+from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.model.event import RunCompleted, SteeringGiven, StepStarted
 from onward.model.run import Run
 from tests.machine.play import Play, created

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from onward.machine.action import Stop
-from onward.machine.losing import LOSSES_MAX
-from onward.machine.plan import DRAIN
-from onward.machine.workspace import unusable
+from onward.machine.decide.owner_loss import LOSSES_MAX
+from onward.machine.plan.action import Stop
+from onward.machine.plan.planner import DRAIN
+from onward.machine.plan.workspace import unusable
 from onward.model.event import (
     Event,
     RunCancelled,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from onward.machine.telling import Teller, Told
 from onward.model.event import StepStarted
 from onward.model.result import Result
+from onward.read.dialect_events import Teller, Told
 from tests.machine.play import Play
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import Refused
-from onward.machine.effect import IllegalEvent
-from onward.machine.ending import DETAIL_MAX
+from onward.machine.fold.change import IllegalEvent
+from onward.machine.plan.ending import DETAIL_MAX
 from onward.model.event import RunCompleted, RunFailed, StepRouted, Transition
 from onward.model.result import Result
 from onward.model.run import RunStatus

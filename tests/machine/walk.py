@@ -12,11 +12,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from onward.engine.snapshot import decode_run, encode_run
 from onward.errors import InvalidInput, Refused
-from onward.machine.action import Action, Perform, Sleep
-from onward.machine.advance import advance
 from onward.machine.definition import Definition
+from onward.machine.fold.snapshot import decode_run, encode_run
+from onward.machine.plan.action import Action, Perform, Sleep
+from onward.machine.plan.advance import advance
 from onward.model.event import (
     Event,
     GoalRedirected,

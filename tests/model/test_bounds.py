@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from onward.engine.retention import Policy
-from onward.engine.stop import StopSwitch
+from onward.engine.control.retention import Policy
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
-from onward.model.bounds import CONCURRENCY, DURATION_S_MAX, EVENT, INTEGER_MAX, PRIORITY, WAIT, shown
+from onward.model.values.bounds import CONCURRENCY, DURATION_S_MAX, EVENT, INTEGER_MAX, PRIORITY, WAIT, shown
 from onward.store.port import RunQuery
 from onward.wiring import open_store
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from onward.handlers.left import FILES_TOLD, NOTHING_LEFT, RESPONSE_CHARACTERS_TOLD, LeftBefore
-from onward.model.left import Assessment, Left, LeftEffect, LeftFile
+from onward.handlers.previous_attempt import FILES_TOLD, NOTHING_LEFT, RESPONSE_CHARACTERS_TOLD, LeftBefore
+from onward.model.leftovers import Assessment, Left, LeftEffect, LeftFile
 
 FILE = LeftFile("paid.txt", 3)
 EFFECT = LeftEffect(key="charge", state="in_doubt", begun_at_us=1)

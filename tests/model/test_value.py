@@ -14,7 +14,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onward.errors import UnstorableValue
-from onward.model.value import DEPTH_MAX, changes_between, check_changes, check_value, copied, grow, same
+from onward.model.values.value import (
+    DEPTH_MAX,
+    changes_between,
+    check_changes,
+    check_value,
+    copied,
+    grow,
+    same,
+)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 scalars = st.one_of(

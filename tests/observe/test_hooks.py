@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from onward.clock import SystemClock, SystemDice, SystemIds
-from onward.engine.asked import Start
+from onward.engine.control.requests import Start
 from onward.engine.engine import Engine
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost, RunUnreadable, StoreUnavailable
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import Handler, StepContext
-from onward.machine.plan import DRAIN
+from onward.machine.plan.planner import DRAIN
 from onward.model.result import Result
 from onward.observe.about import current
 from onward.observe.health import SLOW_S, STALE_S, Health, slow_after_s

@@ -9,9 +9,9 @@ import pytest
 
 from onward.errors import InvalidPipeline
 from onward.pipeline.build import build, changed_nodes
-from onward.pipeline.check import with_severity
 from onward.pipeline.diagnostic import Severity
 from onward.pipeline.graph import Graph, Node
+from onward.pipeline.rules.check import with_severity
 from onward.pipeline.transforms import expand_goal
 from tests.pipeline.reading import body, place
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from onward.pipeline.check import FINDINGS_MAX, RULES, Problem, Rule, Subject, check, with_severity
 from onward.pipeline.diagnostic import Severity
 from onward.pipeline.graph import BUILT_IN_TYPES, Graph, Node
+from onward.pipeline.rules.check import FINDINGS_MAX, RULES, Problem, Rule, Subject, check, with_severity
 from tests.pipeline.reading import body, findings, graph_of, place
 
 GOOD = """digraph Good {

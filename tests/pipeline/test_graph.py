@@ -8,7 +8,7 @@ import pytest
 
 from onward.errors import InvalidInput
 from onward.pipeline.attributes import Attributes
-from onward.pipeline.dot import parse
+from onward.pipeline.dot.reader import parse
 from onward.pipeline.graph import BUILT_IN_TYPES, SHAPE_KINDS, Edge, Graph, Node
 from tests.pipeline.reading import body
 

@@ -6,9 +6,9 @@ import pytest
 
 from onward import config
 from onward.errors import InvalidPipeline
-from onward.machine.retry import PRESETS
-from onward.pipeline.attribute_rules import FILE_MODES, RETRY_POLICIES
+from onward.machine.plan.retry import PRESETS
 from onward.pipeline.build import build
+from onward.pipeline.rules.attributes import FILE_MODES, RETRY_POLICIES
 
 SOURCE = """digraph g {{ {graph} start [shape=Mdiamond]; exit [shape=Msquare]; a [prompt=p {node}]
 start -> a -> exit }}"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import InvalidPipeline
-from onward.pipeline.dot import decode, parse, read
+from onward.pipeline.dot.reader import decode, parse, read
 from tests.pipeline.reading import FILE, errors, place
 
 

@@ -18,7 +18,7 @@ LAYERS: dict[str, list[str]] = {
     "threads": [],
     "clock": ["model"],
     "version": [],
-    "config": ["errors", "model.bounds"],
+    "config": ["errors", "model.values.bounds"],
     "host": ["errors"],
     "supervisor": [],  # a program of its own
     "watchdog": [],  # another
@@ -37,15 +37,20 @@ LAYERS: dict[str, list[str]] = {
         *("model", "errors", "clock"),
         *("store.port", "store.measures", "store.owner", "handlers.port"),  # the ports it stands around
     ],
+    "read": [
+        *("machine", "pipeline", "model", "errors", "receipts"),
+        *("store.port", "store.codec", "store.owner"),
+    ],
     "engine": [
+        "read",
         *("machine", "pipeline", "model", "errors", "clock", "deadline", "version", "receipts", "threads"),
-        *("handlers.port", "handlers.room", "handlers.artifacts", "handlers.left"),
+        *("handlers.port", "handlers.room", "handlers.artifacts", "handlers.previous_attempt"),
         "handlers.simulate",
         *("store.port", "store.codec", "store.owner", "store.retention"),  # never an adapter
         "workspace.port",
     ],
     "carry": [
-        *("machine", "model", "errors", "clock", "version", "engine.journal"),
+        *("machine", "model", "errors", "clock", "version", "engine.log.journal"),
         *("store.port", "store.codec", "store.carrying"),
     ],
     "worker": ["engine", "store.port", "model", "errors", "clock", "observe"],
@@ -176,18 +181,18 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
     [
         ("model.run", "import onward.engine"),
         ("model.run", "from onward import engine"),
-        ("machine.plan", "def f() -> None:\n    from onward.store.port import RunLog"),
-        ("engine.drive", "from onward.store.sqlite import SqliteStore"),
-        ("engine.drive", "from onward.handlers.agent import Agent"),
+        ("machine.plan.planner", "def f() -> None:\n    from onward.store.port import RunLog"),
+        ("engine.loop.run_loop", "from onward.store.sqlite import SqliteStore"),
+        ("engine.loop.run_loop", "from onward.handlers.agent import Agent"),
         ("store.memory", "from ..machine import apply"),
-        ("store.memory", "if TYPE_CHECKING:\n    from onward.machine.plan import Action"),
+        ("store.memory", "if TYPE_CHECKING:\n    from onward.machine.plan.planner import Action"),
         ("wiring", "from onward.testing import postgres"),
         ("novelty", ""),
         ("store.sqlite", "import psycopg"),
         ("store.postgres_pool", "import apsw"),
         ("store.sql", "from psycopg.rows import dict_row"),
-        ("engine.drive", "import time"),
-        ("machine.retry", "from random import random"),
+        ("engine.loop.run_loop", "import time"),
+        ("machine.plan.retry", "from random import random"),
         ("cli.main", "import os\nhome = os.environ['HOME']"),
         ("store.sqlite", "from os import getenv"),
     ],
@@ -202,11 +207,11 @@ def test_a_forbidden_import_is_found(name: str, code: str) -> None:
     [
         ("errors", "if TYPE_CHECKING:\n    from onward.pipeline.diagnostic import Diagnostic"),
         ("store.sqlite_lock", "import apsw\nfrom onward.errors import StoreFull"),
-        ("store.postgres.pool", "from psycopg_pool import AsyncConnectionPool"),
-        ("engine.drive", "from onward.store.port import RunLog\nfrom .attempt import run_attempt"),
+        ("store.postgres.link.pool", "from psycopg_pool import AsyncConnectionPool"),
+        ("engine.loop.run_loop", "from onward.store.port import RunLog\nfrom .attempt import run_attempt"),
         ("clock", "import time, random, secrets, uuid"),
         ("config", "import os\nhome = os.environ.get('HOME')"),
-        ("cli.run", "from onward.wiring import open_store"),
+        ("cli.commands.start.run", "from onward.wiring import open_store"),
     ],
 )
 def test_an_allowed_import_is_not_found(name: str, code: str) -> None:

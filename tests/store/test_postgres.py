@@ -24,7 +24,7 @@ from onward.model.run import FOLD_VERSION
 from onward.store.owner import owner_label, owner_proof
 from onward.store.port import Controlled, Decide, Held, Holder, Record, Store, Wanted, Write
 from onward.store.postgres.adapter import PostgresStore
-from onward.store.postgres.connection import Address, connect
+from onward.store.postgres.link.connection import Address, connect
 from onward.store.postgres.statements import ALONE, QUERIES, Statement, advance_alone
 from onward.testing.drafts import (
     Draft,

@@ -15,10 +15,10 @@ from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
 from onward.store.port import ORIGIN, RunQuery
 from onward.store.postgres.adapter import PostgresStore
-from onward.store.postgres.connection import Address, connect
-from onward.store.postgres.failure import ConnectionLost, ServerError
+from onward.store.postgres.link.connection import Address, connect
+from onward.store.postgres.link.failure import ConnectionLost, ServerError
+from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.statements import BEGIN, ROLLBACK, call
-from onward.store.postgres.wire import Wire
 from onward.testing.drafts import created, creation, everything_of, held, log_of, step, stepped
 from onward.testing.postgres import PostgresServer
 from tests.store.proxy import Loss, Proxy

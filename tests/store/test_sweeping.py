@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from onward.clock import SystemClock
-from onward.engine.journal import Journal
+from onward.engine.log.journal import Journal
 from onward.model.event import RunCompleted
 from onward.store.codec import VALUE_BYTES_MAX, content_hash
 from onward.store.member import Member
 from onward.store.port import Store
 from onward.store.postgres import forgetting as postgres
 from onward.store.postgres.adapter import PostgresStore
+from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.statements import BEGIN, COMMIT, parse
-from onward.store.postgres.wire import Wire
 from onward.store.retention import Kin, Swept, new_mark
 from onward.store.sqlite import forgetting as sqlite
 from onward.store.sqlite.adapter import SqliteStore

@@ -9,7 +9,7 @@ import pytest
 
 from onward.model.event import RunPaused
 from onward.store.sqlite.adapter import TIDY_EVERY_S, SqliteStore
-from onward.store.sqlite.presence import Presence
+from onward.store.sqlite.file.presence import Presence
 from onward.testing.clock import ManualClock
 from onward.testing.drafts import created, held, requested
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from onward.engine.asked import Start
+from onward.engine.control.requests import Start
 from onward.errors import OnwardError, Refused
 from onward.machine.lifecycle import RUN
 from onward.model.event import RunClaimed, RunInterrupted, RunResumed

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from onward.clock import SystemClock
-from onward.engine.journal import Folded, Journal
-from onward.machine.decide import Standing, decide_claim
+from onward.engine.log.journal import Folded, Journal
+from onward.machine.decide.requests import Standing, decide_claim
 from onward.model.event import Event
 from onward.store.port import Held, Wanted
 from onward.store.postgres.adapter import PostgresStore
-from onward.store.postgres.failure import ConnectionLost
-from onward.store.postgres.wire import Wire
+from onward.store.postgres.link.failure import ConnectionLost
+from onward.store.postgres.link.wire import Wire
 from onward.testing.drafts import creation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.postgres]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onward.engine.asked import Start
-from onward.engine.stop import StopSwitch
+from onward.engine.control.requests import Start
+from onward.engine.loop.stop import StopSwitch
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.memory.adapter import MemoryDatabase

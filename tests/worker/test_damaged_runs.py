@@ -9,9 +9,9 @@ import apsw
 import pytest
 
 from onward.clock import SystemClock, SystemDice, SystemIds
-from onward.engine.asked import Start
+from onward.engine.control.requests import Start
 from onward.engine.engine import Engine
-from onward.engine.stop import StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import HistoryCorrupt
 from onward.model.run import RunStatus
 from onward.store.port import RunQuery

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from onward.engine.asked import Start
-from onward.engine.stop import StopSwitch
-from onward.engine.taking import PASSED_S_MAX
+from onward.engine.control.requests import Start
+from onward.engine.lease.queue import PASSED_S_MAX
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, InvalidPipeline, StoreError, StoreIO
 from onward.model.event import RunQueued
-from onward.model.names import NAME_CHARACTERS_MAX
 from onward.model.run import FOLD_VERSION
+from onward.model.values.names import NAME_CHARACTERS_MAX
 from onward.store.port import TAIL_MAX, Controlled, DecideLoaded, Held, Lease, Loaded, Store, Wanted, Write
 from onward.testing.clock import ManualClock
 from onward.testing.drafts import created, grown, held

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from onward.clock import SystemClock
-from onward.engine.asked import Start
-from onward.engine.stop import StopSwitch
+from onward.engine.control.requests import Start
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost
 from onward.handlers.port import StepContext
-from onward.machine.plan import DRAIN
+from onward.machine.plan.planner import DRAIN
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.memory.adapter import MemoryDatabase

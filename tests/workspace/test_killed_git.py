@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.engine.files import RunFiles
+from onward.engine.files.run_files import RunFiles
 from onward.errors import GitKilled, LeaseLost, WorkspaceFailed
 from onward.handlers.port import StepContext
 from onward.model.result import Result

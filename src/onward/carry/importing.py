@@ -10,13 +10,13 @@ from onward.carry.lines import EVENT_BEGINS, EffectLine, EventLine, read_line
 from onward.carry.spool import Spool, unreadable
 from onward.carry.survey import Section, Survey
 from onward.clock import Clock
-from onward.engine.journal import applied
+from onward.engine.log.journal import applied
 from onward.errors import InvalidInput, Refused
-from onward.machine.losing import decide_arrival, decide_held_back
-from onward.machine.project import project
-from onward.model.names import check_names
+from onward.machine.decide.owner_loss import decide_arrival, decide_held_back
+from onward.machine.fold.row import project
 from onward.model.row import RunRow
 from onward.model.run import Run, RunStatus
+from onward.model.values.names import check_names
 from onward.store.carrying import Arrival
 from onward.store.codec import seal
 from onward.store.port import Effect, Position, Record, Store, Write

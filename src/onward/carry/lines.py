@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from onward.model.bounds import Instant, Number
+from onward.model.values.bounds import Instant, Number
 from onward.store.codec import content_hash
 from onward.store.port import Effect, Position, Record
 

@@ -24,8 +24,8 @@ from onward.carry.lines import (
 )
 from onward.carry.spool import Spool, unreadable
 from onward.errors import HistoryCorrupt, InvalidInput, Refused
-from onward.machine.apply import apply
-from onward.machine.effect import IllegalEvent
+from onward.machine.fold.apply import apply
+from onward.machine.fold.change import IllegalEvent
 from onward.model.ids import check_run_id
 from onward.model.run import Run
 from onward.store.codec import check_chain, unseal

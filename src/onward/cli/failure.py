@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onward.cli.exits import FAILED, USAGE, exit_of_error
-from onward.cli.output import Output
+from onward.cli.print.output import Output
 from onward.config import is_debugging
 from onward.errors import (
     AmbiguousRun,
@@ -75,7 +75,7 @@ def _details(error: OnwardError) -> dict[str, Any]:
 
 def _tell_left(out: Output, left: Sequence[Mapping[str, Any]]) -> None:
     """What has to be decided about, below the refusal that asks for a decision."""
-    from onward.cli.left import left_lines
+    from onward.cli.print.leftovers import left_lines
 
     for line in left_lines(left):
         out.note(line)

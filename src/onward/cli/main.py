@@ -11,7 +11,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from onward.cli.exits import FINE, INTERRUPTED
 from onward.cli.failure import tell_defect, tell_error, tell_usage
-from onward.cli.output import Output
+from onward.cli.print.output import Output
 from onward.cli.values import with_script_joined
 from onward.errors import OnwardError
 from onward.version import VERSION
@@ -21,38 +21,38 @@ HELP = (
 )
 EPILOGUE = "Exit codes: 0 finished well; 1 failed or refused; 2 usage or invalid pipeline; 75 resumable."
 COMMANDS: Sequence[tuple[str, str, str]] = (
-    ("validate", "check", "Check a pipeline file; nothing is executed."),
-    ("run", "run", "Run a pipeline in the foreground."),
-    ("status", "status", "List runs, or say how one stands."),
-    ("show", "inspect", "Show one run: what happened, what is open."),
-    ("events", "inspect", "Print a run's log."),
-    ("checkpoints", "inspect", "List a run's checkpoints."),
-    ("graph", "graph", "Draw a pipeline, or a run in its pipeline."),
-    ("files", "files", "Write a run's files from its log."),
-    ("receipts", "receipts", "List a run's receipts, checked against its log and written anew."),
-    ("artifacts", "files", "List a run's artifacts, or fetch one."),
-    ("resume", "resume", "Go on with a stopped run."),
-    ("retry", "decide", "Make a stopped step again."),
-    ("skip", "decide", "Go on behind a stopped step."),
-    ("abort", "decide", "Give up a run that has stopped."),
-    ("replay", "replay", "Fork a run at a checkpoint and run the fork."),
-    ("pause", "operate", "Ask a run to stop, so that it can be resumed."),
-    ("cancel", "operate", "Give a run up for good."),
-    ("steer", "steer", "Give a run's agents an instruction while it is under way."),
-    ("answer", "answer", "Decide a gate and go on."),
-    ("submit", "work", "Create a run and leave it to the workers."),
-    ("worker", "work", "Take runs whose time has come and drive them."),
-    ("workers", "work", "List the processes that hold runs."),
-    ("recover", "work", "Look once for runs whose process died."),
-    ("stats", "stats", "Say how the database stands, in numbers."),
-    ("effect", "effect", "Run a command at most once."),
-    ("gc", "collect", "Delete old runs that are over."),
-    ("export", "carry", "Write whole runs into a file."),
-    ("import", "carry", "Take in the runs of a file."),
-    ("verify", "check", "Prove that what is stored is what the logs say."),
-    ("doctor", "check", "Check the installation and the database."),
-    ("version", "about", "Print the version."),
-    ("completion", "about", "Print a completion script for a shell."),
+    ("validate", "operate.check", "Check a pipeline file; nothing is executed."),
+    ("run", "start.run", "Run a pipeline in the foreground."),
+    ("status", "look.status", "List runs, or say how one stands."),
+    ("show", "look.show", "Show one run: what happened, what is open."),
+    ("events", "look.show", "Print a run's log."),
+    ("checkpoints", "look.show", "List a run's checkpoints."),
+    ("graph", "look.graph", "Draw a pipeline, or a run in its pipeline."),
+    ("files", "look.files", "Write a run's files from its log."),
+    ("receipts", "look.receipts", "List a run's receipts, checked against its log and written anew."),
+    ("artifacts", "look.files", "List a run's artifacts, or fetch one."),
+    ("resume", "start.resume", "Go on with a stopped run."),
+    ("retry", "decide.stopped_step", "Make a stopped step again."),
+    ("skip", "decide.stopped_step", "Go on behind a stopped step."),
+    ("abort", "decide.stopped_step", "Give up a run that has stopped."),
+    ("replay", "start.replay", "Fork a run at a checkpoint and run the fork."),
+    ("pause", "decide.stop", "Ask a run to stop, so that it can be resumed."),
+    ("cancel", "decide.stop", "Give a run up for good."),
+    ("steer", "decide.steer", "Give a run's agents an instruction while it is under way."),
+    ("answer", "decide.answer", "Decide a gate and go on."),
+    ("submit", "start.workers", "Create a run and leave it to the workers."),
+    ("worker", "start.workers", "Take runs whose time has come and drive them."),
+    ("workers", "start.workers", "List the processes that hold runs."),
+    ("recover", "start.workers", "Look once for runs whose process died."),
+    ("stats", "look.stats", "Say how the database stands, in numbers."),
+    ("effect", "operate.effect", "Run a command at most once."),
+    ("gc", "operate.gc", "Delete old runs that are over."),
+    ("export", "operate.carry", "Write whole runs into a file."),
+    ("import", "operate.carry", "Take in the runs of a file."),
+    ("verify", "operate.check", "Prove that what is stored is what the logs say."),
+    ("doctor", "operate.check", "Check the installation and the database."),
+    ("version", "operate.about", "Print the version."),
+    ("completion", "operate.about", "Print a completion script for a shell."),
 )
 
 
@@ -103,7 +103,7 @@ def make_app() -> App:
     )
     for order, (name, module, help) in enumerate(COMMANDS):
         function = f"{name}_" if iskeyword(name) else name
-        app.command(f"onward.cli.{module}:{function}", name=name, help=help, sort_key=order)
+        app.command(f"onward.cli.commands.{module}:{function}", name=name, help=help, sort_key=order)
     return app
 
 

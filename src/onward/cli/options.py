@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from onward.cli.output import Output
+from onward.cli.print.output import Output
 
 _EVERYWHERE = Group("Everywhere", sort_key=9)
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from onward.draw.geometry import Direction
-from onward.draw.measure import one_line
-from onward.draw.ranks import Pair, loops_back, reading_order
+from onward.draw.layout.geometry import Direction
+from onward.draw.layout.measure import one_line
+from onward.draw.layout.ranks import Pair, loops_back, reading_order
 from onward.draw.states import NodeState, States
 from onward.pipeline.graph import SHAPE_KINDS, Edge, Graph, Node
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from onward.draw.measure import cells, cut, one_line
-from onward.draw.palette import MARKS
+from onward.draw.layout.measure import cells, cut, one_line
 from onward.draw.scene import Item, Line, Scene
 from onward.draw.states import Standing
+from onward.draw.svg.palette import MARKS
 
 NAME_ROOM, NOTE_ROOM = 32, 200
 EXPLAINED = (Standing.FAILED, Standing.RETRYING, Standing.INTERRUPTED)

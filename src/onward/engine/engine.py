@@ -7,49 +7,49 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from onward.clock import Clock, Dice, Ids
-from onward.engine.answering import Answering
-from onward.engine.asked import Resume, Start
-from onward.engine.child import latest
-from onward.engine.claim import Claims
-from onward.engine.driving import Driving
-from onward.engine.effects import AtMostOnce, Once
-from onward.engine.files import RunFiles
-from onward.engine.fork import checkpoint, coming_off
-from onward.engine.interview import Interviewer
-from onward.engine.journal import Folded, Journal, applied
-from onward.engine.keeper import LeaseKeeper
-from onward.engine.left import Leavings
-from onward.engine.managing import FORSAKEN
-from onward.engine.oversee import Overseer
-from onward.engine.preview import Preview
-from onward.engine.receipts import StepReceipts
-from onward.engine.release import Dropped
-from onward.engine.resuming import Resuming
-from onward.engine.rooms import Rooms
-from onward.engine.serving import Around, Serving
-from onward.engine.source import Sources
-from onward.engine.stop import StopSwitch
-from onward.engine.sweep import Sweeper, Swept
-from onward.engine.taking import Taking
-from onward.engine.tools import Observer, Tools
-from onward.engine.workspaces import Workspaces
+from onward.engine.control.answer import Answering
+from onward.engine.control.fork import checkpoint, coming_off
+from onward.engine.control.interview import Interviewer
+from onward.engine.control.preview import Preview
+from onward.engine.control.requests import Resume, Start
+from onward.engine.control.resume import Resuming
+from onward.engine.control.sources import Sources
+from onward.engine.files.receipts import StepReceipts
+from onward.engine.files.run_files import RunFiles
+from onward.engine.files.workspaces import Workspaces
+from onward.engine.lease.claims import Claims
+from onward.engine.lease.keeper import LeaseKeeper
+from onward.engine.lease.queue import Taking
+from onward.engine.lease.release import Dropped
+from onward.engine.lease.sweep import Sweeper, Swept
+from onward.engine.log.journal import Folded, Journal, applied
+from onward.engine.loop.ports import Observer, Tools
+from onward.engine.loop.runner import Driving
+from onward.engine.loop.serving import Around, Serving
+from onward.engine.loop.stop import StopSwitch
+from onward.engine.managed.child import latest
+from onward.engine.managed.oversee import Overseer
+from onward.engine.managed.settings import FORSAKEN
+from onward.engine.step.effects import AtMostOnce, Once
+from onward.engine.step.leftovers import Leavings
+from onward.engine.step.rooms import Rooms
 from onward.errors import LeaseLost, Refused, RunNotFound, StoreError
 from onward.handlers.port import Handler
-from onward.machine.advance import advance
-from onward.machine.decide import decide_cancel, decide_pause
+from onward.machine.decide.orphans import orphaned
+from onward.machine.decide.requests import decide_cancel, decide_pause
+from onward.machine.decide.steering import decide_steer
 from onward.machine.definition import Definition
-from onward.machine.orphans import orphaned
-from onward.machine.steering import decide_steer
+from onward.machine.plan.advance import advance
 from onward.model.answer import Answer
-from onward.model.bounds import PRIORITY
 from onward.model.event import Event, RunClaimed, RunCreated
 from onward.model.ids import check_run_id
-from onward.model.namespace import check_given
 from onward.model.run import Gate, Run, RunStatus
-from onward.model.value import copied
+from onward.model.values.bounds import PRIORITY
+from onward.model.values.namespace import check_given
+from onward.model.values.value import copied
 from onward.model.workspace import IN_PLACE
 from onward.pipeline.build import Pipeline, Transform
-from onward.pipeline.check import RULES, Rule
+from onward.pipeline.rules.check import RULES, Rule
 from onward.store.port import Store
 from onward.version import VERSION
 from onward.workspace.port import Trees

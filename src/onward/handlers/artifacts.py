@@ -22,7 +22,7 @@ from onward.model.artifact import (
     Artifact,
     Form,
 )
-from onward.model.value import check_value, plain_text
+from onward.model.values.value import check_value, plain_text
 
 Read = Callable[[str], Awaitable[bytes | None]]
 

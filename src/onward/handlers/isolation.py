@@ -12,8 +12,8 @@ import msgspec
 
 from onward.errors import InvalidInput
 from onward.handlers.function import as_result
-from onward.model.namespace import check_updates
 from onward.model.result import LOG_LINES_MAX, Result, log_line
+from onward.model.values.namespace import check_updates
 
 REQUEST_BYTES_MAX = ANSWER_BYTES_MAX = 64 * 1024 * 1024
 

@@ -17,16 +17,16 @@ from msgspec.structs import replace
 from onward.deadline import NO_DEADLINE, Deadline
 from onward.errors import InvalidInput
 from onward.handlers.artifacts import Artifacts
-from onward.handlers.left import LeftBefore
 from onward.handlers.plain import Calls
+from onward.handlers.previous_attempt import LeftBefore
 from onward.handlers.room import Room
 from onward.model.event import StepStarted
-from onward.model.frozenmap import FrozenMap
 from onward.model.ids import branch_of, idempotency_key, place_of
-from onward.model.namespace import engine_values
 from onward.model.result import LOG_LINES_MAX, Result, log_line
 from onward.model.run import Run
-from onward.model.value import copied
+from onward.model.values.frozenmap import FrozenMap
+from onward.model.values.namespace import engine_values
+from onward.model.values.value import copied
 from onward.pipeline.graph import Graph
 
 

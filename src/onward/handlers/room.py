@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onward.handlers.artifacts import Artifacts
-from onward.handlers.left import NOTHING_LEFT, LeftBefore
+from onward.handlers.previous_attempt import NOTHING_LEFT, LeftBefore
 from onward.model.result import Result
 from onward.pipeline.graph import Node
 

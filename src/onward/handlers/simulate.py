@@ -16,9 +16,9 @@ import msgspec
 from onward.errors import InvalidInput
 from onward.handlers.function import text_result
 from onward.handlers.port import StepContext
-from onward.model.bounds import DURATION_S_MAX
 from onward.model.event import StepStatus
 from onward.model.result import Result
+from onward.model.values.bounds import DURATION_S_MAX
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

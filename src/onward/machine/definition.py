@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from onward.machine.retry import RetryPolicy, policy_of
+from onward.machine.plan.retry import RetryPolicy, policy_of
 from onward.model.event import Transition
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
 from onward.pipeline.joins import FAN_IN, PARALLEL, joins

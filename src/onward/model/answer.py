@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from onward.model.value import check_value
+from onward.model.values.value import check_value
 
 
 class Verdict(StrEnum):

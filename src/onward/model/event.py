@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from onward.model.artifact import Artifact
-from onward.model.bounds import Instant, Number
+from onward.model.values.bounds import Instant, Number
 from onward.model.workspace import Tree, Workspace
 
 

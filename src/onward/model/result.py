@@ -10,7 +10,7 @@ from typing import Any
 from onward.errors import InvalidInput
 from onward.model.artifact import Artifact
 from onward.model.event import StepStatus
-from onward.model.value import plain_text
+from onward.model.values.value import plain_text
 
 LOG_LINES_MAX, LOG_LINE_MAX = 100, 1_000
 LOG_FULL = "… the lines after this one were left out"

@@ -13,7 +13,7 @@ import msgspec
 
 from onward.model.artifact import Artifact
 from onward.model.event import Choice, Managed
-from onward.model.frozenmap import NOTHING, FrozenMap
+from onward.model.values.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import Tree, Workspace
 
 FOLD_VERSION = 9

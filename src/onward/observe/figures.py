@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from onward.model.instant import rfc3339
 from onward.model.run import RunStatus
+from onward.model.values.instant import rfc3339
 from onward.observe.exposition import Family, Sample, gauge
 from onward.store.measures import Ended, Measured
 from onward.store.owner import owner_label

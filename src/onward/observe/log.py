@@ -20,8 +20,8 @@ from onward.model.event import (
     StepStarted,
     StepStatus,
 )
-from onward.model.instant import rfc3339
 from onward.model.run import Run
+from onward.model.values.instant import rfc3339
 from onward.observe.about import current
 
 FORMATS = ("text", "json")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from onward.errors import InvalidInput
-from onward.model.bounds import PORT, shown
+from onward.model.values.bounds import PORT, shown
 
 HEAD_BYTES_MAX = 8 * 1024
 REQUEST_S_MAX = 10.0

@@ -9,11 +9,11 @@ from pathlib import PurePath
 import blake3
 
 from onward.errors import InvalidPipeline
-from onward.pipeline.check import RULES, Rule, check
 from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
-from onward.pipeline.dot import Reading, read
+from onward.pipeline.dot.reader import Reading, read
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
 from onward.pipeline.prepare import prepared
+from onward.pipeline.rules.check import RULES, Rule, check
 from onward.pipeline.transforms import Transform
 from onward.pipeline.value import as_text
 

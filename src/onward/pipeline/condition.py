@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from onward.errors import ConditionError
-from onward.pipeline.source import unescaped
+from onward.pipeline.dot.source import unescaped
 
 __all__ = ["Clause", "Condition", "ConditionError", "parse_condition", "resolver"]
 

@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from onward.pipeline.attributes import Attributes
 from onward.pipeline.condition import Condition, parse_condition
+from onward.pipeline.dot.source import Written
 from onward.pipeline.kept import kept
-from onward.pipeline.source import Written
 from onward.pipeline.value import Duration, Value
 
 __all__ = ["BUILT_IN_TYPES", "SHAPE_KINDS", "Duration", "Edge", "Graph", "Node", "Value"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from onward.errors import StylesheetError
-from onward.pipeline.source import unescaped
+from onward.pipeline.dot.source import unescaped
 
 __all__ = ["PROPERTIES", "Property", "Selector", "StyleRule", "StylesheetError", "parse_stylesheet"]
 

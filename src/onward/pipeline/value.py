@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from onward.model.bounds import DURATION_S_MAX, INTEGER_MAX
+from onward.model.values.bounds import DURATION_S_MAX, INTEGER_MAX
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _DURATION = re.compile(r"([0-9]{1,18})(ms|s|m|h|d)")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from onward.machine.definition import AGENT, CONTROL_KINDS, Definition
 from onward.model.event import Outcome, StepFinished, StepStatus
 from onward.model.ids import branch_of, node_of, place_of
-from onward.model.instant import rfc3339
+from onward.model.values.instant import rfc3339
 from onward.receipts.names import ARTIFACTS, RESPONSE, artifact_name, attempt_path
 from onward.receipts.places import HANDOFFS, RECEIPTS, flow_name, step_file
 from onward.receipts.receipt import (

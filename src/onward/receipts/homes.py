@@ -15,7 +15,7 @@ from typing import TypedDict
 import msgspec
 
 from onward.model.identity import Identity
-from onward.model.instant import rfc3339
+from onward.model.values.instant import rfc3339
 from onward.receipts.entry import closing
 from onward.receipts.folder import Folder
 from onward.receipts.names import MANIFEST, Path

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from onward.model.left import LeftFile
+from onward.model.leftovers import LeftFile
 from onward.receipts.folder import Folder
 from onward.receipts.names import PROMPT, STATUS, Path, attempt_path
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from onward.errors import InvalidInput
 from onward.machine.definition import Definition
-from onward.machine.ending import has_edges
+from onward.machine.plan.ending import has_edges
 from onward.model.ids import branch_path, step_id
 from onward.pipeline.graph import Graph
 from onward.pipeline.joins import PARALLEL

@@ -28,7 +28,7 @@ from onward.model.event import (
     StepStatus,
 )
 from onward.model.ids import branch_of
-from onward.model.instant import rfc3339
+from onward.model.values.instant import rfc3339
 from onward.receipts.filling import Begun, Ending, Leaving, Setting, leaving
 from onward.receipts.receipt import Status, Tried
 

@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from onward.model.bounds import LISTED
 from onward.model.identity import Identity
 from onward.model.row import RunRow
 from onward.model.run import Frozen, RunStatus
+from onward.model.values.bounds import LISTED
 from onward.store.carrying import Carrying
 from onward.store.measures import Measures
 from onward.store.retention import Retention

@@ -1,6 +1,6 @@
 """Forgetting runs: which could go, who still needs them, and content that nobody refers to any more.
 
-What may be forgotten is decided in `engine/retention.py`; a store gives the facts and makes sure, in the
+`engine/control/retention.py` decides what may be forgotten; a store gives the facts and makes sure, in the
 transaction that deletes, that nothing has changed since.
 """
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onward.engine.snapshot import encode_run
-from onward.machine.apply import apply
-from onward.machine.project import project
+from onward.machine.fold.apply import apply
+from onward.machine.fold.row import project
+from onward.machine.fold.snapshot import encode_run
 from onward.model.event import (
     Event,
     Outcome,

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from onward.clock import Clock
 from onward.engine.engine import Engine
-from onward.engine.journal import Folded
-from onward.engine.stop import StopSwitch
-from onward.engine.sweep import Swept
+from onward.engine.lease.sweep import Swept
+from onward.engine.log.journal import Folded
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost, OnwardError, StoreGone
-from onward.model.bounds import CONCURRENCY, WAIT
 from onward.model.ids import display_id
 from onward.model.run import Run, RunStatus
+from onward.model.values.bounds import CONCURRENCY, WAIT
 from onward.observe.about import about
 from onward.observe.metrics import Metrics
 

@@ -43,15 +43,17 @@ from onward.store.port import (
     Write,
 )
 from onward.store.postgres import carrying, forgetting
-from onward.store.postgres.binary import numbers, texts
 from onward.store.postgres.checks import check_database
-from onward.store.postgres.connection import Address
 from onward.store.postgres.effects import EffectTable
 from onward.store.postgres.identity import read_identity
-from onward.store.postgres.listening import Listener
+from onward.store.postgres.link.binary import numbers, texts
+from onward.store.postgres.link.connection import Address
+from onward.store.postgres.link.listening import Listener
+from onward.store.postgres.link.pool import Pool
+from onward.store.postgres.link.server import Server
+from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.measuring import measure_database
 from onward.store.postgres.migrate import NEWEST, migrate, schema_number
-from onward.store.postgres.pool import Pool
 from onward.store.postgres.reading import (
     Reader,
     count_runs,
@@ -61,9 +63,7 @@ from onward.store.postgres.reading import (
     read_records,
     with_values,
 )
-from onward.store.postgres.server import Server
 from onward.store.postgres.statements import BEGIN, COMMIT, UNSYNCED, call
-from onward.store.postgres.wire import Wire
 from onward.store.postgres.writing import Writer
 from onward.store.retention import Expiry, Kin, Swept
 

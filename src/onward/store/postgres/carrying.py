@@ -6,9 +6,9 @@ from onward.store import rows
 from onward.store.carrying import Arrival
 from onward.store.member import Member
 from onward.store.port import content_named
-from onward.store.postgres.failure import ServerError
+from onward.store.postgres.link.failure import ServerError
+from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.statements import BEGIN, COMMIT, call
-from onward.store.postgres.wire import Wire
 from onward.store.postgres.writing import CONTENT_MISSING, Writer, event_arrays, relying_on
 from onward.store.refusals import content_missing
 

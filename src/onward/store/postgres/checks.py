@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onward.clock import Clock
-from onward.store.postgres.connection import SERVER_MIN
+from onward.store.postgres.link.connection import SERVER_MIN
+from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.migrate import NEWEST, schema_number
 from onward.store.postgres.statements import Call, parse
-from onward.store.postgres.wire import Wire
 
 CLOCK_S_MAX = 1.0
 POOLER = (

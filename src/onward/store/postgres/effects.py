@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from onward.store import rows
 from onward.store.port import Effect
+from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.statements import UNSYNCED, Call, call
-from onward.store.postgres.wire import Wire
 from onward.store.retention import keys_below
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onward.store import rows
-from onward.store.postgres.binary import texts
+from onward.store.postgres.link.binary import texts
+from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.statements import Call, call
-from onward.store.postgres.wire import Wire
 from onward.store.retention import DELETED_AT_ONCE, NOTHING, Expiry, Kin, Swept, batched, keys_below, new_mark
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from onward.errors import StoreCorrupt
 from onward.model.identity import Identity
+from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.statements import call
-from onward.store.postgres.wire import Wire
 
 
 async def read_identity(wire: Wire) -> Identity:

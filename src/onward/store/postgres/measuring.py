@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from onward.store.measures import DAY_US, HOUR_US, Measured
-from onward.store.postgres.binary import Value
+from onward.store.postgres.link.binary import Value
+from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.statements import QUERIES, Call, call, parse
-from onward.store.postgres.wire import Wire
 from onward.store.tallies import MEASURES, Found, measured
 
 _BEGIN = Call(parse("begin_looking", "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), ())

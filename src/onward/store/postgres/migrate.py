@@ -6,11 +6,11 @@ import psycopg
 from psycopg.errors import DuplicateTable, UndefinedColumn
 
 from onward.errors import SchemaTooNew, StoreUnavailable
-from onward.store.postgres.connection import Address, Session, connect
-from onward.store.postgres.failure import translate
+from onward.store.postgres.link.connection import Address, Session, connect
+from onward.store.postgres.link.failure import translate
+from onward.store.postgres.link.unreachable import reason
+from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.statements import MIGRATIONS, QUERIES, Call, call, parse
-from onward.store.postgres.unreachable import reason
-from onward.store.postgres.wire import Wire
 
 NEWEST = MIGRATIONS[-1][0]
 LOCK = int.from_bytes(b"onward")  # any number that no other program on the server takes

@@ -15,10 +15,10 @@ from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store import rows
 from onward.store.port import TAIL_MAX, Listed, Loaded, Record, RunQuery, Snapshot, Wanted
-from onward.store.postgres.binary import texts
-from onward.store.postgres.failure import ServerError
+from onward.store.postgres.link.binary import texts
+from onward.store.postgres.link.failure import ServerError
+from onward.store.postgres.link.wire import Rows, Wire
 from onward.store.postgres.statements import Call, call
-from onward.store.postgres.wire import Rows, Wire
 
 UNLIMITED = 2**62
 DAMAGED = frozenset({"XX001", "XX002"})

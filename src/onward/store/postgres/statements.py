@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from onward.store.postgres.binary import Value, dump
+from onward.store.postgres.link.binary import Value, dump
 from onward.store.queries import load_migrations, load_queries
 
 PACKAGE = "onward.store.postgres"

@@ -12,11 +12,11 @@ from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.store import rows
 from onward.store.member import Member
 from onward.store.port import Record, Write
-from onward.store.postgres.binary import byteas, number, numbers, optional_text, text, texts
-from onward.store.postgres.failure import AGAIN, KEY_IN_USE, ServerError
+from onward.store.postgres.link.binary import byteas, number, numbers, optional_text, text, texts
+from onward.store.postgres.link.failure import AGAIN, KEY_IN_USE, ServerError
+from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.reading import read_records
 from onward.store.postgres.statements import ALONE, QUERIES, ROLLBACK, Call, advance_alone, call
-from onward.store.postgres.wire import Wire
 from onward.store.refusals import content_missing, key_occupied, run_exists
 
 KNOWN_MAX = 10_000

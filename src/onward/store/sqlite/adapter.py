@@ -36,9 +36,9 @@ from onward.store.sqlite import carrying, forgetting
 from onward.store.sqlite.checks import check_database
 from onward.store.sqlite.connection import QUERIES, Connect
 from onward.store.sqlite.effects import EffectTable
+from onward.store.sqlite.file.presence import Alive, Presence, probe
 from onward.store.sqlite.identity import read_identity
 from onward.store.sqlite.measuring import measure_file
-from onward.store.sqlite.presence import Alive, Presence, probe
 from onward.store.sqlite.reading import Reader, count_runs, find_due, one, read_blobs, read_records
 from onward.store.sqlite.tidying import dead_files, remove_unneeded
 from onward.store.sqlite.transaction import Transactions

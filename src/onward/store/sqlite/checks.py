@@ -10,7 +10,7 @@ import apsw
 
 from onward.store.privacy import exposed
 from onward.store.sqlite.connection import LIBRARY_MIN, schema_number
-from onward.store.sqlite.filesystem import NETWORK, filesystem_of
+from onward.store.sqlite.file.filesystem import NETWORK, filesystem_of
 
 SPACE_MIN = 64 * 1024 * 1024
 

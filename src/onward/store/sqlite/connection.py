@@ -19,7 +19,7 @@ from onward.errors import (
     StoreUnavailable,
 )
 from onward.store.queries import load_migrations, load_queries
-from onward.store.sqlite.presence import CAUSES
+from onward.store.sqlite.file.presence import CAUSES
 
 PACKAGE = "onward.store.sqlite"
 LIBRARY_MIN = (3, 51, 3)

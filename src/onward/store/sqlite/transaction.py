@@ -16,8 +16,8 @@ import apsw
 from onward.clock import Clock
 from onward.errors import StoreUnavailable
 from onward.store.sqlite.connection import Connect, open_database, translate, translated
-from onward.store.sqlite.shared_lock import SharedLock
-from onward.store.sqlite.whereabouts import Whereabouts
+from onward.store.sqlite.file.shared_lock import SharedLock
+from onward.store.sqlite.file.whereabouts import Whereabouts
 
 T = TypeVar("T")
 BUSY_POLL_S = 0.0005

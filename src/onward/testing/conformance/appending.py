@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from onward.errors import LeaseLost, StaleHistory
-from onward.machine.project import project
+from onward.machine.fold.row import project
 from onward.model.event import RunPaused, RunQueued, RunResumed
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain

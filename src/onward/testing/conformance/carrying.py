@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from onward.clock import SystemClock
-from onward.engine.journal import Journal
-from onward.engine.verify import verify_run
+from onward.engine.log.journal import Journal
 from onward.errors import Refused, RunNotFound
-from onward.machine.project import project
+from onward.machine.fold.row import project
 from onward.model.event import RunCancelled, RunPaused, RunResumed
 from onward.model.run import FOLD_VERSION, RunStatus
+from onward.read.verify import verify_run
 from onward.store.carrying import Arrival
 from onward.store.codec import content_hash
 from onward.store.port import ORIGIN, Effect, Position, Record, Store, Wanted, Write

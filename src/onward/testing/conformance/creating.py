@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from onward.errors import Refused, RunNotFound
-from onward.machine.project import project
+from onward.machine.fold.row import project
 from onward.model.run import FOLD_VERSION
 from onward.store.port import Store
 from onward.testing.drafts import created, creation, everything_of, held, log_of, step, stepped

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.machine.project import project
+from onward.machine.fold.row import project
 from onward.model.event import RunCancelled, RunPaused
 from onward.model.ids import display_id
 from onward.model.run import RunStatus

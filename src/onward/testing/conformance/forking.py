@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from onward.clock import SystemClock
-from onward.engine.journal import Journal
+from onward.engine.log.journal import Journal
 from onward.errors import RunNotFound
-from onward.machine.project import project
+from onward.machine.fold.row import project
 from onward.model.event import RunClaimed
 from onward.model.run import FOLD_VERSION
 from onward.store.port import Held, Record, Store, Write

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from onward.clock import SystemClock
-from onward.engine.journal import Journal
+from onward.engine.log.journal import Journal
 from onward.errors import Refused
 from onward.model.artifact import Artifact
 from onward.model.event import ContextEvent, StepFinished
-from onward.model.value import INT_MAX, INT_MIN, check_value, same
+from onward.model.values.value import INT_MAX, INT_MIN, check_value, same
 from onward.store.codec import VALUE_BYTES_MAX, content_hash, unseal
 from onward.store.port import Store
 from onward.testing.drafts import creation, held, log_of, step, stepped

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from onward.clock import SystemClock
-from onward.engine.journal import Journal
+from onward.engine.log.journal import Journal
 from onward.errors import StaleHistory
 from onward.model.run import FOLD_VERSION
 from onward.store.port import Snapshot, Store

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onward.clock import SystemClock
-from onward.engine.journal import Folded, Journal
-from onward.machine.apply import apply
-from onward.machine.effect import IllegalEvent
-from onward.machine.project import project
+from onward.engine.log.journal import Folded, Journal
+from onward.machine.fold.apply import apply
+from onward.machine.fold.change import IllegalEvent
+from onward.machine.fold.row import project
 from onward.model import event as e
 from onward.model.run import FOLD_VERSION, Run, RunStatus
 from onward.store.port import RunQuery, Store

@@ -8,8 +8,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from onward.machine.apply import apply
-from onward.machine.project import project
+from onward.machine.fold.apply import apply
+from onward.machine.fold.row import project
 from onward.model.event import RunClaimed, RunPaused, RunQueued, SteeringGiven
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import seal, unseal

@@ -1,0 +1,1 @@
+"""One module per command or group of commands: flags, one call, printing."""

@@ -1,0 +1,31 @@
+"""`onward retry`, `skip` and `abort`: a resume that says what becomes of the stopped step."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from onward.cli.commands.start.resume import resume
+from onward.cli.options import COMMON, GOING, Common, Going, Out, RunName, Wait
+
+Step = Annotated[str | None, Parameter(help="The stopped step or its node, if there are several.")]
+
+
+async def retry(
+    run: RunName, /, *, step: Step = None, going: Going = GOING, common: Common = COMMON, out: Out
+) -> int:
+    """Make a stopped step again, whether it failed, was interrupted or is in doubt, and go on."""
+    return await resume(run, retry=True, step=step, going=going, common=common, out=out)
+
+
+async def skip(
+    run: RunName, /, *, step: Step = None, going: Going = GOING, common: Common = COMMON, out: Out
+) -> int:
+    """Go on behind a stopped step, as if it had been skipped."""
+    return await resume(run, skip=True, step=step, going=going, common=common, out=out)
+
+
+async def abort(run: RunName, /, *, wait: Wait = False, common: Common = COMMON, out: Out) -> int:
+    """Give up a run that has stopped, for good. Nothing is undone; its checkpoints can still be replayed."""
+    return await resume(run, abort=True, going=Going(wait=wait), common=common, out=out)

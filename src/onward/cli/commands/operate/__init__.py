@@ -1,0 +1,1 @@
+"""Commands for whoever operates the database and the installation."""

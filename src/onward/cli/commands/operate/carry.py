@@ -1,0 +1,202 @@
+"""`onward export` and `onward import`: whole runs in one file, for backups and for another database."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, BinaryIO
+
+import zstandard
+from cyclopts import Parameter
+
+from onward.carry.exporting import Carried, Exporter, with_parents
+from onward.carry.importing import Checked, Importer
+from onward.carry.spool import GIB, Limits, Spool
+from onward.cli.exits import FAILED, FINE
+from onward.cli.numbers import number
+from onward.cli.opening import app_of, store_to_look_at
+from onward.cli.options import COMMON, Common, Out
+from onward.cli.print.output import Output
+from onward.cli.print.text import count
+from onward.clock import SystemClock
+from onward.config import load_settings
+from onward.errors import InvalidInput
+from onward.model.ids import display_id
+from onward.model.row import RunRow
+from onward.model.run import RunStatus
+from onward.model.values.bounds import GIBIBYTES
+from onward.read.lookup import find_run
+from onward.store.port import RunQuery, Store
+from onward.wiring import open_store
+
+ALL = 2**31 - 1
+STANDARD = "-"
+# In these a run may be driven on by others while its copy goes elsewhere.
+AT_WORK = (RunStatus.RUNNING, RunStatus.QUEUED, RunStatus.WAITING)
+
+
+async def export(
+    *runs: Annotated[str, Parameter(help="Runs: display ids, ids, or beginnings of either.")],
+    all: Annotated[bool, Parameter(help="Every run of the database.")] = False,
+    to: Annotated[
+        str,
+        Parameter(
+            name="--out",
+            allow_leading_hyphen=True,
+            help="The file, compressed if its name ends in .zst; - is the output.",
+        ),
+    ] = STANDARD,
+    parents: Annotated[
+        bool,
+        Parameter(
+            name="--with-parents",
+            negative="--no-with-parents",
+            help="Also the runs that forks stand on; without, a fork alone is refused.",
+        ),
+    ] = True,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Write whole runs into one file: logs, pipelines, large values, artifacts, effects.
+
+    The file is what the database held at one moment; the runs stay, and go on, where they are.
+    """
+    if runs and all:
+        raise InvalidInput("--all is every run; give it, or name some, but not both.")
+    if not runs and not all:
+        raise InvalidInput("name the runs to export, or give --all for every one.")
+    async with store_to_look_at(common) as store:
+        chosen = await with_parents(store, await _rows(store, runs), may_add=parents)
+        with _target(to, out) as write:
+            carried = await Exporter(store, write).export(chosen)
+    _tell_exported(carried, chosen, to, out)
+    return FAILED if out.is_gone else FINE
+
+
+async def _rows(store: Store, names: Sequence[str]) -> list[RunRow]:
+    if names:
+        return [(await find_run(store, name)).row for name in names]
+    return [listed.row for listed in reversed(await store.list(RunQuery(limit=ALL)))]
+
+
+@contextmanager
+def _target(path: str, out: Output) -> Iterator[Callable[[bytes], object]]:
+    """Where the bytes go. A file gets its name when it is whole and on the disk."""
+    if path == STANDARD:
+        yield out.raw
+        return
+    if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+        raise InvalidInput(f"--out {path} is not a file; name a file, or - for the output.")
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        # Whoever may not read the database may not read its copy either.
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            yield from _written(file, is_packed=path.endswith(".zst"))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror}; name another file.") from error
+    finally:
+        if os.path.lexists(part):
+            os.unlink(part)
+
+
+def _written(file: BinaryIO, *, is_packed: bool) -> Iterator[Callable[[bytes], object]]:
+    if not is_packed:
+        yield file.write
+        return
+    with zstandard.ZstdCompressor(level=3, write_checksum=True).stream_writer(file, closefd=False) as packed:
+        yield packed.write
+
+
+def _tell_exported(carried: Carried, rows: Sequence[RunRow], path: str, out: Output) -> None:
+    say = out.note if path == STANDARD else out.say
+    for row in rows:
+        if row.status in AT_WORK:
+            out.note(
+                f"run {row.display_id} is {row.status.value} and goes on here as well; "
+                "before you resume its copy, `onward cancel` one of the two."
+            )
+    what = f"{count(len(carried.runs), 'run')} with {count(carried.events, 'event')}"
+    more = f"{count(carried.blobs, 'blob')} and {count(carried.effects, 'effect')}"
+    say(f"exported {what}, {more} to {'the output' if path == STANDARD else path}")
+    if out.is_json and path != STANDARD:
+        out.value(
+            {
+                "file": path,
+                "runs": carried.runs,
+                "events": carried.events,
+                "blobs": carried.blobs,
+                "effects": carried.effects,
+                "bytes": carried.bytes,
+            }
+        )
+
+
+async def import_(
+    file: Annotated[
+        str, Parameter(help="What `onward export` wrote; - is the input.", allow_leading_hyphen=True)
+    ],
+    /,
+    *,
+    paused: Annotated[
+        bool, Parameter(help="Pause what would go on by itself: nobody takes it until it is resumed.")
+    ] = False,
+    unpacked_max: Annotated[
+        int | None,
+        number(
+            GIBIBYTES,
+            help="Unpack up to so many GiB, however small the file (1 GiB, or 1,000 times its size).",
+            metavar="GIB",
+        ),
+    ] = None,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Take in the runs of a file, each whole, after everything in it has been checked.
+
+    A run that is here already is skipped, and never changed. One that was running arrives stopped or queued.
+    """
+    app = app_of(load_settings(db=common.db, app=common.app))
+    with _source(file) as source:
+        spool = Spool(source, "the input" if file == STANDARD else file, _limits(unpacked_max))
+    try:
+        checked = Checked(spool, is_paused=paused)  # before a database is made for it
+        store = await open_store(app.store) if isinstance(app.store, str) else app.store
+        try:
+            brought = await Importer(store, SystemClock(), checked).bring()
+        finally:
+            await store.close()
+    finally:
+        spool.close()
+    for one in brought:
+        out.say(f"run {display_id(one.run)} (id {one.run}): {one.says}")
+    new = [one.run for one in brought if one.is_new]
+    out.say(f"{count(len(new), 'run')} imported, {len(brought) - len(new)} skipped")
+    if out.is_json:
+        found = [
+            {"run": one.run, "imported": one.is_new, "status": one.status, "says": one.says}
+            for one in brought
+        ]
+        out.value({"imported": new, "runs": found})
+    return FINE
+
+
+def _limits(unpacked_max: int | None) -> Limits:
+    return Limits() if unpacked_max is None else Limits(free=unpacked_max * GIB, ratio=0)
+
+
+@contextmanager
+def _source(path: str) -> Iterator[BinaryIO]:
+    if path == STANDARD:
+        yield sys.stdin.buffer
+        return
+    try:
+        with open(path, "rb") as file:
+            yield file
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}.") from error

@@ -1,0 +1,1 @@
+"""Commands that execute runs, here or in workers."""

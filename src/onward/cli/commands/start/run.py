@@ -1,0 +1,98 @@
+"""`onward run`: a new run, from its creation to wherever it stops."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from onward.cli.commands.start.foreground import Foreground, foreground
+from onward.cli.options import (
+    COMMON,
+    Answers,
+    Common,
+    KeepWorkspace,
+    Out,
+    RunId,
+    Settings,
+    Workspace,
+    WorkspaceMode,
+)
+from onward.cli.values import context_of, script_of
+from onward.engine.engine import Start
+from onward.model.run import RunStatus
+from onward.pipeline.build import Pipeline
+from onward.read.view import view_row
+from onward.store.port import RunQuery
+
+UNFINISHED_RUNS = tuple(
+    status for status in RunStatus if status not in (RunStatus.COMPLETED, RunStatus.CANCELLED)
+)
+LOOKED_AT_MAX = 50
+
+
+async def run(
+    file: Annotated[str, Parameter(help="The pipeline: a DOT file.")],
+    /,
+    *,
+    settings: Settings = (),
+    simulate: Annotated[
+        str | None,
+        Parameter(
+            help="Play agents instead of asking models: all succeed, or as SCRIPT.json says "
+            "(node → list of entries; another name than *.json goes behind an equals sign).",
+            metavar="[SCRIPT.json]",
+        ),
+    ] = None,
+    answers: Answers = None,
+    run_id: RunId = None,
+    workspace: Workspace = None,
+    workspace_mode: WorkspaceMode = None,
+    keep_workspace: KeepWorkspace = False,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Run a pipeline in the foreground, from its start.
+
+    Ctrl-C lets the current step finish and pauses the run; a second Ctrl-C stops now. Nothing that has
+    finished is lost or done again: `onward resume` goes on.
+    """
+    inputs, script = context_of(settings), script_of(simulate)
+    async with foreground(common, out, answers, makes_database=True) as desk:
+        pipeline = desk.engine.sources.read(file)
+        for warning in pipeline.warnings:
+            out.note(str(warning))
+        await _mention_unfinished(desk, pipeline)
+        start = Start(
+            inputs=inputs,
+            run_id=run_id,
+            simulation=script,
+            interviewer=desk.interviewer,
+            workspace=workspace,
+            workspace_mode=workspace_mode,
+            keep_workspace=keep_workspace,
+        )
+        return await desk.finish(await desk.engine.start(pipeline, start, desk.stop))
+
+
+async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:
+    """Say that the pipeline has a run to go on with. Its state is not looked at: this run is a new one."""
+    query = RunQuery(UNFINISHED_RUNS, pipeline.name, LOOKED_AT_MAX)
+    found = [
+        listed
+        for listed in await desk.engine.store.list(query)
+        if listed.row.path == pipeline.path or listed.row.pipeline_hash == pipeline.hash
+    ]
+    views = (view_row(listed.row, listed.holder) for listed in found)
+    left = [view for view in views if view["status"] in ("queued", "waiting") or view["recoverable"]]
+    if not left:
+        return
+    newest = left[0]
+    more = f" (and {len(left) - 1} more: {desk.common.command('status')})" if len(left) > 1 else ""
+    command = desk.common.command(
+        "answer" if newest["status"] == "waiting" else "resume", newest["display_id"]
+    )
+    desk.out.note(
+        f"this pipeline has an unfinished run, {newest['display_id']} ({newest['status']}){more}; "
+        f"to go on with it instead: {command}"
+    )

@@ -1,0 +1,225 @@
+"""Commands for many runs and many processes: worker, submit, recover, workers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from onward.cli.commands.operate.watching import Watch, speak
+from onward.cli.exits import FAILED, FINE
+from onward.cli.numbers import duration, number
+from onward.cli.opening import app_of, store_to_look_at
+from onward.cli.options import (
+    COMMON,
+    Common,
+    KeepWorkspace,
+    LogFormat,
+    Out,
+    RunId,
+    Settings,
+    Workspace,
+    WorkspaceMode,
+)
+from onward.cli.print.output import Output
+from onward.cli.print.text import count, one_line, table
+from onward.cli.signals import Force, on_signals
+from onward.cli.values import context_of, script_of
+from onward.clock import SystemClock
+from onward.config import load_settings
+from onward.engine.control.requests import Start
+from onward.engine.engine import Engine
+from onward.engine.loop.stop import GRACE_S, StopSwitch
+from onward.errors import NoDatabase
+from onward.machine.fold.row import project
+from onward.machine.plan.planner import DRAIN
+from onward.model.ids import display_id
+from onward.model.values.bounds import CONCURRENCY, LEASE, PRIORITY, Seconds
+from onward.read.view import view_run
+from onward.store.owner import owner_label
+from onward.wiring import is_there
+from onward.worker.worker import Worker
+
+GRACE = Seconds(0.001)
+DRAINING = "draining: taking no new runs; a second signal stops now"
+
+
+@asynccontextmanager
+async def _engine(
+    common: Common, lease_s: float | None = None, *, makes: bool = False, watch: Watch | None = None
+) -> AsyncIterator[Engine]:
+    settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
+    app = app_of(settings)
+    if lease_s is not None:
+        app.lease_s = lease_s
+    if not makes and isinstance(app.store, str) and not is_there(app.store):
+        raise NoDatabase(app.store)
+    try:
+        if watch is None:
+            yield await app.engine(tool_env=settings.tool_env)
+        else:
+            yield await watch.engine(app, settings.tool_env)
+    finally:
+        await app.close()
+
+
+async def worker(
+    *,
+    concurrency: Annotated[int, number(CONCURRENCY, help="How many runs to drive at once.")] = 4,
+    lease: Annotated[
+        float | None, duration(LEASE, help="How long a claim is good for without a renewal, such as 10s.")
+    ] = None,
+    grace: Annotated[
+        float | None, duration(GRACE, help="How long to let steps finish when asked to stop, such as 30s.")
+    ] = None,
+    until_idle: Annotated[bool, Parameter(help="Stop when nothing is due and nothing is under way.")] = False,
+    metrics: Annotated[
+        str | None,
+        Parameter(
+            help="Serve /metrics for Prometheus and /healthz there; without a host on this machine alone.",
+            metavar="[HOST:]PORT",
+        ),
+    ] = None,
+    log_format: LogFormat = None,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Take runs whose time has come and drive them, until asked to stop.
+
+    Any number of workers may share a database. SIGTERM or Ctrl-C takes no new runs, lets each step finish,
+    and hands the runs back to the queue; a second one, or the end of the grace time, stops now.
+    """
+    grace_s = GRACE_S if grace is None else grace
+    stop = StopSwitch(grace_s)
+    watch = Watch(metrics=metrics, log_format=log_format, out=out)
+
+    def asked() -> None:
+        if stop.reason is None:
+            out.say(DRAINING)
+            watch.drain()
+        stop.request(DRAIN)
+
+    async with _engine(common, lease, makes=True, watch=watch) as engine, watch.serving(engine.store):
+        hand = Worker(
+            engine,
+            SystemClock(),
+            stop,
+            concurrency=concurrency,
+            say=out.say,
+            warn=watch.warn,
+            until_idle=until_idle,
+            metrics=watch.metrics,
+        )
+        with on_signals(asked, Force(grace_s, FAILED)):
+            out.say(f"worker {owner_label(engine.store.me)}: up to {count(concurrency, 'run')} at once")
+            shift = await hand.run()
+    left = f", {count(shift.left_behind, 'run')} cut off" if shift.left_behind else ""
+    out.say(f"worker stopped: {count(shift.driven, 'run')} driven{left}")
+    if out.is_json:
+        out.value({"driven": shift.driven, "left_behind": shift.left_behind})
+    return FAILED if shift.left_behind else FINE
+
+
+async def submit(
+    file: Annotated[str, Parameter(help="The pipeline: a DOT file.")],
+    /,
+    *,
+    settings: Settings = (),
+    simulate: Annotated[
+        str | None,
+        Parameter(help="Play agents instead of asking models, as in `onward run`.", metavar="[SCRIPT.json]"),
+    ] = None,
+    priority: Annotated[int, number(PRIORITY, help="Runs with a higher number are taken first.")] = 0,
+    on_owner_loss: Annotated[
+        Literal["requeue", "interrupt"],
+        Parameter(help="When its worker dies: another goes on, or a person decides."),
+    ] = "requeue",
+    run_id: RunId = None,
+    workspace: Workspace = None,
+    workspace_mode: WorkspaceMode = None,
+    keep_workspace: KeepWorkspace = False,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Create a run and leave it to the workers."""
+    inputs, script = context_of(settings), script_of(simulate)
+    async with _engine(common, makes=True) as engine:
+        pipeline = engine.sources.read(file)
+        for warning in pipeline.warnings:
+            out.note(str(warning))
+        start = Start(
+            inputs=inputs,
+            run_id=run_id,
+            simulation=script,
+            on_owner_loss=on_owner_loss,
+            priority=priority,
+            workspace=workspace,
+            workspace_mode=workspace_mode,
+            keep_workspace=keep_workspace,
+        )
+        run = (await engine.submit(pipeline, start)).run
+    out.say(f"run {project(run).display_id}: {one_line(run.pipeline)} (id {run.id}) is queued")
+    if out.is_json:
+        out.value(view_run(project(run), None, run, ()))
+    return FINE
+
+
+async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out: Out) -> int:
+    """Look once for runs whose process died, and stop or requeue them; servers and workers do it always."""
+    speak(out, log_format)
+    async with _engine(common) as engine:
+        swept = await engine.recover()
+    for run in (*swept.stopped, *swept.requeued):
+        because = f": {one_line(run.detail)}" if run.detail else ""
+        out.say(f"run {project(run).display_id} is {run.status.value}{because}")
+    for run_id, why in swept.broken:
+        out.say(f"run {display_id(run_id)} could not be recovered: {one_line(why, 500)}")
+    out.say(
+        f"{count(len(swept.stopped), 'run')} interrupted, {len(swept.requeued)} requeued, "
+        f"{len(swept.asking)} waiting for an answer"
+    )
+    if out.is_json:
+        out.value(
+            {
+                "interrupted": [run.id for run in swept.stopped],
+                "requeued": [run.id for run in swept.requeued],
+                "waiting": [run.id for run in swept.asking],
+                "broken": [{"run": run_id, "error": why} for run_id, why in swept.broken],
+            }
+        )
+    return FAILED if swept.broken else FINE
+
+
+async def workers(*, common: Common = COMMON, out: Out) -> int:
+    """List the processes that hold runs, and whether they are alive."""
+    async with store_to_look_at(common) as store:
+        held = await store.held()
+    found: dict[str, tuple[bool, list[str]]] = {}
+    for listed in held:
+        if listed.holder is not None:
+            known = found.setdefault(listed.holder.owner, (listed.holder.is_alive, []))
+            known[1].append(listed.row.display_id)
+    if out.is_json:
+        out.value(
+            [
+                {"worker": owner_label(owner), "is_alive": alive, "runs": runs}
+                for owner, (alive, runs) in found.items()
+            ]
+        )
+        return FINE
+    _say_workers(found, out)
+    return FINE
+
+
+def _say_workers(found: dict[str, tuple[bool, list[str]]], out: Output) -> None:
+    if not found:
+        out.say("nobody holds a run")
+        return
+    rows = [
+        (owner_label(owner), "alive" if alive else "dead", " ".join(runs))
+        for owner, (alive, runs) in found.items()
+    ]
+    for line in table(("WORKER", "IS", "RUNS"), rows):
+        out.say(line)

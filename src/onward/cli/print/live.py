@@ -1,0 +1,114 @@
+"""Progress on a terminal: what has ended stays, what is under way ticks below it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from onward.cli.print.narrate import Narrator
+from onward.cli.print.output import Output
+from onward.cli.print.progress import is_at_work
+from onward.cli.print.text import one_line, span
+from onward.clock import SystemClock
+from onward.model.event import Event, StepStarted
+from onward.model.run import AttemptState, OpenStep, Run
+
+TICK_S = 0.25
+STYLES = {
+    "finished": "green",
+    "failed": "red",
+    "rejected": "red",
+    "retrying": "yellow",
+    "stopped": "yellow",
+    "degraded": "yellow",
+    "conflict": "yellow",
+    "expired": "yellow",
+    "asks": "bold",
+}
+
+
+def can_move() -> bool:
+    """Whether the terminal understands moving its cursor."""
+    return not Console().is_dumb_terminal
+
+
+class LiveProgress:
+    """The screen moves only while a step is open, so that a question at a gate has it for itself."""
+
+    def __init__(self, out: Output) -> None:
+        self.narrator = Narrator(is_brief=True)
+        self._out, self._clock = out, SystemClock()
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._live: Live | None = None
+        self._ticking: asyncio.Task[None] | None = None
+        self._began: dict[tuple[str, int], int] = {}
+        self._steps: Sequence[OpenStep] = ()
+
+    @property
+    def is_at_work(self) -> bool:
+        return self._live is not None
+
+    def observe(self, run: Run, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, StepStarted):
+                self._began[event.step, event.attempt] = run.updated_at_us
+        self._steps = tuple(run.open_steps.values())
+        if not is_at_work(run):
+            self.close()
+        for line in self.narrator.lines(run, events):
+            self._print(line)
+        if is_at_work(run):
+            self._show()
+
+    def close(self) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+            self._ticking = None
+        if self._live is not None:
+            live, self._live = self._live, None
+            self._safely(live.stop)
+        self._began.clear()
+
+    def _print(self, line: str) -> None:
+        style = STYLES.get(line.split(maxsplit=1)[0], "") if line.startswith(" ") else "bold"
+        self._safely(lambda: self._console.print(Text(line, style)))
+
+    def _show(self) -> None:
+        if self._live is None:
+            self._live = Live(
+                console=self._console, get_renderable=self._render, auto_refresh=False, transient=True
+            )
+            self._safely(self._live.start)
+            self._ticking = asyncio.get_running_loop().create_task(self._tick())
+        self._safely(self._live.refresh)
+
+    async def _tick(self) -> None:
+        while self._live is not None:
+            self._safely(self._live.refresh)
+            await asyncio.sleep(TICK_S)
+
+    def _safely(self, draw: Callable[[], object]) -> None:
+        """A terminal that was closed must not stop the run."""
+        if self._out.is_gone:
+            return
+        try:
+            draw()
+        except OSError as error:
+            self._out.lose(sys.stdout, error)
+
+    def _render(self) -> RenderableType:
+        rows = (self._row(step) for step in self._steps)
+        return Group(*(Text(row, "cyan", no_wrap=True, overflow="ellipsis") for row in rows))
+
+    def _row(self, step: OpenStep) -> str:
+        now_us, name = self._clock.now_us(), one_line(step.step)
+        if step.state is AttemptState.RETRYING and step.retry_at_us is not None:
+            left = span((step.retry_at_us - now_us) / 1_000_000)
+            return f"  {'waiting':<8}  {name}  attempt {step.attempt + 1} in {left}"
+        seconds = (now_us - self._began.get((step.step, step.attempt), now_us)) / 1_000_000
+        return f"  {'running':<8}  {name}  attempt {step.attempt}  {span(seconds)}"

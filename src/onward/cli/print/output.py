@@ -1,0 +1,119 @@
+"""Where a command prints. Whatever happens to the reader, the work goes on."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from typing import Any, TextIO
+
+import msgspec
+
+from onward.cli.exits import FAILED
+from onward.cli.print.text import clean
+
+# JSON leaves these as they are; a terminal might not.
+_LOUD = re.compile("[\x7f-\x9f]")
+_NOT_ASCII = re.compile("[^\x00-\x7f]")
+_READER_LEFT = (errno.EPIPE, errno.EIO, errno.ESHUTDOWN)
+
+
+class Output:
+    """Standard output and error of one command.
+
+    With `is_json`, standard output holds JSON alone and everything for people goes to standard error.
+    A reader that went away (`| head`, a closed terminal) silences the output and stops nothing.
+    """
+
+    def __init__(self, *, is_json: bool = False) -> None:
+        self.is_json = is_json
+        self.is_gone = False
+        self._stdout = sys.stdout
+        self._trouble = ""
+        self.voice: Callable[[int, str], None] | None = None
+        """Where lines for people go instead: a log, with the level of each."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person sits at both ends."""
+        return _is_tty(sys.stdin) and _is_tty(sys.stdout)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether what is printed may move."""
+        return not self.is_json and _is_tty(sys.stdout)
+
+    def say(self, text: str = "", *, end: str = "\n") -> None:
+        """Tell a person what the command is for."""
+        if self.voice is not None:
+            self.voice(logging.INFO, clean(text))
+            return
+        self._write(sys.stderr if self.is_json else sys.stdout, clean(text) + end)
+
+    def note(self, text: str) -> None:
+        """Tell a person something beside it."""
+        if self.voice is not None:
+            self.voice(logging.WARNING, clean(text))
+            return
+        self._write(sys.stderr, clean(text) + "\n")
+
+    def value(self, value: Any) -> None:
+        """One JSON value on a line of its own."""
+        text = msgspec.json.encode(value).decode()
+        self._write(self._stdout, _LOUD.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
+
+    def raw(self, content: bytes) -> None:
+        """Bytes as they are, for a file or a program; not for a terminal."""
+        buffer = getattr(self._stdout, "buffer", None)
+        try:
+            if buffer is None:
+                self._stdout.write(content.decode(errors="replace"))
+            else:
+                buffer.write(content)
+                buffer.flush()
+        except OSError as error:
+            self.lose(self._stdout, error)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """With JSON, whatever else is printed meanwhile, by handlers for instance, goes to standard error."""
+        with redirect_stdout(sys.stderr) if self.is_json else nullcontext():
+            yield
+
+    def close(self, code: int) -> int:
+        """The exit code; output that could not be written is a failure unless its reader left."""
+        if self._trouble:
+            self.note(f"onward: the output could not be written: {self._trouble}.")
+            return code or FAILED
+        return code
+
+    def _write(self, stream: TextIO | None, text: str) -> None:
+        if stream is None or stream.closed:
+            return
+        try:
+            stream.write(text)
+            stream.flush()
+        except UnicodeEncodeError:
+            # A terminal of another character set: as JSON writes it, so that JSON stays JSON.
+            self._write(stream, _NOT_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], text))
+        except OSError as error:
+            self.lose(stream, error)
+
+    def lose(self, stream: TextIO, error: OSError) -> None:
+        """Let what is still buffered go nowhere, so that the interpreter does not complain at its exit."""
+        if stream is self._stdout or stream is sys.stdout:
+            self.is_gone = True
+            if error.errno not in _READER_LEFT:
+                self._trouble = error.strerror or str(error)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def _is_tty(stream: TextIO | None) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()

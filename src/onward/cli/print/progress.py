@@ -1,0 +1,65 @@
+"""Progress of a run that this process drives: lines, or lines that move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from onward.cli.print.narrate import Narrator
+from onward.cli.print.output import Output
+from onward.model.event import Event
+from onward.model.run import Run
+
+
+class Progress(Protocol):
+    """Shows what the engine observes."""
+
+    @property
+    def narrator(self) -> Narrator:
+        """Whoever finds the words."""
+        ...
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a step has begun and has not ended."""
+        ...
+
+    def observe(self, run: Run, events: Sequence[Event]) -> None:
+        """Show what was just written."""
+        ...
+
+    def close(self) -> None:
+        """Leave the screen as plain text."""
+        ...
+
+
+class LineProgress:
+    """A line per event: for pipes, files and programs."""
+
+    def __init__(self, out: Output) -> None:
+        self.narrator = Narrator()
+        self.is_at_work = False
+        self._out = out
+
+    def observe(self, run: Run, events: Sequence[Event]) -> None:
+        self.is_at_work = is_at_work(run)
+        for line in self.narrator.lines(run, events):
+            self._out.say(line)
+
+    def close(self) -> None:
+        self.is_at_work = False
+
+
+def is_at_work(run: Run) -> bool:
+    """Whether a holder has a step of this run in its hands."""
+    return bool(run.open_steps) and run.worker is not None
+
+
+def make_progress(out: Output) -> Progress:
+    """What suits the output. Only a terminal pays for what a terminal can do."""
+    if out.is_live:
+        from onward.cli.print.live import LiveProgress, can_move
+
+        if can_move():
+            return LiveProgress(out)
+    return LineProgress(out)

@@ -1,0 +1,237 @@
+"""Runs as a person reads them: the list, the one, and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from onward.cli.options import Common
+from onward.cli.print.leftovers import left_lines
+from onward.cli.print.text import age, clean, count, local_time, one_line, span, table
+from onward.model.ids import display_id
+from onward.model.run import Run, RunStatus
+from onward.model.workspace import WORKTREE
+from onward.read.view import dead_end, view_row
+from onward.store.port import Listed
+
+HEADINGS = ("RUN", "PIPELINE", "STATUS", "STEPS", "NEXT", "CHANGED")
+
+
+def run_table(runs: Sequence[Listed], now_us: int) -> list[str]:
+    """Runs as a table, in the order given."""
+    return table(HEADINGS, [_table_row(listed, now_us) for listed in runs])
+
+
+def _table_row(listed: Listed, now_us: int) -> Sequence[str]:
+    row, view = listed.row, view_row(listed.row, listed.holder)
+    return (
+        row.display_id,
+        row.pipeline,
+        status_words(view),
+        str(row.steps_finished),
+        row.next_node or "-",
+        age(row.updated_at_us, now_us),
+    )
+
+
+def status_words(view: Mapping[str, Any]) -> str:
+    """Status and reason."""
+    return f"{view['status']} ({view['reason']})" if view["reason"] else str(view["status"])
+
+
+def run_line(listed: Listed) -> str:
+    """One run on one line, for output that cannot move; the same state always gives the same line."""
+    view = view_row(listed.row, listed.holder)
+    steps = count(view["steps_finished"], "step")
+    ahead = f"next {view['next']}" if view["next"] else ""
+    words = (view["display_id"], view["pipeline"], status_words(view), steps, ahead)
+    return "  ".join(one_line(word) for word in words if word)
+
+
+def gate_lines(gate: Mapping[str, Any]) -> Iterator[str]:
+    """A question as `view_gate` gives it, what can be answered, and until when."""
+    yield f"{gate['gate']}: {clean(gate['text'])}"
+    yield from _offers(gate)
+
+
+def _offers(gate: Mapping[str, Any]) -> Iterator[str]:
+    if gate["type"] == "freeform":
+        yield "  answer in your own words"
+    else:
+        for choice in gate["choices"]:
+            to = f"  → {one_line(choice['to'])}" if choice["to"] else "  → ends the run as rejected"
+            yield f"  {choice['key']:<3} {one_line(choice['label'])}{to}"
+    if gate["deadline"]:
+        yield f"  until {_local(gate['deadline'])}, then {_rule(gate)}"
+
+
+def _rule(gate: Mapping[str, Any]) -> str:
+    match gate["on_timeout"]:
+        case "default":
+            default = next(choice for choice in gate["choices"] if choice["key"] == gate["default"])
+            return f"it takes {one_line(default['label'])}"
+        case "reject":
+            return "it is rejected"
+        case _:
+            return "it stays open"
+
+
+def next_command(status: str, reason: str, recoverable: bool, run_id: str, common: Common) -> str | None:
+    """What to type to go on with a run that stands like this."""
+    name = display_id(run_id)
+    match status:
+        case "waiting":
+            return common.command("answer", name)
+        case "interrupted" if reason == "in_doubt":
+            return common.command("resume", name, "--retry|--skip|--continue|--abort")
+        case "queued" | "paused" | "interrupted":
+            return common.command("resume", name)
+        case "failed" if reason == "no_way_on":
+            return common.command("resume", name, "--accept-changes|--retry|--from NODE")
+        case "failed" if recoverable:
+            return common.command("resume", name)
+        case _:
+            return None
+
+
+def summary(run: Run) -> str:
+    """How a run stands, in one line."""
+    name = f"run {display_id(run.id)}"
+    match run.status:
+        case RunStatus.COMPLETED:
+            took = span(((run.ended_at_us or run.updated_at_us) - run.created_at_us) / 1_000_000)
+            where = f"; {dead_end(run.ended_at_node)}" if run.ended_at_node is not None else ""
+            return f"{name} completed: {count(run.steps_finished, 'step')} in {took}{where}"
+        case RunStatus.WAITING:
+            gates = ", ".join(gate.gate for gate in run.gates.values() if gate.decided is None)
+            return f"{name} waits for an answer at {gates}"
+        case RunStatus.CANCELLED:
+            return f"{name} cancelled: given up for good"
+        case RunStatus.RUNNING:
+            return f"{name} is running"
+        case status:
+            because = f" ({run.reason})" if run.reason else ""
+            detail = f": {one_line(run.detail, 1_000)}" if run.detail else ""
+            ahead = f"; next is {run.next_node}" if run.next_node and not run.detail else ""
+            return f"{name} {status.value}{because}{detail}{ahead}"
+
+
+def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[str]:
+    """Everything about a run that fits a page; `view` is what `show --json` prints."""
+    yield f"run {view['display_id']}: {one_line(view['pipeline'])} (id {view['id']})"
+    detail = one_line(view["detail"], 1_000)
+    detail = "" if view["restarted_as"] else detail
+    yield f"  status   {status_words(view)}" + (f": {detail}" if detail else "")
+    if view["holder"]:
+        yield f"  held by  {view['holder']}"
+    yield f"  started  {when(view['created_at'], now_us)}"
+    yield f"  changed  {when(view['updated_at'], now_us)}"
+    if view["next"]:
+        yield f"  next     {one_line(view['next'])}"
+    if view["path"]:
+        yield f"  file     {one_line(view['path'])} ({view['pipeline_hash'][:12]})"
+    if view["workspace"]:
+        yield f"  work     {workspace_words(view['workspace'])}"
+    yield from _lineage(view)
+    # After a crash nobody has looked yet; a plain resume would only ask for the word that is wanted.
+    status, reason = ("interrupted", "in_doubt") if view["left"] else (view["status"], view["reason"])
+    ahead = next_command(status, reason, view["recoverable"], view["id"], common)
+    if ahead:
+        yield f"  go on    {ahead}"
+    yield from _steps(view["steps"])
+    if view["left"]:
+        yield ""
+        yield from left_lines(view["left"])
+    yield from _log(view["steps"])
+    yield from _gates(view)
+    yield from _context(view["context"])
+
+
+def workspace_words(workspace: Mapping[str, Any]) -> str:
+    """Where a run's files are, and the name in git under which the last recorded state of them is kept."""
+    where = one_line(workspace["repository"])
+    if workspace["mode"] == WORKTREE:
+        where += f", branch {workspace['branch']}"
+    kept = f"files kept as {workspace['ref']}" if workspace["ref"] else "nothing changed yet"
+    return f"{where}, {kept}"
+
+
+def when(at: str, now_us: int) -> str:
+    """An RFC 3339 instant by the local clock, and how long ago that was."""
+    at_us = _instant_us(at)
+    return f"{local_time(at_us)} ({age(at_us, now_us)})"
+
+
+def _local(at: str) -> str:
+    return local_time(_instant_us(at))
+
+
+def _instant_us(at: str) -> int:
+    from datetime import datetime
+
+    return int(datetime.fromisoformat(at).timestamp() * 1_000_000)
+
+
+def _lineage(view: Mapping[str, Any]) -> Iterator[str]:
+    if view["parent"]:
+        yield f"  parent   {display_id(view['parent']['run'])} at checkpoint {view['parent']['seq']}"
+    if view["restart_of"]:
+        yield f"  restart  of run {display_id(view['restart_of'])}"
+    if view["restarted_as"]:
+        yield f"  goes on  as run {display_id(view['restarted_as'])}"
+    by = view["managed_by"]
+    if by:
+        yield f"  manager  {display_id(by['run'])} in step {one_line(by['step'])}"
+    for step in view["steps"]:
+        if step.get("child"):
+            yield f"  child    {display_id(step['child'])} of step {one_line(step['step'])}"
+    for text in view["steering"]:
+        yield f"  told     {one_line(text)} (no agent step has taken it yet)"
+    for fork in view["forks"]:
+        yield f"  fork     {fork['display_id']} from checkpoint {fork['seq']} ({fork['status']})"
+
+
+def _steps(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not steps:
+        return
+    yield ""
+    rows = [
+        (
+            step["step"],
+            step["status"],
+            str(step["attempts"]),
+            "-" if step["duration_s"] is None else span(step["duration_s"]),
+            step.get("answer") or step["reason"],
+        )
+        for step in steps
+    ]
+    yield from table(("STEP", "OUTCOME", "ATTEMPTS", "TOOK", ""), rows)
+
+
+def _log(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    lines = [(step["step"], line) for step in steps for line in step["log"]]
+    if lines:
+        yield ""
+        yield "LOG"
+        for step, line in lines:
+            yield f"  {one_line(step)}: {one_line(line)}"
+
+
+def _gates(view: Mapping[str, Any]) -> Iterator[str]:
+    for gate in view["gates"]:
+        if gate["decided"] is None:
+            yield ""
+            yield f"{gate['gate']} asks: {clean(gate['text'])}"
+            yield from _offers(gate)
+
+
+def _context(context: Mapping[str, Any]) -> Iterator[str]:
+    if context:
+        import json
+
+        yield ""
+        yield "CONTEXT"
+        for key in sorted(context):
+            value = context[key]
+            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield f"  {one_line(key)} = {one_line(shown)}"

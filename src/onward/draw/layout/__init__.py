@@ -1,0 +1,1 @@
+"""Where everything in a picture goes. Begin with `placing`."""

@@ -1,0 +1,137 @@
+"""The grid: layers of cells. A cell holds a box, the caption of a line, or a line that only passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from onward.draw.layout.geometry import Size, Wire
+from onward.draw.layout.ranks import loops_back, ranks_of
+
+CELLS_MAX = 8_000
+"""Cells for lines that pass. Longer lines go round the outside instead, so that work stays near linear."""
+PASSING = Size(10, 0)
+LOOP_ROOM = 26
+
+
+@dataclass(slots=True)
+class Strand:
+    """A wire between layers: its ends by position rather than by direction, and the cells between them."""
+
+    wire: int
+    upper: int
+    lower: int
+    is_back: bool
+    cells: list[int] = field(default_factory=list)
+    caption: int | None = None
+
+
+@dataclass(slots=True)
+class Grid:
+    """Cells by number: the boxes first. `before` and `after` are the room it takes on either side."""
+
+    layers: list[list[int]]
+    layer_of: list[int]
+    before: list[float]
+    after: list[float]
+    depth: list[float]
+    up: list[list[int]]
+    down: list[list[int]]
+    strands: list[Strand]
+    outside: list[Strand]
+    boxes: int
+
+    def is_box(self, cell: int) -> bool:
+        return cell < self.boxes
+
+
+def make_grid(sizes: Sequence[Size], wires: Sequence[Wire], start: int | None) -> Grid:
+    """Boxes into their layers, and cells for every line that passes a layer or has something to say."""
+    count = len(sizes)
+    pairs = [(wire.tail, wire.head) for wire in wires]
+    back = loops_back(count, pairs, start)
+    ranks = ranks_of(count, pairs, back, start)
+    strands = [
+        Strand(number, *((head, tail) if number in back else (tail, head)), number in back)
+        for number, (tail, head) in enumerate(pairs)
+        if tail != head
+    ]
+    places, captions = _layers(ranks, strands, wires)
+    grid = Grid(
+        layers=[[] for _ in range(captions)],
+        layer_of=[places[rank] for rank in ranks],
+        before=[size.width / 2 for size in sizes],
+        after=[size.width / 2 for size in sizes],
+        depth=[size.height for size in sizes],
+        up=[[] for _ in sizes],
+        down=[[] for _ in sizes],
+        strands=[],
+        outside=[],
+        boxes=count,
+    )
+    for cell, layer in enumerate(grid.layer_of):
+        grid.layers[layer].append(cell)
+    for wire in wires:
+        if wire.tail == wire.head:
+            caption = wire.caption or PASSING
+            grid.after[wire.tail] += LOOP_ROOM + caption.width
+            grid.depth[wire.tail] = max(grid.depth[wire.tail], caption.height)
+    _thread(grid, strands, wires)
+    return grid
+
+
+def _layers(ranks: Sequence[int], strands: Sequence[Strand], wires: Sequence[Wire]) -> tuple[list[int], int]:
+    """The layer of every rank, with one more behind a rank where captions need room; and how many."""
+    speaking = {_caption_gap(strand, ranks) for strand in strands if wires[strand.wire].caption}
+    places, layer = list[int](), 0
+    for rank in range(max(ranks, default=-1) + 1):
+        places.append(layer)
+        layer += 2 if rank in speaking else 1
+    return places, layer
+
+
+def _caption_gap(strand: Strand, ranks: Sequence[int]) -> int:
+    """The rank behind which a line says what it has to say: next to where it comes from."""
+    return ranks[strand.lower] - 1 if strand.is_back else ranks[strand.upper]
+
+
+def _thread(grid: Grid, strands: Sequence[Strand], wires: Sequence[Wire]) -> None:
+    budget = CELLS_MAX
+    by_length = sorted(strands, key=lambda strand: grid.layer_of[strand.lower] - grid.layer_of[strand.upper])
+    for strand in by_length:
+        first, last = grid.layer_of[strand.upper] + 1, grid.layer_of[strand.lower]
+        budget -= last - first
+        if budget < 0:
+            grid.outside.append(strand)
+            continue
+        grid.strands.append(strand)
+        caption = wires[strand.wire].caption
+        speaks_at = None if caption is None else last - 1 if strand.is_back else first
+        above = strand.upper
+        for layer in range(first, last):
+            size = caption if caption and layer == speaks_at else PASSING
+            cell = _add(grid, layer, size)
+            if layer == speaks_at:
+                strand.caption = cell
+            strand.cells.append(cell)
+            _join(grid, above, cell)
+            above = cell
+        _join(grid, above, strand.lower)
+    grid.strands.sort(key=lambda strand: strand.wire)
+
+
+def _add(grid: Grid, layer: int, size: Size) -> int:
+    cell = len(grid.layer_of)
+    grid.layer_of.append(layer)
+    grid.layers[layer].append(cell)
+    grid.before.append(size.width / 2)
+    grid.after.append(size.width / 2)
+    grid.depth.append(size.height)
+    grid.up.append([])
+    grid.down.append([])
+    return cell
+
+
+def _join(grid: Grid, above: int, below: int) -> None:
+    grid.down[above].append(below)
+    grid.up[below].append(above)

@@ -1,0 +1,1 @@
+"""What people and programs ask of runs: resume, answer, fork, forget. The requests are in `requests`."""

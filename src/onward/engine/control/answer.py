@@ -1,0 +1,205 @@
+"""Gates in the engine: an answer decides and goes on in one transaction, and a deadline is an answer, too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from onward.clock import Clock, Ids
+from onward.engine.control.interview import Informed, Interviewer, answers_of
+from onward.engine.lease.claims import Claims
+from onward.engine.log.journal import DecideRun, Folded, Journal
+from onward.engine.loop.stop import StopSwitch
+from onward.errors import Refused
+from onward.handlers.port import Handler
+from onward.machine.decide.answers import next_deadline, next_reminder, overdue
+from onward.machine.decide.requests import decide_answer, decide_claim
+from onward.machine.definition import Definition
+from onward.model.answer import Answer
+from onward.model.event import Event, GateDecided
+from onward.model.run import Gate, Run, RunStatus
+from onward.store.codec import unseal
+from onward.store.port import Held
+
+Handlers = Mapping[str, Handler]
+Serve = Callable[[Run, Interviewer | None], Awaitable[tuple[Definition, Handlers]]]
+DriveOn = Callable[[Folded, Definition, Handlers, float, StopSwitch | None], Awaitable[Folded]]
+LOOK_BACK = 64
+
+
+class Answering:
+    """Decides gates, and drives the runs that were waiting for it."""
+
+    def __init__(
+        self, journal: Journal, claims: Claims, clock: Clock, ids: Ids, serve: Serve, drive: DriveOn
+    ) -> None:
+        self._journal, self._claims, self._clock, self._ids = journal, claims, clock, ids
+        self._serve, self._drive = serve, drive
+
+    async def answer(
+        self,
+        run_id: str,
+        answer: Answer,
+        *,
+        by: str,
+        gate: str | None,
+        run: bool,
+        append_id: str,
+        stop: StopSwitch | None,
+        interviewer: Interviewer | None = None,
+    ) -> Folded:
+        """Decide a gate; with `run`, claim the run in the same transaction and drive it.
+
+        `interviewer` answers the gates of runs that this one then manages.
+        """
+
+        def decide(current: Folded, held: Held) -> Sequence[Event]:
+            now_us = self._clock.now_us()
+            return decide_answer(current.run, gate_id=gate, answer=answer, by=by, now_us=now_us)
+
+        try:
+            return await self._decide(run_id, decide, interviewer, run=run, append_id=append_id, stop=stop)
+        except Refused as refusal:
+            if refusal.code != "no_open_gate":
+                raise
+            raise await self._too_late(run_id, gate, refusal) from None
+
+    async def _too_late(self, run_id: str, gate: str | None, refusal: Refused) -> Refused:
+        """Who answers a gate behind which the run has gone on is told who decided it; the log knows."""
+        decided = await self._last_decision(run_id, gate)
+        if decided is None:
+            return refusal
+        said = f"gate {decided.gate} was decided already: {decided.choice.label!r} by {decided.by}."
+        details = {"gate": decided.gate, "choice": decided.choice.key, "by": decided.by}
+        if gate is None:
+            return Refused(refusal.code, f"{str(refusal).removesuffix('.')}; {said}", details=details)
+        return Refused("gate_decided", said, details=details)
+
+    async def _last_decision(self, run_id: str, gate: str | None) -> GateDecided | None:
+        """The newest decision of this gate, or of any, searched for from the end of the log."""
+        folded, count = await self._journal.load(run_id), LOOK_BACK
+        while True:
+            tail = await self._journal.tail(folded, count)
+            events = [unseal(record) for record in tail if record.kind == GateDecided.__name__]
+            found = [e for e in events if isinstance(e, GateDecided) and gate in (None, e.gate)]
+            if found or len(tail) < count:
+                return found[-1] if found else None
+            count *= 8
+
+    async def expire(
+        self, run_id: str, stop: StopSwitch | None, interviewer: Interviewer | None = None
+    ) -> Folded:
+        """Do what the deadlines that have come say, and go on; nothing if somebody else was first."""
+
+        def decide(current: Folded, held: Held) -> Sequence[Event]:
+            is_waiting = current.run.status is RunStatus.WAITING
+            return overdue(current.run, self._clock.now_us()) if is_waiting else ()
+
+        append_id = self._ids.unique()
+        return await self._decide(run_id, decide, interviewer, run=True, append_id=append_id, stop=stop)
+
+    async def _decide(
+        self,
+        run_id: str,
+        decide: DecideRun,
+        interviewer: Interviewer | None,
+        *,
+        run: bool,
+        append_id: str,
+        stop: StopSwitch | None,
+    ) -> Folded:
+        known = await self._journal.load(run_id)
+        goes_on = run and known.run.status is RunStatus.WAITING
+        served = await self._serve(known.run, interviewer) if goes_on else None
+
+        def decide_and_claim(current: Folded, held: Held) -> Sequence[Event]:
+            decided = decide(current, held)
+            if served is None or not decided or current.run.status is not RunStatus.WAITING:
+                return decided
+            claim = decide_claim(current.run, self._claims.standing(current, held), answered=True)
+            return (*decided, *(event for event in claim if event not in decided))
+
+        claimed_s = self._clock.awake_s()
+        folded, has_claimed = await self._claims.request(run_id, decide_and_claim, append_id=append_id)
+        # Only what this very answer claimed may be driven: the run may be at work elsewhere in this process.
+        if served is None or not has_claimed:
+            return folded
+        return await self._drive(folded, *served, claimed_s, stop)
+
+    # -- asking --------------------------------------------------------------------------------------
+
+    async def attend(self, folded: Folded, interviewer: Interviewer, stop: StopSwitch) -> Folded:
+        """Answer the gates of a waiting run, as many at once as are taken; what is skipped stays open."""
+        skipped: set[str] = set()
+        answers: dict[str, Answer] = {}
+        while folded.run.status is RunStatus.WAITING and stop.reason is None:
+            run = folded.run
+            if overdue(run, self._clock.now_us()):
+                folded = await self.expire(run.id, stop, interviewer)
+                continue
+            asked = [gate for gate in run.gates.values() if gate.decided is None and gate.gate not in skipped]
+            if not asked:
+                return folded
+            if not any(gate.gate in answers for gate in asked):
+                said = await self._ask(run, asked, interviewer)
+                answers = {gate.gate: answer for gate, answer in zip(asked, said, strict=False)}
+            gate = next(gate for gate in asked if gate.gate in answers)
+            answer = answers.pop(gate.gate)
+            if answer.skipped:
+                if not overdue(run, self._clock.now_us()):
+                    skipped.add(gate.gate)
+                continue
+            folded = await self._answered(folded, gate, answer, interviewer, stop)
+        return folded
+
+    async def _answered(
+        self, folded: Folded, gate: Gate, answer: Answer, interviewer: Interviewer, stop: StopSwitch
+    ) -> Folded:
+        try:
+            return await self.answer(
+                folded.run.id,
+                answer,
+                by=interviewer.name,
+                gate=gate.gate,
+                run=True,
+                append_id=self._ids.unique(),
+                stop=stop,
+                interviewer=interviewer,
+            )
+        except Refused as refusal:
+            if refusal.code != "gate_expired":
+                raise
+            return folded  # the answer came a moment too late: the rule for the deadline is next
+
+    async def ask(self, run: Run, gate: Gate, interviewer: Interviewer) -> Answer:
+        """Put one question, and remind of it; when a deadline of the run comes first, it is skipped."""
+        return (await self._ask(run, [gate], interviewer))[0]
+
+    async def _ask(self, run: Run, gates: Sequence[Gate], interviewer: Interviewer) -> Sequence[Answer]:
+        """Answers to the first of the gates, one at least."""
+        deadline_us = next_deadline(run)
+        if deadline_us is None and all(gate.remind_us is None for gate in gates):
+            return await answers_of(interviewer, run, gates)
+        answered = asyncio.Event()
+        asking = asyncio.ensure_future(answers_of(interviewer, run, gates))
+        asking.add_done_callback(lambda _: answered.set())
+        try:
+            while not answered.is_set():
+                now_us = self._clock.now_us()
+                if deadline_us is not None and now_us >= deadline_us:
+                    return [Answer.skip()]
+                reminders = {gate.gate: next_reminder(gate, now_us) for gate in gates}
+                until_us = min(at for at in (deadline_us, *reminders.values()) if at is not None)
+                await self._clock.wait_s((until_us - now_us) / 1_000_000, answered)
+                for gate in gates:
+                    reminder_us = reminders[gate.gate]
+                    if reminder_us is not None and not answered.is_set():
+                        await self._remind(gate, reminder_us, interviewer)
+            return asking.result()
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def _remind(self, gate: Gate, reminder_us: int, interviewer: Interviewer) -> None:
+        if self._clock.now_us() >= reminder_us and isinstance(interviewer, Informed):
+            await interviewer.inform(f"{gate.gate} still waits for an answer: {gate.text}", gate.node)

@@ -1,0 +1,38 @@
+"""What a resume would do, without doing it: the same checks, the same events, nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onward.engine.log.journal import Folded, applied
+from onward.machine.decide.requests import Standing
+from onward.machine.decide.resume import ResumeRequest, decide_resume
+from onward.machine.definition import Definition
+from onward.machine.plan.action import Action
+from onward.machine.plan.advance import advance
+from onward.model.event import Event
+from onward.model.leftovers import Left
+from onward.model.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The run as it stands, what a resume would write at once, and the first thing it would then do."""
+
+    run: Run
+    notice: str
+    events: Sequence[Event]
+    action: Action
+    left: Sequence[Left] = ()
+    """What the steps in doubt left behind."""
+
+
+def preview(
+    definition: Definition, known: Folded, standing: Standing, request: ResumeRequest, *, now_us: int
+) -> Preview:
+    """What would come of this request; refuses what a resume would refuse."""
+    decided = decide_resume(definition, known.run, standing, request)
+    run, _ = applied(known.run, decided, run_id=known.run.id, at_us=now_us)
+    ahead = advance(definition, run, (), now_us=now_us, stop_reason=None)
+    return Preview(known.run, "", (*decided, *ahead.events), ahead.action)

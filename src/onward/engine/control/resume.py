@@ -1,0 +1,181 @@
+"""Resuming: every check, then the claim, then driving. One function behind every door."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from onward.clock import Clock, Ids
+from onward.engine.control.preview import Preview, preview
+from onward.engine.control.requests import Resume
+from onward.engine.control.sources import Sources
+from onward.engine.lease.claims import Claims
+from onward.engine.log.journal import DecideRun, Folded, Journal
+from onward.engine.loop.runner import Driving
+from onward.engine.loop.serving import Serving
+from onward.engine.loop.stop import StopSwitch
+from onward.engine.step.leftovers import Leavings, view_left
+from onward.errors import InvalidInput, Refused, StaleHistory
+from onward.handlers.port import Handler
+from onward.machine.decide.resume import ResumeRequest, check_resumable, decide_resume, made_again
+from onward.machine.definition import Definition
+from onward.model.event import Event
+from onward.model.run import Run
+from onward.pipeline.build import Pipeline
+from onward.store.owner import is_ending
+from onward.store.port import Held
+
+WAIT_POLL_S = 0.05
+ENDING_S = 5.0
+
+
+def _nothing(current: Folded, held: Held) -> Sequence[Event]:
+    """Decides nothing: what is left of a request is whether it was made before."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A resume that passed every check that comes before the claim."""
+
+    known: Folded
+    pipeline: Pipeline
+    notice: str
+    definition: Definition
+    handlers: Mapping[str, Handler]
+    request: ResumeRequest
+
+    @property
+    def blobs(self) -> Mapping[str, bytes]:
+        return {self.pipeline.hash: self.pipeline.source.encode()}
+
+
+@dataclass(frozen=True, slots=True)
+class Resuming:
+    """Sends stopped runs on. Of many callers exactly one gets through."""
+
+    journal: Journal
+    claims: Claims
+    clock: Clock
+    ids: Ids
+    serving: Serving
+    sources: Sources
+    driving: Driving
+    forsake_orphans: Callable[[Run, Run], Awaitable[None]]
+    leavings: Leavings
+
+    async def resume(
+        self,
+        run_id: str,
+        resume: Resume,
+        stop: StopSwitch | None = None,
+        tell: Callable[[str], None] = lambda notice: None,
+    ) -> Folded:
+        """Check everything, claim the run, and drive it. Of many callers exactly one gets this far."""
+        stop = stop or StopSwitch(clock=self.clock)
+        if resume.append_id is not None:
+            asked = await self.journal.control(run_id, _nothing, append_id=resume.append_id)
+            if asked.is_repeat:
+                return asked  # the first answer, however the run stands by now: it is not checked again
+        append_id = resume.append_id or self.ids.unique()
+        while True:
+            ready = await self._ready(run_id, resume, stop)
+            try:
+                return await self._resume(ready, append_id, stop, tell)
+            except StaleHistory:
+                continue  # the pipeline was changed since it was checked: check again
+            except Refused as refusal:
+                await self._tell_left(refusal, run_id)
+                if refusal.code != "occupied" or not resume.wait or stop.reason is not None:
+                    raise
+                await self.clock.wait_s(WAIT_POLL_S, asyncio.Event())
+
+    async def _resume(
+        self, ready: _Ready, append_id: str, stop: StopSwitch, tell: Callable[[str], None]
+    ) -> Folded:
+        claimed_s = self.clock.awake_s()
+        folded, has_claimed = await self.claims.request(
+            ready.known.run.id, self._resuming(ready), append_id=append_id, blobs=ready.blobs
+        )
+        await self.forsake_orphans(ready.known.run, folded.run)
+        if ready.notice:
+            tell(ready.notice)
+        if not has_claimed:
+            if folded.run.is_final:  # it was given up instead
+                await self.driving.tools.workspaces.close(folded.run)
+            return folded
+        return await self.driving.drive(folded, ready.definition, ready.handlers, claimed_s, stop)
+
+    def _resuming(self, ready: _Ready) -> DecideRun:
+        """Decide a resume under the run's lock, if it still is the run that everything was checked for."""
+
+        def decide(current: Folded, held: Held) -> Sequence[Event]:
+            if current.run.pipeline_hash != ready.known.run.pipeline_hash:
+                raise StaleHistory(current.run.id, ready.known.position.seq)
+            return decide_resume(
+                ready.definition, current.run, self.claims.standing(current, held), ready.request
+            )
+
+        return decide
+
+    async def preview_resume(self, run_id: str, resume: Resume) -> Preview:
+        """Make every check of a resume and say what would come of it. Nothing is written."""
+        ready = await self._ready(run_id, resume, None)
+        now_us = self.clock.now_us()
+        try:
+            seen = preview(
+                ready.definition, ready.known, self.claims.standing(ready.known), ready.request, now_us=now_us
+            )
+        except Refused as refusal:
+            await self._tell_left(refusal, run_id)
+            raise
+        return replace(seen, notice=ready.notice, left=await self.leavings.of(ready.known))
+
+    async def _tell_left(self, refusal: Refused, run_id: str) -> None:
+        """Whoever has to decide about a step is shown what it left."""
+        if refusal.code == "in_doubt":
+            left = await self.leavings.of(await self.journal.load(run_id))
+            refusal.details["left"] = [view_left(one) for one in left]
+
+    async def _ready(self, run_id: str, resume: Resume, stop: StopSwitch | None) -> _Ready:
+        known = await self.journal.load(run_id)
+        request = ResumeRequest(
+            resume.by,
+            resume.from_node,
+            resume.action,
+            resume.step,
+            take_over=resume.take_over,
+            restore_workspace=resume.restore_workspace,
+        )
+        if resume.restore_workspace and known.run.workspace is None:
+            raise InvalidInput(f"run {run_id} has no workspace that could be restored.")
+        if stop is not None and (resume.wait or _is_ending(known)):
+            known = await self._wait_free(known, stop, None if resume.wait else ENDING_S)
+        check_resumable(known.run, self.claims.standing(known), request)
+        pipeline, notice = await self.sources.for_resume(
+            known.run, accept_changes=resume.accept_changes, original=resume.original
+        )
+        definition = self.serving.definition(pipeline)
+        handlers = self.serving.handlers_for(definition, known.run.simulation, resume.interviewer)
+        notice = "; ".join(filter(None, (notice, made_again(definition, known.run, resume.from_node))))
+        return _Ready(
+            known, pipeline, notice, definition, handlers, replace(request, changed_to=pipeline.hash)
+        )
+
+    async def _wait_free(self, folded: Folded, stop: StopSwitch, limit_s: float | None) -> Folded:
+        """Until no live process holds the run, this process is asked to stop, or the time is over."""
+        asked, began_s = asyncio.Event(), self.clock.awake_s()
+        unlisten = stop.listen(asked.set)
+        while self.claims.standing(folded).is_alive and stop.reason is None:
+            if limit_s is not None and self.clock.awake_s() - began_s >= limit_s:
+                break
+            await self.clock.wait_s(WAIT_POLL_S, asked)
+            folded = await self.journal.load(folded.run.id)
+        unlisten()
+        return folded
+
+
+def _is_ending(folded: Folded) -> bool:
+    """Whether the holder was killed, and its commands are being killed after it."""
+    return folded.holder is not None and folded.holder.is_alive and is_ending(folded.holder.owner)

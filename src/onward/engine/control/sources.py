@@ -1,0 +1,112 @@
+"""Which definition a run goes on under: the one it started with, unless a person accepted another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from onward.errors import HistoryCorrupt, InvalidInput, Refused
+from onward.model.ids import node_of
+from onward.model.run import Run
+from onward.pipeline.build import Pipeline, Transform, build, changed_nodes
+from onward.pipeline.dot.reader import decode
+from onward.pipeline.rules.check import RULES, Rule
+from onward.store.port import Blobs
+
+STORED_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where definitions come from, and how they are prepared: the same way for run, resume and replay."""
+
+    blobs: Blobs
+    transforms: Sequence[Transform]
+    known_types: Collection[str]
+    rules: Sequence[Rule] = RULES
+    _stored: dict[tuple[str, str], Pipeline] = field(default_factory=dict)
+
+    def prepare(self, source: str, file: str) -> Pipeline:
+        """A pipeline from its text."""
+        return build(
+            source, file=file, transforms=self.transforms, known_types=self.known_types, rules=self.rules
+        )
+
+    def read(self, path: str) -> Pipeline:
+        """A pipeline from a file."""
+        # The path is kept absolute, so that a resume finds the file from another directory.
+        return replace(self.prepare(read_source(path), path), path=os.path.abspath(path))
+
+    async def stored(self, run: Run) -> Pipeline:
+        """The definition that is stored with the run, read once for all of its runs.
+
+        It was good enough to begin with, so it is good enough to go on with: a rule that came since, or that
+        this process alone has, holds up nothing.
+        """
+        file = run.path or f"<{run.pipeline}>"
+        found = self._stored.get((run.pipeline_hash, file))
+        if found is None:
+            content = await self.blobs.blob(run.pipeline_hash)
+            if content is None:
+                why = f"the pipeline source {run.pipeline_hash} is missing or damaged"
+                raise HistoryCorrupt(run.id, 1, why)
+            found = build(content.decode(), file=file, transforms=self.transforms, rules=())
+            if len(self._stored) >= STORED_MAX:
+                self._stored.clear()
+            self._stored[run.pipeline_hash, file] = found
+        return found
+
+    async def for_resume(self, run: Run, *, accept_changes: bool, original: bool) -> tuple[Pipeline, str]:
+        """The definition to go on under, and a notice for the person, if there is something to say."""
+        if original or run.path is None:
+            return await self.stored(run), ""
+        current = _read_if_there(run.path)
+        if current is None:
+            notice = f"{run.path} is gone; going on with the source stored with the run."
+            return await self.stored(run), notice
+        if current.encode() == await self.blobs.blob(run.pipeline_hash):
+            return await self.stored(run), ""
+        return await self._changed(run, run.path, current, accept_changes), ""
+
+    async def _changed(self, run: Run, path: str, current: str, accept_changes: bool) -> Pipeline:
+        new, old = self.prepare(current, path), await self.stored(run)
+        changed = changed_nodes(old.graph, new.graph)
+        what = ", ".join(changed) or "nothing but comments, layout or graph attributes"
+        if not accept_changes:
+            raise Refused(
+                "pipeline_changed",
+                f"{path} changed since run {run.id} started (was {old.hash[:12]}, is {new.hash[:12]}; "
+                f"changed: {what}); resume with --accept-changes, or with --original for the stored source.",
+                details={"was": old.hash, "is": new.hash, "changed": list(changed)},
+            )
+        ahead = [branch.next_node for branch in run.branches.values() if branch.next_node]
+        ahead += [parallel.join for parallel in run.parallels.values() if parallel.join]
+        recorded = dict.fromkeys((*map(node_of, (*run.visits, *run.outcomes)), *ahead))
+        gone = [node for node in recorded if node not in new.graph.nodes]
+        if gone:
+            raise Refused(
+                "pipeline_changed",
+                f"run {run.id} has steps of nodes that {path} lacks: {', '.join(gone)}; "
+                "put them back, or resume with --original.",
+                details={"was": old.hash, "is": new.hash, "missing": gone},
+            )
+        return new
+
+
+def read_source(path: str) -> str:
+    """The text of a pipeline file."""
+    found = _read_if_there(path)
+    if found is None:
+        raise InvalidInput(f"cannot read the pipeline {path}: there is no such file.")
+    return found
+
+
+def _read_if_there(path: str) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            return decode(file.read(), path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidInput(f"cannot read the pipeline {path}: {error.strerror}.") from None

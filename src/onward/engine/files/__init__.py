@@ -1,0 +1,1 @@
+"""Runs on disk: directories, receipts, work trees. Nothing here decides anything."""

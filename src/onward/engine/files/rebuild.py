@@ -1,0 +1,141 @@
+"""A run's files, made from its log: what lazy steps left to be made on demand, and what was lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from onward.engine.control.sources import Sources
+from onward.engine.files.receipts import Definitions, leavings, put
+from onward.errors import InvalidInput, RunNotFound, StoreCorrupt
+from onward.machine.definition import AGENT, Definition
+from onward.machine.fold.apply import apply
+from onward.model.event import AttemptFailed, Event, StepFinished, StepStarted
+from onward.model.ids import branch_of
+from onward.model.run import Run
+from onward.read.lookup import log_pages
+from onward.read.view import instant
+from onward.receipts import pages
+from onward.receipts.folder import Folder
+from onward.receipts.homes import MANIFEST_BYTES_MAX, said_by
+from onward.receipts.names import (
+    ARTIFACTS,
+    CHECKPOINT,
+    MANIFEST,
+    PROMPT,
+    RESPONSE,
+    STATUS,
+    Path,
+    artifact_name,
+    attempt_path,
+)
+from onward.receipts.trail import Trail
+from onward.store.codec import check_chain, unseal
+from onward.store.port import ORIGIN, Store
+
+
+async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at: Path) -> int:
+    """Write the files of a run below `at`; how many were written.
+
+    A file of a step that is there already stays as it is: it is what really was. Receipts and handoffs are
+    what the log says, whatever is there.
+    """
+    database = store.identity.name
+    _check_free(folder, at, known, database)
+    _sign(folder, at, known, database)
+    work = _Work(sources, folder, at, database)
+    run: Run | None = None
+    position = ORIGIN
+    async for page in log_pages(store, known.id):
+        position = check_chain(position, page)
+        for record in page:
+            event = unseal(record)
+            run = apply(run, event, run_id=known.id, at_us=record.at_us, token=record.token)
+            await work.take(run, event)
+    if run is None:
+        raise RunNotFound(known.id)
+    work.finish(run)
+    async for left in leavings(store, Definitions(sources), run, Trail(run.id, run.pipeline)):
+        work.written += put(folder, at, left)
+    for id, artifact in run.artifacts.items():
+        content = await store.blob(artifact.hash)
+        if content is None:
+            raise StoreCorrupt(f"the content of artifact {id!r} ({artifact.hash}) is missing or damaged.")
+        work.write((ARTIFACTS,), artifact_name(id), content, only_new=False)
+    return work.written
+
+
+def _check_free(folder: Folder, at: Path, run: Run, database: str) -> None:
+    """Refuse a directory in which other things are than files of this run."""
+    if not folder.names(at):
+        return
+    said = said_by(folder.read(at, MANIFEST, limit=MANIFEST_BYTES_MAX))
+    start_time = instant(run.created_at_us) or ""
+    if not pages.is_of(said, run, start_time=start_time, database=database):
+        raise InvalidInput(f"{folder.path(*at)} holds something else than files of this run; name another.")
+
+
+def _sign(folder: Folder, at: Path, run: Run, database: str) -> None:
+    """Say first whose directory this is: one that is cut off in the middle must not be nobody's."""
+    manifest = pages.manifest(run, start_time=instant(run.created_at_us) or "", database=database)
+    if not folder.write_new(at, MANIFEST, manifest):
+        folder.write(at, MANIFEST, manifest)
+
+
+@dataclass(slots=True)
+class _Work:
+    """Files being made while a log is read."""
+
+    sources: Sources
+    folder: Folder
+    at: Path
+    database: str
+    written: int = 0
+    _paths: dict[str, Path] = field(default_factory=dict)
+    _finished: list[pages.Told] = field(default_factory=list)
+    _definitions: dict[str, Definition] = field(default_factory=dict)
+
+    async def take(self, run: Run, event: Event) -> None:
+        """What one event leaves; `run` is the state after it."""
+        match event:
+            case StepStarted():
+                opened = run.open_steps[event.step]
+                path = self._paths[event.step] = attempt_path(event.step, event.attempt, opened.tries)
+                prompt = await self._prompt(run, event.node)
+                if prompt is not None:
+                    self.write(path, PROMPT, prompt.encode())
+            case AttemptFailed() if event.step in self._paths:
+                self.write(self._paths[event.step], STATUS, pages.failed_status(event))
+            case StepFinished():
+                self._finished.append(pages.told(event))
+                path = self._paths.pop(event.step, ())
+                if path:
+                    self._outcome(run, event, path)
+
+    def _outcome(self, run: Run, event: StepFinished, path: Path) -> None:
+        if event.response:
+            self.write(path, RESPONSE, event.response.encode())
+        self.write(path, STATUS, pages.finished_status(event, run.branches[branch_of(event.step)].context))
+
+    async def _prompt(self, run: Run, node_id: str) -> str | None:
+        """What an agent was asked, by the definition that the run had then; None for other steps."""
+        found = self._definitions.get(run.pipeline_hash)
+        if found is None:
+            pipeline = await self.sources.stored(run)
+            found = self._definitions[run.pipeline_hash] = Definition(pipeline.graph)
+        node = found.graph.nodes.get(node_id)
+        if node is None or found.kind(node_id) != AGENT:
+            return None
+        return node.prompt or node.label
+
+    def finish(self, run: Run) -> None:
+        """The two files of the run as a whole, as they stand at the end of the log."""
+        start, now = instant(run.created_at_us) or "", instant(run.updated_at_us) or ""
+        manifest = pages.manifest(run, start_time=start, database=self.database)
+        self.write((), MANIFEST, manifest, only_new=False)
+        if self._finished:
+            content = pages.checkpoint(run, self._finished, timestamp=now)
+            self.write((), CHECKPOINT, content, only_new=False)
+
+    def write(self, path: Path, name: str, content: bytes, *, only_new: bool = True) -> None:
+        is_new = self.folder.write((*self.at, *path), name, content, only_new=only_new)
+        self.written += is_new

@@ -1,0 +1,240 @@
+"""Receipts and handoffs of steps: written before the commit of what they tell, and made from the log.
+
+A receipt whose step was never committed is partial state: whoever reads one asks the log, and the step, made
+again, replaces it. All that is written follows from the log alone, so a disk that fails costs a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+from msgspec.structs import replace
+
+from onward.engine.control.sources import Sources
+from onward.engine.files.run_files import RunFiles
+from onward.engine.files.sync_group import SyncGroup
+from onward.engine.log.journal import Folded
+from onward.engine.step.shielded import to_the_end, unbroken
+from onward.errors import OnwardError
+from onward.machine.definition import Definition
+from onward.model.event import Event, StepFinished
+from onward.model.run import Run
+from onward.read.lookup import log_pages
+from onward.receipts.filling import Leaving
+from onward.receipts.folder import Folder
+from onward.receipts.names import ARTIFACTS, Path, artifact_name
+from onward.receipts.places import HANDOFFS, RECEIPTS, flow_name
+from onward.receipts.reading import Committed
+from onward.receipts.receipt import BYTES_MAX, hash_of, written
+from onward.receipts.syncing import Unsynced
+from onward.receipts.trail import Trail
+from onward.store.codec import unseal
+from onward.store.port import RunLog
+
+SYNCS_AT_ONCE = 16
+"""Steps whose files are synced beside each other; file systems make one write of several syncs."""
+UNSYNCED_MAX = 64
+
+
+@dataclass(slots=True)
+class Definitions:
+    """The definitions that a run has had, each prepared once."""
+
+    sources: Sources
+    _known: dict[str, Definition] = field(default_factory=dict)
+
+    async def of(self, run: Run, pipeline_hash: str) -> Definition:
+        """The definition with this hash, out of the store."""
+        found = self._known.get(pipeline_hash)
+        if found is None:
+            pipeline = await self.sources.stored(replace(run, pipeline_hash=pipeline_hash))
+            found = self._known[pipeline_hash] = Definition(pipeline.graph)
+        return found
+
+
+async def leavings(
+    log: RunLog,
+    definitions: Definitions,
+    run: Run,
+    trail: Trail,
+    *,
+    upto: int | None = None,
+    learn: Callable[[int, Event], None] | None = None,
+) -> AsyncIterator[Leaving]:
+    """What the events after `trail` leave, up to event `upto`; of a step only what counts in the end.
+
+    `learn` is told of every event.
+    """
+    held: dict[str, Leaving] = {}
+    async for page in log_pages(log, run.id, after=trail.head):
+        for record in page:
+            if upto is not None and record.seq > upto:
+                break
+            event = unseal(record)
+            trail.learn(event)
+            if learn is not None:
+                learn(record.seq, event)
+            definition = await definitions.of(run, trail.pipeline_hash)
+            left = trail.take(event, definition, at_us=record.at_us, recorded_in=record.run_id)
+            if left is None:
+                continue
+            held.pop(left.name, None)
+            if left.handoff is None:
+                held[left.name] = left
+            else:
+                yield left
+    for left in held.values():
+        yield left
+
+
+def put(
+    folder: Folder, at: Path, left: Leaving, *, is_new: bool = False, unsynced: Unsynced | None = None
+) -> int:
+    """Have the receipt and then the handoff of a step in the run's directory `at`; how many were written.
+
+    What is there already is not written again, unless the step `is_new` and nothing can be there. With
+    `unsynced`, what was written is handed over there, to be synced.
+    """
+    flow, count = flow_name(left.receipt.flow_key), 0
+    handoff = None if left.handoff is None else written(left.handoff)
+    for kind, content in ((RECEIPTS, left.content), (HANDOFFS, handoff)):
+        parts = (*at, flow, kind)
+        if content is None:
+            folder.remove(parts, left.name)  # of an outcome that was never committed
+        elif is_new or folder.read(parts, left.name, limit=BYTES_MAX) != content:
+            count += folder.write(parts, left.name, content, unsynced=unsynced)
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What the log will have been taken in to once exactly these events are committed, and no others."""
+
+    trail: Trail
+    events: tuple[Event, ...]
+
+    def became(self, run: Run, events: Sequence[Event]) -> bool:
+        # Others may have taken these places in the log, so that the head alone says nothing.
+        return self.trail.head == run.head and [*map(id, self.events)] == [*map(id, events)]
+
+
+class StepReceipts:
+    """Writes what steps leave, for the runs of this process that have a directory.
+
+    What was written is synced in threads of its own, together with what other runs write at that moment, and
+    the step waits for it. Handlers that use up other threads of the process hold up none.
+    """
+
+    def __init__(self, files: RunFiles, log: RunLog, sources: Sources) -> None:
+        self._files, self._log, self._sources = files, log, sources
+        self._threads = ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="onward-sync")
+        self._group = SyncGroup(self._threads)
+        self._trails: dict[str, Trail] = {}
+        self._ahead: dict[str, _Prepared] = {}
+
+    def is_kept(self, run_id: str) -> bool:
+        """Whether anything is to be written for a run. This is all that a run without a directory costs."""
+        return self._files.is_on_disk(run_id)
+
+    async def before(
+        self, definition: Definition, folded: Folded, events: Sequence[Event], at_us: int
+    ) -> None:
+        """Write what `events` leave, which are about to be appended behind `folded`: artifacts first."""
+        run, unsynced = folded.run, Unsynced()
+        self._ahead.pop(run.id, None)  # of an append that was refused
+        try:
+            await self._write_artifacts(definition, run, events, unsynced)
+            ahead = (await self._caught_up(definition, folded, unsynced)).copy()
+            self._ahead[run.id] = _Prepared(ahead, tuple(events))
+            for event in events:
+                ahead.learn(event)
+                left = ahead.take(event, definition, at_us=at_us)
+                if left is not None:
+                    self._write(definition, run, left, unsynced, is_new=True)
+            await self._sync(unsynced)
+        except OSError as error:
+            self._files.tell(run.id, error)
+        except OnwardError as error:
+            self._files.tell_why(run.id, str(error).rstrip("."))
+        finally:
+            unsynced.close()
+
+    def after(self, run: Run, events: Sequence[Event]) -> None:
+        """What was written ahead is committed, if these are the events it was written for."""
+        if not self._ahead and not self._trails:
+            return
+        ahead = self._ahead.pop(run.id, None)
+        if ahead is not None and ahead.became(run, events):
+            self._trails[run.id] = ahead.trail
+        if run.worker is None:
+            self._trails.pop(run.id, None)
+
+    async def _sync(self, unsynced: Unsynced) -> None:
+        """A caller that is cancelled ends when the files are synced: the run may be another's after that."""
+        if unsynced:
+            await unbroken(self._group.sync(unsynced.take()))
+
+    async def _caught_up(self, definition: Definition, folded: Folded, unsynced: Unsynced) -> Trail:
+        """All that is committed; what others wrote, and what came before the directory, is written now."""
+        run = folded.run
+        trail = self._trails.get(run.id)
+        head = folded.position.seq
+        if trail is None or trail.head > head or trail.head > self._files.upto(run.id):
+            trail = Trail(run.id, run.pipeline)
+        if trail.head < head:
+            trail = trail.copy()
+            definitions = Definitions(self._sources, {run.pipeline_hash: definition})
+            learn = partial(self._files.learn, run.id)
+            async for left in leavings(self._log, definitions, run, trail, upto=head, learn=learn):
+                self._write(definition, run, left, unsynced)
+                if len(unsynced) >= UNSYNCED_MAX:
+                    await self._sync(unsynced)
+            self._trails[run.id] = trail
+        return trail
+
+    def _write(
+        self, definition: Definition, run: Run, left: Leaving, unsynced: Unsynced, *, is_new: bool = False
+    ) -> None:
+        mode = self._mode(definition, run, left.node)
+        if mode != "off":
+            to_sync = unsynced if mode == "full" else None
+            put(self._files.folder, (run.id,), left, is_new=is_new, unsynced=to_sync)
+
+    async def _write_artifacts(
+        self, definition: Definition, run: Run, events: Sequence[Event], unsynced: Unsynced
+    ) -> None:
+        """Artifacts may be large, so a thread writes those that are synced."""
+        folder, path = self._files.folder, (run.id, ARTIFACTS)
+        for event in events:
+            if not isinstance(event, StepFinished):
+                continue
+            contents = {
+                artifact_name(id): event.contents[artifact.hash]
+                for id, artifact in event.artifacts.items()
+                if artifact is not None
+            }
+            is_synced = self._mode(definition, run, event.node) == "full"
+            for name, content in contents.items():
+                if is_synced:
+                    write = partial(folder.write, path, name, content, unsynced=unsynced)
+                    await to_the_end(self._threads, [write])
+                else:
+                    folder.write(path, name, content)
+
+    def _mode(self, definition: Definition, run: Run, node_id: str) -> str:
+        node = definition.graph.nodes.get(node_id)
+        if node is None:  # of an older definition
+            return "lazy"
+        return self._files.mode_of(definition.graph, node, definition.kind(node_id), run)
+
+
+async def committed(log: RunLog, sources: Sources, run: Run) -> Mapping[str, Committed]:
+    """Every receipt that the log stands for, by the name of its file."""
+    found = leavings(log, Definitions(sources), run, Trail(run.id, run.pipeline))
+    return {
+        left.name: Committed(left.receipt.step_id, hash_of(left.content), left.receipt.sequence)
+        async for left in found
+    }

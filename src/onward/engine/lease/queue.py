@@ -1,0 +1,102 @@
+"""Taking the run whose turn it is, if this process can serve it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from onward.clock import Clock
+from onward.engine.lease.claims import Claims
+from onward.engine.log.journal import Folded, Journal
+from onward.errors import OnwardError, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from onward.machine.decide.requests import decide_claim
+from onward.model.event import Event
+from onward.store.port import Held, Store, Wanted
+
+log = logging.getLogger("onward.worker")
+SKIPPED_MAX = 1_000
+PASSED_S_FIRST, PASSED_S_MAX = 1.0, 300.0
+# What concerns all runs is not this one's fault: when it has passed, none of them waits for long.
+OUTAGES, OUTAGE_S_MAX = (StoreUnavailable, StoreFull, StoreReadOnly), 10.0
+WHY_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """A run that could not be claimed so many times, and until when it is left to others."""
+
+    failures: int
+    until_s: float
+
+
+class Taking:
+    """Takes due runs. One that cannot be claimed is passed over for a while, longer each time, and noted."""
+
+    def __init__(
+        self, store: Store, journal: Journal, claims: Claims, clock: Clock, kinds: Collection[str]
+    ) -> None:
+        self._store, self._journal, self._claims, self._clock = store, journal, claims, clock
+        self._kinds = kinds
+        self._unserved: set[str] = set()
+        self._passed: dict[str, _Passed] = {}
+        self._untold: list[tuple[str, str]] = []
+
+    async def take(self) -> Folded | None:
+        """The run that is now this process's, or None when nothing that it can serve is due."""
+        while True:
+            is_ours = False
+
+            def decide(current: Folded, held: Held) -> Sequence[Event]:
+                nonlocal is_ours
+                is_ours = False
+                if not set(current.run.needs) <= set(self._kinds):
+                    self._unserved.add(" ".join(current.run.needs))
+                    return ()
+                events = self._claim(current, held)
+                is_ours = True
+                return events
+
+            try:
+                folded = await self._journal.take(self._wanted(), decide, self.pass_over)
+            except StoreError:
+                await self._tell()
+                raise
+            has_failed = await self._tell()
+            if is_ours and folded is not None:
+                self._passed.pop(folded.run.id, None)
+                return folded
+            if folded is None and not has_failed:
+                return None
+
+    def _claim(self, current: Folded, held: Held) -> Sequence[Event]:
+        """Its time has come by the database's clock, which counts, even if this process's is behind."""
+        standing = self._claims.standing(current, held)
+        now_us = max(standing.now_us, current.run.wake_at_us or 0)
+        return decide_claim(current.run, replace(standing, now_us=now_us))
+
+    def _wanted(self) -> Wanted:
+        now_s = self._clock.awake_s()
+        skipped = sorted(run_id for run_id, passed in self._passed.items() if passed.until_s > now_s)
+        return Wanted(tuple(sorted(self._unserved)), tuple(skipped))
+
+    def pass_over(self, run_id: str, error: Exception) -> None:
+        """Leave a run to others for a while: other runs are waiting."""
+        if len(self._passed) >= SKIPPED_MAX:
+            self._passed.clear()
+        before = self._passed.get(run_id)
+        failures = 1 if before is None else before.failures + 1
+        most_s = OUTAGE_S_MAX if isinstance(error, OUTAGES) else PASSED_S_MAX
+        wait_s = min(PASSED_S_FIRST * 2.0 ** min(failures - 1, 20), most_s)
+        self._passed[run_id] = _Passed(failures, self._clock.awake_s() + wait_s)
+        self._untold.append((run_id, (str(error) or type(error).__name__)[:WHY_MAX]))
+        log.error("run %s is passed over for %g s: %s", run_id, wait_s, error, extra={"run": run_id})
+
+    async def _tell(self) -> bool:
+        """Note in the database what could not be claimed, for whoever looks; says whether there was any."""
+        untold, self._untold = self._untold, []
+        for run_id, why in untold:
+            with contextlib.suppress(OnwardError):  # then the log of this process is the only place
+                await self._store.note_stuck(run_id, why)
+        return bool(untold)

@@ -1,0 +1,112 @@
+"""Giving back runs that this process owns and no longer drives.
+
+A driver that ends by an error or by being cancelled leaves its run to a process that lives on, so no other
+process would take it over. This process therefore notes what it dropped, stops counting itself as the owner,
+and tries to give the run back until the store lets it, or until it closes. Only liveness depends on this: a
+dropped lease is not renewed, so it expires where leases do, and ends with the process everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from onward.clock import Clock, Ids
+from onward.engine.log.journal import Journal
+from onward.errors import OnwardError, RunNotFound, StoreGone
+from onward.machine.decide.owner_loss import decide_release
+from onward.store.port import Lease
+
+PAUSE_S_FIRST, PAUSE_S_MAX = 0.5, 30.0
+SAID_MAX = 300
+RELEASED_MAX = 1_000
+
+
+class Dropped:
+    """The leases of this process that it does not drive: it may hold them still, or has given them back.
+
+    Those that were given back stay known for a while, because a fold from before may still name them.
+    """
+
+    def __init__(self, journal: Journal, clock: Clock, ids: Ids) -> None:
+        self._journal, self._clock, self._ids = journal, clock, ids
+        self._leases: set[Lease] = set()
+        self._released: dict[Lease, None] = {}
+        self._giving: dict[Lease, asyncio.Task[None]] = {}
+        self._is_last = asyncio.Event()
+
+    def __contains__(self, lease: Lease) -> bool:
+        return lease in self._leases or lease in self._released
+
+    def is_pending(self, lease: Lease) -> bool:
+        """Whether it is still to be given back."""
+        return lease in self._leases
+
+    def drop(self, lease: Lease, error: BaseException | None = None) -> None:
+        """Stop counting as the owner, and give the run back in the background. `error` is why."""
+        self.take_back(lease)
+        self._leases.add(lease)
+        if not self._giving:  # an app may live through several event loops, one after the other
+            self._is_last = asyncio.Event()
+        self._giving[lease] = giving = asyncio.create_task(self._give_back(lease, _said(error)))
+        giving.add_done_callback(lambda _: self._forget(lease, giving))
+
+    def take_back(self, lease: Lease) -> bool:
+        """Before a claim: a dropped one that never happened is made again, with the same token."""
+        was_dropped = lease in self._leases
+        self._leases.discard(lease)
+        if lease in self._giving:
+            self._giving.pop(lease).cancel()
+        return was_dropped
+
+    async def settle(self) -> None:
+        """Try a last time to give back what is left, and stop trying."""
+        self._is_last.set()
+        await asyncio.gather(*self._giving.values(), return_exceptions=True)
+        self._is_last.clear()
+
+    async def _give_back(self, lease: Lease, error: str) -> None:
+        pause_s = PAUSE_S_FIRST
+        while not await self._has_given_back(lease, error) and not self._is_last.is_set():
+            await self._clock.wait_s(pause_s, self._is_last)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def _has_given_back(self, lease: Lease, error: str) -> bool:
+        """Whether this try was the last one that is needed: the run is free, or it can never be."""
+        try:
+            await self._journal.control(
+                lease.run_id,
+                lambda current, held: decide_release(
+                    current.run,
+                    owner=lease.owner,
+                    token=lease.token,
+                    now_us=self._clock.now_us(),
+                    error=error,
+                ),
+                append_id=self._ids.unique(),
+            )
+        except StoreGone:
+            return True  # this database does not come back to this process
+        except RunNotFound:
+            pass  # a claim that never happened, or a run that was deleted
+        except OnwardError:
+            return False
+        else:
+            self._note_released(lease)
+        self._leases.discard(lease)
+        return True
+
+    def _note_released(self, lease: Lease) -> None:
+        if len(self._released) >= RELEASED_MAX:
+            del self._released[next(iter(self._released))]
+        self._released[lease] = None
+
+    def _forget(self, lease: Lease, giving: asyncio.Task[None]) -> None:
+        if self._giving.get(lease) is giving:
+            del self._giving[lease]
+
+
+def _said(error: BaseException | None) -> str:
+    """An error as a short part of a sentence; a cancelled task says nothing."""
+    if error is None or isinstance(error, asyncio.CancelledError):
+        return ""
+    return (str(error) or type(error).__name__)[:SAID_MAX].rstrip(".")

@@ -1,0 +1,121 @@
+"""Looking for runs whose owner died. Every server and every worker does it, all the time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from onward.clock import Clock, Ids
+from onward.engine.lease.claims import Claims
+from onward.engine.log.journal import Folded, Journal
+from onward.errors import OnwardError
+from onward.machine.decide.owner_loss import decide_loss
+from onward.model.event import Event
+from onward.model.run import Run, RunStatus
+from onward.store.port import Held, Listed, RunQuery, Store
+
+log = logging.getLogger("onward.recovery")
+GATES_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one look found: runs that lost their owner, runs that cannot be handled, and open questions."""
+
+    stopped: tuple[Run, ...] = ()
+    requeued: tuple[Run, ...] = ()
+    broken: tuple[tuple[str, str], ...] = ()
+    asking: tuple[Run, ...] = field(default=())
+
+
+class Sweeper:
+    """Takes runs from owners that are dead. One bad run never keeps it from the others."""
+
+    def __init__(self, store: Store, journal: Journal, claims: Claims, clock: Clock, ids: Ids) -> None:
+        self._store, self._journal, self._claims = store, journal, claims
+        self._clock, self._ids = clock, ids
+        self._told: dict[str, str] = {}
+
+    async def sweep(self, *, is_restart: bool = False) -> Swept:
+        """One look at every run that somebody owns."""
+        stopped: list[Run] = []
+        requeued: list[Run] = []
+        broken: list[tuple[str, str]] = []
+        for listed in await self._store.held():
+            if self._is_alive(listed):
+                continue
+            try:
+                found = await self._take(listed.row.id, is_restart)
+            except OnwardError as error:
+                self._tell(listed.row.id, f"could not be recovered: {error}")
+                broken.append((listed.row.id, str(error)))
+                continue
+            if found is not None:
+                (requeued if found.status is RunStatus.QUEUED else stopped).append(found)
+        return Swept(tuple(stopped), tuple(requeued), tuple(broken))
+
+    async def recover(self) -> Swept:
+        """A server's first look: also says which questions are still open, so that they are asked again."""
+        swept = await self.sweep(is_restart=True)
+        asking: list[Run] = []
+        broken = list(swept.broken)
+        for listed in await self._store.list(RunQuery((RunStatus.WAITING,), limit=GATES_MAX)):
+            try:
+                asking.append((await self._journal.load(listed.row.id)).run)
+            except OnwardError as error:
+                self._tell(listed.row.id, f"could not be read: {error}")
+                broken.append((listed.row.id, str(error)))
+        found = Swept(swept.stopped, swept.requeued, tuple(broken), tuple(asking))
+        _report(found)
+        return found
+
+    def _tell(self, run_id: str, what: str) -> None:
+        """Once: a worker sweeps every second, and a run may be broken for days."""
+        if self._told.get(run_id) != what:
+            log.error("run %s %s", run_id, what, extra={"run": run_id})
+            self._told[run_id] = what
+
+    def _is_alive(self, listed: Listed) -> bool:
+        if listed.holder is None:
+            return True
+        return self._claims.is_at_work(listed.row.id, listed.holder)
+
+    async def _take(self, run_id: str, is_restart: bool) -> Run | None:
+        taken: list[Event] = []
+
+        def decide(current: Folded, held: Held) -> Sequence[Event]:
+            standing = self._claims.standing(current, held)
+            taken[:] = decide_loss(current.run, standing, now_us=self._clock.now_us(), is_restart=is_restart)
+            return tuple(taken)
+
+        folded = await self._journal.control(run_id, decide, append_id=self._ids.unique())
+        return folded.run if taken else None
+
+
+def _about(run: Run) -> dict[str, str]:
+    """What a line about this run carries for machines."""
+    return {"run": run.id, "pipeline": run.pipeline}
+
+
+def _report(found: Swept) -> None:
+    """Each run at info, then one line with the counts."""
+    for run in (*found.stopped, *found.requeued):
+        why = {"status": run.status.value, "reason": run.reason}
+        log.info(
+            "run %s: %s (%s)", run.id, run.status.value, run.detail or run.reason, extra=_about(run) | why
+        )
+    for run in found.asking:
+        gates = ", ".join(run.gates)
+        log.info("run %s waits for an answer at %s", run.id, gates, extra=_about(run) | {"gates": gates})
+    log.info(
+        "Recovery complete: %d workflows marked failed, %d approvals restored.",
+        len(found.stopped),
+        len(found.asking),
+        extra={
+            "interrupted": len(found.stopped),
+            "requeued": len(found.requeued),
+            "waiting": len(found.asking),
+            "broken": len(found.broken),
+        },
+    )

@@ -1,0 +1,189 @@
+"""One attempt: call the handler, and be able to end it from outside.
+
+The handler runs in the driver's own task. Ending it early is cancelling that task with a reason noted
+first, so that a stop, a lost lease and a real cancellation can be told apart. A plain function runs in a
+thread, which cannot be ended: where the step may begin again afterwards, as after a time-out, the attempt
+waits for the function first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+
+from onward.clock import Clock
+from onward.errors import OnwardError, StoreIO, StoreUnavailable
+from onward.handlers.port import Handler, Postponed, StepContext
+from onward.model.result import Result
+from onward.model.values.namespace import check_updates
+
+PATIENCE_S = 60.0
+"""How long a function that cannot be ended is waited for. After that its step is in doubt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The attempt was ended from outside before it had a result. `in_doubt`: something of it still runs."""
+
+    why: str
+    in_doubt: bool = False
+
+
+class Interrupter:
+    """Ends the attempt that is under way, if one is. One `for_one` attempt can end it before it begins.
+
+    All of its attempts are made in one task.
+    """
+
+    def __init__(self, clock: Clock, *, for_one: bool = False) -> None:
+        self._clock, self._for_one = clock, for_one
+        self._own: asyncio.Task[object] | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._step: StepContext | None = None
+        self._why: str | None = None
+        self._is_cancelled = self._is_in_doubt = False
+        self._waiting: asyncio.Task[None] | None = None
+
+    def interrupt(self, why: str, *, patiently: bool = False) -> None:
+        """End the current attempt; with none under way, nothing happens unless this is for one alone.
+
+        `patiently`: a function that cannot be ended may return first, for as long as there is patience.
+        """
+        if self._task is None:
+            if self._for_one and self._why is None:
+                self._why = why
+            return
+        assert self._step is not None
+        if self._why is not None and (patiently or self._is_cancelled):
+            return
+        self._why = why
+        self._stop_waiting()
+        if patiently and self._step.calls.is_busy:
+            self._waiting = asyncio.create_task(self._wait(self._step))
+        else:
+            self._cancel()
+
+    async def _wait(self, step: StepContext) -> None:
+        self._is_in_doubt = not await step.calls.wait_idle(self._clock, PATIENCE_S)
+        if step.calls.is_open:  # else the handler has just returned, and has a result
+            self._cancel()
+
+    def _cancel(self) -> None:
+        assert self._task is not None
+        self._is_cancelled = True
+        self._task.cancel()
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    async def run(self, handler: Handler, step: StepContext) -> Result | Ended:
+        """The handler's result, or that it was ended. Its errors are results too."""
+        if self._for_one and self._why is not None:
+            return Ended(self._why)
+        task = self._task = self._own = self._own or _this_task()
+        self._step, self._why, cancels = step, None, task.cancelling()
+        self._is_cancelled = self._is_in_doubt = False
+        result: Result | Ended
+        try:
+            result = await _call(handler, step, self._clock)
+        except asyncio.CancelledError:
+            if task.cancelling() == cancels:
+                return Result.fail("the handler waited for something that was cancelled")
+            if not self._has_cancelled():
+                raise
+            result = self._ended(step)
+        finally:
+            self._task = self._step = None
+            step.calls.close()
+            self._stop_waiting()
+        if self._has_cancelled():
+            await _take_back(task, cancels)
+        return result
+
+    def _has_cancelled(self) -> bool:
+        return self._is_cancelled
+
+    def _ended(self, step: StepContext) -> Ended:
+        assert self._why is not None
+        if not self._is_in_doubt:
+            return Ended(self._why)
+        return Ended(f"{self._why}, and {step.calls.told}", in_doubt=True)
+
+
+def _this_task() -> asyncio.Task[object]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+async def _take_back(task: asyncio.Task[object], cancels: int) -> None:
+    """Forget our own cancellation; one that came from elsewhere at the same time still counts."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)  # it may not have reached the handler, which was done just then
+    if task.uncancel() > cancels:
+        raise asyncio.CancelledError
+
+
+async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | Ended:
+    """The handler's result; an error becomes a failure, and one of ours is not worth another try.
+
+    Only a database that was out of reach may be back by then. Neither does a handler that exits end the
+    process: the run has other steps, and the process other runs.
+    """
+    room = step.room
+    try:
+        if step.calls.is_busy and not await step.calls.wait_idle(clock, PATIENCE_S):
+            return Ended(f"an earlier attempt is not over: {step.calls.told}", in_doubt=True)
+        if room.is_full:
+            await room.prepare(step.node, step.prompt)
+        if step.node.timeout_s is None or handler.keeps_time:
+            result = await handler.run(step)
+        else:
+            in_time = await _in_time(handler, step, step.node.timeout_s, clock)
+            if isinstance(in_time, Ended):
+                return in_time
+            result = in_time
+        step.calls.close()
+        if room.is_used or (step.node.auto_status and not result.is_decided):
+            result = await room.settle(step.node, result)
+        if result.context_updates:
+            check_updates(result.context_updates)
+        return result.with_log(step.lines) if step.lines else result
+    except Postponed as postponed:
+        if not step.stopping.is_set():
+            return Result.fail("the handler put its step off, and nobody had asked it to", retryable=False)
+        return Ended(postponed.why)
+    except OnwardError as error:
+        may_pass = isinstance(error, StoreUnavailable | StoreIO)  # a database may come back
+        return Result.fail(str(error), retryable=may_pass).with_log(step.lines)
+    except (Exception, SystemExit) as error:
+        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return Result.fail(why).with_log(step.lines)
+
+
+async def _in_time(handler: Handler, step: StepContext, timeout_s: float, clock: Clock) -> Result | Ended:
+    """The handler's result, or that its time was over. A late result of a plain function still counts."""
+    task, why = _this_task(), f"timed out after {timeout_s:g} s"
+    cancels, is_over = task.cancelling(), False
+
+    async def end() -> None:
+        nonlocal is_over
+        await clock.wait_s(timeout_s, asyncio.Event())
+        await step.calls.wait_idle(clock, PATIENCE_S)
+        is_over = True
+        task.cancel()
+
+    timer = asyncio.create_task(end())
+    try:
+        return await handler.run(step)
+    except asyncio.CancelledError:
+        if not is_over or task.uncancel() > cancels:
+            raise
+        if step.calls.is_busy:
+            return Ended(f"{why}, and {step.calls.told}", in_doubt=True)
+        return Result.fail(why)
+    finally:
+        timer.cancel()

@@ -1,0 +1,36 @@
+"""What driving a run needs from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from onward.clock import Clock, Dice
+from onward.engine.files.receipts import StepReceipts
+from onward.engine.files.workspaces import Workspaces
+from onward.engine.lease.keeper import LeaseKeeper
+from onward.engine.log.journal import Journal
+from onward.engine.step.rooms import Rooms
+from onward.handlers.port import Handler, MakeOnce
+from onward.model.event import Event
+from onward.model.run import Run
+
+Observer = Callable[[Run, Sequence[Event]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The ports, and what the engine keeps for all of its runs."""
+
+    journal: Journal
+    keeper: LeaseKeeper
+    clock: Clock
+    dice: Dice
+    handlers: Mapping[str, Handler]
+    observe: Observer
+    rooms: Rooms
+    workspaces: Workspaces
+    forsake: Callable[[str], Awaitable[None]]
+    """Give up a run that one of this run's steps looked after."""
+    make_once: MakeOnce
+    receipts: StepReceipts | None = None

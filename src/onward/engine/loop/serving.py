@@ -1,0 +1,85 @@
+"""Who serves which node of a pipeline, known before a run begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onward.engine.control.interview import Interviewer
+from onward.engine.managed.settings import is_steering
+from onward.errors import InvalidInput, UnknownHandler
+from onward.handlers.port import Handler
+from onward.handlers.simulate import SimulatedAgent
+from onward.machine.definition import AGENT, MANAGER, Definition
+from onward.pipeline.build import Pipeline
+
+DEFINITIONS_MAX = 64
+Around = Callable[[str, Handler], Handler]
+"""Puts something around the handler of a kind of nodes, to watch it."""
+
+
+class Serving:
+    """The handlers of a process, and the definitions that it has looked at."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        overseer: Callable[[Handler | None, Interviewer | None], Handler],
+        around: Around | None = None,
+    ) -> None:
+        self.handlers, self._overseer, self._around = handlers, overseer, around
+        self._definitions: dict[str, Definition] = {}
+
+    def definition(self, pipeline: Pipeline) -> Definition:
+        """The planner's view of a pipeline, made once for many runs."""
+        found = self._definitions.get(pipeline.hash)
+        if found is None or found.graph is not pipeline.graph:
+            if len(self._definitions) >= DEFINITIONS_MAX:
+                self._definitions.clear()
+            found = self._definitions[pipeline.hash] = Definition(pipeline.graph)
+        return found
+
+    def handlers_for(
+        self,
+        definition: Definition,
+        simulation: Mapping[str, Any] | None,
+        interviewer: Interviewer | None = None,
+    ) -> Mapping[str, Handler]:
+        """The handlers that serve a run; refuses before anything begins if one is missing."""
+        handlers = self.handlers
+        if simulation is not None:
+            handlers = {**handlers, AGENT: SimulatedAgent(simulation)}
+        if MANAGER in definition.handlers and MANAGER not in handlers:
+            agent = handlers.get(AGENT)
+            handlers = {**handlers, MANAGER: self._overseer(agent, interviewer)}
+            for node in definition.managers:
+                if agent is None and is_steering(node):
+                    raise _missing(node.id, AGENT, handlers)
+        if any(kind not in handlers for kind in definition.handlers):
+            for node_id, kind in definition.effect_kinds.items():
+                if kind not in handlers:
+                    raise _missing(node_id, kind, handlers)
+        if self._around is None:
+            return handlers
+        return {kind: self._around(kind, handler) for kind, handler in handlers.items()}
+
+    def needs(self, definition: Definition, simulation: Mapping[str, Any] | None) -> tuple[str, ...]:
+        """The handlers without which nobody can drive a run; simulated agents need none, and managers none
+        of their own: every engine serves them, if it has the agent that some of them ask."""
+        if simulation is None and MANAGER not in definition.handlers:
+            return definition.handlers
+        kinds = set(definition.handlers)
+        if MANAGER in kinds and MANAGER not in self.handlers:
+            kinds.remove(MANAGER)
+            if any(is_steering(node) for node in definition.managers):
+                kinds.add(AGENT)
+        return tuple(sorted(kinds if simulation is None else kinds - {AGENT}))
+
+
+def _missing(node_id: str, kind: str, handlers: Mapping[str, Handler]) -> Exception:
+    if kind == AGENT:
+        return InvalidInput(
+            f"node {node_id!r} is an agent step and no model provider is set up; "
+            "try it with --simulate, or register a handler for 'codergen' and name the app with --app."
+        )
+    return UnknownHandler(node_id, kind, list(handlers))

@@ -1,0 +1,46 @@
+"""How a process is asked to stop: first politely, then at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from onward.clock import Alarm, Clock, SystemClock
+from onward.model.values.bounds import WAIT
+
+GRACE_S = 30.0
+
+
+class StopSwitch:
+    """Asked once: take no new work and let the step finish. Asked again, or not done in time: stop now."""
+
+    def __init__(self, grace_s: float | None = GRACE_S, *, clock: Clock | None = None) -> None:
+        self.reason: str | None = None
+        self.is_now = False
+        self._grace_s = None if grace_s is None else WAIT.check(grace_s, "grace_s")
+        self._clock = clock or SystemClock()
+        self._listeners: list[Callable[[], None]] = []
+        self._grace: Alarm | None = None
+
+    def request(self, reason: str, *, now: bool = False) -> None:
+        """Ask; the second time counts as now."""
+        self.is_now = self.is_now or now or self.reason is not None
+        self.reason = self.reason or reason
+        if self.is_now and self._grace is not None:
+            self._grace.cancel()
+        elif not self.is_now and self._grace_s is not None:
+            self._grace = self._clock.alarm(self._clock.awake_s() + self._grace_s, self._be_quick)
+        self._tell()
+
+    def _be_quick(self) -> None:
+        self.is_now = True
+        self._tell()
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` at every request; returns how to stop listening."""
+        self._listeners.append(listener)
+        return partial(self._listeners.remove, listener)
+
+    def _tell(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()

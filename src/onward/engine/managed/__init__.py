@@ -1,0 +1,1 @@
+"""A step that manages another run. Begin with `oversee`."""

@@ -1,0 +1,131 @@
+"""The run that a managing step looks after: found again if it exists, made if it does not.
+
+The step's start names it, so after any crash there is the same one run and never a second.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from onward.engine.control.interview import Interviewer
+from onward.engine.control.requests import Resume, Start
+from onward.engine.control.sources import Sources
+from onward.engine.log.journal import Folded, Journal
+from onward.engine.loop.stop import StopSwitch
+from onward.errors import InvalidInput, RunNotFound
+from onward.handlers.port import StepContext
+from onward.model.event import Managed
+from onward.model.run import Run
+from onward.pipeline.build import Pipeline
+
+DEPTH_MAX = 8
+# What the engine and its parts note about a run is about that run alone; everything else is handed on.
+_OWN_KEYS = ("outcome", "preferred_label", "current_node", "last_stage", "last_response")
+_OWN_PREFIXES = ("graph.", "internal.", "parallel.", "human.gate.", "stack.", "tool.")
+
+
+class ManagedRuns(Protocol):
+    """What managing asks of the engine."""
+
+    @property
+    def journal(self) -> Journal: ...
+
+    @property
+    def sources(self) -> Sources: ...
+
+    async def submit(self, pipeline: Pipeline, start: Start) -> Folded: ...
+
+    async def resume(self, run_id: str, resume: Resume, stop: StopSwitch | None = None) -> Folded: ...
+
+    async def attend(self, folded: Folded, interviewer: Interviewer, stop: StopSwitch) -> Folded: ...
+
+    async def cancel(self, run_id: str, *, by: str = "user") -> Folded: ...
+
+    async def steer(self, run_id: str, text: str, *, by: str = "user") -> Folded: ...
+
+    def check_served(self, pipeline: Pipeline, simulation: Mapping[str, Any] | None) -> None: ...
+
+    def is_at_work(self, folded: Folded) -> bool: ...
+
+
+def setting(step: StepContext, key: str) -> str:
+    """An attribute of the node, or else of the graph."""
+    return step.node.text(key) or step.graph.text(key)
+
+
+async def latest(journal: Journal, run_id: str) -> Folded:
+    """A child as it stands; where a loop_restart ended it, the run that goes on in its place."""
+    folded = await journal.load(run_id)
+    while folded.run.restarted_as is not None:
+        folded = await journal.load(folded.run.restarted_as)
+    return folded
+
+
+async def find_or_make(runs: ManagedRuns, step: StepContext) -> str:
+    """The id of the step's child, which then exists."""
+    assert step.child is not None  # the planner names one for every managing step
+    try:
+        found = (await runs.journal.load(step.child)).run
+    except RunNotFound:
+        found = await _make(runs, step, step.child)
+    by = found.managed_by
+    if by is None or (by.run, by.step) != (step.run_id, step.step):
+        raise InvalidInput(
+            f"step {step.step} would manage run {step.child}, which belongs to somebody else; "
+            f"go on with `onward resume {step.run_id} --from {step.node.id}`, which takes a new one."
+        )
+    return found.id
+
+
+async def _make(runs: ManagedRuns, step: StepContext, run_id: str) -> Run:
+    parent = (await runs.journal.load(step.run_id)).run
+    depth = 1 + (parent.managed_by.depth if parent.managed_by else 0)
+    if depth > DEPTH_MAX:
+        raise InvalidInput(
+            f"node {step.node.id!r} would make a child run {depth} levels below the first; "
+            f"runs manage runs at most {DEPTH_MAX} deep. Does a pipeline manage itself?"
+        )
+    pipeline = runs.sources.read(_file(step, parent))
+    # Whatever would refuse the child when it runs must refuse it now, before it exists.
+    runs.check_served(pipeline, parent.simulation)
+    start = Start(
+        inputs=handed_on(step),
+        run_id=run_id,
+        simulation=parent.simulation,
+        on_owner_loss=parent.on_owner_loss,
+        append_id=f"child of {step.idempotency_key}",
+        managed_by=Managed(run=parent.id, step=step.step, depth=depth),
+        workdir=_workdir(step, parent),
+    )
+    return (await runs.submit(pipeline, start)).run
+
+
+def _file(step: StepContext, parent: Run) -> str:
+    written = setting(step, "stack.child_dotfile")
+    if not written:
+        raise InvalidInput(
+            f"node {step.node.id!r} manages a child run and nothing says which; "
+            'write stack.child_dotfile="FILE.dot" on the graph or on the node.'
+        )
+    return _beside(parent, written)
+
+
+def _workdir(step: StepContext, parent: Run) -> str | None:
+    written = setting(step, "stack.child_workdir")
+    return _beside(parent, written) if written else step.workspace or parent.workdir
+
+
+def _beside(parent: Run, path: str) -> str:
+    """A path as the parent's file means it: from the directory that the file is in."""
+    return os.path.abspath(os.path.join(os.path.dirname(parent.path) if parent.path else "", path))
+
+
+def handed_on(step: StepContext) -> dict[str, Any]:
+    """The values that the child begins with: the manager's, but for what is about the manager's run."""
+    return {
+        key: value
+        for key, value in step.context.items()
+        if key not in _OWN_KEYS and not key.startswith(_OWN_PREFIXES)
+    }

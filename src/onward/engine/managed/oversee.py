@@ -1,0 +1,318 @@
+"""The manager loop: a step that looks after another run until that has ended, or enough was seen of it.
+
+The child is a run of its own, with its own log and its own lease; this step only drives it, observes it
+and gives it instructions. Whatever happens to the process, both runs are where their logs say, and the next
+attempt of the step finds the same child again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from onward.clock import Clock
+from onward.engine.control.interview import Informed, Interviewer, Said, answers_of
+from onward.engine.control.requests import Resume
+from onward.engine.log.journal import Folded
+from onward.engine.log.retry_store import insist
+from onward.engine.loop.stop import StopSwitch
+from onward.engine.managed.child import ManagedRuns, find_or_make, latest
+from onward.engine.managed.child_view import PREFIX, holds, named, observed
+from onward.engine.managed.instruct import Instructor
+from onward.engine.managed.settings import (
+    EXHAUSTED,
+    MANAGER,
+    SATISFIED,
+    TIMED_OUT,
+    Terms,
+    stands_idle,
+    why_cancelled,
+)
+from onward.errors import LeaseLost, Refused, StoreIO, StoreUnavailable
+from onward.handlers.port import Handler, Postponed, StepContext
+from onward.machine.decide.answers import overdue
+from onward.machine.lifecycle import is_recoverable
+from onward.model.event import RunCancelled, StepStatus
+from onward.model.result import Result
+from onward.model.run import Gate, Run, RunStatus
+from onward.store.codec import unseal
+
+LOOK_S = 1.0  # how soon an answer, or a holder's death, is noticed while somebody else has the child
+STOP_S = 2.0  # how long a child that is ended may take to write down that it was
+
+
+class Overseer:
+    """Serves `stack.manager_loop`."""
+
+    keeps_time = True
+
+    def __init__(
+        self,
+        runs: ManagedRuns,
+        clock: Clock,
+        agent: Handler | None,
+        interviewer: Interviewer | None = None,
+    ) -> None:
+        self._runs, self._clock, self._agent, self._interviewer = runs, clock, agent, interviewer
+
+    async def run(self, step: StepContext) -> Result:
+        """Look after the step's child. Postponed: the process is to stop, and the child has."""
+        watch = _Watch(self._runs, self._clock, self._agent, self._interviewer, step)
+        try:
+            return await watch.over(await insist(self._clock, lambda: find_or_make(self._runs, step)))
+        except asyncio.CancelledError:
+            if step.stopping.is_set():
+                await watch.hurry()
+            raise
+        finally:
+            await watch.end()
+
+
+class _Watch:
+    """One attempt of a managing step."""
+
+    def __init__(
+        self,
+        runs: ManagedRuns,
+        clock: Clock,
+        agent: Handler | None,
+        interviewer: Interviewer | None,
+        step: StepContext,
+    ) -> None:
+        self._runs, self._clock, self._step = runs, clock, step
+        self._interviewer, self._is_asking = interviewer, False
+        self._terms = terms = Terms.of(step.node)
+        self._instructor: Instructor | None = None
+        if terms.is_steering and agent is not None:
+            self._instructor = Instructor(runs, clock, agent, step, terms.cooldown_s)
+        self._child = ""
+        self._stop = StopSwitch(grace_s=None)  # how long the child may take is its manager's holder's affair
+        self._news = asyncio.Event()
+        self._driving: asyncio.Task[Folded] | None = None
+        self._told = asyncio.create_task(self._tell_child())
+        self._began_s = self._cycle_s = clock.awake_s()
+        self._cycles = 0
+        self._has_asked_again = self._is_left_open = False
+
+    async def _tell_child(self) -> None:
+        """The child is asked to stop the moment that its manager is, whatever the loop is doing."""
+        await self._step.stopping.wait()
+        self._stop.request(MANAGER)
+        self._news.set()
+
+    # -- the loop ------------------------------------------------------------------------------------
+
+    async def over(self, child: str) -> Result:
+        """Until there is a result."""
+        self._child = child
+        while True:
+            self._news.clear()
+            self._take_back()
+            child_now = await self._look()
+            if child_now is not None:
+                result = await self._after(child_now)
+                if result is not None:
+                    return result
+            await self._clock.wait_s(self._pause_s(), self._news)
+
+    async def _after(self, child: Folded) -> Result | None:
+        """What one look leads to; a result ends the step."""
+        run, now_s = child.run, self._clock.awake_s()
+        # A child that is being sent on may be seen as it was before.
+        has_failed = run.status is RunStatus.FAILED and self._driving is None
+        if run.is_final or (has_failed and not self._may_ask_again(run)):
+            return await self._ended(child)
+        if self._step.stopping.is_set():
+            await self._put_off()
+        if self._terms.timeout_s is not None and now_s - self._began_s >= self._terms.timeout_s:
+            return await self._give_up(TIMED_OUT)
+        if self._terms.is_driving and self._driving is None and self._is_ours_to_drive(child):
+            self._drive(child)
+        if now_s < self._cycle_s:
+            return None
+        return await self._cycle(child)
+
+    async def _cycle(self, child: Folded) -> Result | None:
+        if self._cycles >= self._terms.cycles_max:
+            return await self._give_up(EXHAUSTED)
+        self._cycles += 1
+        seen = {**self._seen(child), "stack.cycle": self._cycles}
+        if holds(self._terms.stop, self._step.values, seen, child.run):
+            return await self._give_up(SATISFIED)
+        if self._instructor is not None:
+            self._instructor.consider(child.run, seen)
+        self._cycle_s = self._clock.awake_s() + self._terms.poll_s
+        return None
+
+    def _pause_s(self) -> float:
+        now_s = self._clock.awake_s()
+        ahead = [self._cycle_s - now_s]
+        if self._driving is None:
+            ahead.append(LOOK_S)
+        if self._terms.timeout_s is not None:
+            ahead.append(self._began_s + self._terms.timeout_s - now_s)
+        return max(0.0, min(ahead))
+
+    async def _look(self) -> Folded | None:
+        """The child as it stands; None when the store is out of reach for a moment."""
+        try:
+            child = await latest(self._runs.journal, self._child)
+        except (StoreUnavailable, StoreIO):
+            return None
+        self._child = child.run.id
+        return child
+
+    def _seen(self, child: Folded) -> dict[str, object]:
+        return observed(child, is_at_work=self._runs.is_at_work(child))
+
+    # -- driving -------------------------------------------------------------------------------------
+
+    def _is_ours_to_drive(self, child: Folded) -> bool:
+        if child.run.status is RunStatus.WAITING:
+            is_answered = self._interviewer is not None and not self._is_left_open
+            return is_answered or bool(overdue(child.run, self._clock.now_us()))
+        return stands_idle(child.run, is_at_work=self._runs.is_at_work(child), now_us=self._clock.now_us())
+
+    def _may_ask_again(self, run: Run) -> bool:
+        """A child that failed is sent on once by every new attempt of its manager, not by a repeated one."""
+        return (
+            self._terms.is_driving
+            and self._step.attempt > 1
+            and not self._has_asked_again
+            and is_recoverable(run.status, run.reason)
+        )
+
+    def _drive(self, child: Folded) -> None:
+        append_id = None
+        if child.run.status is RunStatus.FAILED:
+            self._has_asked_again = True
+            append_id = f"attempt {self._step.attempt} of {self._step.idempotency_key}"
+        # A child goes on under the definition that it was made with, whatever became of the file since.
+        resume = Resume(by=MANAGER, original=True, append_id=append_id, interviewer=self._interviewer)
+        self._driving = asyncio.create_task(self._driven_on(child, resume))
+        self._driving.add_done_callback(lambda _: self._news.set())
+
+    async def _driven_on(self, child: Folded, resume: Resume) -> Folded:
+        """Until the child stops; its gates are answered as they come, by somebody or by their deadlines."""
+        if child.run.status is not RunStatus.WAITING:
+            child = await self._runs.resume(self._child, resume, self._stop)
+        return await self._runs.attend(child, self, self._stop)
+
+    @property
+    def name(self) -> str:
+        """Who answers the child's gates."""
+        return self._interviewer.name if self._interviewer is not None else MANAGER
+
+    async def ask(self, run: Run, gate: Gate) -> Said:
+        """Ask whoever answers, if anybody does; nothing else is under way then, so it can be dropped."""
+        return (await self.ask_multiple(run, [gate]))[0]
+
+    async def ask_multiple(self, run: Run, gates: Sequence[Gate]) -> Sequence[Said]:
+        """The same for several, as many of them as whoever answers takes at once."""
+        if self._interviewer is None:
+            return [None]
+        self._is_asking = True
+        try:
+            return await answers_of(self._interviewer, run, gates)
+        finally:
+            self._is_asking = False
+
+    async def inform(self, message: str, stage: str) -> None:
+        """Pass a reminder on."""
+        told: object = self._interviewer
+        if isinstance(told, Informed):
+            await told.inform(message, stage)
+
+    def _take_back(self) -> None:
+        """What came of driving: the child has stopped, or somebody else has it."""
+        if self._driving is None or not self._driving.done():
+            return
+        driving, self._driving = self._driving, None
+        if driving.cancelled():
+            return  # a question that nobody needs answered any more
+        try:
+            self._is_left_open = driving.result().run.status is RunStatus.WAITING
+        except (Refused, LeaseLost):
+            return  # somebody was first; the next look tells who
+        except (StoreUnavailable, StoreIO):
+            return  # the child was dropped, and is driven on when the store can be reached again
+        self._cycle_s = self._clock.awake_s()
+
+    # -- endings -------------------------------------------------------------------------------------
+
+    async def _ended(self, child: Folded) -> Result:
+        """The child has come to an end: what that means for the step."""
+        await self._driven()
+        run, seen = child.run, self._seen(child)
+        if run.status is RunStatus.COMPLETED:
+            return Result(context_updates=seen, notes=self._notes())
+        if run.status is RunStatus.FAILED:
+            again = self._terms.is_driving and is_recoverable(run.status, run.reason)
+            return self._failed(f"{named(run)} failed: {run.detail or run.reason}", seen, retryable=again)
+        by = await self._cancelled_by(run)
+        if by == SATISFIED:
+            seen[f"{PREFIX}outcome"] = StepStatus.SUCCESS.value
+            return Result(context_updates=seen, notes=self._notes("the stop condition was met"))
+        return self._failed(why_cancelled(self._step, run, by), seen, retryable=False)
+
+    async def _cancelled_by(self, run: Run) -> str:
+        (record,) = await self._runs.journal.read(run.id, after=run.head - 1, limit=1)
+        event = unseal(record)
+        return event.by if isinstance(event, RunCancelled) else ""
+
+    def _failed(self, reason: str, seen: dict[str, object], *, retryable: bool) -> Result:
+        return Result(
+            status=StepStatus.FAIL,
+            failure_reason=reason,
+            context_updates=seen,
+            notes=self._notes(),
+            retryable=retryable,
+        )
+
+    async def _give_up(self, why: str) -> Result | None:
+        """End the child; why is in its log, should this process die before the step has its outcome.
+
+        A child in somebody else's hands ends when they learn of it; the loop waits for that.
+        """
+        try:
+            child = await self._runs.cancel(self._child, by=why)
+        except Refused:
+            return None  # it came to an end by itself just now
+        self._cycle_s = self._clock.awake_s() + self._terms.poll_s
+        if self._driving is None and not child.run.is_final:
+            self._cycle_s = self._clock.awake_s() + LOOK_S
+        await self._driven()
+        return None
+
+    async def _put_off(self) -> None:
+        """Wait until the child, if it is driven here, has stopped at its boundary; then stop this step."""
+        await self._driven()
+        raise Postponed(f"stopped with its child run {self._child}")
+
+    async def _driven(self) -> None:
+        """Until the child is not driven here any more."""
+        if self._driving is not None:
+            if self._is_asking:
+                self._driving.cancel()
+            await asyncio.wait([self._driving])
+            self._take_back()
+
+    async def hurry(self) -> None:
+        """The child's step is ended too, and gets a moment to be recorded."""
+        if self._driving is not None and not self._driving.done():
+            self._stop.request(MANAGER, now=True)
+            self._news.clear()
+            await self._clock.wait_s(STOP_S, self._news)
+
+    async def end(self) -> None:
+        """Leave nothing running behind."""
+        tasks = [task for task in (self._told, self._driving) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._instructor is not None:
+            await self._instructor.end()
+
+    def _notes(self, first: str = "") -> str:
+        steered = self._instructor.notes() if self._instructor is not None else []
+        return "; ".join(part for part in (first, *steered) if part)

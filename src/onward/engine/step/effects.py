@@ -1,0 +1,242 @@
+"""Effects that are made at most once per key, whatever dies on the way.
+
+The beginning is on disk before the effect and the result after it. Whoever asks afterwards gets the result;
+whoever asks meanwhile waits for it. A beginning without a result whose process is gone is in doubt: nobody
+knows how far it came, so a person says whether it is made again, forgotten, or was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from onward.clock import Clock, Ids
+from onward.engine.log.retry_store import insist
+from onward.engine.step.shielded import unbroken
+from onward.errors import Refused, StoreError
+from onward.model.effect import (
+    EffectResult,
+    FunctionResult,
+    SettledResult,
+    as_value,
+    check_key,
+    pack,
+    unpack,
+)
+from onward.model.values.value import check_value
+from onward.store.owner import owner_label
+from onward.store.port import Effect, Effects
+from onward.threads import in_thread
+
+POLL_S = 0.1
+RENEW_S_MAX = 3.0
+Perform = Callable[[], Awaitable[EffectResult]]
+
+
+class NotBegun(Exception):
+    """Raised by what performs an effect when nothing of it was done; `why` goes to the caller."""
+
+    def __init__(self, why: Exception) -> None:
+        self.why = why
+        super().__init__(str(why))
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """How an effect is asked for.
+
+    `only_success`: a failure is not remembered, so that it is made again. `retry`: make it again if it is
+    in doubt. Without `wait`, one that is under way elsewhere is refused instead of waited for.
+    """
+
+    only_success: bool = False
+    retry: bool = False
+    wait: bool = True
+
+
+ONCE = Once()
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What came of an effect, and whether it was made just now."""
+
+    result: EffectResult
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AtMostOnce:
+    """Makes effects, each at most once for its key."""
+
+    store: Effects
+    clock: Clock
+    ids: Ids
+    lease_s: float | None = None
+
+    async def make(self, key: str, perform: Perform, once: Once = ONCE) -> Made:
+        """The result of `perform`, which is called only if no result is stored; or a refusal."""
+        check_key(key)
+        token, instead_of = self.ids.unique(), None
+        while True:
+            found = await self._begin(key, token, instead_of)
+            if found.result is not None:
+                return Made(unpack(key, found.result), is_new=False)
+            if found.token == token:
+                was_in_doubt = instead_of is not None
+                return Made(await self._perform(key, token, perform, once, was_in_doubt), is_new=True)
+            if not found.is_alive:
+                if not once.retry:
+                    raise in_doubt(found)
+                instead_of = found.token
+            elif once.wait:
+                await self.clock.wait_s(POLL_S, asyncio.Event())
+            else:
+                raise _under_way(found)
+
+    async def call(self, key: str, function: Callable[[], Any], once: Once = ONCE) -> Any:
+        """The value of a function, sync or async; what it raised is remembered like a value."""
+        raised: list[Exception] = []
+
+        async def perform() -> EffectResult:
+            try:
+                value = await _called(function)
+                check_value(value, f"the result of effect {key!r}")
+                return FunctionResult(value=value)
+            except Exception as error:
+                raised.append(error)
+                said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                return FunctionResult(error=said)
+
+        made = await self.make(key, perform, once)
+        if raised:
+            raise raised[0]
+        return as_value(key, made.result)
+
+    async def find(self, key: str) -> Effect | None:
+        """How an effect stands."""
+        return await self.store.find_effect(check_key(key))
+
+    async def forget(self, key: str) -> Effect:
+        """As if it had never begun: the next who asks makes it. One that is under way is left alone."""
+        found = await self._stopped(key)
+        await insist(self.clock, lambda: self.store.forget_effect(key, found.token))
+        return found
+
+    async def settle(self, key: str, text: str) -> SettledResult:
+        """A person found out that an effect in doubt was done: from now on `text` is what came of it."""
+        found = await self._stopped(key)
+        token, result = self.ids.unique(), SettledResult(text=text)
+        if found.result is not None:
+            raise Refused("effect_finished", f"effect {key!r} is not in doubt: it has its result already.")
+        begun = await self._begin(key, token, found.token)
+        if begun.token != token or not await self._finish(key, token, result):
+            raise _lost(key)
+        return result
+
+    async def _stopped(self, key: str) -> Effect:
+        found = await self.find(key)
+        if found is None:
+            raise Refused("effect_not_found", f"there is no effect {key!r} in this database.")
+        if found.result is None and found.is_alive:
+            raise _under_way(found)
+        return found
+
+    async def _begin(self, key: str, token: str, instead_of: str | None) -> Effect:
+        at_us = self.clock.now_us()
+        return await insist(
+            self.clock, lambda: self.store.begin_effect(key, token, at_us=at_us, instead_of=instead_of)
+        )
+
+    async def _finish(self, key: str, token: str, result: EffectResult) -> bool:
+        stored, at_us = pack(result), self.clock.now_us()
+        return await insist(self.clock, lambda: self.store.finish_effect(key, token, stored, at_us=at_us))
+
+    async def _perform(
+        self, key: str, token: str, perform: Perform, once: Once, was_in_doubt: bool
+    ) -> EffectResult:
+        try:
+            async with self._renewed(key, token):
+                result = await perform()
+        except NotBegun as refused:
+            await self._let_go(key, token, was_in_doubt)
+            raise refused.why from refused
+        except asyncio.CancelledError:
+            # Only for the sake of those who ask soon: without it they wait until its time is over.
+            with contextlib.suppress(StoreError):
+                await self.store.renew_effect(key, token, is_at_it=False)
+            raise
+        # Even if the caller is cancelled now: it was done, and what came of it must not be in doubt.
+        await unbroken(self._remember(key, token, result, once))
+        return result
+
+    async def _remember(self, key: str, token: str, result: EffectResult, once: Once) -> None:
+        if once.only_success and not result.is_success:
+            await insist(self.clock, lambda: self.store.forget_effect(key, token))
+        elif not await self._finish(key, token, result):
+            raise _lost(key)
+
+    async def _let_go(self, key: str, token: str, was_in_doubt: bool) -> None:
+        """Nothing was done here: the key is free again, unless what was begun before is still in doubt."""
+        if was_in_doubt:
+            await insist(self.clock, lambda: self.store.renew_effect(key, token, is_at_it=False))
+        else:
+            await insist(self.clock, lambda: self.store.forget_effect(key, token))
+
+    @contextlib.asynccontextmanager
+    async def _renewed(self, key: str, token: str) -> AsyncIterator[None]:
+        renewing = asyncio.create_task(self._renew(key, token))
+        try:
+            yield
+        finally:
+            renewing.cancel()
+
+    async def _renew(self, key: str, token: str) -> None:
+        every_s = min(RENEW_S_MAX, (self.lease_s or 3 * RENEW_S_MAX) / 3)
+        is_ours = True
+        while is_ours:
+            await self.clock.wait_s(every_s, asyncio.Event())
+            # A renewal that fails costs nothing yet: the next may do, and the token alone decides at the end.
+            with contextlib.suppress(StoreError):
+                is_ours = await self.store.renew_effect(key, token)
+
+
+async def _called(function: Callable[[], Any]) -> Any:
+    """What an async function returns in the event loop, or any other in a thread of its own."""
+    if inspect.iscoroutinefunction(function):
+        return await function()
+    returned = await in_thread(function)
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+def in_doubt(found: Effect) -> Refused:
+    """The refusal that says how to decide."""
+    return Refused(
+        "effect_in_doubt",
+        f"effect {found.key!r} was begun by {owner_label(found.owner)} and never finished, so nobody knows "
+        f"whether it was done; look, and then say `onward effect {shlex.quote(found.key)} --forget` "
+        "(it was not) or `--done TEXT` (it was, with this output); `--retry -- COMMAND` runs it again.",
+        details={"key": found.key, "begun_at_us": found.begun_at_us},
+    )
+
+
+def _under_way(found: Effect) -> Refused:
+    return Refused(
+        "effect_under_way",
+        f"effect {found.key!r} is being made by {owner_label(found.owner)}; ask again when that has ended.",
+        details={"key": found.key, "begun_at_us": found.begun_at_us},
+    )
+
+
+def _lost(key: str) -> Refused:
+    return Refused(
+        "effect_lost",
+        f"effect {key!r} was made, but somebody had decided meanwhile that it be made again; "
+        "what came of it here is not stored.",
+        details={"key": key},
+    )

@@ -1,0 +1,203 @@
+"""What steps in doubt left behind: looked for when somebody asks, and never while a run is at work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from onward.clock import file_tick_us
+from onward.engine.log.journal import Folded
+from onward.errors import InvalidInput, OnwardError, WorkspaceFailed
+from onward.machine.decide.doubt import is_in_doubt
+from onward.model.event import RunClaimed, StepStarted
+from onward.model.ids import branch_of, idempotency_key
+from onward.model.leftovers import Left, LeftEffect, LeftFile
+from onward.model.run import OpenStep, Run
+from onward.model.workspace import IN_PLACE, branch_name
+from onward.pipeline.dot.reader import parse
+from onward.read.view import instant
+from onward.receipts.folder import Folder
+from onward.receipts.looking import Seen, changed_since, files_named, files_of_attempt
+from onward.receipts.names import WORKSPACE, attempt_path, step_name
+from onward.store.codec import unseal
+from onward.store.owner import owner_host
+from onward.store.port import Effect, Store
+from onward.threads import in_thread
+from onward.workspace.port import Place, Trees
+
+EFFECTS_MAX = 50
+FILES_VIEWED = 100
+PAGE_MAX = 1_000
+BEGINNINGS = (StepStarted.__name__, RunClaimed.__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Leavings:
+    """Looks at what is left. `runs` has the runs' directories; `own` are paths that Onward itself writes."""
+
+    store: Store
+    runs: Folder | None
+    trees: Trees | None = None
+    own: Sequence[str] = ()
+
+    async def of(self, folded: Folded) -> tuple[Left, ...]:
+        """What each step in doubt left; nothing while somebody who is alive has the run."""
+        if folded.holder is not None and folded.holder.is_alive:
+            return ()
+        doubtful = [opened for opened in folded.run.open_steps.values() if is_in_doubt(opened)]
+        return tuple([await self._of(folded.run, opened) for opened in doubtful])
+
+    async def _of(self, run: Run, opened: OpenStep) -> Left:
+        began_at_us, owner = await self._beginning(run, opened)
+        handler, command = await self._call(run, opened)
+        effects = await self.store.read_effects(idempotency_key(run.id, opened.step), limit=EFFECTS_MAX)
+        left = Left(
+            step=opened.step,
+            node=opened.node,
+            attempt=opened.attempt,
+            began_at_us=began_at_us,
+            handler=handler,
+            command=command,
+            effects=tuple(_effect(effect, run, opened) for effect in effects),
+        )
+        where = None if owner is None else owner_host(owner)
+        if where != owner_host(self.store.me):
+            return replace(left, unseen=(f"it ran on {where or 'a machine that is not known'}",))
+        directory, files = await in_thread(self._own_files, run, opened)
+        place, changed = await in_thread(self._changes, run, opened, began_at_us)
+        return replace(
+            left,
+            directory=directory,
+            files=files.files,
+            place=place,
+            changed=changed.files,
+            unseen=(*files.unseen, *changed.unseen),
+        )
+
+    async def _beginning(self, run: Run, opened: OpenStep) -> tuple[int | None, str | None]:
+        """When the step last began, and in which process: from the log's end backwards."""
+        at_us: int | None = None
+        owner = run.last_worker if run.token == opened.token else None
+        head, size = run.head, 64
+        while head > 0 and (at_us is None or owner is None):
+            after = max(0, head - size)
+            for record in reversed(await self.store.read(run.id, after=after, limit=head - after)):
+                event = unseal(record) if record.kind in BEGINNINGS else None
+                if isinstance(event, StepStarted) and event.step == opened.step:
+                    at_us = at_us or record.at_us
+                elif isinstance(event, RunClaimed) and event.token == opened.token:
+                    owner = owner or event.worker
+            head, size = after, min(size * 4, PAGE_MAX)
+        return at_us, owner
+
+    async def _call(self, run: Run, opened: OpenStep) -> tuple[str, str]:
+        """The handler that was called, and the command if it was one."""
+        source = await self.store.blob(run.pipeline_hash)
+        try:
+            node = parse((source or b"").decode(), file=run.path or run.pipeline).graph.nodes[opened.node]
+        except (OnwardError, KeyError):  # a transform may have made it; the rest can be told all the same
+            return "", ""
+        return node.kind, node.text("tool_command")
+
+    def _own_files(self, run: Run, opened: OpenStep) -> tuple[str | None, Seen]:
+        if self.runs is None:
+            return None, Seen(unseen=("there is no directory for runs here",))
+        path = (run.id, *attempt_path(opened.step, opened.attempt, opened.tries))
+        try:
+            if path[-1] not in self.runs.names(path[:-1]):
+                return None, Seen()
+        except OSError as error:
+            return None, Seen(unseen=(error.strerror or str(error),))
+        directory = self.runs.path(*path)
+        return directory, files_of_attempt(directory)
+
+    def _changes(self, run: Run, opened: OpenStep, began_at_us: int | None) -> tuple[str | None, Seen]:
+        if began_at_us is None:
+            return None, Seen(unseen=("the log does not say when it began",))
+        if run.workspace is not None:
+            return self._changes_in_tree(run, branch_of(opened.step))
+        place, is_certain = (run.workdir, True) if run.workdir is not None else (_project(run), False)
+        if place is None:
+            return None, Seen(unseen=("where it worked is not known here",))
+        place = os.path.realpath(place)  # what commands meet there; below it nothing is followed
+        seen = changed_since(place, began_at_us - file_tick_us(), own=self._not_the_steps())
+        if is_certain:
+            return place, seen
+        return place, Seen(seen.files, (*seen.unseen, f"it may have worked elsewhere than in {place}"))
+
+    def _changes_in_tree(self, run: Run, line: str) -> tuple[str | None, Seen]:
+        """Against the last checkpoint: the tree may have been made after the step was planned."""
+        assert run.workspace is not None
+        repository, is_in_place = run.workspace.repository, run.workspace.mode == IN_PLACE
+        if self.trees is None or (self.runs is None and not is_in_place):
+            return None, Seen(unseen=("the run's work tree cannot be found from here",))
+        directory, line = (
+            (repository, "") if self.runs is None or is_in_place else _tree(self.runs, run, line)
+        )
+        branch = "" if line or is_in_place else branch_name(run.id)
+        place = Place(run.id, run.created_at_us, repository, directory, branch)
+        try:
+            names = self.trees.changed(place, run.branches[line].tree or run.workspace.start)
+        except (WorkspaceFailed, InvalidInput) as error:
+            return directory, Seen(unseen=(str(error),))
+        return directory, Seen(files_named(directory, names))
+
+    def _not_the_steps(self) -> list[str]:
+        own = [*self.own, *([self.runs.root] if self.runs is not None else [])]
+        return [os.path.realpath(path) for path in own]
+
+
+def _project(run: Run) -> str | None:
+    """Commands work where their process was started, and nobody wrote that down.
+
+    A project with the pipeline in it is the best guess; a wrong one can at worst find nothing.
+    """
+    here = os.path.join(os.path.realpath(os.curdir), "")
+    is_project = run.path is not None and os.path.realpath(run.path).startswith(here) and here != os.sep
+    return here.removesuffix(os.sep) if is_project else None
+
+
+def _tree(runs: Folder, run: Run, line: str) -> tuple[str, str]:
+    """The directory of a line's work tree; one without a tree of its own works in that it came off."""
+    while line:
+        own = runs.path(run.id, f"{WORKSPACE}-{step_name(line)}")
+        if os.path.isdir(own):
+            return os.path.realpath(own), line
+        line = branch_of(line)
+    return os.path.realpath(runs.path(run.id, WORKSPACE)), ""
+
+
+def _effect(effect: Effect, run: Run, opened: OpenStep) -> LeftEffect:
+    state = "finished" if effect.result is not None else "begun" if effect.is_alive else "in_doubt"
+    key = effect.key.removeprefix(f"{idempotency_key(run.id, opened.step)}/")
+    return LeftEffect(key=key, state=state, begun_at_us=effect.begun_at_us)
+
+
+def view_left(left: Left) -> dict[str, Any]:
+    """What a step left, in stable names. Of very many files the first are named; `_count` says how many."""
+    return {
+        "step": left.step,
+        "attempt": left.attempt,
+        "assessment": left.assessment.value,
+        "began_at": instant(left.began_at_us),
+        "call": {"handler": left.handler, "command": left.command or None},
+        "directory": left.directory,
+        "files": _viewed(left.files),
+        "files_count": len(left.files),
+        "place": left.place,
+        "changed": _viewed(left.changed),
+        "changed_count": len(left.changed),
+        "effects": [
+            {"key": effect.key, "state": effect.state, "begun_at": instant(effect.begun_at_us)}
+            for effect in left.effects
+        ],
+        "unseen": list(left.unseen),
+    }
+
+
+def _viewed(files: Sequence[LeftFile]) -> list[dict[str, Any]]:
+    return [{"path": file.path, "bytes": file.bytes} for file in files[:FILES_VIEWED]]

@@ -1,0 +1,40 @@
+"""The attempt before, for a step that goes on with what it left: read only when the step asks."""
+
+from __future__ import annotations
+
+from onward.handlers.previous_attempt import NOTHING_LEFT, LeftBefore
+from onward.model.run import OpenStep
+from onward.receipts.folder import Folder
+from onward.receipts.looking import attempts_before, files_of_attempt, last_with_something
+from onward.receipts.names import ARTIFACTS, RESPONSE, Path
+
+TRANSCRIPTS = (RESPONSE, "transcript.jsonl", "transcript.md", "transcript.txt")
+RESPONSE_BYTES_MAX = 1024 * 1024
+
+
+def left_before(folder: Folder, run_id: str, opened: OpenStep) -> LeftBefore:
+    """What the newest earlier try of this step left that left anything."""
+    try:
+        earlier = attempts_before(folder, run_id, opened.step, opened.attempt, opened.tries)
+        path = last_with_something(folder, run_id, earlier)
+        if path is None:
+            return NOTHING_LEFT
+        directory, response = folder.path(run_id, *path), _response(folder, (run_id, *path))
+    except OSError:  # something stands in the way, and is not followed: nothing can be said of what is there
+        return NOTHING_LEFT
+    files = files_of_attempt(directory).files
+    inside = f"{ARTIFACTS}/"
+    artifacts = {
+        file.path.removeprefix(inside): f"{directory}/{file.path}"
+        for file in files
+        if file.path.startswith(inside)
+    }
+    return LeftBefore(directory, response, files, artifacts)
+
+
+def _response(folder: Folder, parts: Path) -> str:
+    for name in TRANSCRIPTS:
+        content = folder.read(parts, name, limit=RESPONSE_BYTES_MAX)
+        if content:
+            return content.decode(errors="replace")
+    return ""

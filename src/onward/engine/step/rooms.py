@@ -1,0 +1,161 @@
+"""A step's own room, as the engine makes it: artifacts out of the store, and a directory on disk."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import cached_property
+
+from onward.clock import Clock
+from onward.engine.files.run_files import RunFiles
+from onward.engine.step.previous_attempt import left_before
+from onward.errors import InvalidInput
+from onward.handlers.artifacts import Artifacts
+from onward.handlers.previous_attempt import LeftBefore
+from onward.handlers.room import Room
+from onward.machine.definition import AGENT, Definition
+from onward.model.artifact import ARTIFACT_BYTES_MAX
+from onward.model.event import StepStarted, StepStatus
+from onward.model.result import Result
+from onward.model.run import Run
+from onward.pipeline.graph import Node
+from onward.receipts.names import ARTIFACTS, PROMPT, RESPONSE, STATUS, Path, attempt_path
+from onward.receipts.status import STATUS_BYTES_MAX, as_reported, read_status
+from onward.store.port import Blobs
+from onward.threads import in_thread
+
+
+class Rooms:
+    """Makes the rooms of steps."""
+
+    def __init__(self, blobs: Blobs, clock: Clock, files: RunFiles | None) -> None:
+        self._blobs, self._clock, self._files = blobs, clock, files
+
+    def of(
+        self, definition: Definition, run: Run, started: StepStarted, loop: asyncio.AbstractEventLoop
+    ) -> Room:
+        """The room of an attempt that is about to begin. Making it touches nothing."""
+        files = self._files
+        if files is not None:
+            graph, kind = definition.graph, definition.kind(started.node)
+            mode = files.mode_of(graph, graph.nodes[started.node], kind, run)
+            if mode != "off":
+                return RoomOnDisk(self, run, started, loop, files, is_full=mode == "full")
+        return StoredRoom(self, run, started, loop)
+
+    def artifacts(
+        self, run: Run, step: str, loop: asyncio.AbstractEventLoop, *, has_files: bool
+    ) -> Artifacts:
+        """What a step finds and leaves in the store."""
+        now_us, read = self._clock.now_us, self._blobs.blob
+        return Artifacts(run.artifacts, step=step, now_us=now_us, read=read, has_files=has_files, loop=loop)
+
+
+class StoredRoom(Room):
+    """A room whose artifacts are in the store."""
+
+    def __init__(self, rooms: Rooms, run: Run, started: StepStarted, loop: asyncio.AbstractEventLoop) -> None:
+        # The artifacts may be asked for in a handler's thread, which cannot find the loop by itself.
+        self._rooms, self._run, self._started, self._loop = rooms, run, started, loop
+
+    def _make_artifacts(self) -> Artifacts:
+        return self._rooms.artifacts(self._run, self._started.step, self._loop, has_files=self.is_full)
+
+
+class RoomOnDisk(StoredRoom):
+    """A room with a directory: made before the step if it is full, else when somebody asks for it."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        run: Run,
+        started: StepStarted,
+        loop: asyncio.AbstractEventLoop,
+        files: RunFiles,
+        *,
+        is_full: bool,
+    ) -> None:
+        super().__init__(rooms, run, started, loop)
+        self._files, self.is_full = files, is_full
+        self._path: Path | None = None
+        self._is_made: bool | None = None
+
+    @cached_property
+    def directory(self) -> str | None:
+        opened = self._run.open_steps[self._started.step]
+        self._path = attempt_path(opened.step, opened.attempt, opened.tries)
+        self._is_made = self._files.begin(self._run, opened.step, self._path)
+        return self._files.folder.path(*self._parts) if self._is_made else None
+
+    @property
+    def run_directory(self) -> str | None:
+        return None if self.directory is None else self._files.folder.path(self._run.id)
+
+    @cached_property
+    def left(self) -> LeftBefore:
+        return left_before(self._files.folder, self._run.id, self._run.open_steps[self._started.step])
+
+    @property
+    def is_used(self) -> bool:
+        return self._artifacts is not None or self._is_made is True
+
+    @property
+    def _parts(self) -> Path:
+        assert self._path is not None
+        return (self._run.id, *self._path)
+
+    async def prepare(self, node: Node, prompt: str) -> None:
+        if self.directory is not None and node.kind == AGENT:
+            self._files.write(self._run.id, self._parts[1:], PROMPT, prompt.encode())
+
+    async def settle(self, node: Node, result: Result) -> Result:
+        if not self._is_made:
+            return await super().settle(node, result)
+        if result.response:
+            self._files.write(self._run.id, self._parts[1:], RESPONSE, result.response.encode())
+        if not result.is_decided:
+            result = self._reported(result)
+        result = await self._with_files(result)
+        self._files.settled(self._run.id, self._started.step, result.context_updates)
+        return await super().settle(node, result)
+
+    def _reported(self, result: Result) -> Result:
+        """What the step's own `status.json` makes of a result that leaves it open.
+
+        The directory was made for this try alone, so whatever is in it was written during it.
+        """
+        path = f"{self.directory}/{STATUS}"
+        try:
+            content = self._files.folder.read(self._parts, STATUS, limit=STATUS_BYTES_MAX)
+            return result if content is None else as_reported(result, read_status(content, path))
+        except InvalidInput as error:
+            return _failed(result, str(error))
+        except OSError as error:
+            return _failed(result, f"{path} cannot be read: {error.strerror or error}.")
+
+    async def _with_files(self, result: Result) -> Result:
+        """Make artifacts of the files that the step put into its `artifacts/`."""
+        parts = (*self._parts, ARTIFACTS)
+        try:
+            found = list(self._files.folder.files(parts))
+            if found:
+                await in_thread(self._take, found, len(parts))
+        except InvalidInput as error:
+            return _failed(result, str(error))
+        except OSError as error:
+            return _failed(result, f"its artifacts cannot be taken: {error.strerror or error}.")
+        return result
+
+    def _take(self, found: list[Path], depth: int) -> None:
+        for path in found:
+            content = self._files.folder.read(path[:-1], path[-1], limit=ARTIFACT_BYTES_MAX)
+            if content is not None:
+                self.artifacts.store("/".join(path[depth:]), path[-1], content)
+
+
+def _failed(result: Result, reason: str) -> Result:
+    """The attempt failed; a reason that it had before comes first."""
+    before = result.failure_reason if result.status in (StepStatus.FAIL, StepStatus.RETRY) else ""
+    status = result.status if before else StepStatus.FAIL
+    reason = f"{before}; {reason}" if before else reason
+    return replace(result, status=status, failure_reason=reason, is_decided=True)

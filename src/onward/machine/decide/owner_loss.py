@@ -1,0 +1,94 @@
+"""What becomes of a run whose owner died, or gave up driving it: its own policy decides.
+
+Either is a loss: a claim with the stop event after it. The claim fences an owner that was only frozen, and
+counts: a run that is lost again and again without a new checkpoint waits longer each time, and then fails.
+"""
+
+from __future__ import annotations
+
+from onward.machine.decide.closing import cancelling
+from onward.machine.decide.doubt import interruption
+from onward.machine.decide.requests import Standing
+from onward.model.event import Event, RunClaimed, RunFailed, RunInterrupted, RunPaused, RunQueued
+from onward.model.run import Run, RunStatus
+
+LOSSES_MAX = 5
+REQUEUE = "requeue"
+RESTARTED = "Server restarted while workflow was running"
+ARRIVED = "it was running in the database that it was exported from"
+GIVEN_UP = "the process that held it stopped driving it"
+BACK_OFF_S_FIRST, BACK_OFF_S_MAX = 1.0, 60.0
+
+
+def decide_loss(run: Run, standing: Standing, *, now_us: int, is_restart: bool = False) -> tuple[Event, ...]:
+    """Take a run from an owner that is dead and stop it as its policy says; nothing if it is not so.
+
+    `is_restart`: this is the first look of a server, which means that it was restarted.
+    """
+    if run.status is not RunStatus.RUNNING or standing.is_alive:
+        return ()
+    died = f"{standing.holder or 'its owner'} died"
+    stop = interruption(run, "restart", RESTARTED) if is_restart else interruption(run, "crash", died)
+    return _taken(run, standing.me, now_us, died, stop)
+
+
+def decide_release(run: Run, *, owner: str, token: int, now_us: int, error: str = "") -> tuple[Event, ...]:
+    """Give back a run that its owner does not drive any more; nothing if it is not held by this lease.
+
+    `error` is what ended the driving, if an error did.
+    """
+    if run.status is not RunStatus.RUNNING or (run.worker, run.token) != (owner, token):
+        return ()
+    why = f"{GIVEN_UP}: {error}" if error else GIVEN_UP
+    return _taken(run, owner, now_us, why, interruption(run, "crash", why))
+
+
+def decide_arrival(run: Run, me: str, *, now_us: int) -> tuple[Event, ...]:
+    """What becomes of a run that was running in the database that it comes from: nobody drives it here."""
+    if run.status is not RunStatus.RUNNING:
+        return ()
+    return _taken(run, me, now_us, ARRIVED, interruption(run, "restart", ARRIVED))
+
+
+def decide_held_back(run: Run, *, why: str) -> tuple[Event, ...]:
+    """Pause a run that nobody holds and that somebody might take: only a person goes on with it."""
+    pause = RunPaused(reason="operator", detail=why)
+    match run.status:
+        case RunStatus.QUEUED | RunStatus.WAITING:
+            return (pause,)
+        case RunStatus.INTERRUPTED if run.wake_at_us is not None:  # it would go on by itself
+            return (RunQueued(why=run.detail, wake_at_us=run.wake_at_us), pause)
+        case _:
+            return ()
+
+
+def _taken(run: Run, me: str, now_us: int, why: str, stop: RunInterrupted) -> tuple[Event, ...]:
+    claim = RunClaimed(token=run.token + 1, worker=me, lost=True)
+    return (claim, *_stopped(run, now_us, why, stop))
+
+
+def _stopped(run: Run, now_us: int, why: str, stop: RunInterrupted) -> tuple[Event, ...]:
+    """Every stop honours a pending cancel, then a pending pause."""
+    losses = run.losses + 1
+    if run.pending.cancel_by is not None:
+        return cancelling(run, by=run.pending.cancel_by)
+    if run.pending.pause_after is not None:
+        return (RunPaused(reason="operator", detail=f"asked by {run.pending.pause_by}"),)
+    if losses >= LOSSES_MAX:
+        return (crash_loop(losses, why),)
+    if run.on_owner_loss == REQUEUE:
+        return (RunQueued(why=why, wake_at_us=now_us + _back_off_us(losses)),)
+    return (stop,)
+
+
+def crash_loop(losses: int, why: str = "") -> RunFailed:
+    """The end of a run that was lost too often; `why` is what happened the last time."""
+    detail = f"{losses} owners in a row died or gave it up without finishing a step"
+    return RunFailed(reason="crash_loop", detail=f"{detail}; the last time: {why}" if why else detail)
+
+
+def _back_off_us(losses: int) -> int:
+    """The first time at once: most often a worker was simply replaced."""
+    if losses <= 1:
+        return 0
+    return int(min(BACK_OFF_S_FIRST * 2.0 ** (losses - 2), BACK_OFF_S_MAX) * 1_000_000)

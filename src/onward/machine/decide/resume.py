@@ -1,0 +1,204 @@
+"""Resuming: what a person asks of a stopped run, checked whole before its first event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onward.errors import InvalidInput, Refused
+from onward.machine.decide.answers import overdue
+from onward.machine.decide.closing import cancelling, closing
+from onward.machine.decide.doubt import is_in_doubt
+from onward.machine.decide.no_way_on import past_no_way
+from onward.machine.decide.requests import Standing, claim_of, occupied, still_waits, wrong_state
+from onward.machine.definition import Definition
+from onward.machine.lifecycle import REASONS, is_recoverable
+from onward.machine.plan.ending import NO_WAY_ON
+from onward.machine.plan.route import way_on
+from onward.model.event import (
+    Event,
+    Outcome,
+    PipelineChanged,
+    RunClaimed,
+    RunInterrupted,
+    RunResumed,
+    StepFinished,
+    StepStatus,
+)
+from onward.model.ids import branch_of
+from onward.model.run import AttemptState, OpenStep, Run, RunStatus
+
+ACTIONS = ("retry", "skip", "continue", "abort")
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequest:
+    """What a person asks for when they resume."""
+
+    by: str
+    from_node: str | None = None
+    action: str | None = None
+    step: str | None = None
+    changed_to: str | None = None
+    take_over: bool = False
+    restore_workspace: bool = False
+
+
+def decide_resume(
+    definition: Definition, run: Run, standing: Standing, request: ResumeRequest
+) -> tuple[Event, ...]:
+    """Send a stopped run on and claim it; every check comes before the first event."""
+    _check_request(request)
+    fallen = check_resumable(run, standing, request)
+    if request.action == "abort":
+        return (*fallen, *cancelling(run, by=request.by))
+    is_due = run.status in (RunStatus.QUEUED, RunStatus.WAITING)
+    asks = request.from_node is not None or request.action is not None or request.restore_workspace
+    if is_due and not asks:
+        return (*fallen, *_changed(run, request), claim_of(run, standing.me))
+    stopped, from_node = _where(definition, run, request, standing.now_us)
+    resumed = RunResumed(
+        by=request.by,
+        from_node=from_node,
+        action=request.action,
+        step=stopped.step if stopped else run.stopped_step if from_node and request.action else None,
+        restore_workspace=request.restore_workspace,
+    )
+    skipped = (_skipped(definition, run, stopped),) if request.action == "skip" and stopped else ()
+    left = closing(run, why=f"resumed from {from_node}") if from_node is not None else ()
+    claim = RunClaimed(token=run.token + 1, worker=standing.me)
+    return (*fallen, *left, resumed, *_changed(run, request), *skipped, claim)
+
+
+def _where(
+    definition: Definition, run: Run, request: ResumeRequest, now_us: int
+) -> tuple[OpenStep | None, str | None]:
+    """The stopped step that the request is about, and the node to continue at if it is not the next one."""
+    if run.reason == NO_WAY_ON and request.from_node is None:
+        return None, past_no_way(definition, run, action=request.action, step=request.step, now_us=now_us)
+    return _stopped_step(run, request), _from_node(definition, run, request)
+
+
+def made_again(definition: Definition, run: Run, from_node: str | None) -> str:
+    """What to say when a person sends the run back to a step that must not be repeated; nothing otherwise."""
+    node = definition.graph.nodes.get(from_node or "")
+    if node is None or node.repeatable or node.id not in run.outcomes:
+        return ""
+    return f"{node.id} has finished before and is not repeatable; it is made again because --from says so"
+
+
+def _check_request(request: ResumeRequest) -> None:
+    if request.action is not None and request.action not in ACTIONS:
+        raise InvalidInput(f"the action {request.action!r} is not one of {', '.join(ACTIONS)}.")
+    if request.action is not None and request.from_node is not None:
+        raise InvalidInput(
+            f"--from {request.from_node} leaves the stopped step behind, so there is nothing to "
+            f"{request.action}; give only one of the two."
+        )
+
+
+def check_resumable(run: Run, standing: Standing, request: ResumeRequest) -> tuple[Event, ...]:
+    """Whether the status allows it. A running run with a dead owner counts as interrupted.
+
+    A waiting run can go on when the deadline of a gate has come, and be given up at any time.
+    """
+    match run.status:
+        case RunStatus.RUNNING:
+            if standing.is_alive and not request.take_over:
+                raise occupied(run, standing)
+            if run.pending.cancel_by is not None and request.action != "abort":
+                why = f"{run.pending.cancel_by} asked to cancel it; `onward cancel {run.id}` does it now"
+                raise wrong_state(run, "resumed", why)
+            return (RunInterrupted(reason="crash", detail=_how_lost(standing)),)
+        case RunStatus.WAITING:
+            late = overdue(run, standing.now_us)
+            if not late and request.action != "abort":
+                raise still_waits(run)
+            return late
+        case RunStatus.QUEUED:
+            return ()
+        case _ if run.is_final or not is_recoverable(run.status, run.reason):
+            raise wrong_state(run, "given up" if request.action == "abort" else "resumed", _why_final(run))
+        case _:
+            return ()
+
+
+def _how_lost(standing: Standing) -> str:
+    holder = standing.holder or "its owner"
+    return f"taken over from {holder}, which was still alive" if standing.is_alive else f"{holder} died"
+
+
+def _why_final(run: Run) -> str:
+    reason = REASONS.get(run.reason)
+    why = reason.says if reason else "it has ended"
+    if run.status is RunStatus.COMPLETED:
+        why = "it has finished"
+    return f"{why}; `onward replay {run.id} --checkpoint SEQ` goes on from a checkpoint as a fork"
+
+
+def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
+    """The step that the request speaks of; refuses doubt that nobody decided."""
+    in_doubt = [opened for opened in run.open_steps.values() if is_in_doubt(opened)]
+    if request.from_node is None and in_doubt and request.action not in ACTIONS:
+        raise Refused(
+            "in_doubt",
+            f"step {in_doubt[0].step} began and never finished{_why_not(in_doubt[0])}, "
+            "and must not be blindly repeated; "
+            "say --retry, --skip, --continue or --abort.",
+            details={"step": in_doubt[0].step, "attempt": in_doubt[0].attempt},
+        )
+    if request.action is None:
+        return None
+    stopped = list(run.open_steps.values())
+    if request.step is not None:
+        named = [o for o in stopped if request.step in (o.step, o.node)]
+    else:
+        # What goes on by itself when the run does needs nobody's word, unless there is nothing else.
+        named = [o for o in stopped if is_in_doubt(o) or o.state is AttemptState.FAILED] or stopped
+    if not named:
+        raise Refused("nothing_stopped", _nothing_to(request, run))
+    if len(named) > 1:
+        steps = [opened.step for opened in named]
+        raise Refused(
+            "several_stopped",
+            f"run {run.id} has several stopped steps ({', '.join(steps)}); "
+            f"say with --step which of them to {request.action}.",
+            details={"steps": steps},
+        )
+    return named[0]
+
+
+def _why_not(opened: OpenStep) -> str:
+    """What is known of the end of its attempt."""
+    return f" ({opened.reason})" if opened.state is AttemptState.INTERRUPTED and opened.reason else ""
+
+
+def _nothing_to(request: ResumeRequest, run: Run) -> str:
+    if request.step is None or not run.open_steps:
+        return f"run {run.id} has no unfinished step to {request.action}."
+    there = ", ".join(run.open_steps)
+    return f"run {run.id} has no unfinished step to {request.action} called {request.step!r}; it has {there}."
+
+
+def _from_node(definition: Definition, run: Run, request: ResumeRequest) -> str | None:
+    if request.from_node is not None:
+        if request.from_node not in definition.graph.nodes:
+            raise InvalidInput(
+                f"the pipeline has no node {request.from_node!r}; it has {', '.join(definition.graph.nodes)}."
+            )
+        return request.from_node
+    # Going on behind an unmet gate would only meet it again: go back to the gate itself.
+    return run.stopped_step if run.reason == "goal_unmet" else None
+
+
+def _changed(run: Run, request: ResumeRequest) -> tuple[Event, ...]:
+    if request.changed_to is None or request.changed_to == run.pipeline_hash:
+        return ()
+    return (PipelineChanged(pipeline_hash=request.changed_to, before=run.pipeline_hash, by=request.by),)
+
+
+def _skipped(definition: Definition, run: Run, stopped: OpenStep) -> StepFinished:
+    outcome = Outcome(status=StepStatus.SKIPPED, notes="skipped by a person")
+    onward = way_on(definition.graph, stopped.node, outcome, run.branches[branch_of(stopped.step)].context)
+    return StepFinished(
+        step=stopped.step, node=stopped.node, attempt=stopped.attempt, outcome=outcome, next=onward
+    )

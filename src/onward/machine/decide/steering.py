@@ -1,0 +1,57 @@
+"""Instructions for the agents of a run that is under way: given by anyone, taken by the next agent step.
+
+A step that takes instructions keeps them until it has its outcome. An attempt that was cut off, and a retry,
+are told them again; a step that finished has used them up.
+"""
+
+from __future__ import annotations
+
+from onward.errors import InvalidInput, Refused
+from onward.machine.fold.change import Changes, IllegalEvent
+from onward.model.event import Event, SteeringGiven, StepStarted
+from onward.model.ids import display_id
+from onward.model.run import Run
+from onward.model.values.value import plain_text
+
+CHARACTERS_MAX = 10_000
+PENDING_MAX = 20
+
+
+def decide_steer(run: Run, *, text: str, by: str) -> tuple[Event, ...]:
+    """Give an instruction, as long as there will be a step to take it."""
+    text = plain_text(text, "an instruction").strip()
+    if not text:
+        raise InvalidInput("the instruction is empty; say what the run's agents should do.")
+    if len(text) > CHARACTERS_MAX:
+        raise InvalidInput(
+            f"the instruction has {len(text)} characters; say it in at most {CHARACTERS_MAX}, "
+            "or put the rest in a file that the agents can read."
+        )
+    if run.is_final:
+        raise Refused(
+            "invalid_state", f"run {run.id} is {run.status}; nobody is left to take an instruction."
+        )
+    if len(run.steering) >= PENDING_MAX:
+        raise Refused(
+            "too_much_steering",
+            f"run {run.id} has {PENDING_MAX} instructions that no agent step has taken yet; "
+            f"see `onward show {display_id(run.id)}` for what it waits for.",
+        )
+    return (SteeringGiven(text=text, by=by),)
+
+
+def given(run: Run, event: SteeringGiven, at_us: int) -> Changes:
+    return {"steering": (*run.steering, event.text)}
+
+
+def taken(run: Run, event: StepStarted) -> tuple[str, ...]:
+    """What an attempt takes of the instructions that are waiting."""
+    if event.steering > len(run.steering):
+        why = f"step {event.step} takes {event.steering} instructions, and {len(run.steering)} are waiting"
+        raise IllegalEvent(run.status, event, why)
+    return run.steering[: event.steering]
+
+
+def given_back(run: Run) -> tuple[str, ...]:
+    """What is waiting when every open step is left behind: also what they had taken."""
+    return (*(text for opened in run.open_steps.values() for text in opened.steering), *run.steering)

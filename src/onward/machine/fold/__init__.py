@@ -1,0 +1,1 @@
+"""What a log means: events in, a `Run` out. Begin with `apply`."""

@@ -1,0 +1,95 @@
+"""Fold: what a log means. Total over legal events, and the only way a run's state comes about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from onward.machine.decide import steering
+from onward.machine.fold import branches, gates, life, steps, stops
+from onward.machine.fold.change import Changes, IllegalEvent
+from onward.machine.lifecycle import next_status
+from onward.model.event import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    CancelRequested,
+    Event,
+    GateDecided,
+    GateOpened,
+    GateWithdrawn,
+    GoalRedirected,
+    ParallelStarted,
+    PauseRequested,
+    PipelineChanged,
+    RunCancelled,
+    RunClaimed,
+    RunCompleted,
+    RunCreated,
+    RunFailed,
+    RunForked,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+    RunResumed,
+    RunWaiting,
+    SteeringGiven,
+    StepFinished,
+    StepRouted,
+    StepStarted,
+)
+from onward.model.run import Run
+
+
+def apply(run: Run | None, event: Event, *, run_id: str, at_us: int, token: int) -> Run:
+    """The run after `event`; refuses what the lifecycle does not allow, and changes nothing else."""
+    status = next_status(None if run is None else run.status, event)
+    if status is None:
+        raise IllegalEvent(None if run is None else run.status, event)
+    if run is None:
+        assert isinstance(event, RunCreated)
+        return life.created(event, run_id=run_id, at_us=at_us)
+    if token < run.token:
+        raise IllegalEvent(run.status, event, f"{event.kind} carries token {token}, older than {run.token}")
+    changes = _EFFECTS[type(event)](run, event, at_us)
+    if run.id != run_id:
+        changes["id"] = run_id  # the prefix of a fork was folded as its parent
+    return replace(run, status=status, head=run.head + 1, updated_at_us=at_us, **changes)
+
+
+def fold(run: Run | None, events: Iterable[tuple[Event, int, int]], *, run_id: str) -> Run | None:
+    """Apply `(event, at_us, token)` one after the other."""
+    for event, at_us, token in events:
+        run = apply(run, event, run_id=run_id, at_us=at_us, token=token)
+    return run
+
+
+_EFFECTS: Mapping[type[Event], Callable[[Run, Any, int], Changes]] = {
+    RunForked: life.forked,
+    RunClaimed: life.claimed,
+    PipelineChanged: life.pipeline_changed,
+    StepStarted: steps.started,
+    AttemptFailed: steps.attempt_failed,
+    AttemptInterrupted: steps.attempt_interrupted,
+    StepFinished: steps.finished,
+    ParallelStarted: branches.started,
+    BranchFinished: branches.finished,
+    StepRouted: steps.routed,
+    GoalRedirected: steps.redirected,
+    GateOpened: gates.opened,
+    GateDecided: gates.decided,
+    GateWithdrawn: gates.withdrawn,
+    PauseRequested: stops.pause_requested,
+    CancelRequested: stops.cancel_requested,
+    SteeringGiven: steering.given,
+    RunWaiting: stops.waiting,
+    RunQueued: stops.queued,
+    RunPaused: stops.paused,
+    RunInterrupted: stops.interrupted,
+    RunFailed: stops.failed,
+    RunResumed: stops.resumed,
+    RunCompleted: stops.completed,
+    RunCancelled: stops.cancelled,
+}

@@ -1,0 +1,154 @@
+"""Where branches meet: when a fan-out is decided, what is closed, and what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onward.machine.definition import FIRST_SUCCESS, Definition
+from onward.machine.fold.steps import context_after
+from onward.machine.plan.action import Action, Merge, Record, Wait
+from onward.machine.plan.fan_out import RESULTS
+from onward.machine.plan.route import MET, meant_for_failure
+from onward.machine.plan.workspace import told
+from onward.model.event import (
+    AttemptInterrupted,
+    BranchFinished,
+    Event,
+    GateWithdrawn,
+    Outcome,
+    StepFinished,
+    StepStatus,
+    Transition,
+)
+from onward.model.ids import branch_of
+from onward.model.run import AttemptState, Branch, OpenStep, Parallel, Run
+from onward.model.values.frozenmap import FrozenMap
+from onward.model.values.namespace import OUTCOME, PREFERRED_LABEL, as_seen
+from onward.model.values.value import same
+from onward.model.workspace import NOTHING_MERGED, Merged
+
+CANCELLED = "cancelled"
+# The engine's own keys say how a branch went, not what it found out.
+_OWN = (OUTCOME, PREFERRED_LABEL)
+
+
+def join(definition: Definition, run: Run, flying: Sequence[OpenStep]) -> Action | None:
+    """What to do about the first fan-out that is decided; the innermost come first."""
+    for parallel in reversed(run.parallels.values()):
+        ended = [run.branches[path].ended for path in parallel.branches]
+        won = parallel.policy == FIRST_SUCCESS and any(status in MET for status in ended)
+        if not won and not all(ended):
+            continue
+        losers = [path for path, status in zip(parallel.branches, ended, strict=True) if not status]
+        under_way = tuple(step.step for step in flying if _is_in(step.step, losers))
+        if under_way:
+            return Wait(halt=under_way)
+        inner = [step for step in run.parallels if _is_in(step, losers)]
+        if inner:
+            return Record(_given_up(run, run.parallels[inner[-1]]))
+        if run.workspace is not None:
+            return Merge(parallel.step)
+        return Record((*_closed(run, losers), _finished(definition, run, parallel)))
+    return None
+
+
+def joined(definition: Definition, run: Run, step: str, merged: Merged) -> tuple[Event, ...]:
+    """The end of a fan-out whose branches' work was taken over; nothing if it is over already."""
+    parallel = run.parallels.get(step)
+    if parallel is None:
+        return ()
+    losers = [path for path in parallel.branches if not run.branches[path].ended]
+    return (*_closed(run, losers), _finished(definition, run, parallel, merged))
+
+
+def _is_in(step: str, paths: Sequence[str]) -> bool:
+    return any(step.startswith(f"{path}/") for path in paths)
+
+
+def _given_up(run: Run, parallel: Parallel) -> tuple[Event, ...]:
+    """A fan-out inside a branch that lost: closed from within, so that the branch itself can be."""
+    going = [path for path in parallel.branches if not run.branches[path].ended]
+    outcome = Outcome(status=StepStatus.SKIPPED, notes="its branch lost the race")
+    finished = StepFinished(step=parallel.step, node=parallel.node, attempt=1, outcome=outcome)
+    return (*_closed(run, going), finished)
+
+
+def _closed(run: Run, losers: Sequence[str]) -> tuple[Event, ...]:
+    """Whatever is open in branches that lost, and their end."""
+    gates = [
+        GateWithdrawn(gate=name)
+        for name, gate in run.gates.items()
+        if gate.decided is None and branch_of(name) in losers
+    ]
+    attempts = [
+        AttemptInterrupted(step=name, attempt=step.attempt, why="another branch was first")
+        for name, step in run.open_steps.items()
+        if step.state is AttemptState.OPEN and branch_of(name) in losers
+    ]
+    ends = [
+        BranchFinished(branch=path, status=CANCELLED, reason="another branch was first") for path in losers
+    ]
+    return (*gates, *attempts, *ends)
+
+
+def _finished(
+    definition: Definition, run: Run, parallel: Parallel, merged: Merged = NOTHING_MERGED
+) -> StepFinished:
+    path = branch_of(parallel.step)
+    parent = run.branches[path]
+    results = [_result(parallel, path, run.branches[path], parent.context) for path in parallel.branches]
+    status = _status(parallel, [result["status"] for result in results])
+    if merged.conflicts and status is StepStatus.SUCCESS:
+        status = StepStatus.PARTIAL_SUCCESS
+    reason = "no branch succeeded" if status is StepStatus.FAIL else ""
+    outcome = Outcome(status=status, failure_reason=reason)
+    changes = {RESULTS: results, **told(run, path, merged)}
+    return StepFinished(
+        step=parallel.step,
+        node=parallel.node,
+        attempt=1,
+        outcome=outcome,
+        context=changes,
+        next=_onward(definition, parallel, outcome, context_after(parent.context, outcome, changes, {})),
+        workspace=merged.tree,
+    )
+
+
+def _status(parallel: Parallel, statuses: Sequence[str]) -> StepStatus:
+    if parallel.policy == FIRST_SUCCESS:
+        return StepStatus.SUCCESS if any(status in MET for status in statuses) else StepStatus.FAIL
+    return StepStatus.PARTIAL_SUCCESS if "fail" in statuses else StepStatus.SUCCESS
+
+
+def _result(parallel: Parallel, path: str, branch: Branch, before: FrozenMap[Any]) -> dict[str, Any]:
+    """What a branch came to, for whoever chooses between them. Its context goes no further than this."""
+    changed = {
+        key: value
+        for key, value in branch.context.items()
+        if key not in _OWN and not (key in before and same(before[key], value))
+    }
+    result: dict[str, Any] = {
+        "id": path.removeprefix(f"{parallel.step}."),
+        "status": "skipped" if branch.ended in ("", CANCELLED) else branch.ended,
+        "last_node": branch.previous,
+        "context": changed,
+    }
+    if branch.reason:
+        result["failure_reason"] = branch.reason
+    if isinstance(branch.context.get("score"), int | float):
+        result["score"] = branch.context["score"]
+    return result
+
+
+def _onward(
+    definition: Definition, parallel: Parallel, outcome: Outcome, context: Mapping[str, Any]
+) -> Transition | None:
+    """The edges of a fan-out are its branches: it goes on where they meet, or where a failure leads."""
+    join = None if parallel.join is None else Transition(to=parallel.join, reason="join")
+    if outcome.status is not StepStatus.FAIL:
+        return join
+    node = definition.graph.nodes.get(parallel.node)
+    if node is None:
+        return join
+    return meant_for_failure(definition.graph, node, outcome, as_seen(context, node.id)) or join

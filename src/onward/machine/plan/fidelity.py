@@ -1,0 +1,67 @@
+"""How much of the past an agent step is shown, in which conversation, and what a resume does to it.
+
+`full` means the same live session, and a session does not survive its process. So the first agent step
+of each line after a resume that would be `full` is shown a detailed summary instead; what happened is
+recorded with the attempt, and the step after it is free again.
+"""
+
+from __future__ import annotations
+
+from onward.model.ids import place
+from onward.model.run import Branch, Frozen
+from onward.pipeline.graph import Edge, Graph, Node
+from onward.pipeline.rules.attributes import DEFAULT_FIDELITY, FIDELITIES
+
+FULL, DEGRADED = "full", "summary:high"
+
+
+class Shown(Frozen, frozen=True):
+    """What an agent step is shown: the mode, the mode it lost, and the key of its conversation."""
+
+    fidelity: str = ""
+    degraded_from: str = ""
+    thread: str = ""
+
+
+def shown_to(graph: Graph, branch: Branch, path: str, node: Node) -> Shown:
+    """For the node's next attempt on the line `path`.
+
+    A step that was to be `full` and is not has its thread all the same: its new session takes the place of
+    the lost one, and whoever comes next under this key goes on from there.
+    """
+    edge = _came_by(graph, branch, node)
+    mode = _mode(graph, edge, node)
+    if mode != FULL:
+        return Shown(mode)
+    thread = _thread(graph, branch, path, edge, node)
+    return Shown(DEGRADED, FULL, thread) if branch.first_hop else Shown(FULL, "", thread)
+
+
+def _mode(graph: Graph, edge: Edge | None, node: Node) -> str:
+    """The edge's, the node's or the graph's; one that does not exist counts as the default, as lint says."""
+    on_edge = edge.text("fidelity") if edge else ""
+    mode = on_edge or node.text("fidelity") or graph.text("default_fidelity")
+    return mode if mode in FIDELITIES else DEFAULT_FIDELITY
+
+
+def _thread(graph: Graph, branch: Branch, path: str, edge: Edge | None, node: Node) -> str:
+    """The key of the conversation. Inside a branch it is the branch's own: two of them never share one."""
+    key = (
+        node.text("thread_id")
+        or (edge.text("thread_id") if edge else "")
+        or graph.text("default_thread_id")
+        or next(iter(node.derived), "")
+        or branch.previous
+        or node.id
+    )
+    return place(key, path)
+
+
+def _came_by(graph: Graph, branch: Branch, node: Node) -> Edge | None:
+    """The edge that led here; None after a jump."""
+    if branch.edge is None:
+        return None
+    edges = [edge for edge in graph.outgoing(branch.previous) if edge.target == node.id]
+    # The place is from the definition of that time; if it changed since, an only edge is still the one.
+    came_by = [edge for edge in edges if edge.order == branch.edge] or (edges if len(edges) == 1 else [])
+    return came_by[0] if came_by else None

@@ -1,0 +1,113 @@
+"""Human gates: a question is stored, the run waits, and the answer is a finished step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onward.errors import InvalidInput
+from onward.machine.decide.answers import expiry, has_expired, next_deadline
+from onward.machine.definition import Definition
+from onward.machine.fold.steps import context_after
+from onward.machine.plan.action import Action, Record
+from onward.machine.plan.route import edge_of, way_for_no, way_on
+from onward.machine.plan.stops import honouring_a_pause
+from onward.model.event import (
+    Choice,
+    GateOpened,
+    Outcome,
+    RunFailed,
+    RunWaiting,
+    StepFinished,
+    StepStatus,
+    Transition,
+)
+from onward.model.ids import place, step_id
+from onward.model.run import Gate, Run
+from onward.pipeline.graph import Graph, Node
+from onward.pipeline.questions import question_of
+
+SELECTED, LABEL, TEXT = "human.gate.selected", "human.gate.label", "human.gate.text"
+
+
+def open_gate(definition: Definition, run: Run, path: str, node: Node, now_us: int) -> Action:
+    """Store the question, with its choices and the time until when it can be answered."""
+    try:
+        question = question_of(definition.graph, node)
+    except (ValueError, InvalidInput) as error:
+        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=str(error)))
+    opened = GateOpened(
+        gate=step_id(node.id, run.visits.get(place(node.id, path), 0) + 1, path),
+        node=node.id,
+        text=question.text,
+        choices=question.choices,
+        type=question.type,
+        default=question.default,
+        deadline_us=None if question.timeout_s is None else now_us + _us(question.timeout_s),
+        on_timeout=question.on_timeout,
+        remind_us=None if question.remind_s is None else _us(question.remind_s),
+        metadata=question.metadata,
+    )
+    return Record((opened,))
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def at_gate(definition: Definition, run: Run, path: str, node: Node, gate: Gate, now_us: int) -> Action:
+    """An undecided gate parks the run until an answer or its deadline comes; a decided one leads on."""
+    if gate.decided is None:
+        if has_expired(gate, now_us):
+            return Record((expiry(gate),))
+        return honouring_a_pause(run, RunWaiting(wake_at_us=next_deadline(run)))
+    said = _said(gate, gate.decided, run.branches[path].context)
+    if gate.rejected:
+        return _rejected(definition.graph, run, path, node, gate, said)
+    return _led_on(definition.graph, run, path, gate, gate.decided, said)
+
+
+def _said(gate: Gate, choice: Choice, before: Mapping[str, Any]) -> dict[str, str]:
+    """What later steps learn of the answer. Words belong to their gate: the next answer clears them."""
+    said = {SELECTED: choice.key, LABEL: choice.label}
+    if gate.answer or TEXT in before:
+        said[TEXT] = gate.answer
+    return said
+
+
+def _led_on(graph: Graph, run: Run, path: str, gate: Gate, choice: Choice, said: Mapping[str, str]) -> Action:
+    """By the edge that was chosen; words that chose none go on as edges are chosen after any step."""
+    if choice.to:
+        outcome = Outcome(
+            status=StepStatus.SUCCESS, preferred_label=choice.label, suggested_next_ids=(choice.to,)
+        )
+        edge = edge_of(graph, gate.node, choice)
+        onward: Transition | None = Transition(to=choice.to, reason="gate", edge=edge.order if edge else None)
+    else:
+        outcome = Outcome(status=StepStatus.SUCCESS)
+        onward = way_on(
+            graph, gate.node, outcome, context_after(run.branches[path].context, outcome, said, {})
+        )
+    return Record((_finished(gate, outcome, said, onward),))
+
+
+def _rejected(graph: Graph, run: Run, path: str, node: Node, gate: Gate, said: Mapping[str, str]) -> Action:
+    """No, and no edge takes it: a way for failures does, or it is the end of the branch, or of the run."""
+    why = f"{gate.by} rejected {gate.gate}"
+    if gate.expired:
+        why = f"nobody answered {gate.gate} in time, which rejects it"
+    if gate.answer:
+        why += f": {gate.answer}"
+    outcome = Outcome(status=StepStatus.FAIL, failure_reason=why)
+    onward = way_for_no(graph, node, context_after(run.branches[path].context, outcome, said, {}))
+    if onward is None and not path:
+        return honouring_a_pause(run, RunFailed(reason="rejected", detail=why, step=gate.gate))
+    return Record((_finished(gate, outcome, said, onward),))
+
+
+def _finished(
+    gate: Gate, outcome: Outcome, said: Mapping[str, str], onward: Transition | None
+) -> StepFinished:
+    return StepFinished(
+        step=gate.gate, node=gate.node, attempt=1, outcome=outcome, context=dict(said), next=onward
+    )

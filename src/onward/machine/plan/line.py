@@ -1,0 +1,213 @@
+"""What one line of a run does next: the run itself, or one of its branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
+
+from onward.machine.definition import (
+    AGENT,
+    CONDITIONAL,
+    EXIT,
+    GATE,
+    MANAGER,
+    START,
+    Definition,
+)
+from onward.machine.fold.steps import context_after
+from onward.machine.plan.action import Action, Perform, Record, Sleep, Stop
+from onward.machine.plan.ending import NO_WAY_ON, is_stuck, last_step, way_now, why_stuck
+from onward.machine.plan.fan_out import fan_in, fan_out
+from onward.machine.plan.fidelity import shown_to
+from onward.machine.plan.gates import at_gate, open_gate
+from onward.machine.plan.restart import restart
+from onward.machine.plan.route import unmet_gate, way_back, way_on
+from onward.machine.plan.stops import failed, honouring_a_pause, passed
+from onward.model.event import (
+    GoalRedirected,
+    Outcome,
+    RunCompleted,
+    RunFailed,
+    RunInterrupted,
+    StepRouted,
+    StepStarted,
+    StepStatus,
+)
+from onward.model.ids import child_run_id, place, step_id
+from onward.model.run import AttemptState, Branch, OpenStep, Run
+from onward.pipeline.graph import Node
+from onward.pipeline.joins import FAN_IN, PARALLEL
+
+SUCCEEDED = Outcome(status=StepStatus.SUCCESS)
+# What a finished step can hand to a conditional node: it was not skipped, and it is not tried again.
+ROUTED = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value, StepStatus.FAIL.value)
+
+
+def has_arrived(definition: Definition, branch: Branch) -> bool:
+    """Whether a line stands at the exit, or nothing leads on from where it is."""
+    return branch.next_node is None or branch.next_node == definition.graph.exit_id
+
+
+def plan_line(definition: Definition, run: Run, path: str, now_us: int) -> Action:
+    """The next thing for this line, as if it were alone."""
+    node_id = run.branches[path].next_node
+    if node_id is None:
+        return _after_last(definition, run, path)
+    node = definition.graph.nodes.get(node_id)
+    if node is None:
+        detail = f"the pipeline has no node {node_id!r} any more; resume with --original or --from"
+        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+    visits = run.visits.get(place(node_id, path), 0)
+    if run.open_steps or run.gates:
+        step = step_id(node_id, visits, path)
+        opened = run.open_steps.get(step)
+        if opened is not None:
+            return _continue(definition, run, path, node, opened, now_us)
+        gate = run.gates.get(step)
+        if gate is not None:
+            return at_gate(definition, run, path, node, gate, now_us)
+    return _enter(definition, run, path, node, visits, now_us)
+
+
+def _after_last(definition: Definition, run: Run, path: str) -> Action:
+    """The last step led nowhere. Its edges are tried again: they, or the context, may have changed since."""
+    branch = run.branches[path]
+    if branch.reason:
+        return failed(run, f"step {last_step(run, path)}: {branch.reason}")
+    if not is_stuck(definition, branch):
+        return _end(
+            definition, run, ended_at="" if branch.previous == definition.graph.exit_id else branch.previous
+        )
+    step, onward = last_step(run, path), way_now(definition, branch)
+    if onward is not None:
+        return Record((StepRouted(step=step, next=onward),))
+    detail = why_stuck(definition, run, path)
+    return honouring_a_pause(run, RunFailed(reason=NO_WAY_ON, detail=detail, step=step))
+
+
+def _end(definition: Definition, run: Run, *, ended_at: str = "") -> Action:
+    """The exit, or a node without edges (`ended_at`): the run is completed unless a goal gate is unmet."""
+    gate = unmet_gate(definition, run)
+    if gate is None:
+        return Stop((RunCompleted(ended_at=ended_at),))
+    back = way_back(definition.graph, gate)
+    if back is None:
+        detail = f"goal gate {gate} ended as {run.outcomes[gate]} and names no retry_target"
+        return honouring_a_pause(run, RunFailed(reason="goal_unmet", detail=detail, step=gate))
+    if run.reroutes >= definition.max_reroutes:
+        detail = f"goal gate {gate} is still unmet after {run.reroutes} redirects (max_reroutes)"
+        return honouring_a_pause(run, RunFailed(reason="goal_unmet", detail=detail, step=gate))
+    return Record((GoalRedirected(gate=gate, next=back),))
+
+
+def _enter(definition: Definition, run: Run, path: str, node: Node, visits: int, now_us: int) -> Action:
+    """A node that has not begun: its next visit, after so many."""
+    if visits >= definition.max_visits:
+        detail = f"node {node.id} was visited {visits} times (max_visits)"
+        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+    if run.steps_finished >= definition.max_steps:
+        detail = f"the run has finished {run.steps_finished} steps (max_steps)"
+        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+    if definition.restarts and run.branches[path].edge in definition.restarts:
+        return restart(definition, run, path, node)
+    kind = definition.kind(node.id)
+    if kind == GATE:
+        return open_gate(definition, run, path, node, now_us)
+    rule = _RULES.get(kind)
+    if rule is not None:
+        return rule(definition, run, path, node)
+    step = step_id(node.id, visits + 1, path)
+    return Perform(_started(definition, run, path, node, step, attempt=1))
+
+
+def _continue(
+    definition: Definition, run: Run, path: str, node: Node, opened: OpenStep, now_us: int
+) -> Action:
+    """A step that has begun: what became of its last attempt decides."""
+    match opened.state:
+        case AttemptState.RETRYING:
+            if opened.retry_at_us is not None and opened.retry_at_us > now_us:
+                return Sleep(opened.retry_at_us, opened.step)
+            return Perform(_started(definition, run, path, node, opened.step, attempt=opened.attempt + 1))
+        case AttemptState.FAILED:
+            detail = f"step {opened.step}: {opened.reason}"
+            return honouring_a_pause(run, RunFailed(reason="step_failed", detail=detail, step=opened.step))
+        case AttemptState.OPEN if opened.token == run.token:
+            raise AssertionError(f"{opened.step} is being performed under token {run.token}")
+        case _:
+            return _abandoned(definition, run, path, node, opened)
+
+
+def _abandoned(definition: Definition, run: Run, path: str, node: Node, opened: OpenStep) -> Action:
+    """An attempt that somebody began and nobody finished keeps its number, if it may be made again."""
+    if opened.repeatable:
+        return Perform(_started(definition, run, path, node, opened.step, attempt=opened.attempt))
+    detail = f"step {opened.step} was cut off and must not be blindly repeated"
+    if opened.state is AttemptState.INTERRUPTED:
+        detail += f": {opened.reason}"
+    return honouring_a_pause(run, RunInterrupted(reason="in_doubt", detail=detail))
+
+
+def _started(
+    definition: Definition, run: Run, path: str, node: Node, step: str, *, attempt: int
+) -> StepStarted:
+    started = StepStarted(step=step, node=node.id, attempt=attempt, repeatable=node.repeatable)
+    kind = definition.kind(node.id)
+    if kind == AGENT:
+        shown = shown_to(definition.graph, run.branches[path], path, node)
+        return replace(
+            started,
+            fidelity=shown.fidelity,
+            degraded_from=shown.degraded_from,
+            thread=shown.thread,
+            steering=len(run.steering),
+        )
+    if kind == MANAGER:
+        # One that is called again finds its child again, so nothing is ever in doubt.
+        return replace(started, repeatable=True, child=_child(run, step))
+    return started
+
+
+def _child(run: Run, step: str) -> str:
+    """The run that a managing step looks after: named when the step begins, the same on every attempt."""
+    opened = run.open_steps.get(step)
+    return (opened and opened.child) or child_run_id(run.id, step, run.updated_at_us)
+
+
+def _pass_start(definition: Definition, run: Run, path: str, node: Node) -> Action:
+    onward = definition.only_way(node.id) or way_on(
+        definition.graph, node.id, SUCCEEDED, context_after(run.branches[path].context, SUCCEEDED, {}, {})
+    )
+    return passed(run, path, node, SUCCEEDED, onward)
+
+
+def _pass_exit(definition: Definition, run: Run, path: str, node: Node) -> Action:
+    """Gates are judged before the exit counts as reached."""
+    end = _end(definition, run)
+    if not (isinstance(end, Stop) and isinstance(end.events[0], RunCompleted)):
+        return end
+    return passed(run, path, node, SUCCEEDED, None)
+
+
+def _pass_conditional(definition: Definition, run: Run, path: str, node: Node) -> Action:
+    """The outcome that came in goes out: a conditional node is where others' outcomes are routed."""
+    branch = run.branches[path]
+    came_in = branch.context.get("outcome", StepStatus.SUCCESS.value)
+    if came_in not in ROUTED:
+        detail = f"the context says outcome={came_in!r}, and {node.id} can route only {', '.join(ROUTED)}"
+        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+    outcome = Outcome(status=StepStatus(came_in), preferred_label=branch.label)
+    onward = way_on(definition.graph, node.id, outcome, branch.context)
+    if came_in == StepStatus.FAIL.value and not definition.graph.outgoing(node.id):
+        return failed(run, f"a failure came to {node.id}, which has no edges")
+    return passed(run, path, node, outcome, onward)
+
+
+_RULES: Mapping[str, Callable[[Definition, Run, str, Node], Action]] = {
+    START: _pass_start,
+    EXIT: _pass_exit,
+    CONDITIONAL: _pass_conditional,
+    PARALLEL: fan_out,
+    FAN_IN: fan_in,
+}

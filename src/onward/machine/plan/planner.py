@@ -1,0 +1,163 @@
+"""What the holder of a run does next: a pure function of the graph, the run and the time.
+
+Starting, resuming, taking over and waking all come here. Control nodes are rules of the planner; only
+effects leave it, as something to perform.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from onward.machine.decide.answers import next_deadline
+from onward.machine.decide.closing import cancelling
+from onward.machine.decide.owner_loss import LOSSES_MAX, crash_loop
+from onward.machine.definition import Definition
+from onward.machine.plan.action import Action, Perform, Record, Sleep, Stop, Wait
+from onward.machine.plan.ending import is_stuck
+from onward.machine.plan.fan_in import join
+from onward.machine.plan.line import has_arrived, plan_line
+from onward.machine.plan.stops import honouring_a_pause
+from onward.model.event import BranchFinished, Event, RunFailed, RunPaused, RunQueued, RunWaiting, StepStatus
+from onward.model.ids import branch_of, place
+from onward.model.run import AttemptState, Branch, OpenStep, Parallel, Run
+
+DRAIN = "drain"
+
+
+def plan(definition: Definition, run: Run, *, now_us: int, stop_reason: str | None = None) -> Action:
+    """The next thing to do for a run that is held. `stop_reason`: this process was asked to stop."""
+    flying = _flying(run) if run.parallels else ()
+    pending = run.pending
+    if pending.cancel_by is not None:
+        return _when_landed(flying, Stop(cancelling(run, by=pending.cancel_by)), halt=True)
+    if run.losses >= LOSSES_MAX:
+        return honouring_a_pause(run, crash_loop(run.losses))
+    if run.parallels:
+        return _plan_branches(definition, run, flying, now_us, stop_reason)
+    # Nothing is left to pause before: a run that has arrived is finished, not stopped.
+    is_asked = stop_reason is not None or pending.pause_after is not None
+    if is_asked and not has_arrived(definition, run.root):
+        stopped = _asked_to_stop(run, stop_reason, now_us)
+        if stopped is not None:
+            return stopped
+    return plan_line(definition, run, "", now_us)
+
+
+def _asked_to_stop(run: Run, stop_reason: str | None, now_us: int) -> Stop | None:
+    """A signal leaves a run that waits for an answer waiting; a person's pause is a pause."""
+    if stop_reason is not None and not _only_asks(run) and run.pending.pause_after is None:
+        return Stop((_let_go(stop_reason, now_us),))
+    if run.pending.pause_after is not None:
+        return Stop((RunPaused(reason="operator", detail=f"asked by {run.pending.pause_by}"),))
+    return None
+
+
+def _let_go(stop_reason: str, now_us: int) -> Event:
+    """What stops here was a foreground process, or a worker, whose runs others may go on with."""
+    if stop_reason == DRAIN:
+        return RunQueued(why="handed back by a worker that stops", wake_at_us=now_us)
+    return RunPaused(reason=stop_reason)
+
+
+def _only_asks(run: Run) -> bool:
+    """Whether every line stands before a question that nobody has answered."""
+    asking = {place(gate.node, branch_of(name)) for name, gate in run.gates.items() if gate.decided is None}
+    return all(place(branch.next_node or "", path) in asking for path, branch in _lines(run))
+
+
+def _lines(run: Run) -> list[tuple[str, Branch]]:
+    """The lines that can go on: neither ended, nor waiting for branches of their own."""
+    parents = {branch_of(step) for step in run.parallels}
+    return [
+        (path, branch) for path, branch in run.branches.items() if not branch.ended and path not in parents
+    ]
+
+
+# -- several lines at once ---------------------------------------------------------------------------
+
+
+def _flying(run: Run) -> tuple[OpenStep, ...]:
+    """The attempts that this holder has under way."""
+    steps = run.open_steps.values()
+    return tuple(step for step in steps if step.state is AttemptState.OPEN and step.token == run.token)
+
+
+def _when_landed(flying: tuple[OpenStep, ...], action: Action, *, halt: bool) -> Action:
+    """Nothing is left behind: what is under way ends first, by itself or because it is told to."""
+    if not flying:
+        return action
+    return Wait(halt=tuple(step.step for step in flying) if halt else ())
+
+
+def _plan_branches(
+    definition: Definition, run: Run, flying: tuple[OpenStep, ...], now_us: int, stop_reason: str | None
+) -> Action:
+    joined = join(definition, run, flying)
+    if joined is not None:
+        return joined
+    stopped = _asked_to_stop(run, stop_reason, now_us)
+    if stopped is not None:
+        return _when_landed(flying, stopped, halt=run.pending.pause_after == "now")
+    stops: list[Event] = []
+    sleep: Sleep | None = None
+    deadline_us = next_deadline(run)
+    owners = {path: parallel for parallel in run.parallels.values() for path in parallel.branches}
+    busy, full = {branch_of(step.step) for step in flying}, _full(flying, owners)
+    for path, _ in _lines(run):
+        if path in busy:
+            continue
+        action = _plan_branch(definition, run, path, owners[path], now_us)
+        match action:
+            case Perform() if any(owners[around].step in full for around in _around(path)):
+                pass  # something is under way, and this comes when it is done
+            case Record() | Perform():
+                return action
+            case Sleep():
+                sleep = action if sleep is None or action.until_us < sleep.until_us else sleep
+            case _:  # it stops: a line alone has nothing to wait for
+                stops.append(action.events[-1])
+    if flying:
+        return Wait(until_us=_first(sleep.until_us if sleep else None, deadline_us))
+    if sleep is None:
+        return _stop_all(run, stops)
+    return Sleep(min(sleep.until_us, deadline_us or sleep.until_us), sleep.step)
+
+
+def _first(*instants: int | None) -> int | None:
+    return min((instant for instant in instants if instant is not None), default=None)
+
+
+def _plan_branch(definition: Definition, run: Run, path: str, parallel: Parallel, now_us: int) -> Action:
+    """One branch. Where a run would be over, a branch is: its parent goes on with what it came to."""
+    branch = run.branches[path]
+    ends = (None, parallel.join, definition.graph.exit_id)
+    if branch.next_node in ends and not is_stuck(definition, branch):
+        status = run.outcomes.get(place(branch.previous, path), StepStatus.SUCCESS.value)
+        return Record((BranchFinished(branch=path, status=status, reason=branch.reason),))
+    action = plan_line(definition, run, path, now_us)
+    match action:
+        case Stop((RunFailed(reason="step_failed" | "no_way_on", detail=why),)):
+            return Record((BranchFinished(branch=path, status="fail", reason=why),))
+        case _:
+            return action
+
+
+def _full(flying: tuple[OpenStep, ...], owners: Mapping[str, Parallel]) -> frozenset[str]:
+    """The fan-outs that have as many effects under way as they may, in branches of branches too."""
+    busy = Counter(owners[path].step for step in flying for path in _around(branch_of(step.step)))
+    limits = {parallel.step: parallel.max_parallel for parallel in owners.values()}
+    return frozenset(step for step, number in busy.items() if number >= limits[step])
+
+
+def _around(path: str) -> Iterator[str]:
+    """The branch and every branch that it is inside of."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+
+
+def _stop_all(run: Run, stops: list[Event]) -> Action:
+    """No line can go on. An open question is worth waiting for, whatever else has stopped."""
+    waiting = next((event for event in stops if isinstance(event, RunWaiting)), None)
+    return honouring_a_pause(run, waiting or stops[0])

@@ -1,0 +1,142 @@
+"""Where a run goes after a step: the chosen edge, a failure's way out, a gate's answer, the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onward.machine.definition import CONDITIONAL, Definition
+from onward.model.event import Choice, Outcome, StepStatus, Transition
+from onward.model.run import Run
+from onward.model.values.frozenmap import FrozenMap
+from onward.model.values.namespace import as_seen
+from onward.pipeline.condition import resolver
+from onward.pipeline.edges import Selection, failure_target, select_edge, true_condition_edge
+from onward.pipeline.graph import Edge, Graph, Node
+
+MET = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value)
+
+
+def way_on(graph: Graph, node_id: str, outcome: Outcome, context: Mapping[str, Any]) -> Transition | None:
+    """The edge that a step which did not fail leads on by."""
+    chosen = select_edge(
+        graph,
+        node_id,
+        outcome=_routing_status(outcome, context),
+        preferred_label=outcome.preferred_label,
+        suggested_ids=outcome.suggested_next_ids,
+        context=as_seen(context, node_id),
+    )
+    return by(chosen)
+
+
+def way_out(
+    definition: Definition, node: Node, outcome: Outcome, context: Mapping[str, Any], retries: int = 0
+) -> Transition | None:
+    """The way on from a failure: a true condition, a retry target, or an edge meant for failures.
+
+    A plain edge is followed only to a conditional node, whose own edges look at the outcome, or where
+    `continue_on_fail=true` says so: otherwise a failure would pass for a success. `retries` is how many the
+    step had spent when it failed.
+    """
+    context = as_seen(context, node.id, retries)
+    meant = meant_for_failure(definition.graph, node, outcome, context)
+    return meant or _plain_way(definition, node, outcome, context)
+
+
+def meant_for_failure(
+    graph: Graph, node: Node, outcome: Outcome, context: Mapping[str, Any]
+) -> Transition | None:
+    """The way that is there for failures: a true condition, or a retry target."""
+    chosen = true_condition_edge(
+        graph,
+        node.id,
+        outcome=outcome.status.value,
+        preferred_label=outcome.preferred_label,
+        context=context,
+    )
+    return by(chosen) or _retry_target(graph, node)
+
+
+def way_for_no(graph: Graph, node: Node, context: FrozenMap[Any]) -> Transition | None:
+    """Where a rejection leads: an edge that only failures take, or a retry target.
+
+    A condition that holds after a success, too, is not about the answer; a no must never pass for a yes.
+    """
+    no, yes = (
+        resolver(status.value, "", as_seen(context.with_all({"outcome": status.value}), node.id))
+        for status in (StepStatus.FAIL, StepStatus.SUCCESS)
+    )
+    edges = [
+        edge
+        for edge in graph.outgoing(node.id)
+        if edge.guard.clauses and edge.guard.holds(no) and not edge.guard.holds(yes)
+    ]
+    if edges:
+        best = min(edges, key=lambda edge: (-edge.weight, edge.target, edge.order))
+        return Transition(to=best.target, reason="condition", edge=best.order)
+    return _retry_target(graph, node)
+
+
+def _retry_target(graph: Graph, node: Node) -> Transition | None:
+    found = failure_target(graph, node)
+    return None if found is None else Transition(to=found[0], reason=found[1])
+
+
+def _plain_way(
+    definition: Definition, node: Node, outcome: Outcome, context: Mapping[str, Any]
+) -> Transition | None:
+    graph = definition.graph
+    plain = by(
+        select_edge(
+            graph,
+            node.id,
+            outcome=outcome.status.value,
+            preferred_label=outcome.preferred_label,
+            suggested_ids=outcome.suggested_next_ids,
+            context=context,
+        )
+    )
+    if plain is None:
+        return None
+    allowed = node.boolean("continue_on_fail", graph.boolean("continue_on_fail"))
+    return plain if allowed or definition.kind(plain.to) == CONDITIONAL else None
+
+
+def by(chosen: Selection | None) -> Transition | None:
+    """A chosen edge as the log records it."""
+    if chosen is None:
+        return None
+    return Transition(to=chosen.edge.target, reason=chosen.reason, edge=chosen.edge.order)
+
+
+def _routing_status(outcome: Outcome, context: Mapping[str, Any]) -> str:
+    """A skipped step has no outcome: conditions see the one before it."""
+    if outcome.status is StepStatus.SKIPPED:
+        return str(context.get("outcome", ""))
+    return outcome.status.value
+
+
+def unmet_gate(definition: Definition, run: Run) -> str | None:
+    """The first visited goal gate whose last outcome was neither success nor partial success.
+
+    At the end of a run no branch is left: what they came to counts for the line that they came off.
+    """
+    gates = definition.goal_gates
+    if not gates:
+        return None
+    unmet = (node for node, status in run.outcomes.items() if node in gates and status not in MET)
+    return next(unmet, None)
+
+
+def way_back(graph: Graph, gate: str) -> Transition | None:
+    """Where an unmet goal gate sends the run."""
+    found = failure_target(graph, graph.nodes[gate]) or failure_target(graph, graph)
+    return None if found is None else Transition(to=found[0], reason="goal_gate")
+
+
+def edge_of(graph: Graph, node_id: str, choice: Choice) -> Edge | None:
+    """The edge that a choice stands for."""
+    edges = [edge for edge in graph.outgoing(node_id) if edge.target == choice.to]
+    exact = [edge for edge in edges if (edge.label or edge.target) == choice.label]
+    return next(iter(exact or edges), None)

@@ -1,0 +1,1 @@
+"""What names, numbers, times and context values may be."""

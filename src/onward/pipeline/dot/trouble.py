@@ -1,0 +1,23 @@
+"""How reading a statement fails."""
+
+from __future__ import annotations
+
+from onward.pipeline.dot.lexer import Token
+
+
+class Trouble(Exception):
+    """A statement cannot be understood from `start` on; the reader says so and goes on with the next."""
+
+    def __init__(self, message: str, start: int, *, rule: str = "syntax", fix: str | None = None) -> None:
+        self.message, self.start, self.rule, self.fix = message, start, rule, fix
+        super().__init__(message)
+
+
+def unexpected(token: Token, expected: str) -> Trouble:
+    """Something else should stand here."""
+    return Trouble(f"expected {expected}, found {token}", token.start)
+
+
+def unsupported(message: str, start: int, *, fix: str) -> Trouble:
+    """Graphviz knows this and the dialect does not."""
+    return Trouble(message, start, rule="unsupported", fix=fix)

@@ -1,0 +1,1 @@
+"""The rules that a pipeline is checked by. Begin with `check`, which lists them."""

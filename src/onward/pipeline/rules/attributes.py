@@ -1,0 +1,244 @@
+"""Rules about what stands in the attributes of one graph, node or edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+
+from onward.errors import ConditionError, StylesheetError
+from onward.pipeline.condition import Condition, parse_condition
+from onward.pipeline.graph import DEFAULT_KIND, Edge, Graph, Node
+from onward.pipeline.questions import as_interval_s, as_question_type, as_timeout_rule
+from onward.pipeline.rules.rule import Problem, Subject, about
+from onward.pipeline.stylesheet import parse_stylesheet
+from onward.pipeline.value import (
+    Value,
+    as_boolean,
+    as_count,
+    as_duration_s,
+    as_integer,
+    as_positive,
+    as_text,
+    shown,
+)
+
+FIDELITIES = ("full", "truncate", "compact", "summary:low", "summary:medium", "summary:high")
+DEFAULT_FIDELITY = "compact"
+
+JOIN_POLICIES = ("wait_all", "first_success")
+
+MANAGER_ACTIONS = ("observe", "steer", "wait")
+
+EFFORTS = ("low", "medium", "high")
+
+RETRY_POLICIES = ("none", "standard", "aggressive", "linear", "patient")
+
+Reading = Callable[[Value], Any]
+
+
+def as_retry_policy(value: Value) -> str:
+    """The name of a retry policy; a ValueError says which there are."""
+    if value not in RETRY_POLICIES:
+        raise ValueError(f"one of {', '.join(RETRY_POLICIES)}")
+    return str(value)
+
+
+FILE_MODES = ("full", "lazy", "off")
+
+
+def as_file_mode(value: Value) -> str:
+    """What a step leaves on disk; a ValueError says which ways there are."""
+    if value not in FILE_MODES:
+        raise ValueError(f"one of {', '.join(FILE_MODES)}")
+    return str(value)
+
+
+WORKSPACE_MODES = ("worktree", "in_place")
+
+
+def as_workspace_mode(value: Value) -> str:
+    """Where the steps change files; a ValueError says which ways there are."""
+    if as_text(value) not in WORKSPACE_MODES:
+        raise ValueError(f"one of {', '.join(WORKSPACE_MODES)}")
+    return as_text(value)
+
+
+def as_branch_workspace(value: Value) -> str:
+    """Whether branches have work trees of their own; a ValueError says which ways there are."""
+    if as_text(value) not in ("own", "shared"):
+        raise ValueError("one of own, shared")
+    return as_text(value)
+
+
+def as_join_policy(value: Value) -> str:
+    """The name of a join policy; a ValueError says which there are."""
+    if as_text(value) not in JOIN_POLICIES:
+        raise ValueError(f"one of {', '.join(JOIN_POLICIES)}")
+    return as_text(value)
+
+
+def as_actions(value: Value) -> tuple[str, ...]:
+    """What a manager loop may do, separated by commas; a ValueError says what there is."""
+    actions = tuple(action.strip() for action in as_text(value).split(","))
+    if not set(actions) <= set(MANAGER_ACTIONS):
+        raise ValueError(f"some of {', '.join(MANAGER_ACTIONS)}, separated by commas")
+    return actions
+
+
+def as_condition(value: Value) -> Condition:
+    """A condition; a ValueError says what is wrong with it."""
+    try:
+        return parse_condition(as_text(value))
+    except ConditionError as error:
+        raise ValueError(f"a condition: {error.message}") from None
+
+
+GRAPH_TYPES: Mapping[str, Reading] = {
+    "default_max_retries": as_count,
+    "default_max_retry": as_count,
+    "max_visits": as_count,
+    "max_steps": as_count,
+    "max_reroutes": as_count,
+    "max_restarts": as_count,
+    "max_running": as_count,
+    "retry_on_fail": as_boolean,
+    "continue_on_fail": as_boolean,
+    "retry_policy": as_retry_policy,
+    "files": as_file_mode,
+    "workspace_mode": as_workspace_mode,
+    "tool_hooks.timeout": as_duration_s,
+}
+NODE_TYPES: Mapping[str, Reading] = {
+    "max_retries": as_count,
+    "goal_gate": as_boolean,
+    "timeout": as_duration_s,
+    "auto_status": as_boolean,
+    "allow_partial": as_boolean,
+    "repeatable": as_boolean,
+    "continue_on_fail": as_boolean,
+    "retry_policy": as_retry_policy,
+    "join_policy": as_join_policy,
+    "max_parallel": as_positive,
+    "manager.poll_interval": as_duration_s,
+    "manager.max_cycles": as_positive,
+    "manager.steer_cooldown": as_duration_s,
+    "manager.stop_condition": as_condition,
+    "manager.actions": as_actions,
+    "stack.child_autostart": as_boolean,
+    "human.type": as_question_type,
+    "human.timeout": as_duration_s,
+    "human.on_timeout": as_timeout_rule,
+    "human.remind": as_interval_s,
+    "files": as_file_mode,
+    "workspace": as_branch_workspace,
+    "tool_hooks.timeout": as_duration_s,
+}
+EDGE_TYPES: Mapping[str, Reading] = {"weight": as_integer, "loop_restart": as_boolean}
+
+
+def attribute_type(subject: Subject) -> Iterator[Problem]:
+    """Every typed attribute can be read as its type."""
+    graph = subject.graph
+    yield from _mistyped(graph, GRAPH_TYPES)
+    yield from chain.from_iterable(_mistyped(node, NODE_TYPES) for node in graph.nodes.values())
+    yield from chain.from_iterable(_mistyped(edge, EDGE_TYPES) for edge in graph.edges)
+
+
+def _mistyped(owner: Graph | Node | Edge, types: Mapping[str, Reading]) -> Iterator[Problem]:
+    for key, value in owner.attrs.items():
+        reading = types.get(key)
+        if reading is None:
+            continue
+        try:
+            reading(value)
+        except ValueError as error:
+            yield about(owner, f"{key} of {owner.subject} is {shown(value)}", key=key, fix=f"write {error}")
+
+
+def condition_syntax(subject: Subject) -> Iterator[Problem]:
+    """V7: every condition parses."""
+    for edge in subject.graph.edges:
+        try:
+            _ = edge.guard
+        except ConditionError as error:
+            message = f"the condition of {edge.subject} does not parse: {error.message}"
+            yield about(edge, message, key="condition", offset=error.offset)
+
+
+def stylesheet_syntax(subject: Subject) -> Iterator[Problem]:
+    """V8: the model stylesheet parses."""
+    try:
+        parse_stylesheet(subject.graph.text("model_stylesheet"))
+    except StylesheetError as error:
+        message = f"the model stylesheet does not parse: {error.message}"
+        yield about(subject.graph, message, key="model_stylesheet", offset=error.offset)
+
+
+def type_known(subject: Subject) -> Iterator[Problem]:
+    """V9: a handler that is asked for by name is registered."""
+    for node in subject.graph.nodes.values():
+        if node.type and node.type not in subject.known_types:
+            known = ", ".join(sorted(subject.known_types))
+            message = f"node {node.id!r} wants handler {shown(node.type)}, which is not registered"
+            yield about(node, message, key="type", fix=f"registered: {known}")
+
+
+def fidelity_valid(subject: Subject) -> Iterator[Problem]:
+    """V10: a fidelity is one of the six modes."""
+    graph = subject.graph
+    yield from _unknown_fidelity(graph, "default_fidelity")
+    for owner in chain[Node | Edge](graph.nodes.values(), graph.edges):
+        yield from _unknown_fidelity(owner, "fidelity")
+
+
+def _unknown_fidelity(owner: Graph | Node | Edge, key: str) -> Iterator[Problem]:
+    fidelity = owner.text(key)
+    if fidelity and fidelity not in FIDELITIES:
+        message = f"{key} of {owner.subject} is {shown(fidelity)}"
+        yield about(
+            owner,
+            message,
+            key=key,
+            fix=f"write one of {', '.join(FIDELITIES)}; as it is, it counts as {DEFAULT_FIDELITY}",
+        )
+
+
+def thread_id_once(subject: Subject) -> Iterator[Problem]:
+    """C12: a thread that is written on an edge as well as on the node it leads to is only the node's."""
+    graph = subject.graph
+    for edge in graph.edges:
+        node = graph.nodes.get(edge.target)
+        ours, theirs = edge.text("thread_id"), node.text("thread_id") if node else ""
+        if ours and theirs and ours != theirs:
+            message = f"thread_id of {edge.subject} is {shown(ours)}, but node {edge.target!r} has its own"
+            yield about(edge, message, key="thread_id", fix=f"the node's {shown(theirs)} counts; write one")
+
+
+def effort_known(subject: Subject) -> Iterator[Problem]:
+    """A reasoning effort, wherever it is written, is one that every provider knows."""
+    graph = subject.graph
+    for owner in chain[Graph | Node]((graph,), graph.nodes.values()):
+        if "reasoning_effort" in owner.written:
+            yield from _unknown_effort(owner, owner.text("reasoning_effort"), "reasoning_effort", None)
+    with suppress(StylesheetError):
+        for rule in parse_stylesheet(graph.text("model_stylesheet")):
+            for setting in rule.properties:
+                if setting.name == "reasoning_effort":
+                    yield from _unknown_effort(graph, setting.value, "model_stylesheet", setting.offset)
+
+
+def _unknown_effort(owner: Graph | Node, effort: str, key: str, offset: int | None) -> Iterator[Problem]:
+    if effort and effort not in EFFORTS:
+        fix = f"write one of {', '.join(EFFORTS)}"
+        yield about(owner, f"reasoning_effort is {shown(effort)}", key=key, offset=offset, fix=fix)
+
+
+def prompt_on_llm_nodes(subject: Subject) -> Iterator[Problem]:
+    """V13: a node for a model says what it wants; a label that is only its id by default says nothing."""
+    graph = subject.graph
+    silent = {*graph.starts, *graph.exits}
+    for node in graph.nodes.values():
+        if node.kind == DEFAULT_KIND and node.id not in silent and not (node.prompt or node.text("label")):
+            yield about(node, f"node {node.id!r} has neither a prompt nor a label", fix='add prompt="..."')

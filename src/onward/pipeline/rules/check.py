@@ -1,0 +1,71 @@
+"""The checker: a table of rules, all of which speak before anybody decides."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
+from onward.pipeline.graph import Graph
+from onward.pipeline.rules import attributes, branches, control, gates, structure, tools
+from onward.pipeline.rules.rule import Problem, Rule, Subject
+
+__all__ = ["RULES", "Problem", "Rule", "Subject", "check", "with_severity"]
+
+FINDINGS_MAX = 100
+"""Of one rule; more would only hide the other rules' findings."""
+
+RULES: tuple[Rule, ...] = (
+    Rule("start_node", Severity.ERROR, structure.start_node),
+    Rule("terminal_node", Severity.ERROR, structure.terminal_node),
+    Rule("reachability", Severity.ERROR, structure.reachability),
+    Rule("edge_target_exists", Severity.ERROR, structure.edge_target_exists),
+    Rule("start_no_incoming", Severity.ERROR, structure.start_no_incoming),
+    Rule("exit_no_outgoing", Severity.ERROR, structure.exit_no_outgoing),
+    Rule("condition_syntax", Severity.ERROR, attributes.condition_syntax, local=True),
+    Rule("stylesheet_syntax", Severity.ERROR, attributes.stylesheet_syntax, local=True),
+    Rule("type_known", Severity.WARNING, attributes.type_known, local=True),
+    Rule("fidelity_valid", Severity.WARNING, attributes.fidelity_valid, local=True),
+    Rule("dead_end", Severity.WARNING, structure.dead_end),
+    Rule("retry_target_exists", Severity.WARNING, structure.retry_target_exists),
+    Rule("goal_gate_has_retry", Severity.WARNING, structure.goal_gate_has_retry),
+    Rule("prompt_on_llm_nodes", Severity.WARNING, attributes.prompt_on_llm_nodes),
+    Rule("thread_id_once", Severity.WARNING, attributes.thread_id_once),
+    Rule("attribute_type", Severity.ERROR, attributes.attribute_type, local=True),
+    Rule("effort_known", Severity.WARNING, attributes.effort_known, local=True),
+    Rule("parallel_join", Severity.WARNING, control.parallel_join),
+    Rule("fan_in_has_parallel", Severity.WARNING, control.fan_in_has_parallel),
+    Rule("branch_restart", Severity.ERROR, branches.branch_restart),
+    Rule("fan_out_in_itself", Severity.ERROR, branches.fan_out_in_itself),
+    Rule("manager_loop_child", Severity.ERROR, control.manager_loop_child),
+    Rule("human_gate", Severity.ERROR, gates.human_gate),
+    Rule("tool_command", Severity.ERROR, tools.tool_command),
+    Rule("name_length", Severity.ERROR, structure.name_length, local=True),
+)
+
+
+def check(
+    graph: Graph, *, known_types: Collection[str], rules: Sequence[Rule] = RULES
+) -> tuple[Diagnostic, ...]:
+    """Everything the rules find, in the order of the file. Nothing is executed."""
+    subject = Subject(graph, known_types)
+    findings = [finding for rule in rules for finding in _findings(rule, subject)]
+    return tuple(sorted(findings, key=by_position))
+
+
+def _findings(rule: Rule, subject: Subject) -> Iterator[Diagnostic]:
+    problems = iter(rule.find(subject))
+    file = subject.graph.file
+    last = None
+    for problem in islice(problems, FINDINGS_MAX):
+        last = rule.diagnostic(problem, file)
+        yield last
+    if last is not None and next(problems, None) is not None:
+        message = f"{rule.name} has more to say than these {FINDINGS_MAX} findings"
+        yield replace(last, message=message, node_id=None, edge=None, fix="fix these first")
+
+
+def with_severity(severities: Mapping[str, Severity], rules: Sequence[Rule] = RULES) -> tuple[Rule, ...]:
+    """The same rules, some of them with another severity: `{"reachability": Severity.WARNING}`."""
+    return tuple(replace(rule, severity=severities.get(rule.name, rule.severity)) for rule in rules)

@@ -1,0 +1,60 @@
+"""Rules about the nodes that steer a run: parallel and fan-in, gates, manager loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onward.pipeline.graph import Graph
+from onward.pipeline.joins import FAN_IN, PARALLEL, joins
+from onward.pipeline.rules.rule import Problem, Subject, about
+
+GATE, MANAGER = "wait.human", "stack.manager_loop"
+CHILD = "stack.child_dotfile"
+TARGETS_SHOWN_MAX = 5
+
+
+def parallel_join(subject: Subject) -> Iterator[Problem]:
+    """A parallel node has branches, and they meet in a fan-in."""
+    graph = subject.graph
+    fix = "lead all branches to one node with shape=tripleoctagon"
+    for node_id, join in joins(graph).items():
+        node = graph.nodes[node_id]
+        if not graph.outgoing(node_id):
+            yield about(node, f"parallel node {node_id!r} has no branches", fix="add an edge for each branch")
+        elif join is None:
+            message = f"no common end was found for the branches of parallel node {node_id!r}"
+            yield about(node, message, fix=fix)
+        elif join == graph.exit_id:
+            message = f"the branches of parallel node {node_id!r} meet in no fan-in; they end at the exit"
+            yield about(node, message, fix=fix)
+
+
+def fan_in_has_parallel(subject: Subject) -> Iterator[Problem]:
+    """A fan-in has something to join: a parallel node leads to it."""
+    graph = subject.graph
+    fan_ins = [node for node in graph.nodes.values() if node.kind == FAN_IN]
+    reached = _behind_parallels(graph) if fan_ins else set()
+    for node in fan_ins:
+        if node.id not in reached:
+            message = f"no parallel node leads to fan-in {node.id!r}; it has nothing to join"
+            yield about(node, message, fix="add a node with shape=component before it, or use another shape")
+
+
+def _behind_parallels(graph: Graph) -> set[str]:
+    open_ids = [node.id for node in graph.nodes.values() if node.kind == PARALLEL]
+    reached: set[str] = set()
+    while open_ids:
+        for edge in graph.outgoing(open_ids.pop()):
+            if edge.target not in reached:
+                reached.add(edge.target)
+                open_ids.append(edge.target)
+    return reached
+
+
+def manager_loop_child(subject: Subject) -> Iterator[Problem]:
+    """A manager loop says which pipeline it supervises."""
+    graph = subject.graph
+    for node in graph.nodes.values():
+        if node.kind == MANAGER and not (node.text(CHILD) or graph.text(CHILD)):
+            message = f"manager loop {node.id!r} has no pipeline to supervise"
+            yield about(node, message, fix=f'write graph [{CHILD}="child.dot"]')

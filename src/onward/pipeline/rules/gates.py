@@ -1,0 +1,25 @@
+"""The rule about human gates: what they ask can be asked, and what they offer leads on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onward.errors import InvalidInput
+from onward.pipeline.questions import Unaskable, question_of
+from onward.pipeline.rules.rule import Problem, Subject, about
+
+GATE = "wait.human"
+
+
+def human_gate(subject: Subject) -> Iterator[Problem]:
+    """A gate's edges fit its type, and its default choice is one of them."""
+    graph = subject.graph
+    for node in graph.nodes.values():
+        if node.kind != GATE or not graph.outgoing(node.id):
+            continue  # a dead end fails a run that comes there, and only that run
+        try:
+            question_of(graph, node)
+        except Unaskable as error:
+            yield about(node, str(error), key=error.key)
+        except (ValueError, InvalidInput):
+            pass  # attribute_type says so

@@ -1,0 +1,49 @@
+"""Rules of the checker as whoever runs pipelines wants them: other severities, and rules of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from onward.errors import InvalidInput
+from onward.pipeline.diagnostic import Severity
+from onward.pipeline.rules.rule import Problem, Rule, Subject
+
+RELIED_ON = frozenset(
+    {
+        *("start_node", "terminal_node", "edge_target_exists"),
+        *("condition_syntax", "attribute_type", "manager_loop_child", "human_gate"),
+    }
+)
+"""What these forbid, no run could survive: they stay errors."""
+
+
+def with_one_severity(rules: Sequence[Rule], name: str, severity: str) -> list[Rule]:
+    """The rules, one of them with another severity; InvalidInput if that cannot be."""
+    if name not in {rule.name for rule in rules}:
+        known = ", ".join(rule.name for rule in rules)
+        raise InvalidInput(f"there is no rule {name!r}; the rules are {known}.")
+    wanted = _severity(severity)
+    if name in RELIED_ON and wanted is not Severity.ERROR:
+        raise InvalidInput(f"{name} stays an error: a run relies on it.")
+    return [replace(rule, severity=wanted) if rule.name == name else rule for rule in rules]
+
+
+def own_rule(name: str, severity: str, find: Callable[[Subject], Iterable[Problem]]) -> Rule:
+    """A function as a rule; an error inside it is told by the rule's name."""
+
+    def named(subject: Subject) -> Iterator[Problem]:
+        try:
+            yield from find(subject)
+        except Exception as error:
+            message = f"rule {name!r} raised {type(error).__name__}: {error}."
+            raise InvalidInput(message.splitlines()[0]) from error
+
+    return Rule(name, _severity(severity), named)
+
+
+def _severity(name: str) -> Severity:
+    try:
+        return Severity(name)
+    except ValueError:
+        raise InvalidInput(f"{name!r} is no severity; write error, warning or info.") from None

@@ -1,0 +1,156 @@
+"""Rules about how nodes and edges hang together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from difflib import get_close_matches
+
+from onward.model.values.names import NAME_CHARACTERS_MAX
+from onward.pipeline.graph import Graph, Node
+from onward.pipeline.rules.rule import Problem, Subject, about
+
+NAMES_SHOWN_MAX = 5
+NAME_SHOWN = 40
+NAMES_COMPARED_MAX = 200
+"""Looking for a similar name costs time per name; in a larger graph no suggestion is made."""
+
+
+def start_node(subject: Subject) -> Iterator[Problem]:
+    """V1: exactly one start."""
+    graph = subject.graph
+    yield from _exactly_one(graph, "start", graph.starts, "Mdiamond")
+
+
+def terminal_node(subject: Subject) -> Iterator[Problem]:
+    """V2: exactly one exit."""
+    graph = subject.graph
+    yield from _exactly_one(graph, "exit", graph.exits, "Msquare")
+
+
+def _exactly_one(graph: Graph, role: str, claimants: Sequence[str], shape: str) -> Iterator[Problem]:
+    if not claimants:
+        fix = f"give one node shape={shape}, or name it {role!r}"
+        yield about(graph, f"the pipeline has no {role} node", fix=fix)
+    elif len(claimants) > 1:
+        message = f"the pipeline has {len(claimants)} {role} nodes: {_listed(claimants)}"
+        yield about(graph.nodes[claimants[1]], message, fix="keep exactly one")
+
+
+def name_length(subject: Subject) -> Iterator[Problem]:
+    """Names stand in indexes of the database, which have a limit."""
+    graph = subject.graph
+    named: list[tuple[Graph | Node, str, str]] = [(graph, "the pipeline name", graph.name)]
+    for node in graph.nodes.values():
+        named += [(node, "the node id", node.id), (node, "the handler name", node.type)]
+    for owner, what, name in named:
+        if len(name) > NAME_CHARACTERS_MAX:
+            message = f"{what} {name[:NAME_SHOWN]!r}… has {len(name):,} characters"
+            yield about(owner, message, fix=f"shorten it to at most {NAME_CHARACTERS_MAX}")
+
+
+def reachability(subject: Subject) -> Iterator[Problem]:
+    """V3: every node can be reached from the start by edges; a jump by `retry_target` is not an edge."""
+    graph = subject.graph
+    if graph.start_id is None:
+        return
+    reached, open_ids = {graph.start_id}, [graph.start_id]
+    while open_ids:
+        for edge in graph.outgoing(open_ids.pop()):
+            if edge.target not in reached:
+                reached.add(edge.target)
+                open_ids.append(edge.target)
+    jumps = _jumps(graph)
+    for node in graph.nodes.values():
+        if node.id not in reached:
+            fix = "add an edge to it, or remove it"
+            if node.id in jumps:
+                fix = "a retry target does not count as a way: add an edge, with a condition if need be"
+            yield about(node, f"node {node.id!r} cannot be reached from the start", fix=fix)
+
+
+def edge_target_exists(subject: Subject) -> Iterator[Problem]:
+    """V4: both ends of an edge are declared nodes."""
+    graph = subject.graph
+    for edge in graph.edges:
+        for node_id in dict.fromkeys((edge.source, edge.target)):
+            if node_id not in graph.nodes:
+                message = f"edge {edge.source} -> {edge.target} names node {node_id!r}, which is not declared"
+                yield about(edge, message, fix=_similar(node_id, graph.nodes) or f"declare {node_id}")
+
+
+def start_no_incoming(subject: Subject) -> Iterator[Problem]:
+    """V5: nothing leads back to the start."""
+    graph = subject.graph
+    for node_id in graph.starts:
+        for edge in graph.incoming(node_id):
+            fix = "lead it to the node after the start"
+            yield about(edge, f"edge {edge.source} -> {edge.target} leads to the start node", fix=fix)
+
+
+def exit_no_outgoing(subject: Subject) -> Iterator[Problem]:
+    """V6: nothing leads on from the exit."""
+    graph = subject.graph
+    for node_id in graph.exits:
+        for edge in graph.outgoing(node_id):
+            yield about(edge, f"edge {edge.source} -> {edge.target} leaves the exit node", fix="remove it")
+
+
+def dead_end(subject: Subject) -> Iterator[Problem]:
+    """Only the exit has no outgoing edges. What no run can get to is left to the rule for that."""
+    graph = subject.graph
+    if not graph.exits:
+        return
+    jumps = _jumps(graph)
+    for node in graph.nodes.values():
+        is_met = node.id in graph.starts or node.id in jumps or graph.incoming(node.id)
+        if is_met and node.id not in graph.exits and not graph.outgoing(node.id):
+            message = f"node {node.id!r} has no outgoing edges; a run or a branch that gets there ends there"
+            yield about(node, message, fix=f"add an edge, for example {node.id} -> {graph.exits[0]}")
+
+
+def retry_target_exists(subject: Subject) -> Iterator[Problem]:
+    """V11: both kinds of retry target name declared nodes."""
+    graph = subject.graph
+    for owner in _owners(graph):
+        for key in ("retry_target", "fallback_retry_target"):
+            target = owner.text(key)
+            if target and target not in graph.nodes:
+                message = f"{key} of {owner.subject} names node {target!r}, which is not declared"
+                yield about(owner, message, key=key, fix=_similar(target, graph.nodes))
+
+
+def goal_gate_has_retry(subject: Subject) -> Iterator[Problem]:
+    """V12: an unmet goal gate has somewhere to go."""
+    graph = subject.graph
+    if any(_targets(graph)):
+        return
+    for node in graph.nodes.values():
+        if node.text("goal_gate").strip() == "true" and not any(_targets(node)):
+            message = f"node {node.id!r} is a goal gate without a retry target; unmet, it fails the run"
+            yield about(node, message, fix="set retry_target on the node or the graph")
+
+
+def _owners(graph: Graph) -> Iterator[Graph | Node]:
+    yield graph
+    yield from graph.nodes.values()
+
+
+def _jumps(graph: Graph) -> set[str]:
+    """What retry targets name; an empty name is no node."""
+    return {target for owner in _owners(graph) for target in _targets(owner)}
+
+
+def _targets(owner: Graph | Node) -> tuple[str, str]:
+    return owner.retry_target, owner.fallback_retry_target
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - NAMES_SHOWN_MAX
+    return ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _similar(name: str, names: Collection[str]) -> str | None:
+    if len(names) > NAMES_COMPARED_MAX:
+        return None
+    matches = get_close_matches(name, names, n=1)
+    return f"did you mean {matches[0]!r}?" if matches else None

@@ -1,0 +1,31 @@
+"""The rule about shell steps: there is a command to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from onward.pipeline.rules.rule import Problem, Rule, Subject, about
+
+TOOL, COMMAND = "tool", "tool_command"
+
+
+def tool_command(subject: Subject) -> Iterator[Problem]:
+    """A tool node says what it runs; a step without a command cannot but fail."""
+    graph = subject.graph
+    silent = {*graph.starts, *graph.exits}
+    for node in graph.nodes.values():
+        if node.kind == TOOL and node.id not in silent and not node.text(COMMAND).strip():
+            message = f"tool node {node.id!r} has no command to run"
+            yield about(node, message, key=COMMAND, fix=f'write {COMMAND}="..."')
+
+
+def rules_beside(kind: str, rules: Sequence[Rule]) -> list[Rule]:
+    """The rules that hold beside one's own handler of a kind: one of tools may need no command."""
+    if kind != TOOL:
+        return list(rules)
+    return [replace(rule, find=_nothing) if rule.name == COMMAND else rule for rule in rules]
+
+
+def _nothing(subject: Subject) -> Iterator[Problem]:
+    yield from ()

@@ -1,0 +1,202 @@
+"""A run's log in the dialect's own event names, for observers that were written for other implementations.
+
+Nothing is stored under these names: they are told from the log, so a stream that is read again says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from onward.machine.plan.route import MET
+from onward.model.event import (
+    AttemptFailed,
+    BranchFinished,
+    Event,
+    GateDecided,
+    GateOpened,
+    ParallelStarted,
+    RunCancelled,
+    RunCompleted,
+    RunCreated,
+    RunFailed,
+    RunForked,
+    RunInterrupted,
+    RunPaused,
+    RunResumed,
+    StepFinished,
+    StepStarted,
+    StepStatus,
+)
+from onward.model.run import Frozen
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "PipelineStarted": ("name", "id"),
+    "PipelineCompleted": ("duration_s", "artifact_count"),
+    "PipelineFailed": ("error", "duration_s"),
+    "StageStarted": ("name", "index"),
+    "StageCompleted": ("name", "index", "duration_s"),
+    "StageFailed": ("name", "index", "error", "will_retry"),
+    "StageRetrying": ("name", "index", "attempt", "delay_s"),
+    "ParallelStarted": ("branch_count",),
+    "ParallelBranchStarted": ("branch", "index"),
+    "ParallelBranchCompleted": ("branch", "index", "duration_s", "success"),
+    "ParallelCompleted": ("duration_s", "success_count", "failure_count"),
+    "InterviewStarted": ("question", "stage"),
+    "InterviewCompleted": ("question", "answer", "duration_s"),
+    "InterviewTimeout": ("question", "stage", "duration_s"),
+    "CheckpointSaved": ("node_id",),
+    # What the dialect has no name for.
+    "PipelinePaused": ("reason",),
+    "PipelineInterrupted": ("reason",),
+    "PipelineResumed": ("by",),
+    "PipelineForked": ("parent", "seq"),
+    "PipelineCancelled": ("reason",),
+    "FidelityDegraded": ("name", "wanted", "given"),
+}
+
+
+class Told(Frozen, frozen=True):
+    """One event under the dialect's name. A stage is a node; its index counts from 0 as they begin."""
+
+    name: str
+    at_us: int
+    fields: dict[str, Any]
+
+
+class Teller:
+    """Tells one run, event by event, from its first."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._began_us = 0
+        self._at_us = 0
+        self._stages: dict[str, tuple[int, int]] = {}
+        self._branches: dict[str, tuple[str, int, int]] = {}
+        self._won: dict[str, list[bool]] = {}
+        self._questions: dict[str, tuple[str, str, int]] = {}
+        self._artifacts = 0
+
+    def tell(self, event: Event, at_us: int) -> Iterator[Told]:
+        """What this event is called; several things may have happened in it, or nothing worth a name."""
+        self._at_us = at_us
+        tell = _TELLERS.get(type(event))
+        if tell is not None:
+            yield from tell(self, event)
+
+    def _told(self, name: str, *values: Any) -> Told:
+        return Told(name, self._at_us, dict(zip(NAMES[name], values, strict=True)))
+
+    def _since(self, began_us: int) -> float:
+        return (self._at_us - began_us) / 1_000_000
+
+    # -- the run -------------------------------------------------------------------------------------
+
+    def _created(self, event: RunCreated) -> Iterator[Told]:
+        self._began_us = self._at_us
+        yield self._told("PipelineStarted", event.pipeline, self._run_id)
+        yield self._told("CheckpointSaved", event.start_node)
+
+    def _completed(self, event: RunCompleted) -> Iterator[Told]:
+        yield self._told("PipelineCompleted", self._since(self._began_us), self._artifacts)
+
+    def _failed(self, event: RunFailed) -> Iterator[Told]:
+        yield self._told("PipelineFailed", event.detail or event.reason, self._since(self._began_us))
+
+    def _paused(self, event: RunPaused) -> Iterator[Told]:
+        yield self._told("PipelinePaused", event.reason)
+
+    def _interrupted(self, event: RunInterrupted) -> Iterator[Told]:
+        yield self._told("PipelineInterrupted", event.detail or event.reason)
+
+    def _resumed(self, event: RunResumed) -> Iterator[Told]:
+        yield self._told("PipelineResumed", event.by)
+
+    def _forked(self, event: RunForked) -> Iterator[Told]:
+        yield self._told("PipelineForked", event.parent, event.parent_seq)
+
+    def _cancelled(self, event: RunCancelled) -> Iterator[Told]:
+        yield self._told("PipelineCancelled", event.reason)
+
+    # -- stages --------------------------------------------------------------------------------------
+
+    def _stage(self, step: str, node: str) -> Iterator[Told]:
+        if step not in self._stages:
+            self._stages[step] = (len(self._stages), self._at_us)
+            yield self._told("StageStarted", node, self._stages[step][0])
+
+    def _started(self, event: StepStarted) -> Iterator[Told]:
+        yield from self._stage(event.step, event.node)
+        if event.degraded_from:
+            yield self._told("FidelityDegraded", event.node, event.degraded_from, event.fidelity)
+
+    def _attempt_failed(self, event: AttemptFailed) -> Iterator[Told]:
+        node = event.step.rpartition("/")[2].partition("#")[0]
+        index, _ = self._stages[event.step]
+        again = event.retry_at_us is not None
+        yield self._told("StageFailed", node, index, event.reason, again)
+        if event.retry_at_us is not None:
+            delay_s = (event.retry_at_us - self._at_us) / 1_000_000
+            yield self._told("StageRetrying", node, index, event.attempt + 1, delay_s)
+
+    def _finished(self, event: StepFinished) -> Iterator[Told]:
+        yield from self._stage(event.step, event.node)
+        index, began_us = self._stages[event.step]
+        self._artifacts += len(getattr(event, "artifacts", ()))
+        if event.step in self._won:
+            won = self._won.pop(event.step)
+            yield self._told("ParallelCompleted", self._since(began_us), sum(won), len(won) - sum(won))
+        if event.outcome.status is StepStatus.FAIL:
+            yield self._told("StageFailed", event.node, index, event.outcome.failure_reason, False)
+        else:
+            yield self._told("StageCompleted", event.node, index, self._since(began_us))
+        yield self._told("CheckpointSaved", event.node)
+
+    # -- branches ------------------------------------------------------------------------------------
+
+    def _fanned_out(self, event: ParallelStarted) -> Iterator[Told]:
+        yield from self._stage(event.step, event.node)
+        yield self._told("ParallelStarted", len(event.branches))
+        self._won[event.step] = []
+        for index, plan in enumerate(event.branches):
+            self._branches[plan.path] = (event.step, index, self._at_us)
+            yield self._told("ParallelBranchStarted", plan.path, index)
+
+    def _branch_finished(self, event: BranchFinished) -> Iterator[Told]:
+        step, index, began_us = self._branches[event.branch]
+        succeeded = event.status in MET
+        self._won[step].append(succeeded)
+        yield self._told("ParallelBranchCompleted", event.branch, index, self._since(began_us), succeeded)
+
+    # -- questions -----------------------------------------------------------------------------------
+
+    def _asked(self, event: GateOpened) -> Iterator[Told]:
+        yield from self._stage(event.gate, event.node)
+        self._questions[event.gate] = (event.text, event.node, self._at_us)
+        yield self._told("InterviewStarted", event.text, event.node)
+
+    def _answered(self, event: GateDecided) -> Iterator[Told]:
+        text, stage, began_us = self._questions.pop(event.gate)
+        if event.expired:
+            yield self._told("InterviewTimeout", text, stage, self._since(began_us))
+        said = event.choice.label or event.text
+        yield self._told("InterviewCompleted", text, said, self._since(began_us))
+
+
+_TELLERS: Mapping[type[Event], Callable[[Teller, Any], Iterator[Told]]] = {
+    RunCreated: Teller._created,
+    RunForked: Teller._forked,
+    RunCompleted: Teller._completed,
+    RunFailed: Teller._failed,
+    RunPaused: Teller._paused,
+    RunInterrupted: Teller._interrupted,
+    RunResumed: Teller._resumed,
+    RunCancelled: Teller._cancelled,
+    StepStarted: Teller._started,
+    AttemptFailed: Teller._attempt_failed,
+    StepFinished: Teller._finished,
+    ParallelStarted: Teller._fanned_out,
+    BranchFinished: Teller._branch_finished,
+    GateOpened: Teller._asked,
+    GateDecided: Teller._answered,
+}

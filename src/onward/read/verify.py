@@ -1,0 +1,146 @@
+"""Proof that a run's row and snapshot are what its log says, and that the log lost nothing acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from onward.errors import HistoryCorrupt
+from onward.machine.fold.apply import apply
+from onward.machine.fold.change import IllegalEvent
+from onward.machine.fold.row import project
+from onward.machine.fold.snapshot import decode_run
+from onward.model.event import StepFinished
+from onward.model.run import FOLD_VERSION, Run
+from onward.read.view import instant
+from onward.receipts import pages
+from onward.receipts.homes import Homes, Said
+from onward.receipts.names import CHECKPOINT
+from onward.store.codec import check_chain, unseal
+from onward.store.port import ORIGIN, Blobs, Position, Record, Store
+
+PAGE = 1_000
+CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """How many events were found sound, and everything that was not."""
+
+    run_id: str
+    events: int
+    problems: tuple[str, ...]
+
+
+async def verify_run(log: Store, run_id: str, homes: Homes | None = None) -> Verified:
+    """Read a run's whole log, check its chain, fold it, and compare with what is stored beside it.
+
+    In `homes` the run may have a directory, with files that were written after what they tell was committed.
+    """
+    acknowledged = _acknowledged(homes, run_id)  # before the log is read: later it may tell of more
+    loaded = await log.load(run_id, fold_version=FOLD_VERSION)
+    if loaded is None:
+        return Verified(run_id, 0, (f"run {run_id} is gone",))
+    run: Run | None = None
+    position, problems, finished = ORIGIN, list[str](), list[str]()
+    try:
+        async for page in _pages(log, run_id, loaded.position.seq):
+            for record in page:
+                position = check_chain(position, (record,))
+                event = unseal(record)
+                run = apply(run, event, run_id=run_id, at_us=record.at_us, token=record.token)
+                finished += [event.node] if isinstance(event, StepFinished) else []
+                if loaded.snapshot is not None and record.seq == loaded.snapshot.seq:
+                    problems += _compare_snapshot(run, position, loaded.snapshot.hash, loaded.snapshot.body)
+    except HistoryCorrupt as error:
+        return Verified(run_id, position.seq, (str(error),))
+    except IllegalEvent as error:
+        return Verified(run_id, position.seq, (f"event {position.seq} of run {run_id}: {error}",))
+    problems += await _missing_artifacts(log, run)
+    problems += _lost(run, finished, acknowledged, homes)
+    return Verified(
+        run_id, position.seq, (*problems, *_compare_row(run, position, loaded.position, loaded.row))
+    )
+
+
+async def _pages(log: Store, run_id: str, head: int) -> AsyncIterator[Sequence[Record]]:
+    """The log up to `head`; and what stands behind it, unless that is what the run has written since."""
+    after = 0
+    while page := await log.read(run_id, after=after, limit=min(PAGE, head - after) if after < head else 1):
+        if after >= head:
+            now = await log.load(run_id, fold_version=FOLD_VERSION)
+            if now is None or now.position.seq > after:
+                return
+        yield page
+        after = page[-1].seq
+
+
+async def _missing_artifacts(blobs: Blobs, run: Run | None) -> list[str]:
+    kept = run.artifacts.items() if run is not None else ()
+    return [
+        f"the content of artifact {id!r} ({artifact.hash}) is missing or damaged"
+        for id, artifact in kept
+        if await blobs.blob(artifact.hash) is None
+    ]
+
+
+def _acknowledged(homes: Homes | None, run_id: str) -> tuple[Said | None, bytes | None]:
+    """Whose directory the run's is, and its copy of the last checkpoint."""
+    if homes is None:
+        return None, None
+    try:
+        return homes.said(homes.home(run_id)), homes.read((run_id,), CHECKPOINT, limit=CHECKPOINT_BYTES_MAX)
+    except OSError:
+        return None, None  # no directory, or not one of ours
+
+
+def _lost(
+    run: Run | None,
+    finished: Sequence[str],
+    acknowledged: tuple[Said | None, bytes | None],
+    homes: Homes | None,
+) -> list[str]:
+    """Steps that the run's directory has as finished, and the log has not."""
+    said, content = acknowledged
+    if run is None or homes is None or content is None:
+        return []
+    start_time = instant(run.created_at_us) or ""
+    if not pages.is_of(said, run, start_time=start_time, database=homes.identity.name):
+        return []
+    told = pages.completed_nodes(content)
+    if told == list(finished[: len(told)]):
+        return []
+    return [
+        f"the log ends before what was acknowledged: {homes.path(run.id, CHECKPOINT)} tells of "
+        f"{len(told)} finished steps, the last {told[-1]!r}, and the log has {len(finished)}"
+    ]
+
+
+def _compare_snapshot(run: Run, position: Position, hash_: bytes, body: bytes) -> list[str]:
+    if position.hash != hash_:
+        return [f"the snapshot at event {position.seq} belongs to another history"]
+    cached = decode_run(body)
+    if cached is None:
+        return [f"the snapshot at event {position.seq} does not decode"]
+    # A snapshot taken from a parent's log carries the parent's id until the fork is folded.
+    if cached != run and cached.id == run.id:
+        return [f"the snapshot at event {position.seq} is not the fold of the log"]
+    return []
+
+
+def _compare_row(run: Run | None, position: Position, stored: Position, row: object) -> list[str]:
+    if run is None:
+        return ["the log is empty"]
+    problems = []
+    if position != stored:
+        problems.append(f"the row says the log ends at {stored.seq}, and it ends at {position.seq}")
+    expected = project(run)
+    for name in expected.__struct_fields__:
+        found, wanted = getattr(row, name), getattr(expected, name)
+        if found != wanted:
+            problems.append(f"the row's {name} is {_said(found)}, and the log says {_said(wanted)}")
+    return problems
+
+
+def _said(value: object) -> str:
+    return repr(str(value)) if isinstance(value, str) else repr(value)

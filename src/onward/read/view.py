@@ -1,0 +1,228 @@
+"""Runs as people and programs see them: stable names, plain JSON values, RFC 3339 times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from onward.machine.decide.doubt import interruption
+from onward.machine.fold.apply import apply
+from onward.machine.lifecycle import REASONS
+from onward.model.event import CHECKPOINTS, Event, StepFinished
+from onward.model.ids import branch_of
+from onward.model.row import RunRow
+from onward.model.run import Gate, Run, RunStatus
+from onward.model.values.instant import rfc3339
+from onward.model.workspace import WORKTREE, branch_name
+from onward.store.codec import unseal
+from onward.store.owner import owner_label
+from onward.store.port import Holder, Record
+
+FINISHED = StepFinished.__name__
+
+
+def instant(at_us: int | None) -> str | None:
+    """A time as RFC 3339, UTC."""
+    return None if at_us is None else rfc3339(at_us)
+
+
+def view_row(row: RunRow, holder: Holder | None, completed: Sequence[str] | None = None) -> dict[str, Any]:
+    """A run as lists show it. A running run whose owner died is interrupted, whoever finds out first."""
+    status, reason, detail = row.status.value, row.reason, row.detail
+    recoverable = row.recoverable
+    if holder is not None and has_lost_owner(row, holder):
+        status, reason, recoverable = RunStatus.INTERRUPTED.value, "crash", True
+        detail = _died(holder)
+    return {
+        "id": row.id,
+        "display_id": row.display_id,
+        "pipeline": row.pipeline,
+        "status": status,
+        "reason": reason,
+        "detail": _said(row, reason, detail),
+        "recoverable": recoverable,
+        **({} if completed is None else {"completed": list(completed)}),
+        "next": row.next_node,
+        "parent": None if row.parent is None else {"run": row.parent, "seq": row.parent_seq},
+        "steps_finished": row.steps_finished,
+        "holder": owner_label(holder.owner) if holder is not None and holder.is_alive else None,
+        "path": row.path,
+        "pipeline_hash": row.pipeline_hash,
+        "exclusive_key": row.exclusive_key,
+        "on_owner_loss": row.on_owner_loss,
+        "created_at": instant(row.created_at_us),
+        "updated_at": instant(row.updated_at_us),
+        "ended_at": instant(row.ended_at_us),
+        "ended_at_node": row.ended_at_node,
+        "wake_at": instant(row.wake_at_us),
+        "head": row.head,
+    }
+
+
+def _said(row: RunRow, reason: str, detail: str) -> str:
+    """Why the run stands as it does, for people."""
+    if row.ended_at_node is not None:
+        return dead_end(row.ended_at_node)
+    return detail or (REASONS[reason].says if reason in REASONS else "")
+
+
+def dead_end(node: str) -> str:
+    """That a run was completed elsewhere than at the exit, and where."""
+    return f"ended at {node}, which has no outgoing edges and is not the exit"
+
+
+def has_lost_owner(row: RunRow, holder: Holder | None) -> bool:
+    """Whether a run is stored as running, and nobody is alive who could be."""
+    return row.status is RunStatus.RUNNING and holder is not None and not holder.is_alive
+
+
+def _died(holder: Holder) -> str:
+    return f"{owner_label(holder.owner)} died while it held the run"
+
+
+def known_row(row: RunRow, holder: Holder | None, run: Run) -> RunRow:
+    """The row, or that of a run whose owner died as it stands until somebody acts on it: perhaps in doubt."""
+    if holder is None or not has_lost_owner(row, holder):
+        return row
+    stop = interruption(run, "crash", _died(holder))
+    return replace(
+        row, status=RunStatus.INTERRUPTED, reason=stop.reason, detail=stop.detail, recoverable=True
+    )
+
+
+def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[str]) -> dict[str, Any]:
+    """A run in full: the row, what it finished in order, what is open, and its context."""
+    return {
+        **view_row(known_row(row, holder, run), holder, completed),
+        "context": run.context.plain(),
+        "open_steps": [
+            {
+                "step": opened.step,
+                "attempt": opened.attempt,
+                "state": opened.state.value,
+                "reason": opened.reason,
+                "retry_at": instant(opened.retry_at_us),
+                "repeatable": opened.repeatable,
+                "steering": list(opened.steering),
+                "child": opened.child,
+            }
+            for opened in run.open_steps.values()
+        ],
+        "gates": [view_gate(gate) for gate in run.gates.values()],
+        "restart_of": run.restart_of,
+        "restarted_as": run.restarted_as,
+        "branches": [
+            {
+                "branch": path,
+                "next": branch.next_node,
+                "ended": branch.ended or None,
+                "context": branch.context.plain(),
+            }
+            for path, branch in run.branches.items()
+            if path
+        ],
+        "retry_counters": run.retries.plain(),
+        "visited_outcomes": run.outcomes.plain(),
+        "reroute_count": run.reroutes,
+        "pending": msgspec.to_builtins(run.pending),
+        "steering": list(run.steering),
+        "managed_by": msgspec.to_builtins(run.managed_by),
+        "workdir": run.workdir,
+        "workspace": view_workspace(run),
+    }
+
+
+def view_workspace(run: Run) -> dict[str, Any] | None:
+    """The repository, the run's branch there, and the state at the last checkpoint that changed it."""
+    if run.workspace is None:
+        return None
+    is_own = run.workspace.mode == WORKTREE
+    told = {"repository": run.workspace.repository, "mode": run.workspace.mode}
+    tree = run.root.tree or run.workspace.start
+    return {
+        **told,
+        "branch": branch_name(run.id) if is_own else tree.branch or None,
+        "head": tree.head,
+        "commit": tree.commit,
+        "ref": tree.ref or None,
+    }
+
+
+def view_gate(gate: Gate) -> dict[str, Any]:
+    """A question: what it asks and offers, until when, and what was decided."""
+    return {
+        "gate": gate.gate,
+        "node": gate.node,
+        "type": gate.type,
+        "text": gate.text,
+        "choices": [msgspec.to_builtins(choice) for choice in gate.choices],
+        "default": gate.default or None,
+        "opened_at": instant(gate.opened_at_us),
+        "deadline": instant(gate.deadline_us),
+        "on_timeout": gate.on_timeout,
+        "remind_s": None if gate.remind_us is None else gate.remind_us / 1_000_000,
+        "metadata": gate.metadata,
+        "decided": gate.decided.key if gate.decided else None,
+        "by": gate.by or None,
+        "answer": gate.answer,
+        "rejected": gate.rejected,
+        "expired": gate.expired,
+    }
+
+
+def completed_steps(records: Iterable[Record]) -> list[str]:
+    """The finished steps of a log, in order."""
+    return [_step(record) for record in records if record.kind == FINISHED]
+
+
+def _step(record: Record) -> str:
+    event = unseal(record)
+    assert isinstance(event, StepFinished)
+    return event.step
+
+
+def view_event(record: Record) -> dict[str, Any]:
+    """One event, with its number, kind and time before its own fields."""
+    fields = msgspec.to_builtins(unseal(record))
+    return {
+        "seq": record.seq,
+        "kind": record.kind,
+        "at": instant(record.at_us),
+        "token": record.token,
+        "run": record.run_id,
+        **{key: value for key, value in fields.items() if key != "token"},
+    }
+
+
+def view_checkpoints(run_id: str, records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Every checkpoint of a log with the whole state at it."""
+    checkpoints: list[dict[str, Any]] = []
+    run: Run | None = None
+    completed: list[str] = []
+    for record in records:
+        event = unseal(record)
+        run = apply(run, event, run_id=run_id, at_us=record.at_us, token=record.token)
+        if isinstance(event, StepFinished):
+            completed.append(event.node)
+        if isinstance(event, CHECKPOINTS):
+            checkpoints.append(_checkpoint(record, event, run, completed))
+    return checkpoints
+
+
+def _checkpoint(record: Record, event: Event, run: Run, completed: Sequence[str]) -> dict[str, Any]:
+    path = branch_of(event.step) if isinstance(event, StepFinished) else ""
+    return {
+        "seq": record.seq,
+        "at": instant(record.at_us),
+        **({"branch": path} if path else {}),
+        "current_node": event.node if isinstance(event, StepFinished) else None,
+        "next_node_id": run.branches[path].next_node,
+        "completed_nodes": list(completed),
+        "context": run.branches[path].context.plain(),
+        "retry_counters": run.retries.plain(),
+        "visited_outcomes": run.outcomes.plain(),
+        "reroute_count": run.reroutes,
+    }

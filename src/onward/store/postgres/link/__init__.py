@@ -1,0 +1,1 @@
+"""Connections to a PostgreSQL server: opening, pooling, listening, and telling failures apart."""

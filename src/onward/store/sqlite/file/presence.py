@@ -1,0 +1,227 @@
+"""Who is alive on one machine, told by a lock that the kernel frees the moment a process dies.
+
+Each process holds an exclusive lock on a file of its own, and writes the file's token into the runs it
+owns. Whoever meets the token asks the kernel whether the lock is still held. The pid is never asked:
+it is reused, and a stopped process has one too, as it must: stopped is alive.
+
+- The lock belongs to the open file, and a fork shares open files. A forked child therefore closes its
+  copy at once, else it would keep its dead parent alive; exec closes it by itself. Only a fork made by
+  foreign C code without exec escapes both.
+- Names are random and never used again. A probe never creates the file, opens it read-only, compares
+  inode and content, and asks (`F_OFD_GETLK`) rather than trying to lock, so it can disturb nobody.
+- A process that was killed is *alive* until the last of its commands has been killed too: until then nobody
+  else may run the same step.
+- *Unknown* is the answer whenever the file is missing, replaced or unreadable, or the token comes from
+  another boot. Somebody else then decides, by a time limit.
+- `close` removes the file, so whoever still held a run would become unknown. Hence the rule: first
+  release the runs, then close. A process that could not release them just exits, or calls `abandon`:
+  its file stays, nobody holds the lock, and the next probe says *dead* at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import stat
+import struct
+import sys
+import threading
+from enum import StrEnum
+
+from onward.clock import SystemIds
+from onward.errors import StoreError, StoreFull, StoreIO, StoreReadOnly, StoreUnavailable
+from onward.host import boot_id as this_boot
+from onward.host import has_orphans, host_identity
+from onward.store.sqlite.file.filesystem import MOUNTINFO, refuse_network
+
+WORKER = re.compile(
+    r"(?P<nonce>[0-9a-z]{8,64}):(?P<inode>[0-9]{1,20}):(?P<boot_id>[0-9A-Za-z._-]{1,255})"
+    r"(:(?P<pid>[0-9]{1,10})-(?P<started>[0-9]{1,20}))?"
+)
+
+FLOCK = struct.Struct("hhqqi4x")  # Linux: l_type, l_whence, l_start, l_len, l_pid; all zero but the type
+
+CAUSES: dict[int | None, type[StoreError]] = {
+    errno.ENOSPC: StoreFull,
+    errno.EDQUOT: StoreFull,
+    errno.EROFS: StoreReadOnly,
+    errno.EACCES: StoreReadOnly,
+    errno.EPERM: StoreReadOnly,
+}
+# A file that is absent, a link, a device, or somebody else's says nothing about the worker.
+TELLS_NOTHING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO}
+
+
+class Alive(StrEnum):
+    """What the kernel knows about a worker."""
+
+    alive = "alive"
+    dead = "dead"
+    unknown = "unknown"
+
+
+class Presence:
+    """This process, visibly alive to every other one that uses the same directory."""
+
+    worker: str
+
+    def __init__(self, path: str, fd: int, worker: str) -> None:
+        self.worker, self._path, self._fd = worker, path, fd
+
+    @classmethod
+    def announce(cls, directory: str, *, mountinfo: str = MOUNTINFO) -> Presence:
+        """Be alive in `directory` until closed or dead. Network file systems are refused."""
+        nonce = SystemIds().unique()
+        path = os.path.join(directory, f"{nonce}.lock")
+        try:
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+            refuse_network(directory, mountinfo=mountinfo)
+            with _no_fork:
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                presence = cls(path, fd, _occupy(path, fd, nonce))
+                _announced.add(presence)
+            return presence
+        except OSError as error:
+            raise _store_error(f"cannot announce this process in {directory}", error) from error
+
+    def close(self) -> None:
+        """Stop being alive and leave no file. Release the runs first: afterwards they are *unknown*."""
+        with _no_fork:
+            if self._fd >= 0:
+                # Removed while still locked: no probe may see the file without its lock and say "dead".
+                with contextlib.suppress(FileNotFoundError):  # somebody tidied up; the lock was ours
+                    os.unlink(self._path)
+                self.abandon()
+
+    def abandon(self) -> None:
+        """Be dead to everybody from now on, as if the process had ended: its runs can be taken over."""
+        with _no_fork:
+            _announced.discard(self)
+            self._leave_to_parent()
+
+    def _leave_to_parent(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def probe(directory: str, worker: str, *, boot_id: str | None = None) -> Alive:
+    """Whether the process that announced itself as `worker` lives. Changes nothing on disk.
+
+    A token that this program cannot read is unknown as well. `boot_id` is this machine's unless given.
+    """
+    token = WORKER.fullmatch(worker)
+    if token is None or token["boot_id"] != (boot_id or _boot()):
+        return Alive.unknown
+    path = os.path.join(directory, f"{token['nonce']}.lock")
+    try:
+        # O_NONBLOCK: a pipe planted under this name must not hold us up.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in TELLS_NOTHING:
+            return Alive.unknown
+        raise _store_error(f"cannot look at {path}", error) from error
+    try:
+        if not _is_file_of(fd, token["nonce"], int(token["inode"])):
+            return Alive.unknown
+        return Alive.alive if is_held(fd) or _has_orphans(token) else Alive.dead
+    except OSError as error:
+        raise StoreIO(f"cannot query the lock of {path}: {error}.") from error
+    finally:
+        os.close(fd)
+
+
+def _has_orphans(token: re.Match[str]) -> bool:
+    return token["pid"] is not None and has_orphans(int(token["pid"]), int(token["started"]))
+
+
+def _occupy(path: str, fd: int, nonce: str) -> str:
+    """Lock and sign the new file; returns its token. On failure nothing is left behind."""
+    try:
+        hold(fd)
+        os.write(fd, nonce.encode("ascii"))
+        me = host_identity()
+        worker = f"{nonce}:{os.fstat(fd).st_ino}:{_boot()}:{me.pid}-{me.started}"
+        # A file system may accept a lock and forget it; better to learn that now than in a take-over.
+        if probe(os.path.dirname(path), worker) is not Alive.alive:
+            raise StoreUnavailable(
+                f"the file system of {path} does not keep locks; put the database on a local disk."
+            )
+        return worker
+    except BaseException:
+        os.unlink(path)
+        os.close(fd)
+        raise
+
+
+def _is_file_of(fd: int, nonce: str, inode: int) -> bool:
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_ino != inode:
+        return False
+    return os.pread(fd, len(nonce) + 1, 0) == nonce.encode("ascii")
+
+
+def ofd_hold(fd: int) -> None:
+    """Lock the whole file for this open file alone; OSError when somebody has it."""
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+
+
+def ofd_is_held(fd: int) -> bool:
+    """Whether another open file has the lock; asks, and takes nothing."""
+    answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
+    return bool(FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+
+def flock_hold(fd: int) -> None:
+    """The same on systems without open-file locks that can be queried."""
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def flock_is_held(fd: int) -> bool:
+    """Whether another open file has the lock, by trying for a share of it.
+
+    Trying cannot get in the holder's way: it locks its file before anybody learns the name, and
+    only once. Two probes do not see each other, because shares agree.
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return False
+
+
+hold, is_held = (ofd_hold, ofd_is_held) if sys.platform == "linux" else (flock_hold, flock_is_held)
+
+
+def _boot() -> str:
+    # Without boot ids the machine's name must do: there, too, a free lock proves that the holder is gone.
+    return this_boot() or "host-" + re.sub(r"[^0-9A-Za-z._-]", "_", os.uname().nodename)[:200]
+
+
+def _store_error(what: str, error: OSError) -> StoreError:
+    cause = CAUSES.get(error.errno, StoreUnavailable)
+    return cause(
+        f"{what}: {error.strerror}; the directory must be on a local disk and writable by this user."
+    )
+
+
+# Held while a descriptor is open but not listed, so that no thread forks just then.
+_no_fork = threading.RLock()
+_announced: set[Presence] = set()
+
+
+def _leave_all_to_parent() -> None:
+    for presence in _announced:
+        presence._leave_to_parent()
+    _announced.clear()
+    _no_fork.release()
+
+
+# Registered once: such hooks cannot be withdrawn.
+os.register_at_fork(
+    before=_no_fork.acquire, after_in_parent=_no_fork.release, after_in_child=_leave_all_to_parent
+)
