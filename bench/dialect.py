@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from onward.machine.definition import Definition
 from onward.machine.fold.apply import apply
-from onward.machine.plan.action import Perform
+from onward.machine.plan.action import Execute
 from onward.machine.plan.advance import advance
 from onward.machine.plan.finish import finish
 from onward.model.event import RunClaimed, RunCreated
@@ -78,7 +78,7 @@ def plan_steps(definition: Definition) -> None:
     run = apply(run, RunClaimed(token=1, worker="w"), run_id="r", at_us=0, token=1)
     for _ in range(STEPS):
         ahead = advance(definition, run, (), now_us=0, stop_reason=None)
-        assert isinstance(ahead.action, Perform)
+        assert isinstance(ahead.action, Execute)
         fails = ahead.action.started.node == "n4"
         result = Result.fail("again", retryable=False) if fails else Result.success()
         ended = finish(definition, ahead.run, ahead.action.started.step, result, now_us=0, jitter=0.5)

@@ -8,7 +8,7 @@ import pytest
 
 from onward.engine.log.journal import applied
 from onward.engine.loop.attempt import Ended, Interrupter
-from onward.engine.loop.attempt_tasks import Flights
+from onward.engine.loop.attempt_tasks import AttemptTasks
 from onward.handlers.port import Postponed, StepContext
 from onward.handlers.room import Room
 from onward.model.event import RunClaimed, RunCreated, StepStarted
@@ -49,12 +49,12 @@ async def test_an_interruption_without_an_attempt_is_nothing() -> None:
 
 async def test_an_effect_beside_others_can_be_ended_before_it_has_begun() -> None:
     """Between the record of its start and the effect another branch may win, or somebody cancel the run."""
-    landed, agent = asyncio.Event(), Scripted()
-    flights: Flights[Result | Ended] = Flights(landed.set, ManualClock())
-    flights.launch("a#1", lambda interrupter: interrupter.run(agent, step_context()))
-    flights.interrupt("another was first", ["a#1"])
-    await landed.wait()
-    assert (flights.take(), agent.ledger.calls) == ([Ended("another was first")], [])
+    done, agent = asyncio.Event(), Scripted()
+    tasks: AttemptTasks[Result | Ended] = AttemptTasks(done.set, ManualClock())
+    tasks.start("a#1", lambda interrupter: interrupter.run(agent, step_context()))
+    tasks.interrupt("another was first", ["a#1"])
+    await done.wait()
+    assert (tasks.take_done(), agent.ledger.calls) == ([Ended("another was first")], [])
 
 
 async def test_a_real_cancellation_goes_through() -> None:

@@ -1,4 +1,4 @@
-"""Driving a run: what is on disk before an effect begins, what becomes of its end, and where it leads."""
+"""Runner a run: what is on disk before an effect begins, what becomes of its end, and where it leads."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 
 from onward.engine.engine import Resume
 from onward.engine.files.run_files import RunFiles
-from onward.engine.step.leftovers import Leavings, view_left
+from onward.engine.step.leftovers import Leftovers, view_left
 from onward.errors import Refused
 from onward.handlers.environment import step_environment
 from onward.handlers.port import StepContext
@@ -131,7 +131,7 @@ async def test_a_step_of_another_machine_is_unknown(world: World, tmp_path: Path
             return "7@elsewhere/proof"
 
     process = await dead(world, tmp_path, write_and_die)
-    leavings = Leavings(Elsewhere(process.store), Folder(str(tmp_path / "runs")))
+    leavings = Leftovers(Elsewhere(process.store), Folder(str(tmp_path / "runs")))
     (left,) = await leavings.of(await process.load())
     assert (left.assessment, left.files, left.directory) == (Assessment.UNKNOWN, (), None)
     assert left.unseen[0].startswith("it ran on ")

@@ -9,7 +9,7 @@ import pytest
 
 from onward.engine.engine import Resume, Start
 from onward.engine.log.journal import Folded
-from onward.engine.log.retry_store import INSIST_S
+from onward.engine.log.retry_store import RETRY_S
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import (
     SchemaTooNew,
@@ -106,7 +106,7 @@ async def test_an_outage_that_does_not_end_is_reported(world: World) -> None:
     process.store.fail(Fault.REFUSE, within=2, times=1_000_000)
     with pytest.raises(StoreUnavailable):
         await process.start(line("a"))
-    assert INSIST_S <= process.clock.awake_s() < 2 * INSIST_S
+    assert RETRY_S <= process.clock.awake_s() < 2 * RETRY_S
     assert process.store.calls.count("append") < 20, "it asks less and less often"
 
 

@@ -10,11 +10,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onward.machine.decide.requests import Standing, decide_answer, decide_cancel, decide_claim, decide_pause
+from onward.machine.decide.claim import Standing, decide_claim
+from onward.machine.decide.requests import decide_answer, decide_cancel, decide_pause
 from onward.machine.decide.resume import ResumeRequest, decide_resume
 from onward.machine.definition import Definition
 from onward.machine.fold.apply import apply, fold
-from onward.machine.plan.action import Action, Perform
+from onward.machine.plan.action import Action, Execute
 from onward.machine.plan.advance import advance
 from onward.machine.plan.finish import finish
 from onward.model.answer import Answer
@@ -68,7 +69,7 @@ class Play:
     @property
     def started(self) -> StepStarted:
         """The effect that is to be performed now."""
-        assert isinstance(self.action, Perform), self.action
+        assert isinstance(self.action, Execute), self.action
         return self.action.started
 
     @property
@@ -127,7 +128,8 @@ class Play:
 
     def answer(self, answer: str | Answer, *, gate: str | None = None, text: str = "") -> tuple[Event, ...]:
         said = answer if isinstance(answer, Answer) else Answer(answer, text)
-        events = decide_answer(self.run, gate_id=gate, answer=said, by="pat", now_us=self.now_us)
+        standing = dataclasses.replace(NO_ONE, now_us=self.now_us)
+        events = decide_answer(self.run, standing, gate_id=gate, answer=said, by="pat")
         self.write(*events)
         return events
 

@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused
+from onward.machine.decide.claim import Standing, decide_claim
 from onward.machine.decide.owner_loss import decide_release
-from onward.machine.decide.requests import Standing, decide_cancel, decide_claim, decide_pause
+from onward.machine.decide.requests import decide_cancel, decide_pause
 from onward.machine.decide.resume import ResumeRequest, decide_resume
 from onward.model.event import (
     AttemptInterrupted,

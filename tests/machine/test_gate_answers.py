@@ -6,7 +6,7 @@ import pytest
 
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide.answers import next_deadline, next_reminder, overdue
-from onward.machine.decide.requests import Standing, decide_claim
+from onward.machine.decide.claim import Standing, decide_claim
 from onward.machine.plan.action import Sleep, Stop, Wait
 from onward.machine.plan.finish import finish
 from onward.model.answer import Answer

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from onward.machine.decide.claim import Standing
 from onward.machine.decide.owner_loss import (
     LOSSES_MAX,
     RESTARTED,
@@ -14,7 +15,6 @@ from onward.machine.decide.owner_loss import (
     decide_loss,
     decide_release,
 )
-from onward.machine.decide.requests import Standing
 from onward.model.event import (
     Event,
     RunCancelled,
@@ -27,11 +27,11 @@ from onward.model.event import (
 from onward.model.run import Pending, Run, RunStatus
 from tests.machine.events import held, then
 
-DEAD = Standing("process 7 on host", False, "me")
+DEAD = Standing("process 7 on host", False, "me", now_us=1_000)
 
 
 def lost(run: Run, **how: Any) -> tuple[Event, ...]:
-    return decide_loss(run, DEAD, now_us=1_000, **how)
+    return decide_loss(run, DEAD, **how)
 
 
 def test_finding_it_is_a_claim_with_the_stop_behind_it() -> None:
@@ -44,7 +44,7 @@ def test_finding_it_is_a_claim_with_the_stop_behind_it() -> None:
 
 def test_a_living_owner_and_a_run_that_nobody_holds_are_left_alone() -> None:
     run = held()
-    assert decide_loss(run, Standing("x", True, "me"), now_us=1) == ()
+    assert decide_loss(run, Standing("x", True, "me")) == ()
     assert lost(then(run, RunPaused(reason="operator"))) == ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.machine.definition import Definition
-from onward.machine.plan.action import Perform, Record, Sleep, Stop
+from onward.machine.plan.action import Execute, Record, Sleep, Stop
 from onward.machine.plan.advance import NO_MORE
 from onward.machine.plan.planner import plan
 from onward.model.event import (
@@ -187,7 +187,7 @@ def test_a_plan_depends_on_nothing_but_what_it_is_given() -> None:
 def test_an_effect_is_written_down_before_it_is_done() -> None:
     """Design §2: an attempt is on disk before its work begins."""
     play = Play(TWO)
-    assert play.action == Perform(StepStarted(step="a#1", node="a", attempt=1))
+    assert play.action == Execute(StepStarted(step="a#1", node="a", attempt=1))
     assert play.last == play.started
 
 

@@ -11,7 +11,7 @@ from onward.machine.fold.change import IllegalEvent
 from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.model.event import RunCompleted, SteeringGiven, StepStarted
 from onward.model.run import Run
-from tests.machine.play import Play, created
+from tests.machine.play import NO_ONE, Play, created
 
 LINE = "t [type=tool]; a [prompt=p, max_retries=1]; b [prompt=p]; start -> t -> a -> b -> exit"
 
@@ -23,7 +23,7 @@ def told(play: Play) -> tuple[str, ...]:
 
 def steer(play: Play, *texts: str) -> None:
     for text in texts:
-        play.write(*decide_steer(play.run, text=text, by="ann"))
+        play.write(*decide_steer(play.run, NO_ONE, text=text, by="ann"))
 
 
 def test_the_next_agent_step_takes_all_that_waits_and_a_tool_takes_nothing() -> None:
@@ -82,7 +82,7 @@ def test_a_step_cannot_take_more_than_there_is() -> None:
 )
 def test_what_is_no_instruction_is_refused(text: str, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
-        decide_steer(created(), text=text, by="ann")
+        decide_steer(created(), NO_ONE, text=text, by="ann")
 
 
 def test_instructions_that_nobody_takes_do_not_pile_up() -> None:
@@ -95,7 +95,7 @@ def test_instructions_that_nobody_takes_do_not_pile_up() -> None:
 def test_a_run_that_is_over_takes_no_instruction() -> None:
     run: Run = Play("start -> exit").run
     with pytest.raises(Refused, match="nobody is left"):
-        decide_steer(run, text="be brief", by="ann")
+        decide_steer(run, NO_ONE, text="be brief", by="ann")
     assert run.status == "completed"
     with pytest.raises(IllegalEvent):
         apply(run, SteeringGiven(text="x", by="ann"), run_id="r", at_us=1, token=run.token)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.machine.plan.action import Stop
 from onward.machine.plan.planner import DRAIN
-from onward.machine.plan.workspace import unusable
+from onward.machine.plan.results import WorkspaceUnusable, events_of
 from onward.model.event import (
     Event,
     RunCancelled,
@@ -25,6 +25,10 @@ TWO = "a [type=tool]; b [type=tool]; start -> a -> b -> exit"
 
 def kinds(events: list[Event]) -> list[str]:
     return [event.kind for event in events]
+
+
+def without_workspace(play: Play) -> Sequence[Event]:
+    return events_of(play.definition, play.run, [WorkspaceUnusable("it is gone", has_begun=False)], now_us=0)
 
 
 def test_owners_that_die_again_and_again_end_in_a_crash_loop() -> None:
@@ -150,16 +154,16 @@ def test_a_process_that_must_stop_honours_a_pending_pause(stop_reason: str) -> N
 
 def test_a_workspace_that_cannot_be_used_honours_a_pending_pause_and_first_a_cancel() -> None:
     play = Play(TWO)
-    play.go(unusable(play.run, "it is gone", has_begun=False))
+    play.go(without_workspace(play))
     assert (play.run.status, play.run.reason) == (RunStatus.FAILED, "pipeline_error")
     play = Play(TWO)
     play.pause(ALIVE)
-    play.go(unusable(play.run, "it is gone", has_begun=False))
+    play.go(without_workspace(play))
     assert (play.run.status, play.run.reason) == (RunStatus.PAUSED, "operator")
     play = Play(TWO)
     play.pause(ALIVE)
     play.cancel(ALIVE)
-    play.go(unusable(play.run, "it is gone", has_begun=False))
+    play.go(without_workspace(play))
     assert (play.run.status, play.run.reason) == (RunStatus.CANCELLED, "user")
 
 

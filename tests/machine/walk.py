@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from onward.errors import InvalidInput, Refused
 from onward.machine.definition import Definition
 from onward.machine.fold.snapshot import decode_run, encode_run
-from onward.machine.plan.action import Action, Perform, Sleep
+from onward.machine.plan.action import Action, Execute, Sleep
 from onward.machine.plan.advance import advance
 from onward.model.event import (
     Event,
@@ -152,7 +152,7 @@ class Walk(Play):
             else:
                 self.now_us = max(self.now_us, self.action.until_us)
                 self.go()
-        elif isinstance(self.action, Perform):
+        elif isinstance(self.action, Execute):
             self._result(draw, "signal" if move == "drain" else None)
 
     def _result(self, draw: Draw, stop_reason: str | None) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from onward.clock import SystemClock
 from onward.engine.log.journal import Folded, Journal
 from onward.errors import Refused, StaleHistory
-from onward.machine.decide.requests import Standing, decide_claim
+from onward.machine.decide.claim import Standing, decide_claim
 from onward.model.event import CancelRequested, Event, PauseRequested
 from onward.store.port import Held, Record, Store, Write
 from onward.testing.drafts import ALL, Draft, created, held, step, stepped

@@ -9,7 +9,7 @@ import pytest
 
 from onward.clock import SystemClock
 from onward.engine.log.journal import Folded, Journal
-from onward.machine.decide.requests import Standing, decide_claim
+from onward.machine.decide.claim import Standing, decide_claim
 from onward.model.event import Event
 from onward.store.port import Held, Wanted
 from onward.store.postgres.adapter import PostgresStore

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from onward.clock import Clock, Dice, Ids
@@ -14,6 +15,7 @@ from onward.engine.control.preview import Preview
 from onward.engine.control.requests import Resume, Start
 from onward.engine.control.resume import Resuming
 from onward.engine.control.sources import Sources
+from onward.engine.control.start import Starting
 from onward.engine.files.receipts import StepReceipts
 from onward.engine.files.run_files import RunFiles
 from onward.engine.files.workspaces import Workspaces
@@ -23,35 +25,30 @@ from onward.engine.lease.queue import Taking
 from onward.engine.lease.release import Dropped
 from onward.engine.lease.sweep import Sweeper, Swept
 from onward.engine.log.journal import Folded, Journal, applied
-from onward.engine.loop.ports import Observer, Tools
-from onward.engine.loop.runner import Driving
+from onward.engine.loop.ports import Observer, Ports
+from onward.engine.loop.runner import Runner
 from onward.engine.loop.serving import Around, Serving
 from onward.engine.loop.stop import StopSwitch
 from onward.engine.managed.child import latest
 from onward.engine.managed.oversee import Overseer
-from onward.engine.managed.settings import FORSAKEN
+from onward.engine.managed.settings import ORPHANED
 from onward.engine.step.effects import AtMostOnce, Once
-from onward.engine.step.leftovers import Leavings
+from onward.engine.step.leftovers import Leftovers
 from onward.engine.step.rooms import Rooms
 from onward.errors import LeaseLost, Refused, RunNotFound, StoreError
 from onward.handlers.port import Handler
 from onward.machine.decide.orphans import orphaned
-from onward.machine.decide.requests import decide_cancel, decide_pause
+from onward.machine.decide.requests import Decide, decide_cancel, decide_pause
 from onward.machine.decide.steering import decide_steer
 from onward.machine.definition import Definition
-from onward.machine.plan.advance import advance
 from onward.model.answer import Answer
-from onward.model.event import Event, RunClaimed, RunCreated
+from onward.model.event import Event
 from onward.model.ids import check_run_id
 from onward.model.run import Gate, Run, RunStatus
-from onward.model.values.bounds import PRIORITY
 from onward.model.values.namespace import check_given
-from onward.model.values.value import copied
-from onward.model.workspace import IN_PLACE
 from onward.pipeline.build import Pipeline, Transform
 from onward.pipeline.rules.check import RULES, Rule
 from onward.store.port import Store
-from onward.version import VERSION
 from onward.workspace.port import Trees
 
 __all__ = ["Engine", "Resume", "Start", "ignore"]
@@ -91,14 +88,14 @@ class Engine:
         self._observe = observe
         self._workspaces = Workspaces(trees, files, warn)
         self.journal = Journal(store, clock)
-        self.leavings = Leavings(store, None if files is None else files.folder, trees, own)
+        self.leavings = Leftovers(store, None if files is None else files.folder, trees, own)
         self._claims = Claims(store, self.journal, clock, ids, observe)
         self._serving = Serving(
             handlers, lambda agent, interviewer: Overseer(self, clock, agent, interviewer), around
         )
         self._taking = Taking(store, self.journal, self._claims, clock, handlers)
-        self._sweeper = Sweeper(store, self.journal, self._claims, clock, ids)
-        tools = Tools(
+        self._sweeper = Sweeper(store, self.journal, self._claims, ids)
+        ports = Ports(
             self.journal,
             LeaseKeeper(store, clock),
             clock,
@@ -107,17 +104,18 @@ class Engine:
             observe,
             Rooms(store, clock, files),
             self._workspaces,
-            self.forsake,
+            self.cancel_child,
             self.effect,
             receipts,
         )
         self.effects = AtMostOnce(store, clock, ids, store.lease_s)
-        parts = self.journal, self._claims, clock, ids, self._serving, self.sources
-        self._driving = Driving(store, *parts, tools, files)
-        self._resuming = Resuming(*parts, self._driving, self._forsake_orphans, self.leavings)
-        self._answering = Answering(
-            self.journal, self._claims, clock, ids, self._driving.served, self._driving.drive
+        self._runner = Runner(self.journal, self._claims, ids, self._serving, self.sources, ports, files)
+        parts = self.journal, self._claims, clock, ids
+        self._starting = Starting(*parts, self._serving, self._workspaces, self._runner, observe, store.me)
+        self._resuming = Resuming(
+            *parts, self._serving, self.sources, self._runner, self._cancel_orphans, self.leavings
         )
+        self._answering = Answering(*parts, self._runner)
 
     @property
     def dropped(self) -> Dropped:
@@ -132,78 +130,14 @@ class Engine:
     # -- starting ------------------------------------------------------------------------------------
 
     async def start(self, pipeline: Pipeline, start: Start, stop: StopSwitch | None = None) -> Folded:
-        """Create a run, claim it and drive it until it stops."""
-        definition = self._serving.definition(pipeline)
-        handlers = self._serving.handlers_for(definition, start.simulation, start.interviewer)
-        run_id, created = await self._created(pipeline, definition, start)
-        stop = stop or StopSwitch(clock=self._clock)
-        now_us, claimed_s = self._clock.now_us(), self._clock.awake_s()
-        first = (created, RunClaimed(token=1, worker=self.store.me))
-        run, stamped = applied(None, first, run_id=run_id, at_us=now_us)
-        ahead = advance(definition, run, (), now_us=now_us, stop_reason=stop.reason)
-        stamped += [(event, run.token) for event in ahead.events]
-        creation = self._create(ahead.run, stamped, now_us, pipeline, start)
-        folded = await self._claims.starting(run_id, creation)
-        if folded.is_repeat:
-            return folded
-        self._observe(folded.run, (*first, *ahead.events))
-        if folded.run.status is not RunStatus.RUNNING:
-            return folded
-        ended = await self._driving.drive_one(folded, definition, handlers, claimed_s, stop, ahead.action)
-        return await self._driving.follow(ended, definition, handlers, stop)
+        """Create a run, claim it and execute it until it stops."""
+        return await self._starting.start(pipeline, start, stop)
 
     async def submit(self, pipeline: Pipeline, start: Start) -> Folded:
-        """Create a run and leave it queued for whoever claims it."""
-        run_id, created = await self._created(pipeline, self._serving.definition(pipeline), start)
-        now_us = self._clock.now_us()
-        run, stamped = applied(None, (created,), run_id=run_id, at_us=now_us)
-        return await self._create(run, stamped, now_us, pipeline, start)
+        """Create a run and leave it queued for whichever worker claims it."""
+        return await self._starting.submit(pipeline, start)
 
-    async def _create(
-        self, run: Run, stamped: Sequence[tuple[Event, int]], at_us: int, pipeline: Pipeline, start: Start
-    ) -> Folded:
-        folded = await self.journal.create(
-            run,
-            stamped,
-            at_us=at_us,
-            # An id that was made for this run alone is its name; one of the caller's own may come twice.
-            append_id=start.append_id or (None if start.run_id is None else self._ids.unique()),
-            blobs={pipeline.hash: pipeline.source.encode()},
-        )
-        return folded if start.append_id is None else await self.journal.first_answer(folded)
-
-    async def _created(
-        self, pipeline: Pipeline, definition: Definition, start: Start
-    ) -> tuple[str, RunCreated]:
-        check_given(start.inputs)
-        PRIORITY.check(start.priority, "priority")
-        run_id = (
-            self._ids.run_id(self._clock.now_us()) if start.run_id is None else check_run_id(start.run_id)
-        )
-        is_asked = start.workspace is not None or definition.workspace != ""
-        workspace = await self._workspaces.asked(pipeline, start, run_id) if is_asked else None
-        in_place = workspace is not None and workspace.mode == IN_PLACE
-        graph = pipeline.graph
-        assert graph.start_id is not None  # a pipeline without errors has one
-        return run_id, RunCreated(
-            pipeline=pipeline.name,
-            pipeline_hash=pipeline.hash,
-            start_node=graph.start_id,
-            path=pipeline.path,
-            context={**definition.mirrored, **copied(start.inputs)},
-            on_owner_loss=start.on_owner_loss,
-            exclusive_key=start.exclusive_key or (workspace.repository if workspace and in_place else None),
-            simulation=None if start.simulation is None else dict(start.simulation),
-            version=VERSION,
-            priority=start.priority,
-            needs=self._serving.needs(definition, start.simulation),
-            max_running=definition.max_running,
-            managed_by=start.managed_by,
-            workdir=start.workdir,
-            workspace=workspace,
-        )
-
-    # -- going on ------------------------------------------------------------------------------------
+    # -- continuing ----------------------------------------------------------------------------------
 
     async def resume(
         self,
@@ -263,9 +197,9 @@ class Engine:
         return None if folded is None else (folded, self._driven(folded, claimed_s, stop))
 
     async def _driven(self, folded: Folded, claimed_s: float, stop: StopSwitch) -> Folded:
-        """Drive a run that was taken. One that cannot be driven here is given back, and not taken again."""
+        """RunLoop a run that was taken. One that cannot be driven here is given back, and not taken again."""
         try:
-            return await self._driving.go_on(folded, claimed_s, stop)
+            return await self._runner.run_from_queue(folded, claimed_s, stop)
         except (LeaseLost, StoreError):
             raise
         except Exception as error:
@@ -283,44 +217,33 @@ class Engine:
     # -- requests ------------------------------------------------------------------------------------
 
     async def pause(self, run_id: str, *, after: str = "step", by: str = "user") -> Folded:
-        """Ask a run to stop; at once if nobody is at work on it."""
-        return await self.journal.control(
-            run_id,
-            lambda current, held: decide_pause(
-                current.run, self._claims.standing(current, held), after=after, by=by
-            ),
-            append_id=self._ids.unique(),
-        )
+        """Ask a run to stop; it stops at once if no live process holds it."""
+        return await self._ask(run_id, partial(decide_pause, after=after, by=by))
 
     async def cancel(self, run_id: str, *, by: str = "user") -> Folded:
-        """Give a run up for good, and with it the runs that it looks after."""
+        """Cancel a run for good, and with it the runs that it manages."""
         before = (await self.journal.load(run_id)).run
-        folded = await self.journal.control(
-            run_id,
-            lambda current, held: decide_cancel(current.run, self._claims.standing(current, held), by=by),
-            append_id=self._ids.unique(),
-        )
-        await self._forsake_orphans(before, folded.run)
+        folded = await self._ask(run_id, partial(decide_cancel, by=by))
+        await self._cancel_orphans(before, folded.run)
         if folded.run.is_final:
             await self._workspaces.close(folded.run)
         return folded
 
     async def steer(self, run_id: str, text: str, *, by: str = "user") -> Folded:
         """Give the run's agents an instruction; the next agent step takes it."""
-        return await self.journal.control(
-            run_id,
-            lambda current, held: decide_steer(current.run, text=text, by=by),
-            append_id=self._ids.unique(),
-        )
+        return await self._ask(run_id, partial(decide_steer, text=text, by=by))
 
-    async def forsake(self, child: str) -> None:
+    async def _ask(self, run_id: str, decide: Decide) -> Folded:
+        return (await self._claims.ask(run_id, decide, append_id=self._ids.unique())).folded
+
+    async def cancel_child(self, child: str) -> None:
         """Give up a run that nobody looks after any more; one that is over, or never began, is left alone."""
         with contextlib.suppress(RunNotFound, Refused):
-            await self.cancel((await latest(self.journal, child)).run.id, by=FORSAKEN)
+            await self.cancel((await latest(self.journal, child)).run.id, by=ORPHANED)
 
-    async def _forsake_orphans(self, before: Run, after: Run) -> None:
+    async def _cancel_orphans(self, before: Run, after: Run) -> None:
         for child in orphaned(before, after, ()):
-            await self.forsake(child)
+            await self.cancel_child(child)
 
     async def fork(
         self,

@@ -12,7 +12,7 @@ from onward.config import load_settings, tool_environment
 if TYPE_CHECKING:
     from onward.cli.options import Common
     from onward.engine.log.journal import Folded
-    from onward.engine.step.leftovers import Leavings
+    from onward.engine.step.leftovers import Leftovers
     from onward.store.port import Store
 
 FILES_SHOWN = 10
@@ -63,10 +63,10 @@ async def look_at_left(store: Store, folded: Folded, common: Common) -> list[dic
     return [view_left(left) for left in await _leavings(store, common).of(folded)]
 
 
-def _leavings(store: Store, common: Common) -> Leavings:
+def _leavings(store: Store, common: Common) -> Leftovers:
     """Looks where a resume by the same command line would."""
     from onward.cli.opening import app_of
-    from onward.engine.step.leftovers import Leavings
+    from onward.engine.step.leftovers import Leftovers
     from onward.receipts.homes import Homes
     from onward.wiring import own_paths
     from onward.workspace.trees import GitTrees
@@ -75,4 +75,4 @@ def _leavings(store: Store, common: Common) -> Leavings:
     runs = app.runs_directory
     own = own_paths(app.store if isinstance(app.store, str) else None, runs)
     folder = None if runs is None else Homes(os.path.abspath(runs), store.identity)
-    return Leavings(store, folder, GitTrees(tool_environment(), own), own)
+    return Leftovers(store, folder, GitTrees(tool_environment(), own), own)

@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from onward.clock import Clock, Ids
 from onward.engine.control.interview import Informed, Interviewer, answers_of
 from onward.engine.lease.claims import Claims
-from onward.engine.log.journal import DecideRun, Folded, Journal
+from onward.engine.log.journal import Folded, Journal
+from onward.engine.loop.runner import Runner
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
-from onward.handlers.port import Handler
 from onward.machine.decide.answers import next_deadline, next_reminder, overdue
-from onward.machine.decide.requests import decide_answer, decide_claim
-from onward.machine.definition import Definition
+from onward.machine.decide.requests import Decide, decide_and_claim, decide_answer, decide_overdue
 from onward.model.answer import Answer
-from onward.model.event import Event, GateDecided
+from onward.model.event import GateDecided
 from onward.model.run import Gate, Run, RunStatus
 from onward.store.codec import unseal
-from onward.store.port import Held
 
-Handlers = Mapping[str, Handler]
-Serve = Callable[[Run, Interviewer | None], Awaitable[tuple[Definition, Handlers]]]
-DriveOn = Callable[[Folded, Definition, Handlers, float, StopSwitch | None], Awaitable[Folded]]
 LOOK_BACK = 64
 
 
 class Answering:
-    """Decides gates, and drives the runs that were waiting for it."""
+    """Decides gates, and executes the runs that were waiting for it."""
 
-    def __init__(
-        self, journal: Journal, claims: Claims, clock: Clock, ids: Ids, serve: Serve, drive: DriveOn
-    ) -> None:
+    def __init__(self, journal: Journal, claims: Claims, clock: Clock, ids: Ids, runner: Runner) -> None:
         self._journal, self._claims, self._clock, self._ids = journal, claims, clock, ids
-        self._serve, self._drive = serve, drive
+        self._runner = runner
 
     async def answer(
         self,
@@ -48,15 +42,11 @@ class Answering:
         stop: StopSwitch | None,
         interviewer: Interviewer | None = None,
     ) -> Folded:
-        """Decide a gate; with `run`, claim the run in the same transaction and drive it.
+        """Decide a gate; with `run`, claim the run in the same transaction and execute it.
 
         `interviewer` answers the gates of runs that this one then manages.
         """
-
-        def decide(current: Folded, held: Held) -> Sequence[Event]:
-            now_us = self._clock.now_us()
-            return decide_answer(current.run, gate_id=gate, answer=answer, by=by, now_us=now_us)
-
+        decide = partial(decide_answer, gate_id=gate, answer=answer, by=by)
         try:
             return await self._decide(run_id, decide, interviewer, run=run, append_id=append_id, stop=stop)
         except Refused as refusal:
@@ -65,7 +55,7 @@ class Answering:
             raise await self._too_late(run_id, gate, refusal) from None
 
     async def _too_late(self, run_id: str, gate: str | None, refusal: Refused) -> Refused:
-        """Who answers a gate behind which the run has gone on is told who decided it; the log knows."""
+        """If the gate was already decided, the error names who decided it."""
         decided = await self._last_decision(run_id, gate)
         if decided is None:
             return refusal
@@ -89,19 +79,16 @@ class Answering:
     async def expire(
         self, run_id: str, stop: StopSwitch | None, interviewer: Interviewer | None = None
     ) -> Folded:
-        """Do what the deadlines that have come say, and go on; nothing if somebody else was first."""
-
-        def decide(current: Folded, held: Held) -> Sequence[Event]:
-            is_waiting = current.run.status is RunStatus.WAITING
-            return overdue(current.run, self._clock.now_us()) if is_waiting else ()
-
+        """Apply expired deadlines and continue the run; nothing if another process was first."""
         append_id = self._ids.unique()
-        return await self._decide(run_id, decide, interviewer, run=True, append_id=append_id, stop=stop)
+        return await self._decide(
+            run_id, decide_overdue, interviewer, run=True, append_id=append_id, stop=stop
+        )
 
     async def _decide(
         self,
         run_id: str,
-        decide: DecideRun,
+        decide: Decide,
         interviewer: Interviewer | None,
         *,
         run: bool,
@@ -109,22 +96,12 @@ class Answering:
         stop: StopSwitch | None,
     ) -> Folded:
         known = await self._journal.load(run_id)
-        goes_on = run and known.run.status is RunStatus.WAITING
-        served = await self._serve(known.run, interviewer) if goes_on else None
-
-        def decide_and_claim(current: Folded, held: Held) -> Sequence[Event]:
-            decided = decide(current, held)
-            if served is None or not decided or current.run.status is not RunStatus.WAITING:
-                return decided
-            claim = decide_claim(current.run, self._claims.standing(current, held), answered=True)
-            return (*decided, *(event for event in claim if event not in decided))
-
-        claimed_s = self._clock.awake_s()
-        folded, has_claimed = await self._claims.request(run_id, decide_and_claim, append_id=append_id)
-        # Only what this very answer claimed may be driven: the run may be at work elsewhere in this process.
-        if served is None or not has_claimed:
-            return folded
-        return await self._drive(folded, *served, claimed_s, stop)
+        if not run or known.run.status is not RunStatus.WAITING:
+            return (await self._claims.request(run_id, decide, append_id=append_id)).folded
+        served = await self._runner.served(known.run, interviewer)
+        claiming = partial(decide_and_claim, decide=decide)
+        claimed = await self._claims.request(run_id, claiming, append_id=append_id)
+        return await self._runner.run(claimed, served, stop or StopSwitch(clock=self._clock))
 
     # -- asking --------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onward.engine.log.journal import Folded, applied
-from onward.machine.decide.requests import Standing
+from onward.machine.decide.claim import Standing
 from onward.machine.decide.resume import ResumeRequest, decide_resume
 from onward.machine.definition import Definition
 from onward.machine.plan.action import Action

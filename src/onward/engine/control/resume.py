@@ -11,26 +11,24 @@ from onward.engine.control.preview import Preview, preview
 from onward.engine.control.requests import Resume
 from onward.engine.control.sources import Sources
 from onward.engine.lease.claims import Claims
-from onward.engine.log.journal import DecideRun, Folded, Journal
-from onward.engine.loop.runner import Driving
+from onward.engine.log.journal import Folded, Journal
+from onward.engine.loop.runner import Runner, Served
 from onward.engine.loop.serving import Serving
 from onward.engine.loop.stop import StopSwitch
-from onward.engine.step.leftovers import Leavings, view_left
+from onward.engine.step.leftovers import Leftovers, view_left
 from onward.errors import InvalidInput, Refused, StaleHistory
-from onward.handlers.port import Handler
+from onward.machine.decide.claim import Standing
 from onward.machine.decide.resume import ResumeRequest, check_resumable, decide_resume, made_again
-from onward.machine.definition import Definition
 from onward.model.event import Event
 from onward.model.run import Run
 from onward.pipeline.build import Pipeline
 from onward.store.owner import is_ending
-from onward.store.port import Held
 
 WAIT_POLL_S = 0.05
 ENDING_S = 5.0
 
 
-def _nothing(current: Folded, held: Held) -> Sequence[Event]:
+def _nothing(run: Run, standing: Standing) -> Sequence[Event]:
     """Decides nothing: what is left of a request is whether it was made before."""
     return ()
 
@@ -42,13 +40,18 @@ class _Ready:
     known: Folded
     pipeline: Pipeline
     notice: str
-    definition: Definition
-    handlers: Mapping[str, Handler]
+    served: Served
     request: ResumeRequest
 
     @property
     def blobs(self) -> Mapping[str, bytes]:
         return {self.pipeline.hash: self.pipeline.source.encode()}
+
+    def decide(self, run: Run, standing: Standing) -> Sequence[Event]:
+        """Decide the resume under the run's lock, if it still is the run that everything was checked for."""
+        if run.pipeline_hash != self.known.run.pipeline_hash:
+            raise StaleHistory(run.id, self.known.position.seq)
+        return decide_resume(self.served.definition, run, standing, self.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +64,9 @@ class Resuming:
     ids: Ids
     serving: Serving
     sources: Sources
-    driving: Driving
-    forsake_orphans: Callable[[Run, Run], Awaitable[None]]
-    leavings: Leavings
+    runner: Runner
+    cancel_orphans: Callable[[Run, Run], Awaitable[None]]
+    leavings: Leftovers
 
     async def resume(
         self,
@@ -75,9 +78,11 @@ class Resuming:
         """Check everything, claim the run, and drive it. Of many callers exactly one gets this far."""
         stop = stop or StopSwitch(clock=self.clock)
         if resume.append_id is not None:
-            asked = await self.journal.control(run_id, _nothing, append_id=resume.append_id)
-            if asked.is_repeat:
-                return asked  # the first answer, however the run stands by now: it is not checked again
+            asked = await self.claims.ask(run_id, _nothing, append_id=resume.append_id)
+            if asked.folded.is_repeat:
+                return (
+                    asked.folded
+                )  # the first answer, however the run stands by now: it is not checked again
         append_id = resume.append_id or self.ids.unique()
         while True:
             ready = await self._ready(run_id, resume, stop)
@@ -94,39 +99,24 @@ class Resuming:
     async def _resume(
         self, ready: _Ready, append_id: str, stop: StopSwitch, tell: Callable[[str], None]
     ) -> Folded:
-        claimed_s = self.clock.awake_s()
-        folded, has_claimed = await self.claims.request(
-            ready.known.run.id, self._resuming(ready), append_id=append_id, blobs=ready.blobs
+        claimed = await self.claims.request(
+            ready.known.run.id, ready.decide, append_id=append_id, blobs=ready.blobs
         )
-        await self.forsake_orphans(ready.known.run, folded.run)
+        folded = claimed.folded
+        await self.cancel_orphans(ready.known.run, folded.run)
         if ready.notice:
             tell(ready.notice)
-        if not has_claimed:
-            if folded.run.is_final:  # it was given up instead
-                await self.driving.tools.workspaces.close(folded.run)
-            return folded
-        return await self.driving.drive(folded, ready.definition, ready.handlers, claimed_s, stop)
-
-    def _resuming(self, ready: _Ready) -> DecideRun:
-        """Decide a resume under the run's lock, if it still is the run that everything was checked for."""
-
-        def decide(current: Folded, held: Held) -> Sequence[Event]:
-            if current.run.pipeline_hash != ready.known.run.pipeline_hash:
-                raise StaleHistory(current.run.id, ready.known.position.seq)
-            return decide_resume(
-                ready.definition, current.run, self.claims.standing(current, held), ready.request
-            )
-
-        return decide
+        if claimed.claimed_s is None and folded.run.is_final:  # it was cancelled instead
+            await self.runner.ports.workspaces.close(folded.run)
+        return await self.runner.run(claimed, ready.served, stop)
 
     async def preview_resume(self, run_id: str, resume: Resume) -> Preview:
         """Make every check of a resume and say what would come of it. Nothing is written."""
         ready = await self._ready(run_id, resume, None)
         now_us = self.clock.now_us()
         try:
-            seen = preview(
-                ready.definition, ready.known, self.claims.standing(ready.known), ready.request, now_us=now_us
-            )
+            standing = self.claims.standing(ready.known)
+            seen = preview(ready.served.definition, ready.known, standing, ready.request, now_us=now_us)
         except Refused as refusal:
             await self._tell_left(refusal, run_id)
             raise
@@ -159,9 +149,8 @@ class Resuming:
         definition = self.serving.definition(pipeline)
         handlers = self.serving.handlers_for(definition, known.run.simulation, resume.interviewer)
         notice = "; ".join(filter(None, (notice, made_again(definition, known.run, resume.from_node))))
-        return _Ready(
-            known, pipeline, notice, definition, handlers, replace(request, changed_to=pipeline.hash)
-        )
+        request = replace(request, changed_to=pipeline.hash)
+        return _Ready(known, pipeline, notice, Served(definition, handlers), request)
 
     async def _wait_free(self, folded: Folded, stop: StopSwitch, limit_s: float | None) -> Folded:
         """Until no live process holds the run, this process is asked to stop, or the time is over."""

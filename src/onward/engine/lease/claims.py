@@ -1,30 +1,42 @@
-"""Taking a run and letting go of it: who stands where, and what becomes of a claim that nobody drives."""
+"""Requests to runs, and the claims among them: decided under the run's lock."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 
 from onward.clock import Clock, Ids
 from onward.engine.lease.release import Dropped
-from onward.engine.log.journal import DecideRun, Folded, Journal
+from onward.engine.log.journal import Folded, Journal
 from onward.engine.loop.ports import Observer
 from onward.errors import OnwardError, Refused, StoreError
-from onward.machine.decide.requests import Standing
+from onward.machine.decide.claim import Standing
+from onward.machine.decide.requests import Decide
 from onward.model.event import Event, RunClaimed
 from onward.store.owner import owner_label
 from onward.store.port import Held, Holder, Lease, Leases
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A run as a request left it, and the events that the request came to."""
+
+    folded: Folded
+    events: Sequence[Event] = ()
+    claimed_s: float | None = None
+    """If the request claimed the run: the awake clock's reading before it was sent."""
+
+
 class Claims:
-    """Every claim of this process goes through here."""
+    """Every claim of this process goes through here. A claim without a reply is dropped."""
 
     def __init__(self, leases: Leases, journal: Journal, clock: Clock, ids: Ids, observe: Observer) -> None:
         self._leases, self._journal, self._observe, self._clock = leases, journal, observe, clock
         self.dropped = Dropped(journal, clock, ids)
 
     def standing(self, folded: Folded, held: Held | None = None) -> Standing:
-        """Who has the run, now. What this process dropped, it does not have."""
+        """Who holds the run, now. What this process dropped, it does not hold."""
         me, now_us = self._leases.me, self._clock.now_us()
         holder = held.holder if held is not None else folded.holder
         if holder is None:
@@ -35,43 +47,57 @@ class Claims:
         """Whether the holder is alive, and has not dropped the run."""
         return holder.is_alive and Lease(run_id, holder.owner, holder.token) not in self.dropped
 
-    async def starting(self, run_id: str, creation: Awaitable[Folded]) -> Folded:
-        """Make a run that is claimed from its first moment; a claim without a reply is dropped."""
-        lease = Lease(run_id, self._leases.me, 1)
+    async def create(self, run_id: str, creation: Awaitable[Folded]) -> Reply:
+        """Create a run that is claimed from its first moment."""
+        lease, claimed_s = Lease(run_id, self._leases.me, 1), self._clock.awake_s()
         may_exist = self.dropped.take_back(lease)
         try:
-            return await creation
+            folded = await creation
         except (OnwardError, asyncio.CancelledError) as error:
             if may_exist or not isinstance(error, Refused):
                 self.dropped.drop(lease, error)
             raise
+        return Reply(folded, claimed_s=None if folded.is_repeat else claimed_s)
 
     async def request(
-        self,
-        run_id: str,
-        decide: DecideRun,
-        *,
-        append_id: str,
-        blobs: Mapping[str, bytes] | None = None,
-    ) -> tuple[Folded, bool]:
-        """Make a request that may claim the run; says whether it did. A claim without a reply is dropped."""
-        claims: list[Lease] = []
-        decided: Sequence[Event] = ()
+        self, run_id: str, decide: Decide, *, append_id: str, blobs: Mapping[str, bytes] | None = None
+    ) -> Reply:
+        """Make a request whose events the observers of this process are told of."""
+        reply = await self.ask(run_id, decide, append_id=append_id, blobs=blobs)
+        if not reply.folded.is_repeat:
+            self._observe(reply.folded.run, reply.events)
+        return reply
 
-        def noted(current: Folded, held: Held) -> Sequence[Event]:
-            nonlocal decided
-            decided = decide(current, held)
-            claims[:] = [Lease(run_id, e.worker, e.token) for e in decided if isinstance(e, RunClaimed)]
-            for lease in claims:
-                self.dropped.take_back(lease)
-            return decided
-
+    async def ask(
+        self, run_id: str, decide: Decide, *, append_id: str, blobs: Mapping[str, bytes] | None = None
+    ) -> Reply:
+        """Let `decide` see the run and who holds it, and write what it returns. A refusal changes nothing."""
+        claimed_s, request = self._clock.awake_s(), _Request(self, decide)
         try:
-            folded = await self._journal.control(run_id, noted, append_id=append_id, blobs=blobs)
+            folded = await self._journal.control(run_id, request.decided, append_id=append_id, blobs=blobs)
         except (StoreError, asyncio.CancelledError) as error:
-            for lease in claims:
-                self.dropped.drop(lease, error)
+            if request.lease is not None:
+                self.dropped.drop(request.lease, error)
             raise
-        if not folded.is_repeat:
-            self._observe(folded.run, decided)
-        return folded, bool(claims) and not folded.is_repeat
+        if folded.is_repeat:
+            return Reply(folded)
+        return Reply(folded, request.events, None if request.lease is None else claimed_s)
+
+
+@dataclass(slots=True)
+class _Request:
+    """One request: what it came to, and the lease that it claims, if it keeps the run."""
+
+    claims: Claims
+    decide: Decide
+    events: Sequence[Event] = ()
+    lease: Lease | None = None
+
+    def decided(self, current: Folded, held: Held) -> Sequence[Event]:
+        self.lease = None
+        self.events = self.decide(current.run, self.claims.standing(current, held))
+        last = self.events[-1] if self.events else None
+        if isinstance(last, RunClaimed):
+            self.lease = Lease(current.run.id, last.worker, last.token)
+            self.claims.dropped.take_back(self.lease)
+        return self.events

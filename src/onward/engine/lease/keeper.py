@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from onward.clock import Alarm, Clock
 from onward.deadline import Deadline
-from onward.engine.log.retry_store import insist
+from onward.engine.log.retry_store import retry_store
 from onward.errors import LeaseLost, StoreError, StoreGone, StoreUnavailable
 from onward.store.port import Lease, Leases
 
@@ -53,6 +53,10 @@ class Hold:
     def loss(self) -> BaseException:
         """What to raise when it is lost: that another process has it, or what the heartbeat died of."""
         return self.error or LeaseLost(self.lease.run_id, self.lease.token)
+
+
+def _ignore(*news: object) -> None:
+    """What a hold that was released tells."""
 
 
 class LeaseKeeper:
@@ -85,8 +89,10 @@ class LeaseKeeper:
         return hold
 
     def release(self, hold: Hold) -> None:
-        """Stop holding on."""
+        """Stop holding on, and tell the holder nothing more."""
         self._holds.pop(hold.lease, None)
+        # The holder knows its hold: with callbacks into it both would stay until garbage is collected.
+        hold.on_head = hold.on_expired = hold.on_lost = _ignore
         if self._holds:
             return
         if self._beat is not None:
@@ -104,7 +110,7 @@ class LeaseKeeper:
     async def regain(self, hold: Hold) -> None:
         """After a deadline went by, as in an outage or when a laptop slept: ask whether it is still ours."""
         if not hold.is_lost:
-            asked_s, heads = await insist(self._clock, lambda: self._ask([hold]))
+            asked_s, heads = await retry_store(self._clock, lambda: self._ask([hold]))
             self._renewed(hold, heads.get(hold.lease.run_id), asked_s)
         if not self.is_trusted(hold):
             raise hold.loss

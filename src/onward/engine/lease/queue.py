@@ -11,8 +11,9 @@ from onward.clock import Clock
 from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Folded, Journal
 from onward.errors import OnwardError, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
-from onward.machine.decide.requests import decide_claim
+from onward.machine.decide.claim import decide_claim
 from onward.model.event import Event
+from onward.model.run import RunStatus
 from onward.store.port import Held, Store, Wanted
 
 log = logging.getLogger("onward.worker")
@@ -46,32 +47,26 @@ class Taking:
     async def take(self) -> Folded | None:
         """The run that is now this process's, or None when nothing that it can serve is due."""
         while True:
-            is_ours = False
-
-            def decide(current: Folded, held: Held) -> Sequence[Event]:
-                nonlocal is_ours
-                is_ours = False
-                if not set(current.run.needs) <= set(self._kinds):
-                    self._unserved.add(" ".join(current.run.needs))
-                    return ()
-                events = self._claim(current, held)
-                is_ours = True
-                return events
-
             try:
-                folded = await self._journal.take(self._wanted(), decide, self.pass_over)
+                folded = await self._journal.take(self._wanted(), self._claim, self.pass_over)
             except StoreError:
                 await self._tell()
                 raise
             has_failed = await self._tell()
-            if is_ours and folded is not None:
+            if folded is not None and folded.run.status is RunStatus.RUNNING:
                 self._passed.pop(folded.run.id, None)
                 return folded
             if folded is None and not has_failed:
                 return None
 
     def _claim(self, current: Folded, held: Held) -> Sequence[Event]:
-        """Its time has come by the database's clock, which counts, even if this process's is behind."""
+        """Claim the run, if this process has its handlers.
+
+        Its time has come by the database's clock, which counts, even if this process's is behind.
+        """
+        if not set(current.run.needs) <= set(self._kinds):
+            self._unserved.add(" ".join(current.run.needs))
+            return ()
         standing = self._claims.standing(current, held)
         now_us = max(standing.now_us, current.run.wake_at_us or 0)
         return decide_claim(current.run, replace(standing, now_us=now_us))

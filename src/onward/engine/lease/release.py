@@ -9,12 +9,15 @@ dropped lease is not renewed, so it expires where leases do, and ends with the p
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from functools import partial
 
 from onward.clock import Clock, Ids
-from onward.engine.log.journal import Journal
+from onward.engine.log.journal import Folded, Journal
 from onward.errors import OnwardError, RunNotFound, StoreGone
 from onward.machine.decide.owner_loss import decide_release
-from onward.store.port import Lease
+from onward.model.event import Event
+from onward.store.port import Held, Lease
 
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.5, 30.0
 SAID_MAX = 300
@@ -75,13 +78,7 @@ class Dropped:
         try:
             await self._journal.control(
                 lease.run_id,
-                lambda current, held: decide_release(
-                    current.run,
-                    owner=lease.owner,
-                    token=lease.token,
-                    now_us=self._clock.now_us(),
-                    error=error,
-                ),
+                partial(self._release, lease, error),
                 append_id=self._ids.unique(),
             )
         except StoreGone:
@@ -94,6 +91,11 @@ class Dropped:
             self._note_released(lease)
         self._leases.discard(lease)
         return True
+
+    def _release(self, lease: Lease, error: str, current: Folded, held: Held) -> Sequence[Event]:
+        return decide_release(
+            current.run, owner=lease.owner, token=lease.token, now_us=self._clock.now_us(), error=error
+        )
 
     def _note_released(self, lease: Lease) -> None:
         if len(self._released) >= RELEASED_MAX:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from onward.clock import Clock, Ids
+from onward.clock import Ids
 from onward.engine.lease.claims import Claims
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
 from onward.errors import OnwardError
 from onward.machine.decide.owner_loss import decide_loss
-from onward.model.event import Event
 from onward.model.run import Run, RunStatus
-from onward.store.port import Held, Listed, RunQuery, Store
+from onward.store.port import Listed, RunQuery, Store
 
 log = logging.getLogger("onward.recovery")
 GATES_MAX = 10_000
@@ -32,9 +31,8 @@ class Swept:
 class Sweeper:
     """Takes runs from owners that are dead. One bad run never keeps it from the others."""
 
-    def __init__(self, store: Store, journal: Journal, claims: Claims, clock: Clock, ids: Ids) -> None:
-        self._store, self._journal, self._claims = store, journal, claims
-        self._clock, self._ids = clock, ids
+    def __init__(self, store: Store, journal: Journal, claims: Claims, ids: Ids) -> None:
+        self._store, self._journal, self._claims, self._ids = store, journal, claims, ids
         self._told: dict[str, str] = {}
 
     async def sweep(self, *, is_restart: bool = False) -> Swept:
@@ -82,15 +80,9 @@ class Sweeper:
         return self._claims.is_at_work(listed.row.id, listed.holder)
 
     async def _take(self, run_id: str, is_restart: bool) -> Run | None:
-        taken: list[Event] = []
-
-        def decide(current: Folded, held: Held) -> Sequence[Event]:
-            standing = self._claims.standing(current, held)
-            taken[:] = decide_loss(current.run, standing, now_us=self._clock.now_us(), is_restart=is_restart)
-            return tuple(taken)
-
-        folded = await self._journal.control(run_id, decide, append_id=self._ids.unique())
-        return folded.run if taken else None
+        decide = partial(decide_loss, is_restart=is_restart)
+        reply = await self._claims.ask(run_id, decide, append_id=self._ids.unique())
+        return reply.folded.run if reply.events else None
 
 
 def _about(run: Run) -> dict[str, str]:

@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from onward.clock import Clock
-from onward.engine.log.retry_store import OUT_OF_REACH, insist
+from onward.engine.log.retry_store import OUT_OF_REACH, retry_store
 from onward.errors import HistoryCorrupt, OnwardError, RunNotFound, RunUnreadable, StoreError
 from onward.machine.fold.apply import apply
 from onward.machine.fold.change import IllegalEvent
@@ -111,12 +111,12 @@ class Journal:
         after = max(0, seq - count)
         if after == seq:
             return ()
-        return await insist(self._clock, lambda: self._log.read(run_id, after=after, limit=seq - after))
+        return await retry_store(self._clock, lambda: self._log.read(run_id, after=after, limit=seq - after))
 
     async def catch_up(self, folded: Folded) -> Folded:
         """The same run with whatever has been appended since."""
         run_id, seq = folded.run.id, folded.position.seq
-        tail = await insist(self._clock, lambda: self._log.read(run_id, after=seq, limit=READ_ALL))
+        tail = await retry_store(self._clock, lambda: self._log.read(run_id, after=seq, limit=READ_ALL))
         return _folded(folded, tail, run_id) or folded
 
     async def first_answer(self, folded: Folded) -> Folded:
@@ -140,7 +140,7 @@ class Journal:
         check_names(run)
         check_name("the append id", append_id or "")
         write, folded = _write(run, stamped, after=after, at_us=at_us, full=True, blobs=blobs)
-        await insist(self._clock, partial(self._log.create, write, append_id))
+        await retry_store(self._clock, partial(self._log.create, write, append_id))
         return folded
 
     async def record(self, before: Folded, events: Sequence[Event], run: Run, at_us: int) -> Folded:
@@ -154,7 +154,7 @@ class Journal:
         try:
             await self._log.append(write, lease)
         except OUT_OF_REACH:  # asked directly first: this is the one call of every step
-            await insist(self._clock, partial(self._log.append, write, lease))
+            await retry_store(self._clock, partial(self._log.append, write, lease))
         return folded
 
     async def control(
@@ -168,24 +168,20 @@ class Journal:
         """Let `decide` see the run under its lock, and write what it returns. A refusal changes nothing."""
         check_name("the append id", append_id)
         known = await self.load(run_id)
-        result = known
-
-        def decided(held: Held, tail: Sequence[Record]) -> Write | None:
-            nonlocal result
-            current = _folded(known, tail, run_id) or known
-            write, result = self.decided(replace(current, holder=held.holder), decide, held, blobs)
-            return write
-
-        since = known.position.seq
-        answer = await insist(
-            self._clock,
-            lambda: self._log.control(run_id, since=since, append_id=append_id, decide=decided),
+        request = _Request(self, known, decide, blobs, known)
+        ask = partial(
+            self._log.control,
+            run_id,
+            since=known.position.seq,
+            append_id=append_id,
+            decide=request.decided,
         )
+        answer = await retry_store(self._clock, ask)
         if not answer.is_repeat:
-            return result
-        if result is known:
+            return request.result
+        if request.result is known:
             return replace(await self.load(run_id), is_repeat=True)
-        return await self.first_answer(result)  # the reply to this very request may have been lost
+        return await self.first_answer(request.result)  # the reply to this very request may have been lost
 
     async def take(
         self, wanted: Wanted, decide: DecideRun, on_failure: Callable[[str, Exception], None]
@@ -197,7 +193,7 @@ class Journal:
         again: one whose reply was lost is a run that this process owns and does not drive, and is given back.
         """
         while True:
-            attempt = _Attempt(self, self._ahead, decide, on_failure)
+            attempt = _Claim(self, self._ahead, decide, on_failure)
             known = None if self._ahead is None else (self._ahead.run.id, self._ahead.position.seq)
             try:
                 answer = await self._log.take(
@@ -248,7 +244,24 @@ class Journal:
 
 
 @dataclass(slots=True)
-class _Attempt:
+class _Request:
+    """One request: what the store's transaction shows behind `known`, and what came of it."""
+
+    journal: Journal
+    known: Folded
+    decide: DecideRun
+    blobs: Mapping[str, bytes] | None
+    result: Folded
+
+    def decided(self, held: Held, tail: Sequence[Record]) -> Write | None:
+        current = _folded(self.known, tail, self.known.run.id) or self.known
+        current = replace(current, holder=held.holder)
+        write, self.result = self.journal.decided(current, self.decide, held, self.blobs)
+        return write
+
+
+@dataclass(slots=True)
+class _Claim:
     """One try to claim: what the store's transaction shows, and what came of it.
 
     `ahead` is a run that was folded before. When the connection breaks, the transaction is made again, and

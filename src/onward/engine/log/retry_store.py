@@ -14,12 +14,12 @@ from onward.clock import Clock
 from onward.errors import StoreIO, StoreUnavailable
 
 T = TypeVar("T")
-INSIST_S = 10.0
+RETRY_S = 10.0
 OUT_OF_REACH = (StoreUnavailable, StoreIO)
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.05, 2.0
 
 
-async def insist(clock: Clock, ask: Callable[[], Awaitable[T]]) -> T:
+async def retry_store(clock: Clock, ask: Callable[[], Awaitable[T]]) -> T:
     """The answer to a question that may be repeated, even if the store is out of reach for a little while."""
     failed_s, pause_s = None, PAUSE_S_FIRST
     while True:
@@ -28,7 +28,7 @@ async def insist(clock: Clock, ask: Callable[[], Awaitable[T]]) -> T:
         except OUT_OF_REACH:
             now_s = clock.awake_s()
             failed_s = now_s if failed_s is None else failed_s
-            if now_s - failed_s >= INSIST_S:
+            if now_s - failed_s >= RETRY_S:
                 raise
         await clock.wait_s(pause_s, asyncio.Event())
         pause_s = min(2 * pause_s, PAUSE_S_MAX)

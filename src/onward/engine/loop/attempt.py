@@ -166,24 +166,34 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | E
 
 async def _in_time(handler: Handler, step: StepContext, timeout_s: float, clock: Clock) -> Result | Ended:
     """The handler's result, or that its time was over. A late result of a plain function still counts."""
-    task, why = _this_task(), f"timed out after {timeout_s:g} s"
-    cancels, is_over = task.cancelling(), False
-
-    async def end() -> None:
-        nonlocal is_over
-        await clock.wait_s(timeout_s, asyncio.Event())
-        await step.calls.wait_idle(clock, PATIENCE_S)
-        is_over = True
-        task.cancel()
-
-    timer = asyncio.create_task(end())
+    task = _this_task()
+    limit = _TimeLimit(task, step, timeout_s, clock)
+    cancels, timer = task.cancelling(), asyncio.create_task(limit.enforce())
     try:
         return await handler.run(step)
     except asyncio.CancelledError:
-        if not is_over or task.uncancel() > cancels:
+        if not limit.is_over or task.uncancel() > cancels:
             raise
-        if step.calls.is_busy:
-            return Ended(f"{why}, and {step.calls.told}", in_doubt=True)
-        return Result.fail(why)
+        why = f"timed out after {timeout_s:g} s"
+        return (
+            Ended(f"{why}, and {step.calls.told}", in_doubt=True) if step.calls.is_busy else Result.fail(why)
+        )
     finally:
         timer.cancel()
+
+
+@dataclass(slots=True)
+class _TimeLimit:
+    """Cancels an attempt when its time is over; a plain function cannot be ended, so it may return first."""
+
+    task: asyncio.Task[object]
+    step: StepContext
+    timeout_s: float
+    clock: Clock
+    is_over: bool = False
+
+    async def enforce(self) -> None:
+        await self.clock.wait_s(self.timeout_s, asyncio.Event())
+        await self.step.calls.wait_idle(self.clock, PATIENCE_S)
+        self.is_over = True
+        self.task.cancel()

@@ -1,4 +1,4 @@
-"""What driving a run needs from outside."""
+"""What executing a run needs from outside."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Observer = Callable[[Run, Sequence[Event]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class Ports:
     """The ports, and what the engine keeps for all of its runs."""
 
     journal: Journal
@@ -30,7 +30,7 @@ class Tools:
     observe: Observer
     rooms: Rooms
     workspaces: Workspaces
-    forsake: Callable[[str], Awaitable[None]]
-    """Give up a run that one of this run's steps looked after."""
+    cancel_child: Callable[[str], Awaitable[None]]
+    """Cancel a run that a step of this run managed."""
     make_once: MakeOnce
     receipts: StepReceipts | None = None

@@ -14,7 +14,7 @@ from onward.clock import Clock
 from onward.engine.control.interview import Informed, Interviewer, Said, answers_of
 from onward.engine.control.requests import Resume
 from onward.engine.log.journal import Folded
-from onward.engine.log.retry_store import insist
+from onward.engine.log.retry_store import retry_store
 from onward.engine.loop.stop import StopSwitch
 from onward.engine.managed.child import ManagedRuns, find_or_make, latest
 from onward.engine.managed.child_view import PREFIX, holds, named, observed
@@ -59,7 +59,7 @@ class Overseer:
         """Look after the step's child. Postponed: the process is to stop, and the child has."""
         watch = _Watch(self._runs, self._clock, self._agent, self._interviewer, step)
         try:
-            return await watch.over(await insist(self._clock, lambda: find_or_make(self._runs, step)))
+            return await watch.over(await retry_store(self._clock, lambda: find_or_make(self._runs, step)))
         except asyncio.CancelledError:
             if step.stopping.is_set():
                 await watch.hurry()

@@ -13,7 +13,7 @@ from onward.pipeline.rules.attributes import as_actions
 
 MANAGER = "manager"
 # Why a manager cancelled its child, as the child's log keeps it: the next attempt reads it there.
-FORSAKEN = f"{MANAGER} (nobody looks after it any more)"
+ORPHANED = f"{MANAGER} (nobody looks after it any more)"
 SATISFIED = f"{MANAGER} (stop condition)"
 EXHAUSTED = f"{MANAGER} (max_cycles)"
 TIMED_OUT = f"{MANAGER} (timeout)"

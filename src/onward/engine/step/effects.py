@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onward.clock import Clock, Ids
-from onward.engine.log.retry_store import insist
+from onward.engine.log.retry_store import retry_store
 from onward.engine.step.shielded import unbroken
 from onward.errors import Refused, StoreError
 from onward.model.effect import (
@@ -35,7 +35,7 @@ from onward.threads import in_thread
 
 POLL_S = 0.1
 RENEW_S_MAX = 3.0
-Perform = Callable[[], Awaitable[EffectResult]]
+Execute = Callable[[], Awaitable[EffectResult]]
 
 
 class NotBegun(Exception):
@@ -79,7 +79,7 @@ class AtMostOnce:
     ids: Ids
     lease_s: float | None = None
 
-    async def make(self, key: str, perform: Perform, once: Once = ONCE) -> Made:
+    async def make(self, key: str, perform: Execute, once: Once = ONCE) -> Made:
         """The result of `perform`, which is called only if no result is stored; or a refusal."""
         check_key(key)
         token, instead_of = self.ids.unique(), None
@@ -125,7 +125,7 @@ class AtMostOnce:
     async def forget(self, key: str) -> Effect:
         """As if it had never begun: the next who asks makes it. One that is under way is left alone."""
         found = await self._stopped(key)
-        await insist(self.clock, lambda: self.store.forget_effect(key, found.token))
+        await retry_store(self.clock, lambda: self.store.forget_effect(key, found.token))
         return found
 
     async def settle(self, key: str, text: str) -> SettledResult:
@@ -149,16 +149,18 @@ class AtMostOnce:
 
     async def _begin(self, key: str, token: str, instead_of: str | None) -> Effect:
         at_us = self.clock.now_us()
-        return await insist(
+        return await retry_store(
             self.clock, lambda: self.store.begin_effect(key, token, at_us=at_us, instead_of=instead_of)
         )
 
     async def _finish(self, key: str, token: str, result: EffectResult) -> bool:
         stored, at_us = pack(result), self.clock.now_us()
-        return await insist(self.clock, lambda: self.store.finish_effect(key, token, stored, at_us=at_us))
+        return await retry_store(
+            self.clock, lambda: self.store.finish_effect(key, token, stored, at_us=at_us)
+        )
 
     async def _perform(
-        self, key: str, token: str, perform: Perform, once: Once, was_in_doubt: bool
+        self, key: str, token: str, perform: Execute, once: Once, was_in_doubt: bool
     ) -> EffectResult:
         try:
             async with self._renewed(key, token):
@@ -177,16 +179,16 @@ class AtMostOnce:
 
     async def _remember(self, key: str, token: str, result: EffectResult, once: Once) -> None:
         if once.only_success and not result.is_success:
-            await insist(self.clock, lambda: self.store.forget_effect(key, token))
+            await retry_store(self.clock, lambda: self.store.forget_effect(key, token))
         elif not await self._finish(key, token, result):
             raise _lost(key)
 
     async def _let_go(self, key: str, token: str, was_in_doubt: bool) -> None:
         """Nothing was done here: the key is free again, unless what was begun before is still in doubt."""
         if was_in_doubt:
-            await insist(self.clock, lambda: self.store.renew_effect(key, token, is_at_it=False))
+            await retry_store(self.clock, lambda: self.store.renew_effect(key, token, is_at_it=False))
         else:
-            await insist(self.clock, lambda: self.store.forget_effect(key, token))
+            await retry_store(self.clock, lambda: self.store.forget_effect(key, token))
 
     @contextlib.asynccontextmanager
     async def _renewed(self, key: str, token: str) -> AsyncIterator[None]:

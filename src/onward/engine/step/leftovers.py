@@ -36,7 +36,7 @@ BEGINNINGS = (StepStarted.__name__, RunClaimed.__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Leavings:
+class Leftovers:
     """Looks at what is left. `runs` has the runs' directories; `own` are paths that Onward itself writes."""
 
     store: Store

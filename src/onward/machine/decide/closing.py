@@ -1,13 +1,27 @@
-"""What a final status leaves behind: nothing open."""
+"""Stopping a run because a person asked: paused, or cancelled with nothing left open."""
 
 from __future__ import annotations
 
-from onward.model.event import AttemptInterrupted, Event, GateWithdrawn, RunCancelled
+from onward.model.event import AttemptInterrupted, Event, GateWithdrawn, RunCancelled, RunPaused
 from onward.model.run import AttemptState, Run
 
 
+def requested_stop(run: Run) -> tuple[Event, ...]:
+    """What a pending request makes of any stop: a cancel first, then a pause, else nothing."""
+    if run.pending.cancel_by is not None:
+        return cancelling(run, by=run.pending.cancel_by)
+    if run.pending.pause_after is not None:
+        return (pausing(by=run.pending.pause_by),)
+    return ()
+
+
+def pausing(*, by: str | None) -> RunPaused:
+    """A pause that a person asked for."""
+    return RunPaused(reason="operator", detail=f"asked by {by}")
+
+
 def cancelling(run: Run, *, by: str, reason: str = "user") -> tuple[Event, ...]:
-    """Give a run up: withdraw its gates, close its attempts, and say so, in one append."""
+    """Cancel a run: withdraw its gates, close its attempts, and say so, in one append."""
     return (*closing(run, why="cancelled"), RunCancelled(reason=reason, by=by))
 
 

@@ -6,10 +6,10 @@ counts: a run that is lost again and again without a new checkpoint waits longer
 
 from __future__ import annotations
 
-from onward.machine.decide.closing import cancelling
+from onward.machine.decide.claim import Standing, claim_of
+from onward.machine.decide.closing import requested_stop
 from onward.machine.decide.doubt import interruption
-from onward.machine.decide.requests import Standing
-from onward.model.event import Event, RunClaimed, RunFailed, RunInterrupted, RunPaused, RunQueued
+from onward.model.event import Event, RunFailed, RunInterrupted, RunPaused, RunQueued
 from onward.model.run import Run, RunStatus
 
 LOSSES_MAX = 5
@@ -20,7 +20,7 @@ GIVEN_UP = "the process that held it stopped driving it"
 BACK_OFF_S_FIRST, BACK_OFF_S_MAX = 1.0, 60.0
 
 
-def decide_loss(run: Run, standing: Standing, *, now_us: int, is_restart: bool = False) -> tuple[Event, ...]:
+def decide_loss(run: Run, standing: Standing, *, is_restart: bool = False) -> tuple[Event, ...]:
     """Take a run from an owner that is dead and stop it as its policy says; nothing if it is not so.
 
     `is_restart`: this is the first look of a server, which means that it was restarted.
@@ -29,7 +29,7 @@ def decide_loss(run: Run, standing: Standing, *, now_us: int, is_restart: bool =
         return ()
     died = f"{standing.holder or 'its owner'} died"
     stop = interruption(run, "restart", RESTARTED) if is_restart else interruption(run, "crash", died)
-    return _taken(run, standing.me, now_us, died, stop)
+    return _taken(run, standing.me, standing.now_us, died, stop)
 
 
 def decide_release(run: Run, *, owner: str, token: int, now_us: int, error: str = "") -> tuple[Event, ...]:
@@ -63,22 +63,16 @@ def decide_held_back(run: Run, *, why: str) -> tuple[Event, ...]:
 
 
 def _taken(run: Run, me: str, now_us: int, why: str, stop: RunInterrupted) -> tuple[Event, ...]:
-    claim = RunClaimed(token=run.token + 1, worker=me, lost=True)
-    return (claim, *_stopped(run, now_us, why, stop))
+    return (claim_of(run, me), *(requested_stop(run) or (_lost(run, now_us, why, stop),)))
 
 
-def _stopped(run: Run, now_us: int, why: str, stop: RunInterrupted) -> tuple[Event, ...]:
-    """Every stop honours a pending cancel, then a pending pause."""
+def _lost(run: Run, now_us: int, why: str, stop: RunInterrupted) -> Event:
     losses = run.losses + 1
-    if run.pending.cancel_by is not None:
-        return cancelling(run, by=run.pending.cancel_by)
-    if run.pending.pause_after is not None:
-        return (RunPaused(reason="operator", detail=f"asked by {run.pending.pause_by}"),)
     if losses >= LOSSES_MAX:
-        return (crash_loop(losses, why),)
+        return crash_loop(losses, why)
     if run.on_owner_loss == REQUEUE:
-        return (RunQueued(why=why, wake_at_us=now_us + _back_off_us(losses)),)
-    return (stop,)
+        return RunQueued(why=why, wake_at_us=now_us + _back_off_us(losses))
+    return stop
 
 
 def crash_loop(losses: int, why: str = "") -> RunFailed:

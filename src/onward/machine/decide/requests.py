@@ -5,76 +5,23 @@ Whoever asks holds the run's lock, so of two rival requests the second sees what
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide.answers import decision, has_expired, overdue, told
-from onward.machine.decide.closing import cancelling
+from onward.machine.decide.claim import Standing, claim_of, decide_claim, wrong_state
+from onward.machine.decide.closing import cancelling, pausing, requested_stop
 from onward.model.answer import Answer
-from onward.model.event import (
-    CancelRequested,
-    Event,
-    PauseRequested,
-    RunClaimed,
-    RunPaused,
-    RunQueued,
-)
+from onward.model.event import CancelRequested, Event, PauseRequested
 from onward.model.run import Gate, Run, RunStatus
 
+Decide = Callable[[Run, Standing], Sequence[Event]]
+"""A request to a run, decided under its lock."""
 PAUSE_STRENGTH = {"step": 1, "call": 2, "now": 3}
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Who holds the run, as a name for people; whether that process still can; who asks, and when."""
-
-    holder: str | None
-    is_alive: bool
-    me: str
-    now_us: int = 0
-
-
-def decide_claim(
-    run: Run, standing: Standing, *, take_over: bool = False, answered: bool = False
-) -> tuple[Event, ...]:
-    """Own the run, unless somebody who is alive does. A wait for a provider ends with the claim.
-
-    A waiting run is claimed together with the answer that it waits for (`answered`), or when the deadline of
-    a gate has come: then with what that decides.
-    """
-    if standing.holder is not None and standing.is_alive and not take_over:
-        raise occupied(run, standing)
-    claim = claim_of(run, standing.me)
-    match run.status:
-        case RunStatus.QUEUED | RunStatus.RUNNING:
-            return (claim,)
-        case RunStatus.WAITING:
-            late = overdue(run, standing.now_us)
-            if not late and not answered:
-                raise still_waits(run)
-            return (*late, claim)
-        case RunStatus.INTERRUPTED if run.wake_at_us is not None:
-            return (RunQueued(why=run.reason, wake_at_us=run.wake_at_us), claim)
-        case _:
-            raise wrong_state(run, "claimed", f"start it with `onward resume {run.id}` if it can go on")
-
-
-def occupied(run: Run, standing: Standing) -> Refused:
-    """The refusal that names the holder."""
-    return Refused(
-        "occupied",
-        f"run {run.id} is held by {standing.holder}; "
-        f"wait for it (--wait), or pause it with `onward pause {run.id}`.",
-        details={"holder": standing.holder},
-    )
-
-
-def claim_of(run: Run, me: str) -> RunClaimed:
-    return RunClaimed(token=run.token + 1, worker=me, lost=run.status is RunStatus.RUNNING)
-
-
 def decide_pause(run: Run, standing: Standing, *, after: str, by: str) -> tuple[Event, ...]:
-    """Stop at the next boundary if somebody is at work, else at once."""
+    """Stop at the next boundary if a live process holds the run, else at once."""
     if after not in PAUSE_STRENGTH:
         raise InvalidInput(f"--after {after!r} is not one of {', '.join(PAUSE_STRENGTH)}.")
     match run.status:
@@ -84,17 +31,17 @@ def decide_pause(run: Run, standing: Standing, *, after: str, by: str) -> tuple[
             asked = PAUSE_STRENGTH.get(run.pending.pause_after or "", 0)
             return () if asked >= PAUSE_STRENGTH[after] else (PauseRequested(after=after, by=by),)
         case RunStatus.RUNNING if run.pending.cancel_by is not None:
-            return (claim_of(run, standing.me), *cancelling(run, by=run.pending.cancel_by))
+            return (claim_of(run, standing.me), *requested_stop(run))
         case RunStatus.RUNNING:
-            return (claim_of(run, standing.me), RunPaused(reason="operator", detail=f"asked by {by}"))
+            return (claim_of(run, standing.me), pausing(by=by))
         case RunStatus.QUEUED | RunStatus.WAITING:
-            return (RunPaused(reason="operator", detail=f"asked by {by}"),)
+            return (pausing(by=by),)
         case _:
             raise wrong_state(run, "paused", "only a queued, running or waiting run can be")
 
 
 def decide_cancel(run: Run, standing: Standing, *, by: str, reason: str = "user") -> tuple[Event, ...]:
-    """Give the run up: through its holder if somebody is at work, else at once."""
+    """Cancel the run: through its holder if that is alive, else at once."""
     match run.status:
         case RunStatus.CANCELLED:
             return ()
@@ -109,7 +56,7 @@ def decide_cancel(run: Run, standing: Standing, *, by: str, reason: str = "user"
 
 
 def decide_answer(
-    run: Run, *, gate_id: str | None, answer: Answer, by: str, now_us: int
+    run: Run, standing: Standing, *, gate_id: str | None, answer: Answer, by: str
 ) -> tuple[Event, ...]:
     """Decide a gate. The first decision is the decision; saying the same again is no contradiction.
 
@@ -119,7 +66,7 @@ def decide_answer(
     decided = decision(gate, answer, by=by)
     if (gate.decided, gate.answer, gate.rejected) == (decided.choice, decided.text, decided.rejected):
         return ()
-    if has_expired(open_gate(run, gate_id), now_us):
+    if has_expired(open_gate(run, gate_id), standing.now_us):
         raise Refused(
             "gate_expired",
             f"gate {gate.gate} could be answered until its deadline, which has come; "
@@ -127,6 +74,20 @@ def decide_answer(
             details={"gate": gate.gate, "on_timeout": gate.on_timeout},
         )
     return (decided,)
+
+
+def decide_overdue(run: Run, standing: Standing) -> tuple[Event, ...]:
+    """Apply the deadlines of gates that have expired, if the run still waits at them."""
+    return overdue(run, standing.now_us) if run.status is RunStatus.WAITING else ()
+
+
+def decide_and_claim(run: Run, standing: Standing, *, decide: Decide) -> tuple[Event, ...]:
+    """Decide a gate and claim the run that waited for it, in one append; no decision, no claim."""
+    decided = tuple(decide(run, standing))
+    if not decided or run.status is not RunStatus.WAITING:
+        return decided
+    claim = decide_claim(run, standing, answered=True)
+    return (*decided, *(event for event in claim if event not in decided))
 
 
 def open_gate(run: Run, gate_id: str | None) -> Gate:
@@ -159,18 +120,4 @@ def _gate(run: Run, gate_id: str | None) -> Gate:
         return decided[-1]
     raise Refused(
         "no_open_gate", f"run {run.id} is {run.status} and asks nothing; see `onward show {run.id}`."
-    )
-
-
-def wrong_state(run: Run, verb: str, why: str) -> Refused:
-    """That the run is not in a state for this."""
-    return Refused("invalid_state", f"run {run.id} is {run.status} and cannot be {verb}: {why}.")
-
-
-def still_waits(run: Run) -> Refused:
-    """That the run waits for an answer, and how to give one."""
-    gates = ", ".join(gate.gate for gate in run.gates.values() if gate.decided is None)
-    return Refused(
-        "invalid_state",
-        f"run {run.id} waits for an answer at {gates}; give it with `onward answer {run.id}`.",
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide.answers import overdue
+from onward.machine.decide.claim import Standing, claim_of, occupied, still_waits, wrong_state
 from onward.machine.decide.closing import cancelling, closing
 from onward.machine.decide.doubt import is_in_doubt
 from onward.machine.decide.no_way_on import past_no_way
-from onward.machine.decide.requests import Standing, claim_of, occupied, still_waits, wrong_state
 from onward.machine.definition import Definition
 from onward.machine.lifecycle import REASONS, is_recoverable
 from onward.machine.plan.ending import NO_WAY_ON
@@ -18,7 +20,6 @@ from onward.model.event import (
     Event,
     Outcome,
     PipelineChanged,
-    RunClaimed,
     RunInterrupted,
     RunResumed,
     StepFinished,
@@ -65,7 +66,7 @@ def decide_resume(
     )
     skipped = (_skipped(definition, run, stopped),) if request.action == "skip" and stopped else ()
     left = closing(run, why=f"resumed from {from_node}") if from_node is not None else ()
-    claim = RunClaimed(token=run.token + 1, worker=standing.me)
+    claim = replace(claim_of(run, standing.me), lost=False)  # that it was lost is said by `fallen`
     return (*fallen, *left, resumed, *_changed(run, request), *skipped, claim)
 
 

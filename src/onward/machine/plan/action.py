@@ -12,7 +12,7 @@ class Record(Frozen, frozen=True):
     events: tuple[Event, ...]
 
 
-class Perform(Frozen, frozen=True):
+class Execute(Frozen, frozen=True):
     """Write the start down, then do the effect."""
 
     started: StepStarted
@@ -64,4 +64,4 @@ class Stop(Frozen, frozen=True):
     events: tuple[Event, ...]
 
 
-Action = Record | Perform | Sleep | Wait | Restart | Merge | Stop
+Action = Record | Execute | Sleep | Wait | Restart | Merge | Stop

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from onward.machine.definition import Definition
 from onward.machine.fold.apply import apply
 from onward.machine.lifecycle import RUNNING
-from onward.machine.plan.action import Action, Merge, Perform, Record, Stop, Wait
+from onward.machine.plan.action import Action, Execute, Merge, Record, Stop, Wait
 from onward.machine.plan.planner import plan
 from onward.model.event import Event, StepStarted
 from onward.model.run import Frozen, Run
@@ -41,7 +41,7 @@ def advance(
             events.append(event)
         if type(action) is Record:
             continue
-        if run.parallels and type(action) is Perform:
+        if run.parallels and type(action) is Execute:
             starts.append(action.started)  # other branches may have something to begin as well
         elif type(action) is Wait or type(action) is Merge:
             return Advance(events, run, replace(action, starts=tuple(starts)))

@@ -10,7 +10,6 @@ from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Merge, Record, Wait
 from onward.machine.plan.fan_out import RESULTS
 from onward.machine.plan.route import MET, meant_for_failure
-from onward.machine.plan.workspace import told
 from onward.model.event import (
     AttemptInterrupted,
     BranchFinished,
@@ -29,6 +28,7 @@ from onward.model.values.value import same
 from onward.model.workspace import NOTHING_MERGED, Merged
 
 CANCELLED = "cancelled"
+CONFLICTS = "workspace.conflicts"
 # The engine's own keys say how a branch went, not what it found out.
 _OWN = (OUTCOME, PREFERRED_LABEL)
 
@@ -103,7 +103,7 @@ def _finished(
         status = StepStatus.PARTIAL_SUCCESS
     reason = "no branch succeeded" if status is StepStatus.FAIL else ""
     outcome = Outcome(status=status, failure_reason=reason)
-    changes = {RESULTS: results, **told(run, path, merged)}
+    changes = {RESULTS: results, **_conflicts(run, path, merged)}
     return StepFinished(
         step=parallel.step,
         node=parallel.node,
@@ -113,6 +113,13 @@ def _finished(
         next=_onward(definition, parallel, outcome, context_after(parent.context, outcome, changes, {})),
         workspace=merged.tree,
     )
+
+
+def _conflicts(run: Run, path: str, merged: Merged) -> dict[str, Any]:
+    """What the context says about branches that did not fit; nothing if none ever did not."""
+    if not merged.conflicts and CONFLICTS not in run.branches[path].context:
+        return {}
+    return {CONFLICTS: [{"branch": c.branch, "files": list(c.files)} for c in merged.conflicts]}
 
 
 def _status(parallel: Parallel, statuses: Sequence[str]) -> StepStatus:

@@ -12,7 +12,7 @@ from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Record
 from onward.machine.plan.ending import NO_WAY_ON, no_edge
 from onward.machine.plan.route import way_on, way_out
-from onward.machine.plan.stops import failed, honouring_a_pause, passed
+from onward.machine.plan.stops import failed, passed, stop_with
 from onward.model.event import BranchPlan, Outcome, ParallelStarted, RunFailed, StepStatus
 from onward.model.ids import branch_path, place, step_id
 from onward.model.result import Result
@@ -33,7 +33,7 @@ def fan_out(definition: Definition, run: Run, path: str, node: Node) -> Action:
     if any(piece.startswith(f"{node.id}#") for piece in path.split("/")):
         # Each branch would open as many again, without end.
         detail = f"a branch of {node.id} leads back to it; let it lead to the join or to a node of its own"
-        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     step = step_id(node.id, run.visits.get(place(node.id, path), 0) + 1, path)
     edges = _open_edges(definition, run, path, node)
     if not edges:
@@ -59,7 +59,7 @@ def _no_branch(definition: Definition, run: Run, path: str, node: Node, step: st
         return passed(run, path, node, OPENING, None)
     said = f"step {step} cannot open a branch"
     detail = no_edge(said, edges, OPENING.status.value, "", _seen_by(run, path, node))
-    return honouring_a_pause(run, RunFailed(reason=NO_WAY_ON, detail=detail, step=step))
+    return stop_with(run, RunFailed(reason=NO_WAY_ON, detail=detail, step=step))
 
 
 def _seen_by(run: Run, path: str, node: Node) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from onward.machine.definition import Definition
 from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Record
 from onward.machine.plan.route import edge_of, way_for_no, way_on
-from onward.machine.plan.stops import honouring_a_pause
+from onward.machine.plan.stops import stop_with
 from onward.model.event import (
     Choice,
     GateOpened,
@@ -35,7 +35,7 @@ def open_gate(definition: Definition, run: Run, path: str, node: Node, now_us: i
     try:
         question = question_of(definition.graph, node)
     except (ValueError, InvalidInput) as error:
-        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=str(error)))
+        return stop_with(run, RunFailed(reason="pipeline_error", detail=str(error)))
     opened = GateOpened(
         gate=step_id(node.id, run.visits.get(place(node.id, path), 0) + 1, path),
         node=node.id,
@@ -60,7 +60,7 @@ def at_gate(definition: Definition, run: Run, path: str, node: Node, gate: Gate,
     if gate.decided is None:
         if has_expired(gate, now_us):
             return Record((expiry(gate),))
-        return honouring_a_pause(run, RunWaiting(wake_at_us=next_deadline(run)))
+        return stop_with(run, RunWaiting(wake_at_us=next_deadline(run)))
     said = _said(gate, gate.decided, run.branches[path].context)
     if gate.rejected:
         return _rejected(definition.graph, run, path, node, gate, said)
@@ -101,7 +101,7 @@ def _rejected(graph: Graph, run: Run, path: str, node: Node, gate: Gate, said: M
     outcome = Outcome(status=StepStatus.FAIL, failure_reason=why)
     onward = way_for_no(graph, node, context_after(run.branches[path].context, outcome, said, {}))
     if onward is None and not path:
-        return honouring_a_pause(run, RunFailed(reason="rejected", detail=why, step=gate.gate))
+        return stop_with(run, RunFailed(reason="rejected", detail=why, step=gate.gate))
     return Record((_finished(gate, outcome, said, onward),))
 
 

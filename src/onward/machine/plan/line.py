@@ -16,14 +16,14 @@ from onward.machine.definition import (
     Definition,
 )
 from onward.machine.fold.steps import context_after
-from onward.machine.plan.action import Action, Perform, Record, Sleep, Stop
+from onward.machine.plan.action import Action, Execute, Record, Sleep, Stop
 from onward.machine.plan.ending import NO_WAY_ON, is_stuck, last_step, way_now, why_stuck
 from onward.machine.plan.fan_out import fan_in, fan_out
 from onward.machine.plan.fidelity import shown_to
 from onward.machine.plan.gates import at_gate, open_gate
 from onward.machine.plan.restart import restart
 from onward.machine.plan.route import unmet_gate, way_back, way_on
-from onward.machine.plan.stops import failed, honouring_a_pause, passed
+from onward.machine.plan.stops import failed, passed, stop_with
 from onward.model.event import (
     GoalRedirected,
     Outcome,
@@ -57,7 +57,7 @@ def plan_line(definition: Definition, run: Run, path: str, now_us: int) -> Actio
     node = definition.graph.nodes.get(node_id)
     if node is None:
         detail = f"the pipeline has no node {node_id!r} any more; resume with --original or --from"
-        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     visits = run.visits.get(place(node_id, path), 0)
     if run.open_steps or run.gates:
         step = step_id(node_id, visits, path)
@@ -83,7 +83,7 @@ def _after_last(definition: Definition, run: Run, path: str) -> Action:
     if onward is not None:
         return Record((StepRouted(step=step, next=onward),))
     detail = why_stuck(definition, run, path)
-    return honouring_a_pause(run, RunFailed(reason=NO_WAY_ON, detail=detail, step=step))
+    return stop_with(run, RunFailed(reason=NO_WAY_ON, detail=detail, step=step))
 
 
 def _end(definition: Definition, run: Run, *, ended_at: str = "") -> Action:
@@ -94,10 +94,10 @@ def _end(definition: Definition, run: Run, *, ended_at: str = "") -> Action:
     back = way_back(definition.graph, gate)
     if back is None:
         detail = f"goal gate {gate} ended as {run.outcomes[gate]} and names no retry_target"
-        return honouring_a_pause(run, RunFailed(reason="goal_unmet", detail=detail, step=gate))
+        return stop_with(run, RunFailed(reason="goal_unmet", detail=detail, step=gate))
     if run.reroutes >= definition.max_reroutes:
         detail = f"goal gate {gate} is still unmet after {run.reroutes} redirects (max_reroutes)"
-        return honouring_a_pause(run, RunFailed(reason="goal_unmet", detail=detail, step=gate))
+        return stop_with(run, RunFailed(reason="goal_unmet", detail=detail, step=gate))
     return Record((GoalRedirected(gate=gate, next=back),))
 
 
@@ -105,10 +105,10 @@ def _enter(definition: Definition, run: Run, path: str, node: Node, visits: int,
     """A node that has not begun: its next visit, after so many."""
     if visits >= definition.max_visits:
         detail = f"node {node.id} was visited {visits} times (max_visits)"
-        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     if run.steps_finished >= definition.max_steps:
         detail = f"the run has finished {run.steps_finished} steps (max_steps)"
-        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     if definition.restarts and run.branches[path].edge in definition.restarts:
         return restart(definition, run, path, node)
     kind = definition.kind(node.id)
@@ -118,7 +118,7 @@ def _enter(definition: Definition, run: Run, path: str, node: Node, visits: int,
     if rule is not None:
         return rule(definition, run, path, node)
     step = step_id(node.id, visits + 1, path)
-    return Perform(_started(definition, run, path, node, step, attempt=1))
+    return Execute(_started(definition, run, path, node, step, attempt=1))
 
 
 def _continue(
@@ -129,10 +129,10 @@ def _continue(
         case AttemptState.RETRYING:
             if opened.retry_at_us is not None and opened.retry_at_us > now_us:
                 return Sleep(opened.retry_at_us, opened.step)
-            return Perform(_started(definition, run, path, node, opened.step, attempt=opened.attempt + 1))
+            return Execute(_started(definition, run, path, node, opened.step, attempt=opened.attempt + 1))
         case AttemptState.FAILED:
             detail = f"step {opened.step}: {opened.reason}"
-            return honouring_a_pause(run, RunFailed(reason="step_failed", detail=detail, step=opened.step))
+            return stop_with(run, RunFailed(reason="step_failed", detail=detail, step=opened.step))
         case AttemptState.OPEN if opened.token == run.token:
             raise AssertionError(f"{opened.step} is being performed under token {run.token}")
         case _:
@@ -142,11 +142,11 @@ def _continue(
 def _abandoned(definition: Definition, run: Run, path: str, node: Node, opened: OpenStep) -> Action:
     """An attempt that somebody began and nobody finished keeps its number, if it may be made again."""
     if opened.repeatable:
-        return Perform(_started(definition, run, path, node, opened.step, attempt=opened.attempt))
+        return Execute(_started(definition, run, path, node, opened.step, attempt=opened.attempt))
     detail = f"step {opened.step} was cut off and must not be blindly repeated"
     if opened.state is AttemptState.INTERRUPTED:
         detail += f": {opened.reason}"
-    return honouring_a_pause(run, RunInterrupted(reason="in_doubt", detail=detail))
+    return stop_with(run, RunInterrupted(reason="in_doubt", detail=detail))
 
 
 def _started(
@@ -196,7 +196,7 @@ def _pass_conditional(definition: Definition, run: Run, path: str, node: Node) -
     came_in = branch.context.get("outcome", StepStatus.SUCCESS.value)
     if came_in not in ROUTED:
         detail = f"the context says outcome={came_in!r}, and {node.id} can route only {', '.join(ROUTED)}"
-        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     outcome = Outcome(status=StepStatus(came_in), preferred_label=branch.label)
     onward = way_on(definition.graph, node.id, outcome, branch.context)
     if came_in == StepStatus.FAIL.value and not definition.graph.outgoing(node.id):

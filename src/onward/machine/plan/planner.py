@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from onward.machine.decide.answers import next_deadline
-from onward.machine.decide.closing import cancelling
+from onward.machine.decide.closing import requested_stop
 from onward.machine.decide.owner_loss import LOSSES_MAX, crash_loop
 from onward.machine.definition import Definition
-from onward.machine.plan.action import Action, Perform, Record, Sleep, Stop, Wait
+from onward.machine.plan.action import Action, Execute, Record, Sleep, Stop, Wait
 from onward.machine.plan.ending import is_stuck
 from onward.machine.plan.fan_in import join
 from onward.machine.plan.line import has_arrived, plan_line
-from onward.machine.plan.stops import honouring_a_pause
+from onward.machine.plan.stops import stop_with
 from onward.model.event import BranchFinished, Event, RunFailed, RunPaused, RunQueued, RunWaiting, StepStatus
 from onward.model.ids import branch_of, place
 from onward.model.run import AttemptState, Branch, OpenStep, Parallel, Run
@@ -30,9 +30,9 @@ def plan(definition: Definition, run: Run, *, now_us: int, stop_reason: str | No
     flying = _flying(run) if run.parallels else ()
     pending = run.pending
     if pending.cancel_by is not None:
-        return _when_landed(flying, Stop(cancelling(run, by=pending.cancel_by)), halt=True)
+        return _when_landed(flying, Stop(requested_stop(run)), halt=True)
     if run.losses >= LOSSES_MAX:
-        return honouring_a_pause(run, crash_loop(run.losses))
+        return stop_with(run, crash_loop(run.losses))
     if run.parallels:
         return _plan_branches(definition, run, flying, now_us, stop_reason)
     # Nothing is left to pause before: a run that has arrived is finished, not stopped.
@@ -48,9 +48,8 @@ def _asked_to_stop(run: Run, stop_reason: str | None, now_us: int) -> Stop | Non
     """A signal leaves a run that waits for an answer waiting; a person's pause is a pause."""
     if stop_reason is not None and not _only_asks(run) and run.pending.pause_after is None:
         return Stop((_let_go(stop_reason, now_us),))
-    if run.pending.pause_after is not None:
-        return Stop((RunPaused(reason="operator", detail=f"asked by {run.pending.pause_by}"),))
-    return None
+    asked = requested_stop(run)
+    return Stop(asked) if asked else None
 
 
 def _let_go(stop_reason: str, now_us: int) -> Event:
@@ -109,9 +108,9 @@ def _plan_branches(
             continue
         action = _plan_branch(definition, run, path, owners[path], now_us)
         match action:
-            case Perform() if any(owners[around].step in full for around in _around(path)):
+            case Execute() if any(owners[around].step in full for around in _around(path)):
                 pass  # something is under way, and this comes when it is done
-            case Record() | Perform():
+            case Record() | Execute():
                 return action
             case Sleep():
                 sleep = action if sleep is None or action.until_us < sleep.until_us else sleep
@@ -160,4 +159,4 @@ def _around(path: str) -> Iterator[str]:
 def _stop_all(run: Run, stops: list[Event]) -> Action:
     """No line can go on. An open question is worth waiting for, whatever else has stopped."""
     waiting = next((event for event in stops if isinstance(event, RunWaiting)), None)
-    return honouring_a_pause(run, waiting or stops[0])
+    return stop_with(run, waiting or stops[0])

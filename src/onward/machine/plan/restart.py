@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from onward.machine.definition import Definition
 from onward.machine.plan.action import Action, Restart
-from onward.machine.plan.stops import honouring_a_pause
+from onward.machine.plan.stops import stop_with
 from onward.model.event import RunCreated, RunFailed
 from onward.model.ids import derived_run_id, place, step_id
 from onward.model.run import Run
@@ -23,10 +23,10 @@ def restart(definition: Definition, run: Run, path: str, node: Node) -> Action:
     """End the run here, unless this is a branch or has happened too often."""
     if path:
         detail = f"the loop_restart edge to {node.id} is inside a parallel branch, which cannot end its run"
-        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     if run.restarts >= definition.max_restarts:
         detail = f"loop_restart began {run.restarts} runs one after the other (max_restarts)"
-        return honouring_a_pause(run, RunFailed(reason="pipeline_error", detail=detail))
+        return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     # Whoever plans this again after a crash comes to the same id, and finds the run that was made.
     step = step_id(node.id, run.visits.get(place(node.id), 0) + 1)
     return Restart(node.id, derived_run_id(run.created_at_us, f"{run.id}/{step}"))

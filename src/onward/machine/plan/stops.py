@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from onward.machine.decide.closing import requested_stop
 from onward.machine.plan.action import Record, Stop
-from onward.model.event import Event, Outcome, RunFailed, RunPaused, StepFinished, Transition
+from onward.model.event import Event, Outcome, RunFailed, StepFinished, Transition
 from onward.model.ids import place, step_id
 from onward.model.run import Run
 from onward.pipeline.graph import Node
 
 
-def honouring_a_pause(run: Run, event: Event) -> Stop:
-    """Every stop honours a pending pause; a pending cancel never gets this far."""
-    if run.pending.pause_after is not None:
-        return Stop((RunPaused(reason="operator", detail=f"asked by {run.pending.pause_by}"),))
-    return Stop((event,))
+def stop_with(run: Run, event: Event) -> Stop:
+    """Stop the run with this event, unless a person asked for another stop."""
+    return Stop(requested_stop(run) or (event,))
 
 
 def failed(run: Run, detail: str) -> Stop:
     """Nothing leads on from here. It is the end of a branch, or of the run."""
-    return honouring_a_pause(run, RunFailed(reason="step_failed", detail=detail))
+    return stop_with(run, RunFailed(reason="step_failed", detail=detail))
 
 
 def passed(

@@ -14,7 +14,7 @@ from onward.engine.control.preview import Preview
 from onward.engine.engine import Resume
 from onward.engine.step.leftovers import view_left
 from onward.machine.decide.answers import overdue
-from onward.machine.plan.action import Perform, Sleep, Wait
+from onward.machine.plan.action import Execute, Sleep, Wait
 from onward.model.event import (
     Event,
     GateDecided,
@@ -74,7 +74,7 @@ def _plan(seen: Preview) -> Iterator[Planned]:
     for event in seen.events:
         yield from _planned(event)
     match seen.action:
-        case Perform(started):
+        case Execute(started):
             yield "RUN", started.step, f"attempt {started.attempt}"
         case Wait(starts):
             for started in starts:

@@ -1,0 +1,111 @@
+"""Starting: a run is created, and either claimed in the same transaction or left in the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onward.clock import Clock, Ids
+from onward.engine.control.requests import Start
+from onward.engine.files.workspaces import Workspaces
+from onward.engine.lease.claims import Claims
+from onward.engine.log.journal import Folded, Journal, applied
+from onward.engine.loop.ports import Observer
+from onward.engine.loop.runner import Runner, Served
+from onward.engine.loop.serving import Serving
+from onward.engine.loop.stop import StopSwitch
+from onward.machine.decide.claim import Standing, decide_claim
+from onward.machine.definition import Definition
+from onward.machine.plan.advance import advance
+from onward.model.event import Event, RunCreated
+from onward.model.ids import check_run_id
+from onward.model.run import Run
+from onward.model.values.bounds import PRIORITY
+from onward.model.values.namespace import check_given
+from onward.model.values.value import copied
+from onward.model.workspace import IN_PLACE
+from onward.pipeline.build import Pipeline
+from onward.version import VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """Creates runs."""
+
+    journal: Journal
+    claims: Claims
+    clock: Clock
+    ids: Ids
+    serving: Serving
+    workspaces: Workspaces
+    runner: Runner
+    observe: Observer
+    me: str
+
+    async def start(self, pipeline: Pipeline, start: Start, stop: StopSwitch | None = None) -> Folded:
+        """Create a run, claim it and execute it until it stops."""
+        definition = self.serving.definition(pipeline)
+        handlers = self.serving.handlers_for(definition, start.simulation, start.interviewer)
+        run_id, created = await self._created(pipeline, definition, start)
+        stop = stop or StopSwitch(clock=self.clock)
+        now_us = self.clock.now_us()
+        run, first = applied(None, (created,), run_id=run_id, at_us=now_us)
+        claim = decide_claim(run, Standing(None, False, self.me, now_us))
+        run, second = applied(run, claim, run_id=run_id, at_us=now_us)
+        # The first step is planned now, so that creating, claiming and starting it are one append.
+        ahead = advance(definition, run, (), now_us=now_us, stop_reason=stop.reason)
+        stamped = [*first, *second, *((event, run.token) for event in ahead.events)]
+        claimed = await self.claims.create(run_id, self._create(ahead.run, stamped, now_us, pipeline, start))
+        if claimed.claimed_s is None:
+            return claimed.folded
+        self.observe(claimed.folded.run, [event for event, _ in stamped])
+        return await self.runner.run(claimed, Served(definition, handlers), stop, ahead.action)
+
+    async def submit(self, pipeline: Pipeline, start: Start) -> Folded:
+        """Create a run and leave it queued for whichever worker claims it."""
+        run_id, created = await self._created(pipeline, self.serving.definition(pipeline), start)
+        now_us = self.clock.now_us()
+        run, stamped = applied(None, (created,), run_id=run_id, at_us=now_us)
+        return await self._create(run, stamped, now_us, pipeline, start)
+
+    async def _create(
+        self, run: Run, stamped: Sequence[tuple[Event, int]], at_us: int, pipeline: Pipeline, start: Start
+    ) -> Folded:
+        folded = await self.journal.create(
+            run,
+            stamped,
+            at_us=at_us,
+            # An id that was made for this run alone is its name; one of the caller's own may come twice.
+            append_id=start.append_id or (None if start.run_id is None else self.ids.unique()),
+            blobs={pipeline.hash: pipeline.source.encode()},
+        )
+        return folded if start.append_id is None else await self.journal.first_answer(folded)
+
+    async def _created(
+        self, pipeline: Pipeline, definition: Definition, start: Start
+    ) -> tuple[str, RunCreated]:
+        check_given(start.inputs)
+        PRIORITY.check(start.priority, "priority")
+        run_id = self.ids.run_id(self.clock.now_us()) if start.run_id is None else check_run_id(start.run_id)
+        is_asked = start.workspace is not None or definition.workspace != ""
+        workspace = await self.workspaces.asked(pipeline, start, run_id) if is_asked else None
+        in_place = workspace is not None and workspace.mode == IN_PLACE
+        graph = pipeline.graph
+        assert graph.start_id is not None  # a pipeline without errors has one
+        return run_id, RunCreated(
+            pipeline=pipeline.name,
+            pipeline_hash=pipeline.hash,
+            start_node=graph.start_id,
+            path=pipeline.path,
+            context={**definition.mirrored, **copied(start.inputs)},
+            on_owner_loss=start.on_owner_loss,
+            exclusive_key=start.exclusive_key or (workspace.repository if workspace and in_place else None),
+            simulation=None if start.simulation is None else dict(start.simulation),
+            version=VERSION,
+            priority=start.priority,
+            needs=self.serving.needs(definition, start.simulation),
+            max_running=definition.max_running,
+            managed_by=start.managed_by,
+            workdir=start.workdir,
+            workspace=workspace,
+        )

@@ -1,0 +1,106 @@
+"""The one writer of a run that this process holds.
+
+    decide ──► receipts ──► append ──► observers
+       ▲                      │
+       └── catch up ◄─────────┘ another process appended first: a request
+
+What is written is decided from the run as it is when it is written. Nothing else decides from a copy of the
+folded state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from onward.engine.lease.keeper import Hold
+from onward.engine.log.journal import Folded
+from onward.engine.loop.ports import Ports
+from onward.engine.loop.stop import StopSwitch
+from onward.errors import LeaseLost, StaleHistory
+from onward.machine.decide.orphans import orphaned
+from onward.machine.definition import Definition
+from onward.machine.plan.action import Action
+from onward.machine.plan.advance import advance
+from onward.machine.plan.results import ActionResult, events_of
+from onward.model.event import Event
+from onward.model.run import Pending, Run
+
+
+class Appender:
+    """Owns the folded state of one held run, and writes to its log, one append at a time."""
+
+    def __init__(
+        self, ports: Ports, definition: Definition, folded: Folded, hold: Hold, stop: StopSwitch
+    ) -> None:
+        self._ports, self._definition, self._hold, self._stop = ports, definition, hold, stop
+        self._folded = folded
+        self._turn = asyncio.Lock()
+        # A holder whose clock is behind claims the run at its wake time, and counts on from there: by its own
+        # clock it would find nothing to do yet, and hand the run back again and again.
+        self._ahead_us = max(0, folded.run.updated_at_us - ports.clock.now_us())
+
+    @property
+    def folded(self) -> Folded:
+        """The run as this process knows it, with its place in the log."""
+        return self._folded
+
+    @property
+    def run(self) -> Run:
+        """The run as this process knows it."""
+        return self._folded.run
+
+    def now_us(self) -> int:
+        """The time, which is never before the claim."""
+        return self._ports.clock.now_us() + self._ahead_us
+
+    async def append(self, results: Sequence[ActionResult] = ()) -> Action:
+        """Record these results and all that follows from them; returns what to do next."""
+        async with self._turn:
+            while True:
+                now_us, before = self.now_us(), self._folded
+                first = events_of(self._definition, before.run, results, now_us=now_us) if results else ()
+                ahead = advance(
+                    self._definition, before.run, first, now_us=now_us, stop_reason=self._stop.reason
+                )
+                if not ahead.events:
+                    return ahead.action
+                await self._leave_receipts(ahead.events, now_us)
+                try:
+                    self._folded = await self._ports.journal.record(before, ahead.events, ahead.run, now_us)
+                except StaleHistory:
+                    await self._catch_up()
+                    continue
+                await self._tell(before.run, ahead.run, ahead.events)
+                return ahead.action
+
+    async def catch_up(self) -> None:
+        """Fold what others appended. LeaseLost: another process has claimed the run."""
+        async with self._turn:
+            await self._catch_up()
+
+    async def requests(self) -> Pending:
+        """What was asked of the run by now, read from the log; the state here does not change."""
+        return (await self._ports.journal.catch_up(self._folded)).run.pending
+
+    async def _catch_up(self) -> None:
+        """Never under another's lease, which the log may name by now."""
+        folded, lease = await self._ports.journal.catch_up(self._folded), self._hold.lease
+        if (folded.run.worker, folded.run.token) != (lease.owner, lease.token):
+            raise LeaseLost(lease.run_id, lease.token)
+        self._folded = folded
+
+    async def _leave_receipts(self, events: Sequence[Event], now_us: int) -> None:
+        """Before the commit; a process that may have lost the run overwrites nothing of its next holder."""
+        receipts = self._ports.receipts
+        if receipts is None or not receipts.is_kept(self._folded.run.id):
+            return
+        if self._ports.keeper.is_trusted(self._hold):
+            await receipts.before(self._definition, self._folded, events, now_us)
+
+    async def _tell(self, before: Run, after: Run, events: Sequence[Event]) -> None:
+        """After the commit: observers, and the runs that a step managed until now."""
+        self._ports.observe(after, events)
+        if before.open_steps:
+            for child in orphaned(before, after, events):
+                await self._ports.cancel_child(child)
