@@ -29,6 +29,7 @@
             - RunUnreadable   a worker: the run whose turn it is cannot be read
         - StoreGone           a file of it was deleted or replaced while it was in use
         - SchemaTooNew        written by a newer Onward
+        - SchemaInUse         must be migrated, and a process of an older Onward holds runs in it
 """
 
 from __future__ import annotations
@@ -248,4 +249,15 @@ class SchemaTooNew(StoreError):
         self.found, self.known = found, known
         super().__init__(
             f"the database has schema {found}, and this Onward knows up to {known}; upgrade Onward to use it."
+        )
+
+
+class SchemaInUse(StoreError):
+    """The database must be migrated, and a process that knows only the older schema holds runs in it."""
+
+    def __init__(self, found: int, wanted: int, holder: str) -> None:
+        self.found, self.wanted, self.holder = found, wanted, holder
+        super().__init__(
+            f"the database has schema {found} and this Onward needs {wanted}, but {holder}, of an older "
+            "version, holds runs in it; stop that process first, then try again."
         )

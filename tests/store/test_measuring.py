@@ -14,7 +14,7 @@ from onward.store.measures import Holding, Stand
 from onward.store.port import Store
 from onward.store.postgres.statements import QUERIES as POSTGRES
 from onward.store.sqlite.adapter import SqliteStore
-from onward.store.sqlite.connection import QUERIES as SQLITE
+from onward.store.sqlite.statements import QUERIES as SQLITE
 from onward.store.tallies import MEASURES as ALL_MEASURES
 from onward.testing.drafts import START_US, created, held, requested
 from onward.wiring import open_store

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from onward.store.postgres.statements import QUERIES as POSTGRES
-from onward.store.sqlite.connection import QUERIES as SQLITE
+from onward.store.sqlite.statements import QUERIES as SQLITE
 from onward.testing.drafts import created
 from onward.wiring import open_store
 

@@ -21,7 +21,7 @@ import pytest
 from onward.errors import SchemaTooNew, StoreCorrupt, StoreError, StoreReadOnly, StoreUnavailable
 from onward.model.run import FOLD_VERSION
 from onward.store.sqlite.adapter import SqliteStore
-from onward.store.sqlite.connection import MIGRATIONS
+from onward.store.sqlite.statements import MIGRATIONS
 from onward.testing.drafts import created, held, log_of, stepped
 
 NOBODY = 65534

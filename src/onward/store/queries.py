@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
+NO_HOLDERS = "-- Needs no holders: "
+"""How a migration begins that a process of an older version would not get along with; behind it, why."""
 _HEADER = re.compile(r"^-- (?P<name>[a-z_]+) --$", re.MULTILINE)
 
 
@@ -24,3 +26,8 @@ def load_migrations(package: str) -> tuple[tuple[int, str, str], ...]:
         if entry.name.endswith(".sql"):
             found.append((int(number), rest.removesuffix(".sql"), entry.read_text(encoding="utf-8")))
     return tuple(sorted(found))
+
+
+def needs_no_holders(migrations: Sequence[tuple[int, str, str]], found: int) -> bool:
+    """Whether no run may be held while a database with schema `found` gets the migrations that it lacks."""
+    return any(number > found > 0 and script.startswith(NO_HOLDERS) for number, _, script in migrations)

@@ -13,7 +13,7 @@ from onward.engine.engine import Engine
 from onward.engine.lease.sweep import Swept
 from onward.engine.log.journal import Folded
 from onward.engine.loop.stop import StopSwitch
-from onward.errors import LeaseLost, OnwardError, StoreGone
+from onward.errors import LeaseLost, OnwardError, SchemaTooNew, StoreError, StoreGone
 from onward.model.ids import display_id
 from onward.model.run import Run, RunStatus
 from onward.model.values.bounds import CONCURRENCY, WAIT
@@ -64,7 +64,7 @@ class Worker:
         self._driving: dict[asyncio.Task[None], str] = {}
         self._news = asyncio.Event()
         self._driven = 0
-        self._gone: StoreGone | None = None
+        self._gone: StoreError | None = None
 
     async def run(self) -> Shift:
         """Until asked to stop, or, with `until_idle`, until nothing is due and nothing is under way."""
@@ -92,6 +92,9 @@ class Worker:
                 taken = await self._engine.take(self._stop)
             except StoreGone:
                 raise
+            except SchemaTooNew as error:
+                self._gone = error
+                return True  # what it holds is driven to its end first
             except OnwardError as error:
                 self._warn(f"cannot take a run: {error}")
                 return False
@@ -110,7 +113,7 @@ class Worker:
         return False
 
     def _check_store(self) -> None:
-        """A database that is gone does not come back to this process: that is told once, and is the end."""
+        """A database that is gone, or newer than this process, is told once and is the end."""
         if self._gone is not None:
             raise self._gone
 

@@ -10,15 +10,13 @@ from typing import Self
 from onward.clock import Clock, SystemClock, SystemIds
 from onward.errors import (
     HistoryCorrupt,
-    InvalidInput,
     LeaseLost,
     RunNotFound,
     RunUnreadable,
-    SchemaTooNew,
     StoreCorrupt,
     StoreError,
 )
-from onward.host import HostIdentity, host_identity, is_process_gone
+from onward.host import host_identity
 from onward.model.identity import Identity
 from onward.model.run import RunStatus
 from onward.store import rows
@@ -26,7 +24,7 @@ from onward.store.carrying import Arrival
 from onward.store.group import GroupCommit
 from onward.store.measures import Measured
 from onward.store.member import Member
-from onward.store.owner import owner_name, owner_proof
+from onward.store.owner import owner_name
 from onward.store.port import (
     Controlled,
     Decide,
@@ -52,8 +50,9 @@ from onward.store.postgres.link.listening import Listener
 from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.server import Server
 from onward.store.postgres.link.wire import Wire
+from onward.store.postgres.living import is_owner_alive
 from onward.store.postgres.measuring import measure_database
-from onward.store.postgres.migrate import NEWEST, migrate, schema_number
+from onward.store.postgres.migrate import NEWEST, check_known, migrate, schema_number
 from onward.store.postgres.reading import (
     Reader,
     count_runs,
@@ -121,8 +120,7 @@ class PostgresStore:
         try:
             await store._reading.open()
             found = await store._reading.use(schema_number)
-            if found > NEWEST:
-                raise SchemaTooNew(found, NEWEST)
+            check_known(found)
             if found < NEWEST:
                 await migrate(address)
             store.identity = await store._reading.use(read_identity)
@@ -146,11 +144,7 @@ class PostgresStore:
     def _is_alive(self, owner: str, is_expired: bool) -> bool:
         if is_expired or owner == self._me:
             return not is_expired
-        try:
-            identity = HostIdentity.parse(owner_proof(owner).partition("/")[2])
-        except InvalidInput:
-            return True  # nothing can be seen of it, so its time must run out
-        return is_process_gone(identity) is not True
+        return is_owner_alive(owner, is_expired=is_expired)
 
     async def create(self, write: Write, append_id: str | None = None) -> None:
         await self._group.add(Member(write, None, append_id))
@@ -223,7 +217,8 @@ class PostgresStore:
         self, wire: Wire, wanted: Wanted, fold_version: int, decide: DecideLoaded, locked: list[str]
     ) -> tuple[Controlled | None, Write | None]:
         locked.clear()
-        await wire.run(BEGIN)
+        _, ((found,),) = await wire.run(BEGIN, call("migration_newest"))
+        check_known(found)  # a newer version may have migrated the database since it was opened
         run_id = await find_due(wire, wanted, self._now_us())
         if run_id is None:
             return None, None

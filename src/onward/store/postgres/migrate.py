@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
 from psycopg.errors import DuplicateTable, UndefinedColumn
 
-from onward.errors import SchemaTooNew, StoreUnavailable
+from onward.errors import SchemaInUse, SchemaTooNew, StoreUnavailable
+from onward.store.owner import owner_label
 from onward.store.postgres.link.connection import Address, Session, connect
 from onward.store.postgres.link.failure import translate
 from onward.store.postgres.link.unreachable import reason
 from onward.store.postgres.link.wire import Wire
+from onward.store.postgres.living import is_owner_alive
 from onward.store.postgres.statements import MIGRATIONS, QUERIES, Call, call, parse
+from onward.store.queries import needs_no_holders
 
 NEWEST = MIGRATIONS[-1][0]
 LOCK = int.from_bytes(b"onward")  # any number that no other program on the server takes
 LOST = "08006"
+NOW_US = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 UNHURRIED = b"SELECT set_config('lock_timeout', '0', true), set_config('statement_timeout', '0', true)"
 _IS_THERE = Call(
     parse(
@@ -38,8 +44,14 @@ async def schema_number(wire: Wire) -> int:
     return int(number)
 
 
+def check_known(found: int) -> None:
+    """Refuse a schema that only a newer version knows."""
+    if found > NEWEST:
+        raise SchemaTooNew(found, NEWEST)
+
+
 async def migrate(address: Address) -> None:
-    """Apply the migrations that are missing, in one transaction; refuse a newer schema."""
+    """Apply the migrations that are missing, in one transaction; refused where that would do harm."""
     async with await connect(address) as session:
         try:
             await _apply(session)
@@ -61,9 +73,21 @@ async def _apply(session: Session) -> None:
         await cursor.execute(QUERIES["migrations_table"].sql)
         await cursor.execute(QUERIES["migration_newest"].sql)
         (found,) = await cursor.fetchone() or (0,)
-        if found > NEWEST:
-            raise SchemaTooNew(found, NEWEST)
+        check_known(found)
+        if needs_no_holders(MIGRATIONS, found):
+            await _refuse_holders(cursor, found)
         for number, name, script in MIGRATIONS:
             if number > found:
                 await cursor.execute(script.encode())
                 await cursor.execute(QUERIES["migration_insert"].sql, (number, name))
+
+
+async def _refuse_holders(cursor: psycopg.AsyncRawCursor[Any], found: int) -> None:
+    # From here to the end of the migration no run can be claimed.
+    await cursor.execute("LOCK TABLE run IN SHARE ROW EXCLUSIVE MODE")
+    await cursor.execute(NOW_US)
+    (now_us,) = await cursor.fetchone() or (0,)
+    await cursor.execute(QUERIES["measure_holders"].sql, (now_us,))
+    for owner, is_expired, _ in await cursor.fetchall():
+        if is_owner_alive(owner, is_expired=is_expired):
+            raise SchemaInUse(found, NEWEST, owner_label(owner))

@@ -15,7 +15,7 @@ from onward.store.carrying import Arrival
 from onward.store.group import GroupCommit
 from onward.store.measures import Measured
 from onward.store.member import Member
-from onward.store.owner import owner_name, owner_proof
+from onward.store.owner import owner_name
 from onward.store.port import (
     Controlled,
     Decide,
@@ -34,12 +34,14 @@ from onward.store.port import (
 from onward.store.retention import DELETED_AT_ONCE, NOTHING, Expiry, Kin, Swept, batched, new_mark
 from onward.store.sqlite import carrying, forgetting
 from onward.store.sqlite.checks import check_database
-from onward.store.sqlite.connection import QUERIES, Connect
+from onward.store.sqlite.connection import Connect
 from onward.store.sqlite.effects import EffectTable
-from onward.store.sqlite.file.presence import Alive, Presence, probe
+from onward.store.sqlite.file.presence import Presence, is_owner_alive, workers_of
 from onward.store.sqlite.identity import read_identity
 from onward.store.sqlite.measuring import measure_file
+from onward.store.sqlite.migrate import check_known, schema_number
 from onward.store.sqlite.reading import Reader, count_runs, find_due, one, read_blobs, read_records
+from onward.store.sqlite.statements import QUERIES
 from onward.store.sqlite.tidying import dead_files, remove_unneeded
 from onward.store.sqlite.transaction import Transactions
 from onward.store.sqlite.writing import Writer, has_append
@@ -72,7 +74,7 @@ class SqliteStore:
         self.path = path
         self._clock = clock or SystemClock()
         self._now_us, self._lease_us = now_us, int(lease_s * 1_000_000)
-        self._presence_directory = f"{path}-workers"
+        self._presence_directory = workers_of(path)
         self._presence: Presence | None = None
         self._me = ""
         self._held: set[str] = set()
@@ -108,13 +110,7 @@ class SqliteStore:
     def _is_alive(self, owner: str, is_expired: bool) -> bool:
         if owner == self._me:
             return True
-        match probe(self._presence_directory, owner_proof(owner)):
-            case Alive.alive:
-                return True
-            case Alive.dead:
-                return False
-            case Alive.unknown:
-                return not is_expired
+        return is_owner_alive(self._presence_directory, owner, is_expired=is_expired)
 
     async def create(self, write: Write, append_id: str | None = None) -> None:
         await self._group.add(Member(write, None, append_id))
@@ -187,6 +183,7 @@ class SqliteStore:
         me: str,
         locked: list[str],
     ) -> tuple[Controlled | None, Write | None]:
+        check_known(schema_number(db))  # a newer version may have migrated the database since it was opened
         run_id = find_due(db, wanted, self._now_us())
         if run_id is None:
             return None, None

@@ -8,7 +8,7 @@ from onward.store import rows
 from onward.store.carrying import Arrival
 from onward.store.member import Member
 from onward.store.port import content_named
-from onward.store.sqlite.connection import QUERIES
+from onward.store.sqlite.statements import QUERIES
 from onward.store.sqlite.writing import Writer, check_content, event_columns
 
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import apsw
 
 from onward.store.privacy import exposed
-from onward.store.sqlite.connection import LIBRARY_MIN, schema_number
+from onward.store.sqlite.connection import LIBRARY_MIN
 from onward.store.sqlite.file.filesystem import NETWORK, filesystem_of
+from onward.store.sqlite.migrate import schema_number
 
 SPACE_MIN = 64 * 1024 * 1024
 

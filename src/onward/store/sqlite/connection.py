@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 import apsw
 
 from onward.errors import (
-    SchemaTooNew,
     StoreCorrupt,
     StoreError,
     StoreFull,
@@ -18,14 +17,11 @@ from onward.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from onward.store.queries import load_migrations, load_queries
 from onward.store.sqlite.file.presence import CAUSES
+from onward.store.sqlite.migrate import check_schema, migrate
 
-PACKAGE = "onward.store.sqlite"
 LIBRARY_MIN = (3, 51, 3)
 TRIES_MAX = 20
-QUERIES = load_queries(PACKAGE)
-MIGRATIONS = load_migrations(PACKAGE)
 Connect = Callable[[str], apsw.Connection]
 
 
@@ -51,9 +47,9 @@ def open_database(path: str, *, busy_s: float, connect: Connect = apsw.Connectio
 def _prepare(db: apsw.Connection, path: str) -> None:
     for tries_left in reversed(range(TRIES_MAX)):
         try:
-            _check_schema(db, path)
+            check_schema(db, path)
             _configure(db)
-            _migrate(db)
+            migrate(db, path)
             return
         except apsw.BusyError:
             # Of two that change the file to WAL at once, SQLite refuses one without letting it wait.
@@ -126,41 +122,6 @@ def _make_directory(directory: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _check_schema(db: apsw.Connection, path: str) -> None:
-    """Refuse what is not ours, or not ours yet, before anything is changed."""
-    known = "SELECT count(*), count(*) FILTER (WHERE name = 'migration') FROM sqlite_schema"
-    objects, ours = db.execute(known).get
-    foreign = StoreUnavailable(f"{path} is another program's database; name another file with --db.")
-    if objects and not ours:
-        raise foreign
-    try:
-        found = schema_number(db)
-    except apsw.SQLError:  # a table of that name, with other columns
-        raise foreign from None
-    if found > MIGRATIONS[-1][0]:
-        raise SchemaTooNew(found, MIGRATIONS[-1][0])
-
-
-def _migrate(db: apsw.Connection) -> None:
-    """Bring the schema up to date, all or nothing."""
-    if schema_number(db) == MIGRATIONS[-1][0]:
-        return
-    db.execute("BEGIN IMMEDIATE")
-    db.execute(QUERIES["migrations_table"])
-    found = schema_number(db)  # somebody else may have been faster
-    for number, name, script in MIGRATIONS:
-        if number > found:
-            db.execute(script)
-            db.execute(QUERIES["migration_insert"], {"number": number, "name": name})
-    db.execute("COMMIT")
-
-
-def schema_number(db: apsw.Connection) -> int:
-    """The number of the newest migration that this database has; 0 when it is new."""
-    known = db.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migration'").get
-    return int(db.execute(QUERIES["migration_newest"]).get) if known else 0
 
 
 _KINDS: tuple[tuple[type[apsw.Error], type[StoreError], str], ...] = (

@@ -10,8 +10,8 @@ import apsw
 from onward.store import rows
 from onward.store.port import Effect
 from onward.store.retention import keys_below
-from onward.store.sqlite.connection import QUERIES
 from onward.store.sqlite.reading import one
+from onward.store.sqlite.statements import QUERIES
 
 
 @dataclass(frozen=True, slots=True)

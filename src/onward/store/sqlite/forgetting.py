@@ -9,7 +9,7 @@ import apsw
 
 from onward.store import rows
 from onward.store.retention import Expiry, Kin, Swept, keys_below
-from onward.store.sqlite.connection import QUERIES
+from onward.store.sqlite.statements import QUERIES
 
 _PARTS = ("run_delete", "event_delete", "append_delete", "snapshot_delete", "effect_delete")
 

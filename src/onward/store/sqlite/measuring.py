@@ -8,7 +8,8 @@ import os
 import apsw
 
 from onward.store.measures import DAY_US, HOUR_US
-from onward.store.sqlite.connection import QUERIES, translated
+from onward.store.sqlite.connection import translated
+from onward.store.sqlite.statements import QUERIES
 from onward.store.tallies import MEASURES, Found
 
 BUSY_MS_MAX = 5_000

@@ -13,7 +13,7 @@ from onward.errors import HistoryCorrupt
 from onward.model.run import RunStatus
 from onward.store import rows
 from onward.store.port import TAIL_MAX, Listed, Loaded, Record, RunQuery, Snapshot, Wanted
-from onward.store.sqlite.connection import QUERIES
+from onward.store.sqlite.statements import QUERIES
 
 UNLIMITED = 2**62
 Columns = tuple[Any, ...]

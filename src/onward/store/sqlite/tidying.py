@@ -17,8 +17,8 @@ import stat
 import apsw
 
 from onward.store.owner import owner_proof
-from onward.store.sqlite.connection import QUERIES
 from onward.store.sqlite.file.presence import is_held
+from onward.store.sqlite.statements import QUERIES
 
 ENDING = ".lock"
 LOOKED_AT_MAX = 1_000

@@ -13,8 +13,8 @@ from onward.store.member import Member
 from onward.store.port import Record, Write
 from onward.store.refusals import content_missing, key_occupied, run_exists
 from onward.store.rows import pack
-from onward.store.sqlite.connection import QUERIES
 from onward.store.sqlite.reading import one, read_records
+from onward.store.sqlite.statements import QUERIES
 
 Rows = list[tuple[object, ...]]
 

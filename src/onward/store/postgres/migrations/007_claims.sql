@@ -1,3 +1,4 @@
+-- Needs no holders: an older one would queue its run without the time at which it is due.
 -- When a run is due by the database's clock: as long after its wake time was written as the writer wanted it to
 -- wait. Writers' clocks differ, so the wake time itself cannot be compared with anybody else's.
 ALTER TABLE run ADD COLUMN due_at_us BIGINT;

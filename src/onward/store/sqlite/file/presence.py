@@ -35,6 +35,7 @@ from onward.clock import SystemIds
 from onward.errors import StoreError, StoreFull, StoreIO, StoreReadOnly, StoreUnavailable
 from onward.host import boot_id as this_boot
 from onward.host import has_orphans, host_identity
+from onward.store.owner import owner_proof
 from onward.store.sqlite.file.filesystem import MOUNTINFO, refuse_network
 
 WORKER = re.compile(
@@ -132,6 +133,22 @@ def probe(directory: str, worker: str, *, boot_id: str | None = None) -> Alive:
         raise StoreIO(f"cannot query the lock of {path}: {error}.") from error
     finally:
         os.close(fd)
+
+
+def workers_of(path: str) -> str:
+    """The directory in which the processes at a database are visibly alive."""
+    return f"{path}-workers"
+
+
+def is_owner_alive(directory: str, owner: str, *, is_expired: bool) -> bool:
+    """Whether the owner of a run lives; one that cannot be seen from here lives until its time is over."""
+    match probe(directory, owner_proof(owner)):
+        case Alive.alive:
+            return True
+        case Alive.dead:
+            return False
+        case Alive.unknown:
+            return not is_expired
 
 
 def _has_orphans(token: re.Match[str]) -> bool:

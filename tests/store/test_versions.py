@@ -1,0 +1,133 @@
+"""Two versions at one database: the newer one migrates when it may, and the older one is told to stop.
+
+A test has no older program, so it changes what the database says of its own schema instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from onward.engine.control.requests import Start
+from onward.engine.loop.stop import StopSwitch
+from onward.errors import SchemaInUse, SchemaTooNew
+from onward.model.run import FOLD_VERSION, RunStatus
+from onward.store.port import Store
+from onward.store.queries import load_migrations
+from onward.testing.drafts import held, stepped
+from onward.wiring import open_store
+from onward.worker.worker import Worker
+from tests.cli.shell import Shell
+from tests.store.test_migrations import Database
+from tests.test_pause import pressing_ctrl_c
+from tests.world import World, line
+
+# What 007 did, undone.
+WITHOUT_DUE = """
+DROP TABLE stuck;
+DROP INDEX run_due;
+ALTER TABLE run DROP COLUMN due_at_us;
+CREATE INDEX run_due ON run (wake_at_us);
+DELETE FROM migration WHERE number >= 7
+"""
+FROM_THE_FUTURE = "INSERT INTO migration (number, name, applied_at_us) VALUES (999, 'from_the_future', 0)"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    if request.param == "sqlite":
+        (tmp_path / "onward.db").touch(0o600)
+        return Database(str(tmp_path / "onward.db"))
+    return Database(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def world(database: Database) -> AsyncIterator[World]:
+    world = World(lambda: open_store(database.db), "versions")
+    yield world
+    await world.close()
+
+
+async def newest(store: Store) -> str:
+    (says,) = [text for subject, _, text in await store.check() if subject == "schema"]
+    return says
+
+
+async def test_a_migration_is_refused_while_a_process_of_the_older_version_holds_a_run(
+    database: Database,
+) -> None:
+    older = await open_store(database.db)
+    await held(older, "run")
+    database.run(WITHOUT_DUE)
+    before = database.schema()
+    with pytest.raises(SchemaInUse) as refused:
+        await open_store(database.db)
+    number = load_migrations(database.package)[-1][0]
+    said = str(refused.value)
+    assert said.startswith(f"the database has schema 6 and this Onward needs {number}, but process ")
+    assert said.endswith("of an older version, holds runs in it; stop that process first, then try again.")
+    assert database.schema() == before
+    await older.close()
+    newer = await open_store(database.db)
+    assert await newest(newer) == f"schema {number}"
+    await newer.close()
+
+
+async def test_a_migration_does_not_wait_for_a_process_that_holds_nothing(database: Database) -> None:
+    older = await open_store(database.db)
+    database.run(WITHOUT_DUE)
+    await (await open_store(database.db)).close()
+    await older.close()
+
+
+async def test_each_refusal_is_one_sentence_on_the_command_line(tmp_path: Path) -> None:
+    shell = Shell(tmp_path, str(tmp_path / "onward.db"))
+    store = await open_store(shell.db)
+    await held(store, "run")
+    for statements, says in ((WITHOUT_DUE, "stop that process first"), (FROM_THE_FUTURE, "upgrade Onward")):
+        Database(shell.db).run(statements)
+        done = await asyncio.to_thread(shell.inside, "status")
+        assert done.code == 1
+        assert says in done.err
+        assert len(done.err.splitlines()) == 1
+    await store.close()
+
+
+async def test_a_process_of_an_older_version_finishes_what_it_holds_and_takes_nothing_more(
+    database: Database, world: World
+) -> None:
+    """It is told once and ends, so that whoever looks after it starts the newer version."""
+    process = await world.process()
+    run = await held(process.store.store, "mine")
+    await process.engine.submit(process.pipeline(line("a")), Start(run_id="next"))
+    database.run(FROM_THE_FUTURE)
+    await stepped(process.store.store, run)
+    with pytest.raises(SchemaTooNew):
+        await process.engine.take(StopSwitch())
+    # Both connections that the worker uses at once are open before it begins, so that none is cut off half-way.
+    await asyncio.gather(process.load("next"), process.load("next"))
+    told: list[str] = []
+    with pytest.raises(SchemaTooNew):
+        await Worker(process.engine, process.clock, StopSwitch(), say=told.append).run()
+    assert told == []
+    assert (await process.load("next")).run.status is RunStatus.QUEUED
+    assert world.ledger.steps == []
+
+
+@pytest.mark.parametrize("version", [FOLD_VERSION - 1, FOLD_VERSION + 1])
+async def test_a_snapshot_of_another_version_is_left_aside_and_the_log_is_read_instead(
+    database: Database, world: World, version: int
+) -> None:
+    """Whichever of two processes wrote it: each folds the log by its own rules, and comes to the same run."""
+    stop = StopSwitch()
+    process = await world.process({"b": [pressing_ctrl_c(stop)]})
+    large = {f"key{number}": "x" * 3900 for number in range(14)}
+    assert (await process.start(line("a", "b", "c"), inputs=large, stop=stop)).status is RunStatus.PAUSED
+    before = (await process.load()).run
+    assert database.run("SELECT fold_version FROM snapshot") == [(FOLD_VERSION,)]
+    database.run(f"UPDATE snapshot SET fold_version = {version}, body = hash")
+    assert (await (await world.process()).load()).run == before
+    assert await process.is_sound()
