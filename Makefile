@@ -20,7 +20,7 @@ LOCK = uv pip compile pyproject.toml --universal --python-version 3.11 --generat
 	--no-header --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-all crash chaos bench bench-workers docs format coverage lock clean lint stepwise-resume stepwise-retry
+.PHONY: help install demo check test test-all crash chaos bench bench-workers docs rows format coverage lock clean lint stepwise-resume stepwise-retry
 
 help:  ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -78,6 +78,9 @@ stepwise-retry: $(INSTALLED)  ## make a stopped step of a run again: RUN_ID=.. F
 
 docs: $(INSTALLED)  ## write the generated pages anew
 	$(BIN)/python scripts/make_docs.py
+
+rows: $(INSTALLED)  ## say which requirements of the source documents tests show, and which not yet
+	@$(BIN)/python scripts/rows.py
 
 format: $(INSTALLED)  ## format the code and repair what the linter can
 	$(BIN)/ruff check --fix $(SOURCES)

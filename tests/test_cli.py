@@ -21,7 +21,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
 
 
 def test_cli_status(shell: Shell) -> None:
-    """Runs are listed with their id, their pipeline and how they stand, for people and for programs."""
+    """S3-1, S3-12: runs are listed with id, pipeline and status, for people and for programs."""
     shell.write("one.dot", pipeline(("a", "true"), name="one"))
     shell.write("two.dot", pipeline(("a", "exit 3"), ("b", "true"), name="two"))
     assert shell("run", "one.dot", "--run-id", "first").code == 0
@@ -53,7 +53,7 @@ def test_cli_status(shell: Shell) -> None:
 
 
 def test_cli_resume(shell: Shell) -> None:
-    """A paused run goes on behind its last finished step and exits 0; nothing finished runs again."""
+    """S3-1, S3-12: a paused run continues after its last finished step and exits 0; no step runs again."""
     latch = shell.latch("latch")
     shell.write(
         "work.dot", pipeline(("a", shell.noting()), ("b", shell.noting(latch.command)), ("c", shell.noting()))
@@ -75,7 +75,7 @@ def test_cli_resume(shell: Shell) -> None:
 
 
 def test_cli_resume_invalid(shell: Shell) -> None:
-    """What cannot be resumed is refused with a sentence that says why; nothing changes."""
+    """S3-12: what cannot be resumed is refused with a sentence that says why; nothing changes."""
     shell.write("work.dot", pipeline(("a", "true")))
     assert shell("run", "work.dot", "--run-id", "work").code == 0
     before = shell.log("work")
@@ -92,7 +92,7 @@ def test_cli_resume_invalid(shell: Shell) -> None:
 
 
 def test_cli_replay(shell: Shell) -> None:
-    """A checkpoint is forked and executed anew with changed context; the original stays as it is."""
+    """S3-1: a checkpoint is forked and executed with changed context; the original stays as it is."""
     shell.write("work.dot", pipeline(("a", shell.noting("printf one")), ("b", shell.noting("printf two"))))
     assert shell("run", "work.dot", "--run-id", "work", "--set", "tone=plain").code == 0
     before = shell.log("work")

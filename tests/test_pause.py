@@ -39,7 +39,7 @@ def pressing_ctrl_c(stop: StopSwitch, result: Result | None = None) -> Act:
 
 
 async def test_graceful_pause(world: World) -> None:
-    """A signal during a step: the step finishes, its checkpoint is saved, the run is paused."""
+    """S3-6: a signal during a step: the step finishes, its checkpoint is saved, the run is paused."""
     stop = StopSwitch()
     process = await world.process({"b": [pressing_ctrl_c(stop, Result.success(found="it"))]})
     run = await process.start(line("a", "b", "c"), stop=stop)
@@ -53,6 +53,7 @@ async def test_graceful_pause(world: World) -> None:
 
 
 async def test_graceful_pause_lets_a_long_step_finish(world: World) -> None:
+    """B1-3."""
     door, stop = Doorway(), StopSwitch()
     process = await world.process({"b": [door]})
     driving = asyncio.create_task(process.start(line("a", "b", "c"), stop=stop))

@@ -49,6 +49,7 @@ async def everything(process: Process, run_id: str = "run") -> tuple[Loaded | No
 
 
 async def test_fork_from_checkpoint(world: World) -> None:
+    """S3-11."""
     process = await finished(world)
     seq = await at(process, "a")
     forked = (await process.engine.fork("run", seq, by="ann")).run
@@ -65,7 +66,7 @@ async def test_fork_from_checkpoint(world: World) -> None:
 
 
 async def test_fork_diverges(world: World) -> None:
-    """K18. The fork executes anew what comes behind the checkpoint; the original is not changed by it."""
+    """K18, S3-11. The fork executes what comes after the checkpoint; the original is not changed."""
     process = await finished(world)
     before = await everything(process)
     forked = (await process.engine.fork("run", await at(process, "a"), changes={"mark": "!"})).run

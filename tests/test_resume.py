@@ -56,7 +56,7 @@ def _result(script: dict[str, list[Act]] | None, node: str) -> Result | None:
 
 
 async def test_resume_from_checkpoint(world: World) -> None:
-    """Three nodes, stopped after the second: the third executes and the pipeline completes."""
+    """S3-2: three nodes, stopped after the second: the third executes and the pipeline completes."""
     await paused_after(world, "b", line("a", "b", "c"))
     assert world.ledger.steps == ["a#1", "b#1"]
     again = await world.process()
@@ -82,6 +82,7 @@ async def test_resume_from_checkpoint_after_a_crash(world: World) -> None:
 
 
 async def test_the_checkpoint_names_the_next_node(world: World) -> None:
+    """S3-2."""
     process = await paused_after(world, "b", line("a", "b", "c"))
     assert (await process.load()).run.next_node == "c"
     last = (await process.checkpoints())[-1]
@@ -89,6 +90,7 @@ async def test_the_checkpoint_names_the_next_node(world: World) -> None:
 
 
 async def test_a_checkpoint_has_every_field_that_resuming_needs(world: World) -> None:
+    """S3-4."""
     process = await paused_after(world, "b", line("a", "b", "c"))
     first, *_, last = await process.checkpoints()
     assert first["current_node"] is None
@@ -217,7 +219,7 @@ GOAL = """digraph goal {
 
 
 async def test_goal_gates_after_resume(world: World) -> None:
-    """A gate that failed before the pause sends the run back when it reaches the exit after it."""
+    """S3-5: a gate that failed before the pause sends the run back when it reaches the exit after it."""
     await paused_after(world, "review", GOAL, {"review": [Result.fail("poor")]})
     again = await world.process({"review": [Result.fail("poor"), Result.success()]})
     run = await again.resume()
@@ -247,6 +249,7 @@ async def test_a_run_that_crashed_in_its_first_step_can_be_resumed(world: World)
 
 
 async def test_resuming_many_times_keeps_the_log_linear(world: World) -> None:
+    """B4-4."""
     stop = StopSwitch()
     nodes = [f"n{number}" for number in range(12)]
     process = await world.process({node: [asks_to_stop(stop)] for node in nodes})

@@ -21,7 +21,7 @@ from tests.world import Process, World, line
 
 
 async def test_session_created(world: World) -> None:
-    """Running a pipeline makes a run, whose id is the session's id, before the first step begins."""
+    """S3-10: running a pipeline makes a run, whose id is the session's id, before the first step begins."""
     process = await world.process()
     folded = await process.engine.start(process.pipeline(line("a")), Start())
     run_id = folded.run.id
@@ -46,7 +46,7 @@ async def test_session_created_before_its_first_step_begins(world: World) -> Non
 
 
 async def test_session_completed(world: World) -> None:
-    """K17."""
+    """K17, S3-7."""
     process = await world.process()
     await process.start(line("a"))
     shown = await (await world.process()).shown()
@@ -56,7 +56,7 @@ async def test_session_completed(world: World) -> None:
 
 
 async def test_session_paused(world: World) -> None:
-    """K17."""
+    """K17, S3-7."""
     stop = StopSwitch()
     stop.request("signal")
     process = await world.process()
@@ -68,7 +68,7 @@ async def test_session_paused(world: World) -> None:
 
 
 async def test_session_failed(world: World) -> None:
-    """K17."""
+    """K17, S3-7."""
     process = await world.process({"a": [Result.fail("the disk is on fire")]})
     await process.start(line("a"))
     shown = await (await world.process()).shown()
@@ -78,7 +78,7 @@ async def test_session_failed(world: World) -> None:
 
 
 async def test_session_running_names_its_holder(world: World) -> None:
-    """K17."""
+    """K17, S3-7."""
     door = Doorway()
     process, other = await world.process({"b": [door]}), await world.process()
     driving = asyncio.create_task(process.start(line("a", "b")))
@@ -107,7 +107,7 @@ async def test_session_queued(world: World) -> None:
 
 
 async def test_session_interrupted_is_a_running_one_whose_owner_died(world: World) -> None:
-    """K17, O3. Nobody wrote that the owner died: whoever looks, sees it."""
+    """K17, O3, S3-7. Nobody wrote that the owner died: whoever looks, sees it."""
     door = Doorway()
     process = await world.process({"b": [door]})
     driving = asyncio.create_task(process.start(line("a", "b")))
@@ -145,6 +145,7 @@ async def test_sessions_are_listed_newest_first_and_by_status(world: World) -> N
 
 
 async def test_a_session_answers_to_its_display_id_its_id_and_a_prefix(world: World) -> None:
+    """S3-9."""
     process = await world.process()
     await process.start(line("a"), "review-of-monday")
     for wanted in (display_id("review-of-monday"), "review-of-monday", "review-of"):

@@ -14,6 +14,7 @@ def two_runs(shell: Shell) -> None:
 
 
 def test_old_runs_go_with_their_directories_and_the_rest_stays_sound(shell: Shell) -> None:
+    """S2-31."""
     two_runs(shell)
     assert shell.inside("gc").out.startswith("deleted 0 runs")
     planned = shell.inside("gc", "--keep", "1", "--dry-run", "--json").json

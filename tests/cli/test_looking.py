@@ -31,6 +31,7 @@ def runs(shell: Shell, *ids: str) -> None:
 
 
 def test_a_run_is_found_by_display_id_then_id_then_beginning(shell: Shell) -> None:
+    """S3-9."""
     other = display_id("first")
     runs(shell, "first", other, "fir-two")
     assert shell.inside("status", other, "--json").json["id"] == "first"

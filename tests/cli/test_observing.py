@@ -121,6 +121,7 @@ def test_stats_of_no_database_makes_none(shell: Shell) -> None:
 
 
 def test_stats_names_the_runs_of_a_worker_that_was_killed_as_stalled(shell: Shell) -> None:
+    """S2-29."""
     latch = shell.latch("latch")
     shell.write("slow.dot", pipeline(("a", latch.command)))
     assert shell.inside("submit", "slow.dot", "--run-id", "slow").code == 0
@@ -136,6 +137,7 @@ def test_stats_names_the_runs_of_a_worker_that_was_killed_as_stalled(shell: Shel
 
 
 def test_a_worker_at_work_is_scraped_and_its_numbers_are_what_happened(shell: Shell) -> None:
+    """S2-32."""
     latch = shell.latch("latch")
     flaky = f"test -e {shell.directory / 'tried'} || (touch {shell.directory / 'tried'}; false)"
     retried = pipeline(("a", flaky), name="flaky").replace('false)"', 'false)", max_retries=1')

@@ -23,7 +23,7 @@ digraph back_off {
 def test_the_first_signal_lets_the_step_finish_and_pauses_the_run(
     shell: Shell, number: signal.Signals
 ) -> None:
-    """K16: SIGTERM is a pause, and so is a closed terminal's SIGHUP."""
+    """K16, S3-6, B1-3: SIGTERM is a pause, and so is a closed terminal's SIGHUP."""
     latch = shell.latch("latch")
     shell.write("work.dot", pipeline(("a", shell.noting(latch.command)), ("b", shell.noting())))
     running = shell.start("run", "work.dot", "--run-id", "work")

@@ -34,7 +34,7 @@ def test_wrong_flags_are_refused_in_a_sentence(shell: Shell) -> None:
 
 
 def test_a_worker_that_is_asked_to_stop_says_so_and_exits_well(shell: Shell) -> None:
-    """Document 002: SIGTERM takes no new runs and exits 0 when nothing is left."""
+    """S2-18, S2-19: SIGTERM takes no new runs and exits 0 when nothing is left."""
     worker = shell.start("worker")
     worker.wait_for("up to 4 runs at once")
     worker.signal(signal.SIGTERM)
@@ -44,6 +44,7 @@ def test_a_worker_that_is_asked_to_stop_says_so_and_exits_well(shell: Shell) -> 
 
 
 def test_past_the_grace_time_a_worker_exits_1_and_the_run_can_be_taken_again(shell: Shell) -> None:
+    """S2-18, S2-19."""
     latch = shell.latch("latch")
     shell.write("slow.dot", pipeline(("a", latch.command)))
     assert shell.inside("submit", "slow.dot", "--run-id", "slow").code == 0

@@ -59,7 +59,7 @@ async def paused_with(world: World, updates: dict[str, Any]) -> Process:
 
 
 async def test_context_comes_back_exactly(world: World) -> None:
-    """K22: every type, every value, through the store and into the handler of another process."""
+    """K22, B4-5: every type, every value, through the store and into the handler of another process."""
     await paused_with(world, EXACT)
     seen: list[dict[str, Any]] = []
 
@@ -97,7 +97,7 @@ class Thing:
     ids=repr,
 )
 async def test_what_would_not_come_back_is_refused_when_it_is_set(world: World, value: Any) -> None:
-    """K22: the step that set it fails at once and says which key; it is not worth another try."""
+    """K22, B4-5: the step that set it fails at once and says which key; it is not worth another try."""
     process = await world.process({"a": [Result(context_updates={"fine": 1, "odd": value})]})
     run = await process.start(line("a", a="max_retries=3"))
     assert run.status is RunStatus.FAILED

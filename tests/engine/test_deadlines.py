@@ -30,6 +30,11 @@ BOTH = """digraph both {
   start -> fan; fan -> left; fan -> right; join -> exit
   left -> join [label=Go]; right -> join [label=Go]
 }"""
+REVIEWED = """digraph reviewed {
+  start [shape=Mdiamond]; exit [shape=Msquare]
+  work [prompt="do it"]; ask [shape=hexagon, label="Ship it?"]
+  start -> work -> ask; ask -> exit [label="[Y] Yes"]
+}"""
 TIMED = ", human.timeout=10s, human.default_choice=undo"
 
 
@@ -94,6 +99,22 @@ async def test_a_rejection_survives_the_process_that_took_it(world: World) -> No
     await process.die()
     run = await (await world.process()).resume()
     assert (run.status, run.reason) == (RunStatus.FAILED, "rejected")
+
+
+async def test_the_log_has_no_gap_at_a_gate_and_a_rejected_run_keeps_all_of_it(world: World) -> None:
+    """B4-9: one process asks, another hears the answer, and the run ends once."""
+    process = await world.process()
+    await process.start(REVIEWED)
+    before = await process.log()
+    await process.die()
+    other = await world.process()
+    await other.engine.answer("run", Answer.reject("no"), by="ann")
+    after = await other.log()
+    assert after[: len(before)] == before
+    assert [record.seq for record in after] == list(range(1, len(after) + 1))
+    assert [record.kind for record in after].count("RunFailed") == 1
+    assert "work#1" in await other.completed()
+    assert await other.is_sound()
 
 
 async def test_a_rejected_branch_leaves_the_others_alone(world: World) -> None:

@@ -148,7 +148,7 @@ def damaging(damage: Callable[[Sequence[Record]], Sequence[Record]]) -> Callable
 
 @pytest.mark.parametrize("name", DAMAGES)
 async def test_a_damaged_history_is_named_and_nothing_is_done(world: World, name: str) -> None:
-    """K3, K7: found at every door, naming the run; no effect, no write, never a silent restart."""
+    """K3, K7, B4-4: found at every door, naming the run; no effect, no write, never a silent restart."""
     stop = StopSwitch()
     stop.request("signal")
     process = await world.process()

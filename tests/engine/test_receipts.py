@@ -517,6 +517,8 @@ async def test_a_link_in_place_of_a_receipt_is_not_read(world: World, tmp_path: 
 
 
 async def test_artifacts_are_on_disk_before_the_commit(world: World, tmp_path: Path) -> None:
+    """S1-3: the order in which a step is kept."""
+
     async def store(step: StepContext) -> Result:
         step.artifacts.store("report", "Report", b"content")
         return Result.success()

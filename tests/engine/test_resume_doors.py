@@ -38,7 +38,7 @@ async def refusal(process: Process, run_id: str = "run", **how: Any) -> Refused:
 
 @pytest.mark.parametrize("callers", [2, 20])
 async def test_of_many_who_resume_one_run_exactly_one_wins(world: World, callers: int) -> None:
-    """K4, O5: the others are refused with the name of the winner, and nothing of theirs is written."""
+    """K4, O5, B4-3: the others are refused with the name of the winner, and nothing of theirs is written."""
     await crashed(world, line("a", "b"))
     door = Doorway()
     processes = [await world.process({"a": [door]}) for _ in range(4)]

@@ -144,6 +144,7 @@ async def test_the_directories_of_runs_that_went_go_and_links_are_not_followed(
 async def test_dying_around_the_deletion_leaves_nothing_that_the_next_one_does_not_finish(
     world: World, tmp_path: Path, fault: Fault
 ) -> None:
+    """B4-10."""
     process, root = await world.process(), tmp_path / "runs"
     await over(process, "one", "two")
     for name in ("one", "two"):

@@ -39,6 +39,7 @@ async def outcome(asked: Awaitable[Folded]) -> Folded | Refused:
 
 
 async def test_of_fifty_who_resume_a_stopped_run_one_wins_and_forty_nine_are_refused(world: World) -> None:
+    """B4-3."""
     stop = StopSwitch()
     stop.request("signal")
     first = await world.process()
@@ -110,7 +111,7 @@ async def test_who_answers_a_gate_that_was_passed_long_ago_is_told_who_decided(w
 
 
 async def test_of_a_cancel_and_the_last_step_one_wins(world: World) -> None:
-    """What the asker was told is what the log says in the end."""
+    """B4-7: what the asker was told is what the log says in the end."""
     asking = await world.process()
     for head_start in HEAD_STARTS:
         ended, answered = await asked_at_the_end_of_a(world, asking, "cancel", line("a"), head_start)
@@ -203,6 +204,7 @@ async def test_a_request_that_comes_behind_the_last_write_is_refused(world: Worl
 
 
 async def test_of_two_workers_one_takes_the_run_that_is_due(world: World) -> None:
+    """S2-17."""
     processes = [await world.process() for _ in range(2)]
     for number in range(10):
         run_id = f"run-{number}"

@@ -62,7 +62,7 @@ REDIRECTED = """digraph redirected {
 
 
 async def test_the_budget_of_redirects_survives_crashes(world: World) -> None:
-    """K11, O20: a redirect is in the log with the step that it follows from, so no crash gives it back."""
+    """K11, O20, S3-5, B4-1: a redirect is in the log with its step, so no crash gives it back."""
     fail = Result.fail("poor", retryable=False)
     for life in range(3):
         process = await world.process({"work": [fail] * life + [Died("here")]})

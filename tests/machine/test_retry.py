@@ -62,6 +62,7 @@ def test_how_patiently_the_presets_try_again(preset: str, delays: list[int]) -> 
 
 
 def test_pauses_double_from_a_fifth_of_a_second_when_nothing_is_said() -> None:
+    """S2-30."""
     assert delays_ms(policy("default_max_retries=3")) == [200, 400, 800]
 
 

@@ -107,7 +107,7 @@ async def test_a_process_of_an_older_version_finishes_what_it_holds_and_takes_no
     await stepped(process.store.store, run)
     with pytest.raises(SchemaTooNew):
         await process.engine.take(StopSwitch())
-    # Both connections that the worker uses at once are open before it begins, so that none is cut off half-way.
+    # The worker uses two connections at once: they are open before, so that none is cut off half-way.
     await asyncio.gather(process.load("next"), process.load("next"))
     told: list[str] = []
     with pytest.raises(SchemaTooNew):

@@ -41,7 +41,7 @@ def kinds(shell: Shell, run_id: str) -> Counter[str]:
 
 
 def test_crash_recovery(shell: Shell, turnstile: Turnstile) -> None:
-    """Kill the process during generation, run the resume worker, and generation continues."""
+    """S2-26, S2-28: kill the process during generation, run the resume worker, and generation continues."""
     submit(shell, turnstile, "job")
     first = shell.start("worker")
     assert turnstile.arrival() == Arrival("job", "b#1", 1)
@@ -55,7 +55,7 @@ def test_crash_recovery(shell: Shell, turnstile: Turnstile) -> None:
 
 
 def test_skip_locked(shell: Shell, turnstile: Turnstile) -> None:
-    """Start several workers, create several pending checkpoints, and nothing is processed twice.
+    """S2-4, S2-27: start several workers, create several pending checkpoints, and nothing is processed twice.
 
     There are as many runs as all workers together can drive: when all stand at the turnstile, each worker
     must have taken its share while the others did.

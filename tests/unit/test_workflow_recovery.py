@@ -121,6 +121,7 @@ async def test_resume_validates_worktree_available(world: World) -> None:
 
 
 async def test_resume_transitions_to_in_progress(world: World) -> None:
+    """B4-2."""
     process = await interrupted(world)
     await process.engine.recover()
     seen: list[Run] = []

@@ -112,7 +112,7 @@ def test_a_killed_workers_run_is_taken_over_on_another_machine_when_its_lease_is
 
 
 def test_b2_1_a_step_longer_than_the_lease_is_not_stolen(shell: Shell, turnstile: Turnstile) -> None:
-    """Another machine's worker sees nothing but the lease, which is renewed while the step is under way."""
+    """B2-1: another machine's worker sees only the lease, which is renewed while the step runs."""
     slow = worker(shell, *SHORT)
     submit(shell, turnstile)
     turnstile.arrival()
@@ -138,7 +138,7 @@ def test_b2_1_a_step_longer_than_the_lease_is_not_stolen(shell: Shell, turnstile
 def test_b2_2_a_frozen_workers_run_is_taken_after_its_lease_and_its_late_write_is_refused(
     shell: Shell, turnstile: Turnstile
 ) -> None:
-    """Its step has finished when it wakes, and what it then wants to write is not written."""
+    """B2-2: its step has finished when it wakes, and what it then wants to write is not written."""
     frozen = worker(shell, *SHORT)
     submit(shell, turnstile)
     turnstile.arrival()

@@ -95,7 +95,7 @@ async def test_what_needs_another_handler_is_left_for_a_worker_that_has_it(world
 
 
 async def test_a_draining_worker_hands_its_runs_back_at_the_next_boundary(world: World) -> None:
-    """Document 002: nothing new is taken, the step is finished, and another worker goes on."""
+    """S2-3: nothing new is taken, the step is finished, and another worker continues."""
     door, stop, said = Doorway(), StopSwitch(), list[str]()
     process = await real(world, {"a": [door]})
     await submitted(process, line("a", "b"), "run")
@@ -112,6 +112,7 @@ async def test_a_draining_worker_hands_its_runs_back_at_the_next_boundary(world:
 
 
 async def test_past_its_grace_time_a_worker_leaves_its_runs_behind(world: World) -> None:
+    """S2-3."""
     door, stop = Doorway(), StopSwitch()
     process = await real(world, {"a": [door]})
     await submitted(process, line("a"), "run")
@@ -191,6 +192,7 @@ async def test_a_frozen_owner_that_wakes_is_fenced(memory: World) -> None:
 
 
 async def test_a_run_that_loses_its_owner_again_and_again_waits_longer_each_time(world: World) -> None:
+    """S2-30."""
     process = await real(world)
     await submitted(process, line("a"), "run")
     for losses in (1, 2):

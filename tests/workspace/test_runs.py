@@ -81,6 +81,21 @@ def test_steps_work_in_a_tree_of_the_runs_own(desk: Desk) -> None:
     assert desk.repository.read("note", said["workspace"]["ref"]) == "new"
 
 
+def test_after_an_answer_the_next_step_sees_what_the_steps_before_the_gate_wrote(desk: Desk) -> None:
+    """B4-6: whoever answers, from whichever process, the run continues in its own tree."""
+    source = pipeline(
+        ("write", "echo new > note"), ("review", "cat note"), more='  graph [workspace="repo"]\n'
+    )
+    gate = (
+        '  ask [shape=hexagon, label="Go on?"]\n  start -> write -> ask\n  ask -> review [label="[Y] Yes"]\n'
+    )
+    source = source.replace("  start -> write -> review", f"{gate}  review")
+    assert desk("run", desk.write("gate.dot", source), "--run-id", "run").code == 75
+    answered = desk("answer", "run", "yes")
+    assert answered.code == 0, answered.err
+    assert desk.finished()["review#1"]["context"]["tool.output"] == "new\n"
+
+
 def test_the_tree_is_removed_at_the_end_and_its_refs_stay(desk: Desk) -> None:
     commit = "echo new > note; git add note; git -c user.name=a -c user.email=a@b commit -qm made"
     assert desk("run", desk.line(("write", commit)), "--run-id", "run").code == 0

@@ -203,6 +203,7 @@ async def test_different_keys_and_none_do_not_get_in_each_others_way(store: Stor
 async def test_of_many_runs_claimed_at_once_under_one_key_exactly_one_wins(
     store: Store, other: Store
 ) -> None:
+    """B4-3: of two runs in one work tree, only one may begin."""
     runs = [await created(store, exclusive_key="chat-1") for _ in range(10)]
     answers = await asyncio.gather(
         *(claimed((store, other)[n % 2], run) for n, run in enumerate(runs)), return_exceptions=True
