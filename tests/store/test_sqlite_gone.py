@@ -11,6 +11,7 @@ import pytest
 
 from onward.errors import StoreGone
 from onward.store.sqlite.adapter import SqliteStore
+from onward.store.sqlite.file.whereabouts import File
 from onward.testing.drafts import created, held, log_of, stepped
 
 pytestmark = pytest.mark.anyio
@@ -41,11 +42,32 @@ def replace_log(path: Path) -> None:
     os.replace(f"{path}-copy", f"{path}-wal")
 
 
+def rename_log(path: Path) -> None:
+    os.rename(f"{path}-wal", f"{path}-old")
+
+
+def replace_index(path: Path) -> None:
+    shutil.copy(f"{path}-shm", f"{path}-copy")
+    os.replace(f"{path}-copy", f"{path}-shm")
+
+
 def take_away(path: Path) -> None:
     shutil.move(path.parent, path.parent.with_name("away"))
 
 
-@pytest.mark.parametrize("vanish", [delete, replace, take_away, delete_log, delete_index, replace_log])
+WAYS = (
+    delete,
+    replace,
+    take_away,
+    delete_log,
+    replace_log,
+    rename_log,
+    delete_index,
+    replace_index,
+)
+
+
+@pytest.mark.parametrize("vanish", WAYS)
 async def test_a_write_is_not_acknowledged_and_a_heartbeat_notices(
     tmp_path: Path, vanish: Callable[[Path], None]
 ) -> None:
@@ -88,3 +110,10 @@ async def test_closing_a_file_that_is_gone_takes_nothing_from_the_one_in_its_pla
     assert await log_of(third, run.id)
     await third.close()
     await new.close()
+
+
+def test_the_number_of_a_file_is_the_one_that_the_system_tells(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    found = os.stat(path)
+    assert File(str(path)).number() == (found.st_ino, os.major(found.st_dev), os.minor(found.st_dev))

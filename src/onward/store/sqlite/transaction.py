@@ -131,4 +131,3 @@ class Transactions:
             self._lock.release()
         self._db.close(True)
         self._lock.close()
-        self._whereabouts.close()
