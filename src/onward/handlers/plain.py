@@ -31,30 +31,27 @@ class _Running:
     def forget(self) -> None:
         """In a fork of this process, which has none of its threads."""
         self._lock = threading.Lock()
-        self._numbers: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
         self._waiting: dict[str, list[Callable[[], object]]] = {}
 
     def begin(self, key: str) -> None:
         with self._lock:
-            self._numbers[key] = self._numbers.get(key, 0) + 1
+            self.numbers[key] = self.numbers.get(key, 0) + 1
 
     def end(self, key: str) -> None:
         with self._lock:
-            self._numbers[key] -= 1
-            if self._numbers[key]:
+            self.numbers[key] -= 1
+            if self.numbers[key]:
                 return
-            del self._numbers[key]
+            del self.numbers[key]
             waiting = self._waiting.pop(key, ())
         for tell in waiting:
             with contextlib.suppress(RuntimeError):  # its loop is closed
                 tell()
 
-    def has(self, key: str) -> bool:
-        return key in self._numbers
-
     def on_idle(self, key: str, tell: Callable[[], object]) -> None:
         with self._lock:
-            if key in self._numbers:
+            if key in self.numbers:
                 self._waiting.setdefault(key, []).append(tell)
                 return
         tell()
@@ -66,6 +63,8 @@ os.register_at_fork(after_in_child=_running.forget)
 
 class Calls:
     """What one attempt calls, and what earlier attempts of its step called and is not over."""
+
+    __slots__ = ("_key", "is_open")
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -104,7 +103,7 @@ class Calls:
     @property
     def is_busy(self) -> bool:
         """Whether a function that was called for the step, by whatever attempt, has not returned."""
-        return _running.has(self._key)
+        return self._key in _running.numbers
 
     @property
     def told(self) -> str:

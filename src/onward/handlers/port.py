@@ -81,7 +81,7 @@ class StepContext:
     ) -> None:
         self._run, self._started, self.graph, self.node = run, started, graph, graph.nodes[started.node]
         self.room, self.recall, self.make_once = room, recall, make_once
-        self.calls = calls or Calls(self.idempotency_key)
+        self.calls = calls or Calls(idempotency_key(run.id, started.step))
         """The plain functions that the step calls in threads."""
         self.workspace = workspace
         """The work tree that the step changes, if the run has a workspace."""

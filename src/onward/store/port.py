@@ -106,7 +106,8 @@ class Write(Frozen, frozen=True, kw_only=True):
     @property
     def relied_on(self) -> set[str]:
         """The hashes of content that its events name, and that it does not bring: it must be stored."""
-        return content_named(self.records) - self.blobs.keys()
+        named = content_named(self.records)
+        return named - self.blobs.keys() if named else named  # few steps name any, and all ask
 
 
 @dataclass(frozen=True, slots=True)

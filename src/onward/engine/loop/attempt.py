@@ -92,19 +92,17 @@ class Interrupter:
         except asyncio.CancelledError:
             if task.cancelling() == cancels:
                 return Result.fail("the handler waited for something that was cancelled")
-            if not self._has_cancelled():
+            if not self._is_cancelled:
                 raise
             result = self._ended(step)
         finally:
             self._task = self._step = None
             step.calls.close()
-            self._stop_waiting()
-        if self._has_cancelled():
+            if self._waiting is not None:
+                self._stop_waiting()
+        if self._is_cancelled:
             await _take_back(task, cancels)
         return result
-
-    def _has_cancelled(self) -> bool:
-        return self._is_cancelled
 
     def _ended(self, step: StepContext) -> Ended:
         assert self._why is not None

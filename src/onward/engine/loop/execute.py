@@ -67,7 +67,7 @@ class Executor:
         result = await interrupter.run(self._handler(started.node), context)
         if hold.is_lost:
             raise hold.loss
-        if not keeper.is_trusted(hold) and not _has_succeeded(result):
+        if not _has_succeeded(result) and not keeper.is_trusted(hold):
             # Whatever it failed of may be the end of the lease; the step itself is not to blame.
             await keeper.regain(hold)
             result = result if isinstance(result, Ended) else Ended(EXPIRED)

@@ -179,8 +179,10 @@ class MemoryStore:
             raise RunNotFound(parent)
 
     def _check_content(self, write: Write, rest: Sequence[Record] = ()) -> None:
-        relied_on = write.relied_on | (content_named(rest) - write.blobs.keys())
-        if not relied_on <= self.database.blobs.keys():
+        relied_on = write.relied_on
+        if rest:
+            relied_on |= content_named(rest) - write.blobs.keys()
+        if relied_on and not relied_on <= self.database.blobs.keys():
             raise content_missing(write.run_id)
 
     def _write(self, stored: StoredRun, write: Write) -> None:

@@ -113,7 +113,8 @@ def _holds(db: apsw.Connection, name: str, at_us: int) -> bool:
 
 
 def _without_content(db: apsw.Connection, write: Write) -> Refused | None:
-    return check_content(db, write.run_id, write.relied_on, write.at_us)
+    relied_on = write.relied_on
+    return check_content(db, write.run_id, relied_on, write.at_us) if relied_on else None
 
 
 def check_content(db: apsw.Connection, run_id: str, names: Iterable[str], at_us: int) -> Refused | None:
