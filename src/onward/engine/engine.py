@@ -84,7 +84,7 @@ class Engine:
         receipts = None
         if files is not None:
             receipts = StepReceipts(files, store, self.sources)
-            observe = _both(_both(files.observe, receipts.after), observe)
+            observe = _each(files.observe, receipts.after, observe)
         self._observe = observe
         self._workspaces = Workspaces(trees, files, warn)
         self.journal = Journal(store, clock)
@@ -284,9 +284,11 @@ class Engine:
         return folded.run.status is RunStatus.RUNNING and self._claims.standing(folded).is_alive
 
 
-def _both(first: Observer, second: Observer) -> Observer:
+def _each(*observers: Observer) -> Observer:
+    looking = tuple(observer for observer in observers if observer is not ignore)
+
     def observe(run: Run, events: Sequence[Event]) -> None:
-        first(run, events)
-        second(run, events)
+        for tell in looking:
+            tell(run, events)
 
     return observe

@@ -64,7 +64,11 @@ def read_with(refs: Sequence[str]) -> Sequence[str]:
 
 def content_named(records: Iterable[Record]) -> set[str]:
     """The hashes of all content that belongs to these events."""
-    return {name.lstrip(KEPT_APART) for record in records if record.refs for name in record.refs}
+    named: set[str] = set()
+    for record in records:
+        if record.refs:
+            named.update(name.lstrip(KEPT_APART) for name in record.refs)
+    return named
 
 
 class Snapshot(NamedTuple):
