@@ -10,10 +10,10 @@ from contextvars import ContextVar
 
 import pytest
 
-from onward.engine.loop.attempt import PATIENCE_S
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost, Refused
 from onward.handlers.function import FunctionHandler
+from onward.handlers.plain import PATIENCE_S
 from onward.handlers.port import StepContext
 from onward.model.event import AttemptInterrupted
 from onward.model.result import Result

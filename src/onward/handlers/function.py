@@ -16,7 +16,7 @@ RESPONSE_CHARACTERS = 200
 
 
 class FunctionHandler:
-    """Calls a function: an async one in the event loop, any other in a thread of its own."""
+    """Calls a function: an async one in a task of its own, any other in a thread of its own."""
 
     keeps_time = False
 
@@ -27,12 +27,14 @@ class FunctionHandler:
         )
 
     async def run(self, step: StepContext) -> Result:
+        returned: Any
         if self._is_async:
-            returned = await self._function(step)  # type: ignore[misc]
+            returned = self._function(step)
         else:
             returned = await step.calls.call(self._function, step)
-            if inspect.isawaitable(returned):
-                returned = await returned
+        if inspect.isawaitable(returned):
+            name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
+            returned = await step.calls.attend(name, returned)
         return as_result(returned, step.node.id)
 
 

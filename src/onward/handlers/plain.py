@@ -1,73 +1,35 @@
-"""Plain functions of users, called in threads, which nobody can end.
+"""Functions of users: plain ones in threads, async ones in tasks. Neither can be ended against its will.
 
-What a step calls is registered for the whole process, under the step's idempotency key, until it returns. So
-an attempt can wait for a function that outlived its time limit, and no other attempt of the step begins in
-this process while one runs, whatever became of the first attempt: a time-out, a stop, a lost lease.
+Python cannot end a thread, and a coroutine may swallow its cancellation. What still runs after its attempt
+is registered (`running`) under the step's idempotency key until it returns. So an attempt can wait for a
+function that outlived its time limit, and no other attempt of the step begins in this process beside it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from onward.clock import Clock
 from onward.errors import Refused
+from onward.handlers.running import Entry, running
 from onward.threads import begin_in_thread
 
 T = TypeVar("T")
-
-
-class _Running:
-    """Functions that have not returned, by the key of their step. Any thread may ask and tell."""
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """In a fork of this process, which has none of its threads."""
-        self._lock = threading.Lock()
-        self.numbers: dict[str, int] = {}
-        self._waiting: dict[str, list[Callable[[], object]]] = {}
-
-    def begin(self, key: str) -> None:
-        with self._lock:
-            self.numbers[key] = self.numbers.get(key, 0) + 1
-
-    def end(self, key: str) -> None:
-        with self._lock:
-            self.numbers[key] -= 1
-            if self.numbers[key]:
-                return
-            del self.numbers[key]
-            waiting = self._waiting.pop(key, ())
-        for tell in waiting:
-            with contextlib.suppress(RuntimeError):  # its loop is closed
-                tell()
-
-    def on_idle(self, key: str, tell: Callable[[], object]) -> None:
-        with self._lock:
-            if key in self.numbers:
-                self._waiting.setdefault(key, []).append(tell)
-                return
-        tell()
-
-
-_running = _Running()
-os.register_at_fork(after_in_child=_running.forget)
+PATIENCE_S = 60.0
+"""How long a function that does not end is waited for. After that its step is in doubt."""
 
 
 class Calls:
     """What one attempt calls, and what earlier attempts of its step called and is not over."""
 
-    __slots__ = ("_key", "is_open")
+    __slots__ = ("_clock", "_key", "is_open")
 
-    def __init__(self, key: str) -> None:
-        self._key = key
+    def __init__(self, key: str, clock: Clock) -> None:
+        self._key, self._clock = key, clock
         self.is_open = True
 
     def check_open(self) -> None:
@@ -84,38 +46,89 @@ class Calls:
         self.is_open = False
 
     async def call(self, function: Callable[..., T], *arguments: object) -> T:
-        """What the function returns. A cancelled caller leaves it running, and registered."""
+        """Call a plain function in a thread. A cancelled caller leaves it running, and registered."""
+        name = f"onward {self._key}"
+        entry = Entry(f"its function runs in thread {name!r} of process {os.getpid()}, which cannot be ended")
         # Before the thread begins: an attempt that ends just then must see that there is one.
-        _running.begin(self._key)
+        running.begin(self._key, entry)
         try:
             answer = begin_in_thread(
-                partial(function, *arguments), name=self._name, ended=partial(_running.end, self._key)
+                partial(function, *arguments), name=name, ended=partial(running.end, self._key, entry)
             )
         except BaseException:
-            _running.end(self._key)
+            running.end(self._key, entry)
             raise
         return await answer
 
-    @property
-    def _name(self) -> str:
-        return f"onward {self._key}"
+    async def attend(self, name: str, function: Awaitable[T]) -> T:
+        """Await an async function in a task of its own. A cancelled caller cancels it and waits for its end.
+
+        After `PATIENCE_S`, or when the caller is cancelled again, it is left running, and registered.
+        """
+        task = asyncio.create_task(_without_exit(function))
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+            try:
+                await self._wait_ended(task)
+            finally:
+                if not task.done():
+                    self._leave(task, name)
+            if not task.done():
+                raise
+        result = task.result()
+        if isinstance(result, SystemExit):
+            raise result
+        return result
+
+    async def _wait_ended(self, task: asyncio.Task[Any]) -> None:
+        ended = asyncio.Event()
+        task.add_done_callback(lambda _: ended.set())
+        await self._clock.wait_s(PATIENCE_S, ended)
+
+    def _leave(self, task: asyncio.Task[Any], name: str) -> None:
+        entry = Entry(
+            f"its async function {name} still runs in process {os.getpid()}, although it was cancelled",
+            is_gone=lambda: task.get_loop().is_closed(),  # it also keeps the task from the garbage collector
+        )
+        running.begin(self._key, entry)
+        task.add_done_callback(partial(_ended, self._key, entry))
+        # Else the end of the event loop would wait for it again, and without end.
+        asyncio._unregister_task(task)
+        task._log_destroy_pending = False  # type: ignore[attr-defined] # the log of the run tells of it
 
     @property
     def is_busy(self) -> bool:
-        """Whether a function that was called for the step, by whatever attempt, has not returned."""
-        return self._key in _running.numbers
+        """Whether a function that was called for the step, by whatever attempt, does not end."""
+        return running.has(self._key)
 
     @property
     def told(self) -> str:
-        """Which thread still runs, for a person who wants to look for it."""
-        return f"its function runs in thread {self._name!r} of process {os.getpid()}, which cannot be ended"
+        """What still runs, for a person who wants to look for it."""
+        return running.told(self._key)
 
-    async def wait_idle(self, clock: Clock, patience_s: float) -> bool:
-        """Whether every function of the step has returned, at the latest after `patience_s`."""
+    async def wait_idle(self) -> bool:
+        """Whether every function of the step has returned, at the latest after `PATIENCE_S`."""
         if not self.is_busy:
             return True
         idle, loop = asyncio.Event(), asyncio.get_running_loop()
-        _running.on_idle(self._key, partial(loop.call_soon_threadsafe, idle.set))
-        await clock.wait_s(patience_s, idle)
+        running.on_idle(self._key, partial(loop.call_soon_threadsafe, idle.set))
+        await self._clock.wait_s(PATIENCE_S, idle)
         await asyncio.sleep(0)  # whoever waits for what the function returned comes first
         return not self.is_busy
+
+
+async def _without_exit(function: Awaitable[T]) -> T | SystemExit:
+    """What it returns. Raised out of a task, a SystemExit would end the event loop: it is returned too."""
+    try:
+        return await function
+    except SystemExit as error:
+        return error
+
+
+def _ended(key: str, entry: Entry, task: asyncio.Task[Any]) -> None:
+    """Nobody waits for what it came to: take its error, which would be reported as forgotten."""
+    running.end(key, entry)
+    if not task.cancelled():
+        task.exception()

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from onward.clock import Clock, SystemClock
 from onward.deadline import NO_DEADLINE, Deadline
 from onward.errors import InvalidInput
 from onward.handlers.artifacts import Artifacts
@@ -78,11 +79,12 @@ class StepContext:
         workspace: str | None = None,
         deadline: Deadline = NO_DEADLINE,
         calls: Calls | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._run, self._started, self.graph, self.node = run, started, graph, graph.nodes[started.node]
         self.room, self.recall, self.make_once = room, recall, make_once
-        self.calls = calls or Calls(idempotency_key(run.id, started.step))
-        """The plain functions that the step calls in threads."""
+        self.calls = calls or Calls(idempotency_key(run.id, started.step), clock or SystemClock())
+        """The functions of users that the step calls."""
         self.workspace = workspace
         """The work tree that the step changes, if the run has a workspace."""
         self.deadline = deadline

@@ -3,7 +3,8 @@
 The handler runs in the driver's own task. Ending it early is cancelling that task with a reason noted
 first, so that a stop, a lost lease and a real cancellation can be told apart. A plain function runs in a
 thread, which cannot be ended: where the step may begin again afterwards, as after a time-out, the attempt
-waits for the function first.
+waits for the function first. An async function may swallow its cancellation. What still runs when all
+patience is over leaves the step in doubt.
 """
 
 from __future__ import annotations
@@ -17,9 +18,6 @@ from onward.errors import OnwardError, StoreIO, StoreUnavailable
 from onward.handlers.port import Handler, Postponed, StepContext
 from onward.model.result import Result
 from onward.model.values.namespace import check_updates
-
-PATIENCE_S = 60.0
-"""How long a function that cannot be ended is waited for. After that its step is in doubt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class Interrupter:
         self._task: asyncio.Task[object] | None = None
         self._step: StepContext | None = None
         self._why: str | None = None
-        self._is_cancelled = self._is_in_doubt = False
+        self._is_cancelled = self._is_patient = self._is_in_doubt = False
         self._waiting: asyncio.Task[None] | None = None
 
     def interrupt(self, why: str, *, patiently: bool = False) -> None:
@@ -57,7 +55,7 @@ class Interrupter:
         assert self._step is not None
         if self._why is not None and (patiently or self._is_cancelled):
             return
-        self._why = why
+        self._why, self._is_patient = why, patiently
         self._stop_waiting()
         if patiently and self._step.calls.is_busy:
             self._waiting = asyncio.create_task(self._wait(self._step))
@@ -65,7 +63,7 @@ class Interrupter:
             self._cancel()
 
     async def _wait(self, step: StepContext) -> None:
-        self._is_in_doubt = not await step.calls.wait_idle(self._clock, PATIENCE_S)
+        self._is_in_doubt = not await step.calls.wait_idle()
         if step.calls.is_open:  # else the handler has just returned, and has a result
             self._cancel()
 
@@ -85,7 +83,7 @@ class Interrupter:
             return Ended(self._why)
         task = self._task = self._own = self._own or _this_task()
         self._step, self._why, cancels = step, None, task.cancelling()
-        self._is_cancelled = self._is_in_doubt = False
+        self._is_cancelled = self._is_patient = self._is_in_doubt = False
         result: Result | Ended
         try:
             result = await _call(handler, step, self._clock)
@@ -106,7 +104,7 @@ class Interrupter:
 
     def _ended(self, step: StepContext) -> Ended:
         assert self._why is not None
-        if not self._is_in_doubt:
+        if not self._is_in_doubt and not (self._is_patient and step.calls.is_busy):
             return Ended(self._why)
         return Ended(f"{self._why}, and {step.calls.told}", in_doubt=True)
 
@@ -133,7 +131,7 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | E
     """
     room = step.room
     try:
-        if step.calls.is_busy and not await step.calls.wait_idle(clock, PATIENCE_S):
+        if step.calls.is_busy and not await step.calls.wait_idle():
             return Ended(f"an earlier attempt is not over: {step.calls.told}", in_doubt=True)
         if room.is_full:
             await room.prepare(step.node, step.prompt)
@@ -192,6 +190,6 @@ class _TimeLimit:
 
     async def enforce(self) -> None:
         await self.clock.wait_s(self.timeout_s, asyncio.Event())
-        await self.step.calls.wait_idle(self.clock, PATIENCE_S)
+        await self.step.calls.wait_idle()
         self.is_over = True
         self.task.cancel()

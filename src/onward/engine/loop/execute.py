@@ -61,6 +61,7 @@ class Executor:
             make_once=self._ports.make_once,
             workspace=workspace,
             deadline=hold.deadline,
+            clock=self._ports.clock,
         )
         if self._stop.is_now:
             return AttemptCut(started.step, started.attempt, STOPPED)  # asked while the start was written
