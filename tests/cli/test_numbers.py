@@ -38,7 +38,7 @@ REST: Mapping[str, tuple[str, ...]] = {
     "gc": ("--dry-run",),
     "import": ("export",),
 }
-ATTRIBUTES = ("as_count", "as_positive", "as_integer", "as_duration_s", "as_interval_s")
+ATTRIBUTES = ("as_count", "as_positive", "as_integer", "as_duration_s", "as_positive_s")
 
 
 def arguments() -> dict[tuple[str, str], Argument]:

@@ -236,6 +236,28 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ),
         (
             "attribute_type",
+            "max_visits=0; max_steps=0; max_running=0\n"
+            "A [timeout=0s, human.timeout=0ms, human.remind=0s]\n"
+            "B [manager.poll_interval=0m, tool_hooks.timeout=0s]",
+            [
+                "2:12 attribute_type max_visits of the graph is '0'",
+                "2:25 attribute_type max_steps of the graph is '0'",
+                "2:40 attribute_type max_running of the graph is '0'",
+                "3:12 attribute_type timeout of node 'A' is '0s'",
+                "3:30 attribute_type human.timeout of node 'A' is '0ms'",
+                "3:48 attribute_type human.remind of node 'A' is '0s'",
+                "4:26 attribute_type manager.poll_interval of node 'B' is '0m'",
+                "4:49 attribute_type tool_hooks.timeout of node 'B' is '0s'",
+            ],
+        ),
+        (  # here 0 has a meaning: no retries, no redirects, no restarts, no pause
+            "attribute_type",
+            "default_max_retries=0; max_reroutes=0; max_restarts=0\n"
+            "A [max_retries=0, manager.steer_cooldown=0s]",
+            [],
+        ),
+        (
+            "attribute_type",
             'A [max_retries="2", timeout="900s", goal_gate="true", manager.poll_interval=45s, label=5]',
             [],
         ),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from onward.model.event import Choice
 from onward.pipeline.edges import accelerator, has_accelerator, normalise_label
 from onward.pipeline.graph import Graph, Node
-from onward.pipeline.value import Value, as_duration_s, as_text, shown
+from onward.pipeline.value import Value, as_text, shown
 
 MULTIPLE_CHOICE, YES_NO, CONFIRMATION, FREEFORM = "multiple_choice", "yes_no", "confirmation", "freeform"
 QUESTION_TYPES = (MULTIPLE_CHOICE, YES_NO, CONFIRMATION, FREEFORM)
@@ -88,14 +88,6 @@ def as_timeout_rule(value: Value) -> str:
     if found not in TIMEOUT_RULES:
         raise ValueError(f"one of {', '.join(TIMEOUT_RULES)}, or name a choice with human.default_choice")
     return found
-
-
-def as_interval_s(value: Value) -> float:
-    """A duration that is repeated, so it cannot be nothing."""
-    seconds = as_duration_s(value)
-    if seconds <= 0:
-        raise ValueError("a duration of at least 1ms")
-    return seconds
 
 
 # -- choices -----------------------------------------------------------------------------------------

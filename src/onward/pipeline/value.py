@@ -111,6 +111,14 @@ def as_duration_s(value: Value) -> float:
     return Duration.parse(as_text(value).strip()).seconds
 
 
+def as_positive_s(value: Value) -> float:
+    """The value as seconds; a limit or an interval of nothing would never let anything happen."""
+    seconds = as_duration_s(value)
+    if seconds <= 0:
+        raise ValueError("a duration of at least 1ms")
+    return seconds
+
+
 def shown(value: Value, *, characters_max: int = 60) -> str:
     """The value quoted for a message: printable, on one line and not long."""
     text = as_text(value)

@@ -10,7 +10,7 @@ from typing import Any
 from onward.errors import ConditionError, StylesheetError
 from onward.pipeline.condition import Condition, parse_condition
 from onward.pipeline.graph import DEFAULT_KIND, Edge, Graph, Node
-from onward.pipeline.questions import as_interval_s, as_question_type, as_timeout_rule
+from onward.pipeline.questions import as_question_type, as_timeout_rule
 from onward.pipeline.rules.rule import Problem, Subject, about
 from onward.pipeline.stylesheet import parse_stylesheet
 from onward.pipeline.value import (
@@ -20,6 +20,7 @@ from onward.pipeline.value import (
     as_duration_s,
     as_integer,
     as_positive,
+    as_positive_s,
     as_text,
     shown,
 )
@@ -98,22 +99,22 @@ def as_condition(value: Value) -> Condition:
 GRAPH_TYPES: Mapping[str, Reading] = {
     "default_max_retries": as_count,
     "default_max_retry": as_count,
-    "max_visits": as_count,
-    "max_steps": as_count,
+    "max_visits": as_positive,
+    "max_steps": as_positive,
     "max_reroutes": as_count,
     "max_restarts": as_count,
-    "max_running": as_count,
+    "max_running": as_positive,
     "retry_on_fail": as_boolean,
     "continue_on_fail": as_boolean,
     "retry_policy": as_retry_policy,
     "files": as_file_mode,
     "workspace_mode": as_workspace_mode,
-    "tool_hooks.timeout": as_duration_s,
+    "tool_hooks.timeout": as_positive_s,
 }
 NODE_TYPES: Mapping[str, Reading] = {
     "max_retries": as_count,
     "goal_gate": as_boolean,
-    "timeout": as_duration_s,
+    "timeout": as_positive_s,
     "auto_status": as_boolean,
     "allow_partial": as_boolean,
     "repeatable": as_boolean,
@@ -121,19 +122,19 @@ NODE_TYPES: Mapping[str, Reading] = {
     "retry_policy": as_retry_policy,
     "join_policy": as_join_policy,
     "max_parallel": as_positive,
-    "manager.poll_interval": as_duration_s,
+    "manager.poll_interval": as_positive_s,
     "manager.max_cycles": as_positive,
     "manager.steer_cooldown": as_duration_s,
     "manager.stop_condition": as_condition,
     "manager.actions": as_actions,
     "stack.child_autostart": as_boolean,
     "human.type": as_question_type,
-    "human.timeout": as_duration_s,
+    "human.timeout": as_positive_s,
     "human.on_timeout": as_timeout_rule,
-    "human.remind": as_interval_s,
+    "human.remind": as_positive_s,
     "files": as_file_mode,
     "workspace": as_branch_workspace,
-    "tool_hooks.timeout": as_duration_s,
+    "tool_hooks.timeout": as_positive_s,
 }
 EDGE_TYPES: Mapping[str, Reading] = {"weight": as_integer, "loop_restart": as_boolean}
 

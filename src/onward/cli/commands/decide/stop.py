@@ -23,7 +23,7 @@ POLL_S = 0.1
 Wait = Annotated[
     bool, Parameter(name="--wait", negative="--no-wait", help="See that it happens, or only ask for it.")
 ]
-Timeout = Annotated[float, number(WAIT, help="For how many seconds to wait.")]
+Timeout = Annotated[float, number(WAIT, help="For how many seconds to wait; 0 only asks.")]
 Ask = Callable[[], Awaitable[Folded]]
 
 

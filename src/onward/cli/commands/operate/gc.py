@@ -27,7 +27,9 @@ async def gc(
     *,
     older_than: Annotated[
         float | None,
-        duration(WAIT, help="Only runs that nothing has happened to for so long (30d without --keep)."),
+        duration(
+            WAIT, help="Only runs that nothing has happened to for so long (30d without --keep; 0d: any age)."
+        ),
     ] = None,
     keep: Annotated[
         int | None, number(KEPT, help="Keep the newest so many of them, whatever their age.")
