@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from onward.errors import InvalidInput
-from onward.model.values.bounds import WAIT, shown
+from onward.model.values.bounds import GRACE, shown
 
 DEFAULT_DB = ".onward/onward.db"
 CONFIG_FILE = "onward.toml"
@@ -123,7 +123,7 @@ def _text(value: object) -> str | None:
 
 def _seconds(name: str, value: object) -> float:
     try:
-        return WAIT.read(str(value).removesuffix("s"))
+        return GRACE.read(str(value).removesuffix("s"))
     except ValueError as error:
         raise InvalidInput(f"{name} is {shown(value)}; write {error}.") from None
 

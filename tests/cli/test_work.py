@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 
+import pytest
+
 from onward.model.ids import display_id
 from tests.cli.shell import Shell, pipeline
 
@@ -43,14 +45,19 @@ def test_a_worker_that_is_asked_to_stop_says_so_and_exits_well(shell: Shell) -> 
     assert "draining: taking no new runs" in done.out
 
 
-def test_past_the_grace_time_a_worker_exits_1_and_the_run_can_be_taken_again(shell: Shell) -> None:
+@pytest.mark.parametrize("flags", [("--grace", "200ms"), ()], ids=["by the flag", "by the settings"])
+def test_past_the_grace_time_a_worker_exits_1_and_the_run_can_be_taken_again(
+    shell: Shell, flags: tuple[str, ...]
+) -> None:
     """S2-18, S2-19."""
+    shell.write("onward.toml", f"grace = {'3600' if flags else '0.2'}\n")
     latch = shell.latch("latch")
     shell.write("slow.dot", pipeline(("a", latch.command)))
     assert shell.inside("submit", "slow.dot", "--run-id", "slow").code == 0
-    worker = shell.start("worker", "--grace", "200ms")
+    worker = shell.start("worker", *flags)
     latch.wait_reached()
     worker.signal(signal.SIGTERM)
+    worker.process.wait(20)  # the default would be 30 s
     done = worker.end()
     assert done.code == 1
     assert "draining: 1 run remains" in done.out

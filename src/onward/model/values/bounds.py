@@ -90,5 +90,7 @@ CONCURRENCY = Whole(1, 1_000)
 PORT = Whole(0, 65_535)
 GIBIBYTES = Whole(1, 2**20)
 WAIT = Seconds()
+GRACE = Seconds(0.001)
+"""How long a step may take to finish: with none, the first signal would be the second."""
 LEASE = Seconds(1.0)
 """A renewal at every third of it must come through a busy machine and a network in time."""

@@ -31,18 +31,17 @@ from onward.clock import SystemClock
 from onward.config import load_settings
 from onward.engine.control.requests import Start
 from onward.engine.engine import Engine
-from onward.engine.loop.stop import GRACE_S, StopSwitch
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import NoDatabase
 from onward.machine.fold.row import project
 from onward.machine.plan.planner import DRAIN
 from onward.model.ids import display_id
-from onward.model.values.bounds import CONCURRENCY, LEASE, PRIORITY, Seconds
+from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE, PRIORITY
 from onward.read.view import view_run
 from onward.store.owner import owner_label
 from onward.wiring import is_there
 from onward.worker.worker import Worker
 
-GRACE = Seconds(0.001)
 DRAINING = "draining: taking no new runs; a second signal stops now"
 
 
@@ -72,7 +71,10 @@ async def worker(
         float | None, duration(LEASE, help="How long a claim is good for without a renewal, such as 10s.")
     ] = None,
     grace: Annotated[
-        float | None, duration(GRACE, help="How long to let steps finish when asked to stop, such as 30s.")
+        float | None,
+        duration(
+            GRACE, help="How long to let steps finish when asked to stop, such as 30s (ONWARD_GRACE; 30s)."
+        ),
     ] = None,
     until_idle: Annotated[bool, Parameter(help="Stop when nothing is due and nothing is under way.")] = False,
     metrics: Annotated[
@@ -91,7 +93,7 @@ async def worker(
     Any number of workers may share a database. SIGTERM or Ctrl-C takes no new runs, lets each step finish,
     and hands the runs back to the queue; a second one, or the end of the grace time, stops now.
     """
-    grace_s = GRACE_S if grace is None else grace
+    grace_s = load_settings().grace_s if grace is None else grace
     stop = StopSwitch(grace_s)
     watch = Watch(metrics=metrics, log_format=log_format, out=out)
 
