@@ -9,6 +9,7 @@ import pytest
 
 from onward.engine.control.requests import Start
 from onward.engine.loop.stop import StopSwitch
+from onward.engine.managed.settings import stands_idle
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.memory.adapter import MemoryDatabase
@@ -93,6 +94,22 @@ async def test_a_retry_that_another_clock_set_is_made_once_its_time_has_come(
     assert world.ledger.attempts("a") == [1, 2, 3, 4]
     assert (await first.kinds()).count("RunClaimed") == before.count("RunClaimed") + 1
     assert await first.is_sound()
+
+
+@pytest.mark.parametrize("skew_s", [-HOUR_S, HOUR_S])
+async def test_a_manager_with_another_clock_drives_its_child_once_the_childs_time_has_come(
+    skewed: tuple[World, ManualClock], skew_s: float
+) -> None:
+    world, database = skewed
+    first = await worker_of(world, {"a": [Result.retry("busy")] * 3}, skew_s=0)
+    manager = await worker_of(world, {}, skew_s=skew_s)
+    await first.engine.submit(first.pipeline(RETRIED), Start(run_id="run"))
+    while len(world.ledger.attempts("a")) < 3:
+        await work(first)
+        database.advance(30 if len(world.ledger.attempts("a")) < 3 else 0)
+    assert not stands_idle(await manager.load(), is_at_work=False)
+    database.advance(30)
+    assert stands_idle(await manager.load(), is_at_work=False)
 
 
 @pytest.mark.parametrize("skew_s", [-HOUR_S, HOUR_S])

@@ -149,6 +149,7 @@ class Loaded:
     """A run as one consistent read: its row, its holder, the newest usable snapshot and the log after it.
 
     `is_cut`: the log after the snapshot has more than TAIL_MAX events and was left out; `read` gives it.
+    `is_due`: the run has no wake time, or it has come by the database's clock.
     """
 
     row: RunRow
@@ -157,6 +158,7 @@ class Loaded:
     snapshot: Snapshot | None
     tail: Sequence[Record]
     is_cut: bool = False
+    is_due: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,8 @@ class Folded(Frozen, frozen=True):
     log_bytes: int = 0
     snapshot_bytes: int = 0
     holder: Holder | None = None
+    is_due: bool = True
+    """Whether its wake time had come, by the database's clock, when it was loaded."""
     is_repeat: bool = False
     """Whether this answers a request that had been answered before; nothing was written for it."""
 
@@ -81,7 +83,7 @@ class Journal:
             folded = await self._folded_by_pages(start, run_id, loaded.position.seq)
         else:
             folded = _folded(start, loaded.tail, run_id)
-        return replace(_whole(folded, loaded), holder=loaded.holder)
+        return replace(_whole(folded, loaded), holder=loaded.holder, is_due=loaded.is_due)
 
     async def _folded_by_pages(self, start: Folded | None, run_id: str, upto: int) -> Folded | None:
         """Fold a log of any length up to an event; others get their turns meanwhile."""

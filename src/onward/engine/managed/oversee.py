@@ -171,7 +171,7 @@ class _Watch:
         if child.run.status is RunStatus.WAITING:
             is_answered = self._interviewer is not None and not self._is_left_open
             return is_answered or bool(overdue(child.run, self._clock.now_us()))
-        return stands_idle(child.run, is_at_work=self._runs.is_at_work(child), now_us=self._clock.now_us())
+        return stands_idle(child, is_at_work=self._runs.is_at_work(child))
 
     def _may_ask_again(self, run: Run) -> bool:
         """A child that failed is sent on once by every new attempt of its manager, not by a repeated one."""

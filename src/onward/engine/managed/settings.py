@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from onward.engine.log.journal import Folded
 from onward.engine.managed.child_view import named
 from onward.handlers.port import StepContext
 from onward.model.run import Run, RunStatus
@@ -53,9 +54,9 @@ class Terms:
         )
 
 
-def stands_idle(run: Run, *, is_at_work: bool, now_us: int) -> bool:
+def stands_idle(child: Folded, *, is_at_work: bool) -> bool:
     """Whether a child stands still for no reason that a person gave, and is its manager's to drive."""
-    is_due = run.wake_at_us is None or run.wake_at_us <= now_us
+    run, is_due = child.run, child.is_due
     match run.status:
         case RunStatus.QUEUED:
             return is_due

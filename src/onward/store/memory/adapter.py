@@ -236,9 +236,9 @@ class MemoryStore:
         run_id, position, holder = stored.row.id, stored.position, self._holder(stored)
         snapshot = self._snapshot(run_id, position.seq, fold_version) if known is None else None
         after = known or (snapshot.seq if snapshot else 0)
-        if position.seq - after > TAIL_MAX:
-            return Loaded(stored.row, position, holder, snapshot, (), is_cut=True)
-        return Loaded(stored.row, position, holder, snapshot, self._records(run_id, after))
+        is_cut, is_due = position.seq - after > TAIL_MAX, (stored.due_at_us or 0) <= self.database.now_us()
+        tail = () if is_cut else self._records(run_id, after)
+        return Loaded(stored.row, position, holder, snapshot, tail, is_cut, is_due)
 
     def _snapshot(self, run_id: str, seq_max: int, fold_version: int) -> Snapshot | None:
         stored = self.database.runs[run_id]

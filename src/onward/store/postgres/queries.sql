@@ -294,6 +294,7 @@ SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, re
     steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
     max_running, parent, parent_seq,
     created_at_us, updated_at_us, ended_at_us, head, hash,
+    coalesce(due_at_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM run
 WHERE id = :id;

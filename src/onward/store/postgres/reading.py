@@ -154,10 +154,9 @@ class Reader:
             own = cached[0]
             snapshot = rows.snapshot_of(own[0]) if own else await _inherited(wire, listed.row, fold_version)
         after = known or (snapshot.seq if snapshot else 0)
-        if position.seq - after > TAIL_MAX:
-            return Loaded(listed.row, position, listed.holder, snapshot, (), is_cut=True)
-        tail = await read_records(wire, run_id, after, upto=position.seq)
-        return Loaded(listed.row, position, listed.holder, snapshot, tail)
+        is_cut, is_due = position.seq - after > TAIL_MAX, bool(found[0][-2])
+        tail = () if is_cut else await read_records(wire, run_id, after, upto=position.seq)
+        return Loaded(listed.row, position, listed.holder, snapshot, tail, is_cut, is_due)
 
     async def find(self, wire: Wire, wanted: str) -> Sequence[Listed]:
         """By display id; else by id; else by prefix of either."""

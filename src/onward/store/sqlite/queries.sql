@@ -146,6 +146,7 @@ SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, re
     steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
     max_running, parent, parent_seq,
     created_at_us, updated_at_us, ended_at_us, head, hash,
+    coalesce(due_at_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run
 WHERE id = :id;

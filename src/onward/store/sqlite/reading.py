@@ -94,9 +94,9 @@ class Reader:
         listed, position = self._listed(columns), rows.row_position(columns)
         snapshot = find_snapshot(db, run_id, position.seq, fold_version) if known is None else None
         after = known or (snapshot.seq if snapshot else 0)
-        if position.seq - after > TAIL_MAX:
-            return Loaded(listed.row, position, listed.holder, snapshot, (), is_cut=True)
-        return Loaded(listed.row, position, listed.holder, snapshot, read_records(db, run_id, after))
+        is_cut, is_due = position.seq - after > TAIL_MAX, bool(columns[-2])
+        tail = () if is_cut else read_records(db, run_id, after)
+        return Loaded(listed.row, position, listed.holder, snapshot, tail, is_cut, is_due)
 
     def find(self, db: apsw.Connection, wanted: str) -> list[Listed]:
         """By display id; else by id; else by prefix of either."""

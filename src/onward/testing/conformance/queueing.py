@@ -56,6 +56,13 @@ async def taken_by(store: Store, wanted: Wanted = ANY) -> str | None:
     return seen[-1] if answer is not None else None
 
 
+async def is_due(store: Store) -> bool:
+    """Whether a run that is loaded waits for no time any more."""
+    loaded = await store.load("run", fold_version=FOLD_VERSION)
+    assert loaded is not None
+    return loaded.is_due
+
+
 async def test_the_run_that_has_been_due_for_longest_is_taken_first(store: Store) -> None:
     late = await queued(store, "late", wait_us=-SECOND_US)
     early = await queued(store, "later-id", wait_us=-2 * SECOND_US)
@@ -91,6 +98,7 @@ async def test_a_run_is_due_at_once_wherever_its_writers_clock_stands(store: Sto
     assert (found.due, found.later) == (1, 0)
     assert found.oldest_due_us is not None
     assert found.oldest_due_us >= now_us, "and it has not waited for an hour either"
+    assert await is_due(store)
     assert await taken_by(store) == "run"
 
 
@@ -103,6 +111,7 @@ async def test_a_wait_is_as_long_as_its_writer_said_wherever_its_clock_stands(
     assert await taken_by(other) is None
     found = await other.measure()
     assert (found.due, found.later) == (0, 1)
+    assert not await is_due(other)
 
 
 @pytest.mark.parametrize("skew_us", SKEWS_US)
