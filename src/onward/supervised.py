@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import weakref
 
 from onward.host import commands_name, host_identity
@@ -18,6 +19,42 @@ BUSY = {errno.EAGAIN, errno.ETOOMANYREFS}  # too many requests, or descriptors, 
 CHUNK_BYTES = 1 << 16
 
 
+class _Name:
+    """A socket by which others see that commands of this process may run.
+
+    It has no file. Every nursery inherits it, and every supervisor from its nursery. So its name is taken as
+    long as one of them lives, whichever of several nurseries it belongs to. This process has it too, which
+    means nothing: others look for it only when this process has ended.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+
+    def held(self) -> int:
+        """The descriptor of the socket; -1 where there are no such sockets."""
+        if sys.platform != "linux":
+            return -1
+        with self._lock:
+            if self._socket is None:
+                me, held = host_identity(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                with contextlib.suppress(OSError):
+                    held.bind("\0" + commands_name(me.pid, me.started))
+                self._socket = held
+            return self._socket.fileno()
+
+    def forget(self) -> None:
+        """In a fork of this process, which is another one and may live longer."""
+        self._lock = threading.Lock()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+_name = _Name()
+os.register_at_fork(after_in_child=_name.forget)
+
+
 class Nursery:
     """The process that forks supervisors. It ends with this object, and in any case with this process."""
 
@@ -25,9 +62,8 @@ class Nursery:
         self.pid = os.getpid()
         requests, theirs = socket.socketpair()
         requests.setblocking(False)
-        owner, me = _own_pidfd(), host_identity()
-        name = commands_name(me.pid, me.started)
-        arguments = [sys.executable, "-I", "-S", SUPERVISOR, str(theirs.fileno()), str(owner), name]
+        owner, name = _own_pidfd(), _name.held()
+        arguments = [sys.executable, "-I", "-S", SUPERVISOR, str(theirs.fileno()), str(owner), str(name)]
         try:
             # No environment: the commands run below it and must not find our secrets in it. A session
             # of its own: Ctrl-C in the terminal is for us, and we may let the command finish.
@@ -36,7 +72,7 @@ class Nursery:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={},
-                pass_fds=[fd for fd in (theirs.fileno(), owner) if fd >= 0],
+                pass_fds=[fd for fd in (theirs.fileno(), owner, name) if fd >= 0],
                 start_new_session=True,
             )
         except BaseException:

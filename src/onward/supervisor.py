@@ -401,18 +401,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
-    requests, owner, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    # The last descriptor is only held: see `supervised._Name`.
+    requests, owner, name = (int(word) for word in sys.argv[1:4])
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    for fd in (requests, owner):
+    for fd in (requests, owner, name):
         if fd >= 0:
             os.set_inheritable(fd, False)
     os.chdir("/")
     adopt_orphans()
-    present = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # another nursery of the same process has it
-            present.bind("\0" + name)
     Nursery(socket.socket(fileno=requests), owner).run()
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from onward.errors import SpawnFailed
+from onward.host import HostIdentity, is_process_gone
 from onward.process import SystemSpawn
 from tests.engine.processes import ANCESTORS, FAMILY, OWNED_BY, Post, Processes, processes_with, run
 
@@ -77,6 +78,18 @@ if child == 0:
 os.waitpid(child, 0)
 say(os.getpid(), *mine.split())
 say(os.getpid(), *asyncio.run(run(command)).stdout.split())
+"""
+TWO_NURSERIES = """
+from onward.host import host_identity
+other = SystemSpawn()
+async def main():
+    await other.run("true", env={}, cwd=None, timeout_s=None)
+    running = asyncio.create_task(run(command))
+    await asyncio.to_thread(sys.stdin.readline)
+    other.close()
+    say(host_identity().text())
+    await running
+asyncio.run(main())
 """
 WITHOUT_DESCRIPTORS = """
 import resource
@@ -165,6 +178,28 @@ def test_a_fork_of_ours_has_a_nursery_of_its_own_and_leaves_ours_alone() -> None
     assert fork[0] == fork[4]
     assert before[0] == before[4] == after[4]
     assert before[3] == after[3] != fork[3]
+
+
+def test_while_a_command_of_any_nursery_runs_its_process_is_not_taken_for_gone(post: Post) -> None:
+    """Two apps of one process have a nursery each; the first that began may be the first that is closed."""
+    with owner_of(f"({ANCESTORS}) > {post.path}; exec sleep 1000", program=TWO_NURSERIES) as owner:
+        everything = post.read(3)
+        assert owner.stdin is not None
+        owner.stdin.write("\n")
+        owner.stdin.flush()
+        identity = HostIdentity.parse(hear(owner)[0])
+        _, supervisor, nursery = everything.pids
+        for pid in (nursery, supervisor):
+            os.kill(pid, signal.SIGSTOP)  # so that the command is not killed at once
+        owner.kill()
+        owner.wait()
+        try:
+            assert is_process_gone(identity) is False
+        finally:
+            for pid in (nursery, supervisor):
+                os.kill(pid, signal.SIGCONT)
+        assert everything.survivors(SURVIVAL_S_MAX) == []
+        assert is_process_gone(identity) is True
 
 
 async def test_a_killed_supervisor_takes_its_command_with_it(spawn: SystemSpawn, post: Post) -> None:
