@@ -17,6 +17,8 @@ from onward.testing.conformance.processes import Connect
 from onward.testing.faults import EFFECTS, Died, Fault, FaultyStore
 from tests.world import World, line
 
+PATIENCE_S = 20
+
 
 class Till:
     """What is outside: it counts how often it was charged."""
@@ -174,3 +176,50 @@ async def test_a_step_that_is_made_again_makes_its_effect_once(world: World) -> 
     await dying.die()
     run = await (await world.process({"pay": [pay]})).resume()
     assert (run.status, run.context["paid"], till.charged) == (RunStatus.COMPLETED, 1, 1)
+
+
+async def test_an_effect_that_asks_for_itself_is_refused(at: At) -> None:
+    """It would wait for its own end, and renew itself meanwhile."""
+    till, effects = Till(), await at()
+
+    async def charge() -> object:
+        await till.charge()
+        return await effects.call("charge", till.charge)
+
+    with pytest.raises(Refused) as refused:
+        async with asyncio.timeout(PATIENCE_S):
+            await effects.call("charge", charge)
+    assert refused.value.code == "effect_in_itself"
+    assert till.charged == 1
+
+
+async def test_effects_that_wait_for_each_other_do_not_wait_without_end(at: At) -> None:
+    """Of two effects of one process, whichever closes the circle is refused."""
+    till, effects, begun = Till(), await at(), [asyncio.Event(), asyncio.Event()]
+
+    async def first() -> object:
+        begun[0].set()
+        await begun[1].wait()
+        return await effects.call("second", till.charge)
+
+    async def second() -> object:
+        begun[1].set()
+        await begun[0].wait()
+        return await effects.call("first", till.charge)
+
+    both = effects.call("first", first), effects.call("second", second)
+    async with asyncio.timeout(PATIENCE_S):
+        ended = await asyncio.gather(*both, return_exceptions=True)
+    refusals = [error for error in ended if isinstance(error, Refused | EffectFailed)]
+    assert len(refusals) == 2, "the one that is refused fails, and so does the one that waits for it"
+    assert till.charged == 0
+
+
+async def test_an_effect_may_be_made_inside_another(at: At) -> None:
+    till, effects = Till(), await at()
+
+    async def outer() -> list[object]:
+        return [await effects.call("inner", till.charge)]
+
+    both = effects.call("outer", outer), effects.call("inner", till.charge)
+    assert [*await asyncio.gather(*both)] == [[1], 1]

@@ -1,7 +1,8 @@
 """Effects that are made at most once per key, whatever dies on the way.
 
 The beginning is on disk before the effect and the result after it. Whoever asks afterwards gets the result;
-whoever asks meanwhile waits for it. A beginning without a result whose process is gone is in doubt: nobody
+whoever asks meanwhile waits for it, as long as its process renews it: what no process renews any more is in
+doubt when its lease is over. A beginning without a result whose process is gone is in doubt: nobody
 knows how far it came, so a person says whether it is made again, forgotten, or was done.
 """
 
@@ -12,11 +13,12 @@ import contextlib
 import inspect
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from onward.clock import Clock, Ids
 from onward.engine.log.retry_store import retry_store
+from onward.engine.step.circles import Circles
 from onward.engine.step.shielded import unbroken
 from onward.errors import Refused, StoreError
 from onward.model.effect import (
@@ -35,7 +37,7 @@ from onward.threads import in_thread
 
 POLL_S = 0.1
 RENEW_S_MAX = 3.0
-Execute = Callable[[], Awaitable[EffectResult]]
+EffectFunction = Callable[[], Awaitable[EffectResult]]
 
 
 class NotBegun(Exception):
@@ -78,8 +80,9 @@ class AtMostOnce:
     clock: Clock
     ids: Ids
     lease_s: float | None = None
+    circles: Circles = field(default_factory=Circles)
 
-    async def make(self, key: str, perform: Execute, once: Once = ONCE) -> Made:
+    async def make(self, key: str, perform: EffectFunction, once: Once = ONCE) -> Made:
         """The result of `perform`, which is called only if no result is stored; or a refusal."""
         check_key(key)
         token, instead_of = self.ids.unique(), None
@@ -95,7 +98,8 @@ class AtMostOnce:
                     raise in_doubt(found)
                 instead_of = found.token
             elif once.wait:
-                await self.clock.wait_s(POLL_S, asyncio.Event())
+                with self.circles.waiting(key):
+                    await self.clock.wait_s(POLL_S, asyncio.Event())
             else:
                 raise _under_way(found)
 
@@ -160,11 +164,12 @@ class AtMostOnce:
         )
 
     async def _perform(
-        self, key: str, token: str, perform: Execute, once: Once, was_in_doubt: bool
+        self, key: str, token: str, perform: EffectFunction, once: Once, was_in_doubt: bool
     ) -> EffectResult:
         try:
             async with self._renewed(key, token):
-                result = await perform()
+                with self.circles.making(key):
+                    result = await perform()
         except NotBegun as refused:
             await self._let_go(key, token, was_in_doubt)
             raise refused.why from refused
