@@ -19,6 +19,7 @@ from onward.store.port import Store
 from onward.testing.clock import ManualClock
 from tests.world import Process, World, line, until
 
+PATIENT = line("a", a='type=work, timeout="1h"')
 LIMITED = line("a", "b", a='type=work, timeout="5s", max_retries=3', b="type=work")
 
 
@@ -115,7 +116,7 @@ async def test_a_retry_in_the_same_process_waits_for_it(process: Process, stubbo
 
 
 async def test_a_pause_now_leaves_it_in_doubt(process: Process, stubborn: Stubborn) -> None:
-    driving = asyncio.create_task(process.start(line("a", a="type=work")))
+    driving = asyncio.create_task(process.start(PATIENT))
     await until(lambda: stubborn.ledger == ["begun"])
     await process.engine.pause("run", after="now", by="ann")
     await pass_time(process, process.store.heartbeat_s + PATIENCE_S + 5)
@@ -129,8 +130,8 @@ async def test_a_pause_now_leaves_it_in_doubt(process: Process, stubborn: Stubbo
 
 async def test_a_cancel_and_a_stop_now_wait_for_it_with_an_end(process: Process, stubborn: Stubborn) -> None:
     stop = StopSwitch()
-    first = asyncio.create_task(process.start(line("a", a="type=work"), "first", stop=stop))
-    second = asyncio.create_task(process.start(line("a", a="type=work"), "second"))
+    first = asyncio.create_task(process.start(PATIENT, "first", stop=stop))
+    second = asyncio.create_task(process.start(PATIENT, "second"))
     await until(lambda: stubborn.ledger == ["begun", "begun"])
     stop.request("signal", now=True)
     await process.engine.cancel("second", by="ann")
@@ -177,6 +178,6 @@ async def test_one_that_exits_fails_its_step_and_not_the_process() -> None:
 
     world = World(connect, "memory")
     process = await world.process(handlers={"work": FunctionHandler(leave)})
-    run = await process.start(line("a", a="type=work"))
+    run = await process.start(PATIENT)
     assert (run.status, run.detail) == (RunStatus.FAILED, "step a#1: SystemExit: 3")
     await world.close()
