@@ -15,12 +15,13 @@ SOURCES := $(wildcard src tests bench demo scripts)
 FAST_TESTS := $(wildcard $(addprefix tests/,model pipeline machine shape store dialect/test_random_programs.py))
 # As many processes as there are cores; tests that kill processes one by one, each to whoever is free.
 SPREAD := --numprocesses auto --maxprocesses 4 --dist worksteal
+EXPLORING := --hypothesis-profile exploring --timeout 600
 FAST := not slow and not crash and not postgres
 LOCK = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-all crash chaos bench bench-workers docs rows format coverage lock clean lint stepwise-resume stepwise-retry
+.PHONY: help install demo check test test-all explore crash chaos bench bench-workers docs rows format coverage lock clean lint stepwise-resume stepwise-retry
 
 help:  ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -54,9 +55,12 @@ test: lint  ## every test, with real crashes on a real PostgreSQL (fails if none
 	$(BIN)/pytest -q $(SPREAD) -m "not crash"
 	$(BIN)/pytest -q --numprocesses 2 --dist loadgroup -m crash
 
-test-all: lint  ## the same, with every test of the engine on all three stores
-	$(BIN)/pytest -q $(SPREAD) -m "not crash" --all-stores
+test-all: lint  ## the same, with every test of the engine on all three stores and with new examples
+	$(BIN)/pytest -q $(SPREAD) -m "not crash" --all-stores $(EXPLORING)
 	$(BIN)/pytest -q --numprocesses 2 --dist loadgroup -m crash
+
+explore: $(INSTALLED)  ## property tests with new random examples, five times as many as in make test
+	$(BIN)/pytest -q $(SPREAD) -m hypothesis $(EXPLORING)
 
 crash: $(INSTALLED)  ## kill real processes KILLS times (500) and check that nothing was lost or repeated
 	$(BIN)/python -m tests.crash.kill --kills $(KILLS)

@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import psycopg
@@ -17,19 +18,18 @@ from onward.receipts.places import HANDOFFS, RECEIPTS, is_finished_file
 from onward.receipts.receipt import read_handoff, read_receipt
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port import Store
-from onward.testing.conformance.processes import Connect
-from onward.testing.conformance.processes import other as other
-from onward.testing.conformance.processes import store as store
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
+from tests.chance import SAME
 from tests.world import World
+
+if TYPE_CHECKING:
+    from onward.testing.conformance.processes import Connect
 
 # Whoever started the tests may have chosen to ignore it (`nohup`), which every child would inherit.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# Always new examples, never a deadline (machines differ), and a line to paste when one fails.
-settings.register_profile("onward", derandomize=False, print_blob=True, deadline=None)
-settings.load_profile("onward")
+settings.load_profile(SAME)  # `--hypothesis-profile` is read later, so it wins
 
 
 DATABASES = ("sqlite", "postgres")
@@ -43,6 +43,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the engine's tests on memory, SQLite and PostgreSQL, not on memory and one of the two",
     )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give all tests the fixtures `store` and `other`; late, because their package follows the profile."""
+    config.pluginmanager.import_plugin("onward.testing.conformance.processes")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

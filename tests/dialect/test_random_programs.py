@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import example, given, note, settings
+from hypothesis import example, given, note
 from hypothesis import strategies as st
 
 from onward.engine.engine import ignore
@@ -32,6 +32,7 @@ from onward.store.port import Store
 from onward.testing.faults import WRITES, Died, Fault, FaultyStore
 from onward.testing.handlers import Call
 from onward.wiring import open_store
+from tests.chance import examples
 from tests.dialect.counting import Counting
 from tests.dialect.predicted import Prediction, predict
 from tests.dialect.program import Block, Choice, Goal, Loop, Work, answer_of, dot, numbered, programs
@@ -202,7 +203,7 @@ def run(scene: Callable[[World], Awaitable[None]], at: AbstractAsyncContextManag
 
 @given(programs())
 @example(REENTERED)
-@settings(max_examples=60)
+@examples(60)
 def test_a_program_comes_to_what_the_model_says(program: Block) -> None:
     """P7 to P16, P20, D28 to D34, D43, D44: path and context of every line, attempts, results, the end."""
     calmly(program)
@@ -210,7 +211,7 @@ def test_a_program_comes_to_what_the_model_says(program: Block) -> None:
 
 @pytest.mark.slow
 @given(programs(depth=4, length=3))
-@settings(max_examples=200)
+@examples(100)
 def test_a_larger_program_comes_to_what_the_model_says(program: Block) -> None:
     calmly(program)
 
@@ -235,7 +236,7 @@ async def killed_at_every_write(world: World, program: Block) -> None:
 
 @pytest.mark.slow
 @given(SMALL)
-@settings(max_examples=25)
+@examples(25)
 def test_a_death_at_any_write_changes_nothing_in_the_end(program: Block) -> None:
     """K1, K14, P17: before the effect of each write and after it, in memory."""
     note(dot(program))
@@ -244,7 +245,7 @@ def test_a_death_at_any_write_changes_nothing_in_the_end(program: Block) -> None
 
 @pytest.mark.slow
 @given(SMALL)
-@settings(max_examples=4)
+@examples(4)
 def test_a_death_at_any_write_to_a_file_changes_nothing_in_the_end(program: Block) -> None:
     """K1, K14: the same on SQLite."""
     note(dot(program))
@@ -265,7 +266,7 @@ async def killed_at_random(world: World, program: Block, seed: int, run_id: str,
 
 @pytest.mark.slow
 @given(programs(), st.integers(0, 2**32), st.integers(2, 4))
-@settings(max_examples=60)
+@examples(60)
 def test_several_deaths_change_nothing_in_the_end(program: Block, seed: int, lives: int) -> None:
     """K1, K14: a process that goes on may die as well. Five in a row would be a crash loop."""
     note(dot(program))
@@ -297,7 +298,7 @@ async def stopped_at_every_event(world: World, program: Block) -> None:
 
 @pytest.mark.slow
 @given(SMALL)
-@settings(max_examples=25)
+@examples(25)
 def test_a_signal_at_any_moment_changes_and_repeats_nothing(program: Block) -> None:
     """K16: what is under way ends by itself, in every branch; not even a retry is tried once more."""
     note(dot(program))
@@ -346,7 +347,7 @@ def check_races(events: Sequence[Event]) -> None:
 
 @pytest.mark.slow
 @given(programs(), st.integers(0, 2**32))
-@settings(max_examples=60)
+@examples(60)
 def test_a_race_has_a_winner_whoever_dies(program: Block, seed: int) -> None:
     """Branches of which the first success counts: losers end with the race, those inside them as well."""
     note(dot(program))
@@ -360,7 +361,7 @@ def test_deaths_at_random_on_a_server_change_nothing_in_the_end(postgres_emptied
     numbers = count(1)
 
     @given(programs(depth=2, length=3), st.integers(0, 2**32))
-    @settings(max_examples=8)
+    @examples(8)
     def example(program: Block, seed: int) -> None:
         note(dot(program))
         run_id = f"run-{next(numbers)}"

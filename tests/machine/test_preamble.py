@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.machine.plan.finish import finish
@@ -14,6 +14,7 @@ from onward.model.result import Result
 from onward.pipeline.rules.attributes import FIDELITIES
 from onward.read.past import Past, Stage, past_of
 from onward.read.preamble import CHARACTERS_A_TOKEN, STYLES, preamble
+from tests.chance import examples
 from tests.machine.play import NO_ONE, Play
 
 MODES = sorted(STYLES)
@@ -52,7 +53,7 @@ pasts = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(pasts, st.sampled_from(MODES))
 def test_it_is_never_longer_than_its_mode_allows_and_always_the_same(past: Past, mode: str) -> None:
     """And no value can pass for a part of it: every line begins as one of its own."""

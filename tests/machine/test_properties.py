@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import event as note
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.machine.decide.owner_loss import LOSSES_MAX
@@ -32,6 +31,7 @@ from onward.model.event import (
 from onward.model.result import Result
 from onward.model.run import Gate, Run, RunStatus
 from onward.model.values.value import same
+from tests.chance import examples
 from tests.machine.play import Play
 from tests.machine.walk import UPDATES, Walk, definitions
 
@@ -74,21 +74,10 @@ def check_state(walk: Walk) -> None:
     project(run)
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(st.data(), definitions(), contexts)
 def test_every_life_is_lawful(data: st.DataObject, definition: Definition, context: dict[str, Any]) -> None:
     """I2, I6, I7, I8, I10: the log of any life, however it was lived."""
-    check_life(walked(data, definition, context))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(240)  # half a minute of work, where others work too
-@settings(max_examples=400)
-@given(st.data(), definitions(), contexts)
-def test_very_many_lives_are_lawful(
-    data: st.DataObject, definition: Definition, context: dict[str, Any]
-) -> None:
-    """The same, for long enough to meet what is rare."""
     check_life(walked(data, definition, context))
 
 
@@ -126,7 +115,7 @@ def _check_gates(walk: Walk) -> None:
     assert set(decided) <= set(opened)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.data(), definitions(), contexts)
 def test_a_log_folds_to_the_same_state_in_one_part_or_two(
     data: st.DataObject, definition: Definition, context: dict[str, Any]
@@ -150,7 +139,7 @@ def exact(run: Run) -> bytes:
     return encode_run(run)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.data(), definitions(), contexts)
 def test_a_fork_can_go_on_from_every_checkpoint(
     data: st.DataObject, definition: Definition, context: dict[str, Any]
@@ -170,7 +159,7 @@ def test_a_fork_can_go_on_from_every_checkpoint(
         advance(definition, child, (), now_us=at_us, stop_reason=None)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.data(), definitions(), contexts)
 def test_a_stored_event_means_what_the_event_meant(
     data: st.DataObject, definition: Definition, context: dict[str, Any]
@@ -226,7 +215,7 @@ def lived(definition: Definition, script: Script, *, dies: Callable[[], bool]) -
     return play
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.data(), definitions(all_repeatable=True))
 def test_owners_that_die_anywhere_change_nothing_but_the_log(
     data: st.DataObject, definition: Definition

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.pipeline.graph import Graph
 from onward.pipeline.joins import join_of, joins
+from tests.chance import examples
 from tests.pipeline.reading import body
 
 
@@ -162,7 +163,7 @@ class _Writer:
 
 @pytest.mark.slow
 @given(blocks())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_in_every_well_nested_pipeline_each_parallel_finds_its_own_fan_in(sequence: list[object]) -> None:
     writer = _Writer()
     writer.chain(sequence, "s", "exit")

@@ -13,7 +13,7 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -38,6 +38,7 @@ from onward.testing.drafts import (
     step,
     stepped,
 )
+from tests.chance import examples
 
 pytestmark = [pytest.mark.postgres, pytest.mark.anyio]
 LEASE_S = 10.0
@@ -469,7 +470,7 @@ async def test_the_run_that_a_fork_stands_on_cannot_be_removed(
 # -- text ----------------------------------------------------------------------------------------------
 
 TEXT = st.text(st.sampled_from("\0a0 1\U0010ffff\U0010fffe\\é") | st.characters(codec="utf-8"), max_size=20)
-SHARED = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SHARED = examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @given(text=TEXT)
