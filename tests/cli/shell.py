@@ -117,9 +117,11 @@ class Started:
 
 
 class Terminal:
-    """A command that is running in a terminal of its own."""
+    """A command that is running in a terminal of its own; its standard error may go into a pipe instead."""
 
-    def __init__(self, command: Sequence[str], directory: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], directory: Path, environment: dict[str, str], *, has_pipe: bool
+    ) -> None:
         self._ours, theirs = pty.openpty()
         self._screen = Reader(self._ours)
         self.process = subprocess.Popen(
@@ -128,7 +130,7 @@ class Terminal:
             env={"TERM": "xterm", "COLUMNS": "120", "LINES": "40", **environment},
             stdin=theirs,
             stdout=theirs,
-            stderr=theirs,
+            stderr=subprocess.PIPE if has_pipe else theirs,
             start_new_session=True,
         )
         os.close(theirs)
@@ -144,16 +146,11 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
 
-    def hang_up(self) -> None:
-        """Close the window, and wait until the kernel has told the process: it does that by and by."""
+    def hang_up(self) -> Reader:
+        """Close the window; what the process still says on standard error."""
+        assert self.process.stderr is not None, "nothing would tell that the process knows"
         os.close(self._ours)
-        deadline_s = time.monotonic() + PATIENCE_S
-        while self._has_terminal() and time.monotonic() < deadline_s:
-            time.sleep(0.005)
-
-    def _has_terminal(self) -> bool:
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text()
-        return stat.rpartition(")")[2].split()[4] != "0"
+        return Reader(self.process.stderr.fileno())
 
     def end(self) -> Done:
         out = self._screen.rest()
@@ -227,9 +224,9 @@ class Shell:
         self._processes.append(process)
         return Started(process)
 
-    def terminal(self, *words: str) -> Terminal:
+    def terminal(self, *words: str, has_pipe: bool = False) -> Terminal:
         """Run a command in a terminal beside the test."""
-        terminal = Terminal([ONWARD, *words], self.directory, self.environment)
+        terminal = Terminal([ONWARD, *words], self.directory, self.environment, has_pipe=has_pipe)
         self._processes.append(terminal.process)
         return terminal
 

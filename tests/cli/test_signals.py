@@ -161,9 +161,9 @@ def test_ctrl_c_ends_the_wait_for_a_holder(shell: Shell) -> None:
 def test_a_closed_terminal_pauses_the_run(shell: Shell) -> None:
     latch = shell.latch("latch")
     shell.write("work.dot", pipeline(("a", latch.command), ("b", "true")))
-    terminal = shell.terminal("run", "work.dot", "--run-id", "work")
+    terminal = shell.terminal("run", "work.dot", "--run-id", "work", "--json", has_pipe=True)
     latch.wait_reached()
-    terminal.hang_up()
+    terminal.hang_up().wait_for("stopping after the current step")
     latch.release()
     assert terminal.process.wait(30) == 75
     assert shell.read("work")["completed"] == ["start#1", "a#1"]
