@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shape.tree import ROOT, show
+from tests.shape.tree import ROOT, parsed, show
 
 FOLDERS = ("src", "demo", "scripts")
 
@@ -69,16 +69,21 @@ def _call_faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _sql_faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    if not any(_statements(tree)):
+        return
     for scope in (tree, *(node for node in ast.walk(tree) if isinstance(node, Function))):
         glued = {name for name, value in _assignments(scope) if _is_glued(value)}
-        for node in ast.walk(scope):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-                continue
-            if node.func.attr not in RUNS_SQL or not node.args:
-                continue
-            statement = node.args[0]
+        for line, runs, statement in _statements(scope):
             if _is_glued(statement) or (isinstance(statement, ast.Name) and statement.id in glued):
-                yield node.lineno, f"builds the SQL it passes to {node.func.attr}: use parameters"
+                yield line, f"builds the SQL it passes to {runs}: use parameters"
+
+
+def _statements(scope: ast.AST) -> Iterator[tuple[int, str, ast.expr]]:
+    """What is run as SQL: in which line, by which method, and what is passed to it."""
+    for node in ast.walk(scope):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=runs), args=[statement, *_]) if runs in RUNS_SQL:
+                yield node.lineno, runs, statement
 
 
 def _assignments(scope: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -129,7 +134,7 @@ def test_no_file_makes_a_banned_call() -> None:
     found = [
         f"{show(path, line)} {why}"
         for path in python_files()
-        for line, why in faults(ast.parse(path.read_text(encoding="utf-8")))
+        for line, why in faults(parsed(path))
         if not why.endswith(_reasons_that_do_not_apply(path))
     ]
     assert found == []

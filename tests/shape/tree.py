@@ -47,29 +47,40 @@ class Import:
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    """A Python file as a tree."""
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@cache
 def modules() -> tuple[Module, ...]:
     """Every Python file below src/onward."""
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found.append(Module(name, path, ast.parse(path.read_text(encoding="utf-8"), str(path))))
+        found.append(Module(name, path, parsed(path)))
     return tuple(found)
 
 
 def imports(module: Module) -> Iterator[Import]:
     """What a file imports, at its top or inside its functions."""
+    nodes = [*ast.walk(module.tree)]
     guarded = {
         id(inner)
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for node in nodes
+        if isinstance(node, ast.If) and _is_for_types(node.test)
         for statement in node.body
         for inner in ast.walk(statement)
     }
-    for node in ast.walk(module.tree):
+    for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             for target in _targets(module, node):
                 yield Import(target, node.lineno, id(node) in guarded)
+
+
+def _is_for_types(test: ast.expr) -> bool:
+    return isinstance(test, ast.Name | ast.Attribute) and "TYPE_CHECKING" in ast.unparse(test)
 
 
 def _targets(module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
