@@ -24,8 +24,8 @@ def test_cli_status(shell: Shell) -> None:
     """S3-1, S3-12: runs are listed with id, pipeline and status, for people and for programs."""
     shell.write("one.dot", pipeline(("a", "true"), name="one"))
     shell.write("two.dot", pipeline(("a", "exit 3"), ("b", "true"), name="two"))
-    assert shell("run", "one.dot", "--run-id", "first").code == 0
-    assert shell("run", "two.dot", "--run-id", "second").code == 1
+    assert shell.inside("run", "one.dot", "--run-id", "first").code == 0
+    assert shell.inside("run", "two.dot", "--run-id", "second").code == 1
 
     listed = shell("status")
     assert listed.code == 0
@@ -36,7 +36,7 @@ def test_cli_status(shell: Shell) -> None:
         ["one", "completed", "3", "-"],
     ]
 
-    second, first = shell("status", "--json").json
+    second, first = shell.inside("status", "--json").json
     assert (first["id"], first["pipeline"], first["status"]) == ("first", "one", "completed")
     assert first["completed"] == ["start#1", "a#1", "exit#1"]
     assert (second["id"], second["status"], second["reason"]) == ("second", "failed", "step_failed")
@@ -46,7 +46,7 @@ def test_cli_status(shell: Shell) -> None:
     assert rows[0][0] == second["display_id"]
     assert rows[1][0] == first["display_id"]
 
-    one = shell("status", second["display_id"])
+    one = shell.inside("status", second["display_id"])
     assert one.code == 0
     assert "failed (step_failed): step a#1: exit code 3" in one.out
     assert f"onward resume {second['display_id']}" in one.out
@@ -77,14 +77,14 @@ def test_cli_resume(shell: Shell) -> None:
 def test_cli_resume_invalid(shell: Shell) -> None:
     """S3-12: what cannot be resumed is refused with a sentence that says why; nothing changes."""
     shell.write("work.dot", pipeline(("a", "true")))
-    assert shell("run", "work.dot", "--run-id", "work").code == 0
+    assert shell.inside("run", "work.dot", "--run-id", "work").code == 0
     before = shell.log("work")
 
     unknown = shell("resume", "nobody")
     assert (unknown.code, unknown.out) == (1, "")
     assert unknown.err == "onward: no run 'nobody' in this database; `onward status` lists the runs.\n"
 
-    finished = shell("resume", "work", "--json")
+    finished = shell.inside("resume", "work", "--json")
     assert finished.code == 1
     assert finished.error["code"] == "invalid_state"
     assert "is completed and cannot be resumed" in finished.err
@@ -94,10 +94,10 @@ def test_cli_resume_invalid(shell: Shell) -> None:
 def test_cli_replay(shell: Shell) -> None:
     """S3-1: a checkpoint is forked and executed with changed context; the original stays as it is."""
     shell.write("work.dot", pipeline(("a", shell.noting("printf one")), ("b", shell.noting("printf two"))))
-    assert shell("run", "work.dot", "--run-id", "work", "--set", "tone=plain").code == 0
+    assert shell.inside("run", "work.dot", "--run-id", "work", "--set", "tone=plain").code == 0
     before = shell.log("work")
     checkpoint = next(
-        c["seq"] for c in shell("checkpoints", "work", "--json").json if c["current_node"] == "a"
+        c["seq"] for c in shell.inside("checkpoints", "work", "--json").json if c["current_node"] == "a"
     )
 
     replayed = shell(

@@ -13,10 +13,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from onward.cli.main import run
 from onward.cli.print.text import clean
@@ -184,6 +185,31 @@ class Latch:
             self._held = -1
 
 
+def _stream() -> io.TextIOWrapper:
+    """A standard stream that keeps what is written, text and bytes."""
+    return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode()
+
+
+@contextlib.contextmanager
+def _imports(directory: Path) -> Iterator[None]:
+    """What is imported from the directory inside is forgotten: another test's app may have the same name."""
+    path, modules = [*sys.path], {*sys.modules}
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        for name in {*sys.modules} - modules:
+            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(directory)):
+                del sys.modules[name]
+
+
 class Shell:
     """A person's shell: a directory, an environment, a database."""
 
@@ -199,7 +225,7 @@ class Shell:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __call__(self, *words: str, stdin: str = "") -> Done:
-        """Run a command to its end."""
+        """Run a command to its end in its own process. Where the process is not the point, use `inside`."""
         done = subprocess.run(
             [ONWARD, *words],
             cwd=self.directory,
@@ -238,18 +264,20 @@ class Shell:
 
     def inside(self, *words: str) -> Done:
         """Run a command to its end in this process: the same code, without the wait for an interpreter."""
-        out, err, path, modules = io.StringIO(), io.StringIO(), [*sys.path], {*sys.modules}
-        with (
-            contextlib.chdir(self.directory),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-        ):
-            code = run([*words, "--db", self.db])
-        sys.path[:] = path
-        for name in {*sys.modules} - modules:
-            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(self.directory)):
-                del sys.modules[name]  # another test's app may have the same name
-        return Done(code, out.getvalue(), err.getvalue())
+        with contextlib.ExitStack() as stack:
+            out, err = (stack.enter_context(_stream()) for _ in range(2))
+            nothing = stack.enter_context(open(os.devnull))
+            for context in (
+                contextlib.chdir(self.directory),
+                mock.patch.dict(os.environ, self.environment, clear=True),
+                _imports(self.directory),
+                mock.patch.object(sys, "stdin", nothing),
+                contextlib.redirect_stdout(out),
+                contextlib.redirect_stderr(err),
+            ):
+                stack.enter_context(context)
+            code = run(words)
+            return Done(code, _written(out), _written(err))
 
     def write(self, name: str, text: str) -> str:
         """Put a file into the directory."""

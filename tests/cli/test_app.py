@@ -23,17 +23,17 @@ SHOUT = "digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; a [type=shout
 def test_the_handlers_of_an_app_serve_a_run(shell: Shell) -> None:
     shell.write("mine.py", APP)
     shell.write("shout.dot", SHOUT)
-    done = shell("run", "shout.dot", "--run-id", "loud", "--set", "text=hello", "--app", "mine:app")
+    done = shell.inside("run", "shout.dot", "--run-id", "loud", "--set", "text=hello", "--app", "mine:app")
     assert done.code == 0, done.err
     assert shell.read("loud")["context"]["shouted"] == "HELLO"
-    assert shell("validate", "shout.dot", "--app", "mine:deeper.app").out.endswith("0 warnings\n")
-    assert "[type_known]" in shell("validate", "shout.dot").out
+    assert shell.inside("validate", "shout.dot", "--app", "mine:deeper.app").out.endswith("0 warnings\n")
+    assert "[type_known]" in shell.inside("validate", "shout.dot").out
 
 
 def test_what_a_handler_prints_does_not_get_into_the_json(shell: Shell) -> None:
     shell.write("mine.py", APP)
     shell.write("shout.dot", SHOUT)
-    done = shell("run", "shout.dot", "--app", "mine:app", "--json")
+    done = shell.inside("run", "shout.dot", "--app", "mine:app", "--json")
     assert done.json["status"] == "completed"
     assert "a handler may print" in done.err
 
@@ -43,19 +43,19 @@ def test_the_store_of_an_app_is_used_unless_a_database_is_given(shell: Shell) ->
     shell.write("shout.dot", SHOUT)
     shell.write("onward.toml", 'app = "mine:app"\n')
     given = shell.environment.pop("ONWARD_DB")
-    assert shell("run", "shout.dot", "--run-id", "own").code == 0
+    assert shell.inside("run", "shout.dot", "--run-id", "own").code == 0
     assert (shell.directory / "own.db").exists()
-    assert [run["id"] for run in shell("status", "--json").json] == ["own"]
-    assert shell("run", "shout.dot", "--run-id", "given", "--db", given).code == 0
-    assert [run["id"] for run in shell("status", "--json", "--db", given).json] == ["given"]
+    assert [run["id"] for run in shell.inside("status", "--json").json] == ["own"]
+    assert shell.inside("run", "shout.dot", "--run-id", "given", "--db", given).code == 0
+    assert [run["id"] for run in shell.inside("status", "--json", "--db", given).json] == ["given"]
 
 
 def test_the_next_command_names_the_same_database_and_app(shell: Shell) -> None:
     shell.write("mine.py", APP)
     shell.write("shout.dot", SHOUT.replace("start -> a", "ask [shape=hexagon]; start -> ask -> a"))
-    done = shell("run", "shout.dot", "--app", "mine:app", "--db", "a place.db")
+    done = shell.inside("run", "shout.dot", "--app", "mine:app", "--db", "a place.db")
     assert done.code == 75
-    name = shell("status", "--json", "--db", "a place.db").json[0]["display_id"]
+    name = shell.inside("status", "--json", "--db", "a place.db").json[0]["display_id"]
     assert done.out.splitlines()[-1] == f"go on with: onward answer {name} --db 'a place.db' --app mine:app"
 
 
@@ -88,11 +88,13 @@ def test_validate_and_graph_use_the_transforms_and_rules_of_the_app_like_a_run(s
     orphan = "digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; a [label=x]; start -> exit }"
     shell.write("orphan.dot", orphan)
     shell.write("broken.dot", orphan.replace("digraph g", "digraph broken"))
-    assert shell("validate", "orphan.dot").code == 2
-    assert shell("validate", "orphan.dot", "--app", "mine:app").out.endswith("1 warning\n")
-    assert shell("run", "orphan.dot", "--app", "mine:app", "--simulate", "--run-id", "orphan").code == 0
+    assert shell.inside("validate", "orphan.dot").code == 2
+    assert shell.inside("validate", "orphan.dot", "--app", "mine:app").out.endswith("1 warning\n")
+    assert (
+        shell.inside("run", "orphan.dot", "--app", "mine:app", "--simulate", "--run-id", "orphan").code == 0
+    )
     for subject in ("orphan.dot", "orphan"):
-        assert shell("graph", subject, "--app", "mine:app", "--format", "svg").code == 0
+        assert shell.inside("graph", subject, "--app", "mine:app", "--format", "svg").code == 0
     said = "transform 'name_the_model' returned None and no graph"
     for command in ("validate", "run", "graph"):
         done = shell(command, "broken.dot", "--app", "mine:app")
@@ -102,8 +104,8 @@ def test_validate_and_graph_use_the_transforms_and_rules_of_the_app_like_a_run(s
 def test_where_a_transform_failed_is_shown_on_request(shell: Shell) -> None:
     shell.write("mine.py", RULED.replace("return None", "raise KeyError('gone')"))
     shell.write("broken.dot", "digraph broken { start; exit; start -> exit }")
-    done = shell("run", "broken.dot", "--app", "mine:app")
+    done = shell.inside("run", "broken.dot", "--app", "mine:app")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "transform 'name_the_model' raised KeyError: 'gone'" in done.err
     shell.environment["ONWARD_DEBUG"] = "1"
-    assert "in name_the_model" in shell("run", "broken.dot", "--app", "mine:app").err
+    assert "in name_the_model" in shell.inside("run", "broken.dot", "--app", "mine:app").err

@@ -47,7 +47,7 @@ def killed(shell: Shell) -> None:
 def test_golden_path_every_step_starts_once_and_leaves_its_receipt_and_handoff(any_shell: Shell) -> None:
     shell = any_shell
     shell.write("work.dot", pipeline(("a", shell.noting()), ("b", shell.noting())))
-    assert shell("run", "work.dot", "--run-id", "work").code == 0
+    assert shell.inside("run", "work.dot", "--run-id", "work").code == 0
     assert shell.ledger == ["a#1", "b#1"]
     assert set(starts(shell).values()) == {1}
     receipts = ["a-tool.json", "b-tool.json", "exit-exit.json", "start-start.json"]
@@ -68,7 +68,7 @@ def test_stalled_worker_its_run_is_refused_to_others_taken_over_by_word_and_writ
     stalled.signal(signal.SIGSTOP)
     refused = shell.inside("resume", "work", "--json")
     assert (refused.code, refused.error["code"]) == (1, "occupied")
-    assert shell("resume", "work", "--take-over").code == 0
+    assert shell.inside("resume", "work", "--take-over").code == 0
     done = shell.log("work")
     stalled.signal(signal.SIGCONT)
     assert stalled.end().code == 1

@@ -286,7 +286,7 @@ def test_going_back_to_a_finished_step_that_must_not_be_repeated_is_said(
 
 def test_giving_up_says_what_nobody_knows_and_what_is_still_possible(shell: Shell) -> None:
     killed(shell)
-    done = shell.inside("abort", "doubt")
+    done = shell.inside("abort", "doubt", "--db", shell.db)
     name = display_id("doubt")
     assert done.code == 0
     assert done.out.splitlines() == [

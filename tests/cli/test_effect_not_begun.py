@@ -30,14 +30,14 @@ def test_a_command_that_cannot_be_started_leaves_its_key_free(
     shell: Shell, name: str | None, text: str, mode: int, code: int, why: str
 ) -> None:
     program = put(shell, name, text, mode) if name else "no-such-program"
-    done = shell("effect", "charge", "--", program, "7")
+    done = shell.inside("effect", "charge", "--", program, "7")
     assert done.code == code
     assert done.err == (
         f"onward: '{program}' cannot be started: {why}; nothing of it ran.\n"
         "effect charge was not begun by this; whoever asks for it next makes it\n"
     )
-    assert shell("effect", "charge", "--json").json["state"] == "absent"
-    again = shell("effect", "charge", "--", "echo", "charged")
+    assert shell.inside("effect", "charge", "--json").json["state"] == "absent"
+    again = shell.inside("effect", "charge", "--", "echo", "charged")
     assert (again.code, again.out) == (0, "charged\n")
 
 
@@ -45,13 +45,13 @@ def test_an_exit_code_of_a_program_that_ran_is_a_result_whatever_it_is(shell: Sh
     """Only the system's own refusal proves that nothing ran; a shell's 127 may follow half of its line."""
     line = "echo half >> ledger; no-such-program"
     for _ in range(2):
-        assert shell("effect", "charge", "--", "sh", "-c", line).code == 127
+        assert shell.inside("effect", "charge", "--", "sh", "-c", line).code == 127
     assert shell.ledger == ["half"]
 
 
 def test_a_script_that_names_no_interpreter_is_run_by_the_shell(shell: Shell) -> None:
     program = put(shell, "script", "echo ran $1\n", 0o755)
-    assert shell("effect", "charge", "--", program, "it").out == "ran it\n"
+    assert shell.inside("effect", "charge", "--", program, "it").out == "ran it\n"
 
 
 def test_a_retry_that_cannot_be_started_leaves_the_doubt(shell: Shell) -> None:
@@ -60,8 +60,8 @@ def test_a_retry_that_cannot_be_started_leaves_the_doubt(shell: Shell) -> None:
     latch.wait_reached()
     started.signal(signal.SIGKILL)
     started.end()
-    assert shell("effect", "charge", "--", "true").code == 75
-    done = shell("effect", "charge", "--retry", "--", "no-such-program")
+    assert shell.inside("effect", "charge", "--", "true").code == 75
+    done = shell.inside("effect", "charge", "--retry", "--", "no-such-program")
     assert done.code == 127
     assert done.err.endswith("effect charge is in doubt as before\n")
-    assert shell("effect", "charge", "--", "true").code == 75
+    assert shell.inside("effect", "charge", "--", "true").code == 75

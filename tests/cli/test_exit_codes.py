@@ -98,11 +98,11 @@ def test_what_cannot_be_used_exits_2_before_anything_begins(
 
 def test_all_problems_of_a_pipeline_are_told_at_once_with_their_places(shell: Shell) -> None:
     shell.write("bad.dot", 'digraph bad {\n  a -> b [condition="what?"]\n  lonely\n}\n')
-    done = shell("run", "bad.dot")
+    done = shell.inside("run", "bad.dot")
     assert done.code == 2
     assert len(done.err.splitlines()) > 2
     assert all(line.startswith("bad.dot:") for line in done.err.splitlines())
-    checked = shell("validate", "bad.dot", "--json")
+    checked = shell.inside("validate", "bad.dot", "--json")
     assert checked.code == 2
     rules = {finding["rule"] for finding in checked.json}
     assert {"start_node", "terminal_node"} <= rules
@@ -243,9 +243,7 @@ def test_doctor_is_content_with_a_good_database_and_says_what_is_not(shell: Shel
     assert [found["subject"] for found in bad.json if not found["ok"]] == ["durability"]
 
 
-def test_a_defect_is_one_line_and_a_traceback_only_on_request(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_defect_is_one_line_and_a_traceback_only_on_request(shell: Shell) -> None:
     shell.write(
         "mine.py",
         "from onward import Onward\nfrom onward.pipeline.rules.check import Rule\napp = Onward()\n"
@@ -258,7 +256,7 @@ def test_a_defect_is_one_line_and_a_traceback_only_on_request(
         done.err
         == "onward: this is a defect, please report it: KeyError: 'gone' (ONWARD_DEBUG=1 shows where)\n"
     )
-    monkeypatch.setenv("ONWARD_DEBUG", "1")
+    shell.environment["ONWARD_DEBUG"] = "1"
     assert "in spoil" in shell.inside("run", "ok.dot", "--app", "mine:app").err
 
 
@@ -266,19 +264,19 @@ def test_settings_come_from_flag_then_environment_then_file(shell: Shell) -> Non
     shell.write("ok.dot", pipeline(("a", "true")))
     shell.write("onward.toml", 'db = "file.db"\nanswers = "auto"\n')
     del shell.environment["ONWARD_DB"]
-    assert shell("run", "ok.dot", "--run-id", "by-file").code == 0
+    assert shell.inside("run", "ok.dot", "--run-id", "by-file").code == 0
     shell.environment["ONWARD_DB"] = "environment.db"
-    assert shell("run", "ok.dot", "--run-id", "by-environment").code == 0
-    assert shell("run", "ok.dot", "--run-id", "by-flag", "--db", "flag.db").code == 0
+    assert shell.inside("run", "ok.dot", "--run-id", "by-environment").code == 0
+    assert shell.inside("run", "ok.dot", "--run-id", "by-flag", "--db", "flag.db").code == 0
     for name in ("file", "environment", "flag"):
-        (listed,) = shell("status", "--json", "--db", f"{name}.db").json
+        (listed,) = shell.inside("status", "--json", "--db", f"{name}.db").json
         assert listed["id"] == f"by-{name}"
     shell.write("onward.toml", 'colour = "red"\n')
-    wrong = shell("status")
+    wrong = shell.inside("status")
     assert wrong.code == 2
     assert "onward.toml sets colour" in wrong.err
     shell.write("onward.toml", "db = 5\n")
-    assert shell("status").err == "onward: db in onward.toml is 5; write text in quotes.\n"
+    assert shell.inside("status").err == "onward: db in onward.toml is 5; write text in quotes.\n"
 
 
 def test_the_version_is_told(shell: Shell) -> None:
@@ -291,7 +289,7 @@ def test_the_version_is_told(shell: Shell) -> None:
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
 def test_completion_is_printed_and_installed_nowhere(shell: Shell, name: str) -> None:
-    done = shell("completion", name)
+    done = shell.inside("completion", name)
     assert done.code == 0
     assert "onward" in done.out
     assert "checkpoints" in done.out
@@ -313,7 +311,7 @@ def test_every_command_has_help(shell: Shell) -> None:
         "pause",
     ):
         assert f" {command} " in listed.out
-    helped = shell("resume", "--help")
+    helped = shell.inside("resume", "--help")
     flags = (
         "--from",
         "--retry",
@@ -344,7 +342,7 @@ def test_an_address_of_an_unknown_kind_makes_no_file(shell: Shell, command: str,
 
 
 def test_an_empty_name_is_no_database(shell: Shell) -> None:
-    done = Shell(shell.directory, "").inside("gc")
+    done = shell.inside("gc", "--db", "")
     assert (done.code, "--db is empty" in done.err) == (2, True)
 
 

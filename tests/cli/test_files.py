@@ -38,7 +38,7 @@ def test_a_status_written_before_kill_9_does_not_count(shell: Shell) -> None:
     running.signal(signal.SIGKILL)
     running.end()
     assert status(runs(shell) / "work" / "a" / "1")["notes"] == "of the dead"
-    assert shell("resume", "work").code == 0
+    assert shell.inside("resume", "work").code == 0
     assert shell.read("work")["status"] == "completed"
     assert status(runs(shell) / "work" / "a" / "1")["notes"] == "of the dead"
     assert status(runs(shell) / "work" / "a" / "1" / "try-2")["outcome"] == "success"
@@ -70,7 +70,7 @@ def test_artifacts_are_listed_and_fetched(shell: Shell) -> None:
     assert shell.inside("run", "work.dot", "--run-id", "work").code == 0
     listed = shell.inside("artifacts", "work")
     assert listed.out.splitlines()[1].split()[:4] == ["report.txt", "report.txt", "6", "a#1"]
-    assert shell("artifacts", "work", "report.txt").out == "line 1"
+    assert shell.inside("artifacts", "work", "report.txt").out == "line 1"
     assert shell.inside("artifacts", "work", "report.txt", "--out", "copy").code == 0
     assert (shell.directory / "copy").read_text() == "line 1"
     (info,) = shell.inside("artifacts", "work", "--json").json
@@ -105,9 +105,9 @@ def test_where_files_go_and_whether_is_a_setting(shell: Shell, how: str) -> None
             shell.environment |= {"ONWARD_RUNS": "there", "ONWARD_FILES": "full"}
         case _:
             shell.write("onward.toml", 'runs = "there"\nfiles = "full"\n')
-    assert shell("run", "agent.dot", "--simulate", "--run-id", "agent", *flags).code == 0
+    assert shell.inside("run", "agent.dot", "--simulate", "--run-id", "agent", *flags).code == 0
     assert status(shell.directory / "there" / "agent" / "a" / "1")["outcome"] == "success"
-    refused = shell("run", "agent.dot", "--simulate", "--files", "some")
+    refused = shell.inside("run", "agent.dot", "--simulate", "--files", "some")
     assert (refused.code, refused.err) == (2, "onward: files is 'some'; write one of full, lazy, off.\n")
 
 

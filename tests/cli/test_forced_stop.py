@@ -120,20 +120,20 @@ def test_the_second_signal_ends_a_foreground_run_and_it_can_be_resumed_at_once(s
     resumed = [process.end() for process in [shell.start("resume", kind) for kind in KINDS]]
     assert [(done.code, done.err) for done in resumed] == [(0, "")] * len(KINDS)
     assert sorted(shell.ledger) == sorted([*KINDS, *KINDS])
-    assert shell("verify").code == 0
+    assert shell.inside("verify").code == 0
 
 
 def test_the_second_signal_ends_a_worker_and_another_continues_its_runs(shell: Shell) -> None:
     kinds = ["computes", "swallows", "thread"]
     for kind in kinds:
-        assert shell("submit", f"{kind}.dot", "--run-id", kind).code == 0
+        assert shell.inside("submit", f"{kind}.dot", "--run-id", kind).code == 0
     workers = [shell.start("worker", "--concurrency", "1") for _ in kinds]
     for kind in kinds:
         arrived(shell, kind)
     for worker in workers:
         signal_twice(worker)
     assert [worker.process.wait(SOON_S) for worker in workers] == [1, 1, 1]
-    assert shell("worker", "--until-idle").code == 0
+    assert shell.inside("worker", "--until-idle").code == 0
     assert {shell.read(kind)["status"] for kind in kinds} == {"completed"}
     assert sorted(shell.ledger) == sorted([*kinds, *kinds])
 
@@ -150,7 +150,7 @@ def test_a_blocked_process_ends_after_its_grace_time_or_at_once_by_a_third_signa
     signal_twice(thrice)
     assert (thrice.process.wait(SOON_S), once.process.wait(SOON_S)) == (75, 75)
     going = shell.start("resume", "once")
-    assert (going.end().code, shell("resume", "thrice").code) == (0, 0)
+    assert (going.end().code, shell.inside("resume", "thrice").code) == (0, 0)
 
 
 def test_native_code_that_lets_no_thread_run_does_not_keep_the_process_alive(shell: Shell) -> None:
@@ -161,4 +161,4 @@ def test_native_code_that_lets_no_thread_run_does_not_keep_the_process_alive(she
     arrived(shell, "holds")
     signal_twice(running)
     assert running.process.wait(SOON_S) == -signal.SIGKILL
-    assert shell("resume", "holds").code == 0
+    assert shell.inside("resume", "holds").code == 0

@@ -145,10 +145,10 @@ def test_an_interviewer_of_the_app_answers(shell: Shell) -> None:
         "async def boss(run, gate):\n    return 'N' if gate.node == 'ask' else None\n",
     )
     shell.write("gate.dot", GATE)
-    done = shell("run", "gate.dot", "--run-id", "gate", "--app", "office:app", "--answers", "boss")
+    done = shell.inside("run", "gate.dot", "--run-id", "gate", "--app", "office:app", "--answers", "boss")
     assert done.code == 0, done.err
     assert "answered  ask#1  [N] No (by boss)" in done.out
-    nobody = shell("run", "gate.dot", "--app", "office:app", "--answers", "intern")
+    nobody = shell.inside("run", "gate.dot", "--app", "office:app", "--answers", "intern")
     assert nobody.code == 2
     assert nobody.err == "onward: --answers 'intern' is nobody; choose one of auto, boss, prompt, wait.\n"
 

@@ -33,7 +33,7 @@ def masked(text: str) -> str:
 
 def test_a_run_on_a_pipe(shell: Shell) -> None:
     shell.write("golden.dot", SOURCE)
-    done = shell("run", "golden.dot", "--run-id", "golden", "--simulate")
+    done = shell.inside("run", "golden.dot", "--run-id", "golden", "--simulate")
     assert done.err == ""
     assert (
         masked(done.out)
@@ -57,14 +57,14 @@ go on with: onward answer {NAME}
 """
     )
     assert (
-        masked(shell("status").out)
+        masked(shell.inside("status").out)
         == f"""\
 RUN     PIPELINE  STATUS   STEPS  NEXT  CHANGED
 {NAME}  golden    waiting  4      ask   TIME
 """
     )
     assert (
-        masked(shell("show", "golden").out)
+        masked(shell.inside("show", "golden").out)
         == f"""\
 run {NAME}: golden (id golden)
   status   waiting
@@ -92,7 +92,7 @@ CONTEXT
   tool.output =
 """
     )
-    answered = shell("answer", "golden", "n")
+    answered = shell.inside("answer", "golden", "n")
     assert answered.code == 75
     assert masked(answered.out).splitlines()[:4] == [
         "  answered  ask#1  [N] Again (by user)",
@@ -101,7 +101,7 @@ CONTEXT
         "  finished  write#2  success  TIME",
     ]
     assert (
-        masked(shell("answer", "golden", "y").out)
+        masked(shell.inside("answer", "golden", "y").out)
         == f"""\
   answered  ask#2  [Y] Yes (by user)
   finished  ask#2  success
@@ -110,7 +110,7 @@ run {NAME} completed: 8 steps in TIME
 """
     )
     assert (
-        masked(shell("status", "golden").out)
+        masked(shell.inside("status", "golden").out)
         == f"""\
 run {NAME}: golden (id golden)
   status   completed
@@ -122,7 +122,7 @@ run {NAME}: golden (id golden)
 
 def test_a_failure_and_its_lineage(shell: Shell) -> None:
     shell.write("bad.dot", pipeline(("a", "true"), ("b", "echo no luck >&2; exit 3")))
-    done = shell("run", "bad.dot", "--run-id", "golden")
+    done = shell.inside("run", "bad.dot", "--run-id", "golden")
     assert done.code == 1
     assert (
         masked(done.out)
@@ -139,20 +139,20 @@ go on with: onward resume {NAME}
     )
     fork = display_id("fork")
     assert (
-        shell("replay", "golden", "--checkpoint", "5", "--run-id", "fork", "--no-run").out
+        shell.inside("replay", "golden", "--checkpoint", "5", "--run-id", "fork", "--no-run").out
         == f"""\
 run {fork}: line (id fork), forked from {NAME} at checkpoint 5
 run {fork} queued; next is b
 go on with: onward resume {fork}
 """
     )
-    page = masked(shell("show", "golden").out)
+    page = masked(shell.inside("show", "golden").out)
     assert "  status   failed (step_failed): step b#1: exit code 3: no luck\n" in page
     assert f"  fork     {fork} from checkpoint 5 (queued)\n" in page
     assert re.search(r"\nb#1      failed   1         - +exit code 3: no luck\n", page)
-    assert f"  parent   {NAME} at checkpoint 5\n" in shell("show", "fork").out
+    assert f"  parent   {NAME} at checkpoint 5\n" in shell.inside("show", "fork").out
     assert (
-        masked(shell("resume", "golden", "--abort").out)
+        masked(shell.inside("resume", "golden", "--abort").out)
         == f"""\
 giving up run {NAME} (line)
 run {NAME} cancelled: given up for good

@@ -105,7 +105,7 @@ def test_a_fresh_run_mentions_the_unfinished_one_and_never_reads_it(shell: Shell
     shell.write("gate.dot", GATE)
     assert shell.inside("run", "gate.dot", "--run-id", "old").code == 75
     before = shell.log("old")
-    done = shell.inside("run", "gate.dot", "--run-id", "new")
+    done = shell.inside("run", "gate.dot", "--run-id", "new", "--db", shell.db)
     name = display_id("old")
     assert f"this pipeline has an unfinished run, {name} (waiting); to go on with it instead: " in done.err
     assert f"onward answer {name} --db {shell.db}" in done.err

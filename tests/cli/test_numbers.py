@@ -107,18 +107,15 @@ def test_a_number_that_is_accepted_is_one_that_the_database_can_hold(filled: She
 
 
 @pytest.mark.parametrize("value", ["1e999", "nan", "-1", "0", "100000000000000000000", "soon", "9" * 5_000])
-def test_an_odd_grace_time_is_a_sentence_wherever_it_is_written(
-    shell: Shell, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_odd_grace_time_is_a_sentence_wherever_it_is_written(shell: Shell, value: str) -> None:
     shell.write("line.dot", pipeline(("a", "true")))
     shell.write("onward.toml", f"grace = {json.dumps(value)}\n")
-    monkeypatch.setenv("ONWARD_GRACE", "")
     for _ in ("in the file", "in the environment"):
         done = shell.inside("run", "line.dot")
         assert (done.code, done.err.count("\n")) == (2, 1)
         assert "write a number of seconds from 0.001 to" in done.err
         shell.write("onward.toml", "")
-        monkeypatch.setenv("ONWARD_GRACE", value)
+        shell.environment["ONWARD_GRACE"] = value
 
 
 @pytest.mark.parametrize("delay_ms", ["1e999", "NaN", "-1", "1e30"])

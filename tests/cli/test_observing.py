@@ -270,7 +270,7 @@ def test_every_line_of_a_workers_log_is_json_and_names_its_run_and_step(shell: S
         "  start -> a -> b -> exit }",
     )
     shell.environment["ONWARD_APP"] = "mine:app"
-    assert shell("submit", "mine.dot", "--run-id", "r1").code == 0
+    assert shell.inside("submit", "mine.dot", "--run-id", "r1").code == 0
     done = shell("worker", "--until-idle", "--log-format", "json")
     assert (done.code, done.out) == (0, "")
     assert "hunter2" not in done.err

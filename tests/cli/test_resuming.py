@@ -52,7 +52,7 @@ def test_of_two_resumers_one_wins_and_the_other_names_the_holder(any_shell: Shel
     running.end()
     winner = shell.start("resume", "work")
     latch.wait_reached()
-    loser = shell("resume", "work", "--json")
+    loser = shell.inside("resume", "work", "--json")
     assert loser.code == 1
     assert loser.error["code"] == "occupied"
     assert f"process {winner.process.pid} on " in loser.error["holder"]
@@ -65,7 +65,7 @@ def test_of_two_resumers_one_wins_and_the_other_names_the_holder(any_shell: Shel
 def test_many_resumers_at_once_leave_one_winner(shell: Shell) -> None:
     latch = shell.latch("latch")
     shell.write("work.dot", pipeline(("a", "false"), ("b", shell.noting(latch.command))))
-    assert shell("run", "work.dot", "--run-id", "work").code == 1
+    assert shell.inside("run", "work.dot", "--run-id", "work").code == 1
     rivals = [shell.start("resume", "work", "--skip") for _ in range(3)]
     latch.wait_reached()
     latch.release()
@@ -96,7 +96,7 @@ def test_a_stuck_holder_is_robbed_and_can_write_nothing_more(shell: Shell) -> No
     stuck = shell.start("run", "work.dot", "--run-id", "work")
     latch.wait_reached()
     stuck.signal(signal.SIGSTOP)
-    robbing = shell("resume", "work", "--take-over")
+    robbing = shell.inside("resume", "work", "--take-over")
     assert robbing.code == 0
     assert f"taking the run from process {stuck.process.pid} on " in robbing.err
     stuck.signal(signal.SIGCONT)

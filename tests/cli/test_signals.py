@@ -37,7 +37,7 @@ def test_the_first_signal_lets_the_step_finish_and_pauses_the_run(
     assert (stopped["status"], stopped["reason"], stopped["next"]) == ("paused", "signal", "b")
     assert stopped["completed"] == ["start#1", "a#1"]
     assert done.out.endswith(f"go on with: onward resume {stopped['display_id']}\n")
-    assert shell("resume", "work").code == 0
+    assert shell.inside("resume", "work").code == 0
     assert shell.ledger == ["a#1", "b#1"]
 
 
@@ -76,7 +76,7 @@ def test_a_signal_during_a_back_off_pauses_at_once_and_keeps_the_retry(
     assert (stopped["status"], stopped["reason"]) == ("paused", "signal")
     assert [(step["step"], step["state"]) for step in stopped["open_steps"]] == [("flaky#1", "retrying")]
     assert stopped["retry_counters"] == {"flaky": 1}
-    assert shell("resume", "work").code == 0
+    assert shell.inside("resume", "work").code == 0
     attempts = [event["attempt"] for event in shell.log("work") if event["kind"] == "StepStarted"]
     assert attempts == [1, 2]
 

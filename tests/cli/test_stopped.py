@@ -46,21 +46,21 @@ def test_a_step_that_is_not_stopped_is_refused(shell: Shell) -> None:
 
 def test_an_effect_is_performed_once_for_its_key(shell: Shell) -> None:
     command = ("effect", "charge-7", "--", "sh", "-c", "echo once >> ledger; echo done")
-    first, second = shell(*command), shell(*command)
+    first, second = shell.inside(*command), shell.inside(*command)
     assert (first.code, second.code) == (0, 0)
     assert first.out == second.out == "done\n"
     assert Path(shell.directory, "ledger").read_text() == "once\n"
 
 
 def test_a_failed_effect_is_remembered_unless_only_success_is(shell: Shell) -> None:
-    assert shell("effect", "k", "--", "sh", "-c", "exit 3").code == 3
-    assert shell("effect", "k", "--", "true").code == 3
-    assert shell("effect", "other", "--only-success", "--", "sh", "-c", "exit 3").code == 3
-    assert shell("effect", "other", "--only-success", "--", "true").code == 0
+    assert shell.inside("effect", "k", "--", "sh", "-c", "exit 3").code == 3
+    assert shell.inside("effect", "k", "--", "true").code == 3
+    assert shell.inside("effect", "other", "--only-success", "--", "sh", "-c", "exit 3").code == 3
+    assert shell.inside("effect", "other", "--only-success", "--", "true").code == 0
 
 
 def test_the_tokens_behind_two_dashes_are_the_commands_own(shell: Shell) -> None:
-    done = shell("effect", "k", "--", "echo", "--json")
+    done = shell.inside("effect", "k", "--", "echo", "--json")
     assert (done.code, done.out) == (0, "--json\n")
 
 

@@ -116,10 +116,10 @@ def test_stored_text_reaches_no_terminal_as_it_is(shell: Shell) -> None:
         ("checkpoints", "evil"),
     ]
     for words in commands:
-        done = shell(*words)
+        done = shell.inside(*words)
         said = done.out + done.err
         assert done.code in (0, 1, 75), done.err
         assert said, words
         assert not [c for c in said if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160], words
-    assert "red" in shell("show", "evil").out
+    assert "red" in shell.inside("show", "evil").out
     assert shell.read("evil")["context"]["key"] == EVIL

@@ -52,7 +52,7 @@ def waiting(shell: Shell, run_id: str = "run", more: tuple[str, ...] = ()) -> No
     """A run with an artifact and receipts that waits at a gate."""
     before = f'start -> store -> ask\n  store [shape=parallelogram, tool_command="{STORE}"]'
     shell.write("gate.dot", GATE.replace("start -> ask", before))
-    assert shell("run", "gate.dot", "--run-id", run_id, "--answers", "wait", *more).code == 75
+    assert shell.inside("run", "gate.dot", "--run-id", run_id, "--answers", "wait", *more).code == 75
 
 
 def test_collecting_a_copy_takes_nothing_of_the_original(two: Neighbours) -> None:

@@ -65,7 +65,7 @@ def at_work(tmp_path: Path, turnstile: Turnstile) -> Iterator[AtWork]:
         shells.append(shell)
         steps = ("a", shell.noting(turnstile.command)), ("b", shell.noting()), ("c", shell.noting())
         shell.write("job.dot", pipeline(*steps))
-        assert shell("submit", "job.dot", "--run-id", "job").code == 0
+        assert shell.inside("submit", "job.dot", "--run-id", "job").code == 0
         started = shell.start("worker", "--until-idle")
         assert turnstile.arrival().step == "a#1"
         return shell, started
