@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -99,11 +98,17 @@ def tool_environment(extra: tuple[str, ...] = ()) -> dict[str, str]:
 def _file(path: str) -> Mapping[str, object]:
     try:
         with open(path, "rb") as file:
-            found = tomllib.load(file)
+            content = file.read()
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}.") from None
+    import tomllib  # here, because most directories have no such file, and every command comes by
+
+    try:
+        found = tomllib.loads(content.decode())
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path} is not UTF-8; save it as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"{path} is not valid TOML: {error}.") from None
     unknown = sorted(found.keys() - _KNOWN)

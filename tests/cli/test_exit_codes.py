@@ -277,6 +277,9 @@ def test_settings_come_from_flag_then_environment_then_file(shell: Shell) -> Non
     assert "onward.toml sets colour" in wrong.err
     shell.write("onward.toml", "db = 5\n")
     assert shell.inside("status").err == "onward: db in onward.toml is 5; write text in quotes.\n"
+    (shell.directory / "onward.toml").write_bytes(b'db = "\xff"\n')
+    unreadable = shell.inside("status")
+    assert (unreadable.code, unreadable.err) == (2, "onward: onward.toml is not UTF-8; save it as UTF-8.\n")
 
 
 def test_the_version_is_told(shell: Shell) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Coroutine, Sequence
 from keyword import iskeyword
@@ -58,6 +59,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
 
 def main() -> NoReturn:
     """The command `onward`."""
+    gc.disable()  # until the command begins: imports make no garbage, but much that would be looked through
     sys.exit(run(sys.argv[1:]))
 
 
@@ -110,10 +112,18 @@ def make_app() -> App:
 def _call(tokens: Sequence[str], out: Output) -> int:
     command, bound, given = make_app().parse_args(tokens, exit_on_error=False, print_error=False)
     bound.arguments.update({name: out for name in given})
+    _collect_from_now()
     result = command(*bound.args, **bound.kwargs)
     if isinstance(result, Coroutine):
         return _run_async(result)
     return result if isinstance(result, int) else FINE
+
+
+def _collect_from_now() -> None:
+    """End what `main` began; what the imports made stays, so it is never looked through."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def _run_async(command: Coroutine[Any, Any, int]) -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from onward.cli.commands.operate.watching import Watch, speak
 from onward.cli.exits import FAILED, FINE
 from onward.cli.numbers import duration, number
 from onward.cli.opening import app_of, store_to_look_at
@@ -40,7 +39,9 @@ from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE, PRIORITY
 from onward.read.view import view_run
 from onward.store.owner import owner_label
 from onward.wiring import is_there
-from onward.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from onward.cli.commands.operate.watching import Watch
 
 DRAINING = "draining: taking no new runs; a second signal stops now"
 
@@ -93,6 +94,9 @@ async def worker(
     Any number of workers may share a database. SIGTERM or Ctrl-C takes no new runs, lets each step finish,
     and hands the runs back to the queue; a second one, or the end of the grace time, stops now.
     """
+    from onward.cli.commands.operate.watching import Watch
+    from onward.worker.worker import Worker
+
     grace_s = load_settings().grace_s if grace is None else grace
     stop = StopSwitch(grace_s)
     watch = Watch(metrics=metrics, log_format=log_format, out=out)
@@ -170,6 +174,8 @@ async def submit(
 
 async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out: Out) -> int:
     """Look once for runs whose process died, and stop or requeue them; servers and workers do it always."""
+    from onward.cli.commands.operate.watching import speak
+
     speak(out, log_format)
     async with _engine(common) as engine:
         swept = await engine.recover()
