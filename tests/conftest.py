@@ -16,12 +16,10 @@ from psycopg import sql
 
 from onward.receipts.places import HANDOFFS, RECEIPTS, is_finished_file
 from onward.receipts.receipt import read_handoff, read_receipt
-from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port import Store
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 from tests.chance import SAME
-from tests.world import World
+from tests.world import World, connect_to_memory, in_memory
 
 if TYPE_CHECKING:
     from onward.testing.conformance.processes import Connect
@@ -147,12 +145,7 @@ def store_kind(request: pytest.FixtureRequest) -> str:
 def connect(store_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
     """Opens a store; each call is another process at the same new, empty database."""
     if store_kind == "memory":
-        database = MemoryDatabase()
-
-        async def connect_to_memory() -> Store:
-            return database.connect()
-
-        return connect_to_memory
+        return connect_to_memory()
     db = (
         str(tmp_path / "onward.db")
         if store_kind == "sqlite"
@@ -167,6 +160,13 @@ async def world(connect: Connect, store_kind: str) -> AsyncIterator[World]:
     world = World(connect, store_kind)
     yield world
     await world.close()
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[World]:
+    """A world in memory alone, for what does not depend on the store: it is fast, and has no leases."""
+    async with in_memory() as world:
+        yield world
 
 
 @pytest.fixture(autouse=True)

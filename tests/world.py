@@ -8,7 +8,8 @@ test hands them one; all share one ledger of effects.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,7 @@ from onward.pipeline.rules.rule import Rule
 from onward.read.verify import verify_run
 from onward.read.view import completed_steps, view_checkpoints, view_row
 from onward.store.codec import unseal
+from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port import Record, Store
 from onward.testing.clock import ManualClock, SeededDice, SeededIds
 from onward.testing.faults import FaultyStore
@@ -168,3 +170,23 @@ class World:
     async def close(self) -> None:
         for store in self._stores:
             await store.close()
+
+
+def connect_to_memory() -> Callable[[], Awaitable[Store]]:
+    """Opens a store; each call is another process at the same new, empty database in memory."""
+    database = MemoryDatabase()
+
+    async def connect() -> Store:
+        return database.connect()
+
+    return connect
+
+
+@asynccontextmanager
+async def in_memory() -> AsyncIterator[World]:
+    """A world in memory, closed afterwards."""
+    world = World(connect_to_memory(), "memory")
+    try:
+        yield world
+    finally:
+        await world.close()

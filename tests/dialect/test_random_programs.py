@@ -27,8 +27,6 @@ from onward.errors import RunNotFound
 from onward.model.event import BranchFinished, Event, ParallelStarted, StepFinished, StepStarted
 from onward.model.ids import branch_of
 from onward.model.run import Run, RunStatus
-from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port import Store
 from onward.testing.faults import WRITES, Died, Fault, FaultyStore
 from onward.testing.handlers import Call
 from onward.wiring import open_store
@@ -36,7 +34,7 @@ from tests.chance import examples
 from tests.dialect.counting import Counting
 from tests.dialect.predicted import Prediction, predict
 from tests.dialect.program import Block, Choice, Goal, Loop, Work, answer_of, dot, numbered, programs
-from tests.world import Process, World
+from tests.world import Process, World, in_memory
 
 RESULTS = "parallel.results"
 DEATHS = (Fault.DIE_BEFORE, Fault.DIE_AFTER)
@@ -166,20 +164,6 @@ async def one_life(world: World, process: Process, source: str, run_id: str) -> 
 
 
 @asynccontextmanager
-async def memory() -> AsyncIterator[World]:
-    database = MemoryDatabase()
-
-    async def connect() -> Store:
-        return database.connect()
-
-    world = World(connect, "memory")
-    try:
-        yield world
-    finally:
-        await world.close()
-
-
-@asynccontextmanager
 async def stored(db: str, kind: str) -> AsyncIterator[World]:
     world = World(lambda: open_store(db), kind)
     try:
@@ -222,7 +206,7 @@ def calmly(program: Block) -> None:
     async def scene(world: World) -> None:
         await undisturbed(world, program)
 
-    run(scene, memory())
+    run(scene, in_memory())
 
 
 async def killed_at_every_write(world: World, program: Block) -> None:
@@ -240,7 +224,7 @@ async def killed_at_every_write(world: World, program: Block) -> None:
 def test_a_death_at_any_write_changes_nothing_in_the_end(program: Block) -> None:
     """K1, K14, P17: before the effect of each write and after it, in memory."""
     note(dot(program))
-    run(lambda world: killed_at_every_write(world, program), memory())
+    run(lambda world: killed_at_every_write(world, program), in_memory())
 
 
 @pytest.mark.slow
@@ -270,7 +254,7 @@ async def killed_at_random(world: World, program: Block, seed: int, run_id: str,
 def test_several_deaths_change_nothing_in_the_end(program: Block, seed: int, lives: int) -> None:
     """K1, K14: a process that goes on may die as well. Five in a row would be a crash loop."""
     note(dot(program))
-    run(lambda world: killed_at_random(world, program, seed, "run", lives), memory())
+    run(lambda world: killed_at_random(world, program, seed, "run", lives), in_memory())
 
 
 async def stopped_at_every_event(world: World, program: Block) -> None:
@@ -302,7 +286,7 @@ async def stopped_at_every_event(world: World, program: Block) -> None:
 def test_a_signal_at_any_moment_changes_and_repeats_nothing(program: Block) -> None:
     """K16: what is under way ends by itself, in every branch; not even a retry is tried once more."""
     note(dot(program))
-    run(lambda world: stopped_at_every_event(world, program), memory())
+    run(lambda world: stopped_at_every_event(world, program), in_memory())
 
 
 async def raced(world: World, program: Block, seed: int) -> None:
@@ -351,7 +335,7 @@ def check_races(events: Sequence[Event]) -> None:
 def test_a_race_has_a_winner_whoever_dies(program: Block, seed: int) -> None:
     """Branches of which the first success counts: losers end with the race, those inside them as well."""
     note(dot(program))
-    run(lambda world: raced(world, program, seed), memory())
+    run(lambda world: raced(world, program, seed), in_memory())
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,26 +21,12 @@ from onward import Result, RunStatus, StepContext
 from onward.engine.files.run_files import RunFiles
 from onward.handlers.function import FunctionHandler
 from onward.receipts.homes import Homes
-from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port import Store
 from onward.testing.clock import ManualClock
 from tests.world import Process, World, line, until
 
 OPENS_MAX, SYNCS_MAX = 20, 2
 OPENING = {"open", "os.listdir", "os.scandir"}
-
-
-@pytest.fixture
-async def memory() -> AsyncIterator[World]:
-    """The cost of files does not depend on the store."""
-    database = MemoryDatabase()
-
-    async def connect() -> Store:
-        return database.connect()
-
-    world = World(connect, "memory")
-    yield world
-    await world.close()
 
 
 @dataclass

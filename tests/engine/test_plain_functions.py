@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextvars import ContextVar
 
 import pytest
@@ -18,8 +18,6 @@ from onward.handlers.port import StepContext
 from onward.model.event import AttemptInterrupted
 from onward.model.result import Result
 from onward.model.run import AttemptState, Run, RunStatus
-from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port import Store
 from onward.testing.clock import ManualClock
 from tests.world import Process, World, line, until
 
@@ -65,19 +63,6 @@ def charge() -> Iterator[Charge]:
     charge = Charge()
     yield charge
     charge.close()
-
-
-@pytest.fixture
-async def memory() -> AsyncIterator[World]:
-    """Only memory: no store has a part in this, and a database takes time that the manual clock does not."""
-    database = MemoryDatabase()
-
-    async def connect() -> Store:
-        return database.connect()
-
-    world = World(connect, "memory")
-    yield world
-    await world.close()
 
 
 async def serving(memory: World, charge: Charge) -> Process:

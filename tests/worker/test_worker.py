@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -161,19 +161,6 @@ async def test_a_run_that_asks_to_be_interrupted_is_not_taken_over(world: World)
     assert stopped.detail == "Server restarted while workflow was running"
     assert (await process.shown())["recoverable"]
     assert (await process.resume()).status is RunStatus.COMPLETED
-
-
-@pytest.fixture
-async def memory() -> AsyncIterator[World]:
-    """A world whose stores have no leases, and whose processes can be dead to others while they run."""
-    database = MemoryDatabase()
-
-    async def connect() -> Store:
-        return database.connect()
-
-    world = World(connect, "memory")
-    yield world
-    await world.close()
 
 
 async def test_a_frozen_owner_that_wakes_is_fenced(memory: World) -> None:
