@@ -12,6 +12,8 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 SOURCES := $(wildcard src tests bench demo scripts)
+# Collecting all files takes as long as several tests of this kind do.
+CRASH_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.crash' tests)
 FAST_TESTS := $(wildcard $(addprefix tests/,model pipeline machine shape store dialect/test_random_programs.py))
 # As many processes as there are cores; tests that kill processes one by one, each to whoever is free.
 SPREAD := --numprocesses auto --maxprocesses 4 --dist worksteal
@@ -19,6 +21,9 @@ EXPLORING := --hypothesis-profile exploring --timeout 600
 FAST := not slow and not crash and not postgres
 LOCK = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-emit-index-url --no-emit-find-links
+
+# Without bytecode on disk every process compiles the package, and pytest every test, anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo check test test-all explore crash chaos bench bench-workers docs rows format coverage lock clean lint stepwise-resume stepwise-retry
@@ -53,11 +58,11 @@ check: lint  ## format, lint, types, shape and fast tests: under 30 seconds
 
 test: lint  ## every test, with real crashes on a real PostgreSQL (fails if none can be started)
 	$(BIN)/pytest -q $(SPREAD) -m "not crash"
-	$(BIN)/pytest -q --numprocesses 2 --dist loadgroup -m crash
+	$(BIN)/pytest -q --numprocesses 2 --dist loadgroup -m crash $(CRASH_TESTS)
 
 test-all: lint  ## the same, with every test of the engine on all three stores and with new examples
 	$(BIN)/pytest -q $(SPREAD) -m "not crash" --all-stores $(EXPLORING)
-	$(BIN)/pytest -q --numprocesses 2 --dist loadgroup -m crash
+	$(BIN)/pytest -q --numprocesses 2 --dist loadgroup -m crash $(CRASH_TESTS)
 
 explore: $(INSTALLED)  ## property tests with new random examples, five times as many as in make test
 	$(BIN)/pytest -q $(SPREAD) -m hypothesis $(EXPLORING)
