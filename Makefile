@@ -60,7 +60,7 @@ test: lint  ## every test, with real crashes on a real PostgreSQL (fails if none
 	$(BIN)/pytest -q $(SPREAD) -m "not crash"
 	$(BIN)/pytest -q --numprocesses 2 --dist loadgroup -m crash $(CRASH_TESTS)
 
-test-all: lint  ## the same, with every test of the engine on all three stores and with new examples
+test-all: lint  ## the same, with every test on all of its stores and with new examples
 	$(BIN)/pytest -q $(SPREAD) -m "not crash" --all-stores $(EXPLORING)
 	$(BIN)/pytest -q --numprocesses 2 --dist loadgroup -m crash $(CRASH_TESTS)
 

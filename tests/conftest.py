@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all-stores",
         action="store_true",
-        help="run the engine's tests on memory, SQLite and PostgreSQL, not on memory and one of the two",
+        help="run the tests above the stores on SQLite and on PostgreSQL, not on one of the two",
     )
 
 
@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the engine's tests out on one database: the suite of the stores shows that they do the same."""
+    """Run what stands above the stores on one database: their own suite shows that they do the same."""
     if config.getoption("--all-stores") or any("[" in word for word in config.args):
         return
     left_out = [item for item in items if _is_left_out(item)]
@@ -61,7 +61,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_left_out(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
-    kind = None if callspec is None else callspec.params.get("store_kind")
+    params = {} if callspec is None else callspec.params
+    kind = params.get("store_kind", params.get("any_shell"))
     if kind not in DATABASES or item.path.relative_to(Path(__file__).parent).parts[0] in ON_ALL_STORES:
         return False
     # By the name of the test, so that it is always the same one and each database gets half of them.

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.shell import Shell, pipeline
-from tests.cli.test_resuming import any_shell as any_shell
 
 
 def run_directory(shell: Shell) -> Path:

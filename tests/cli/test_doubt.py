@@ -10,7 +10,6 @@ import pytest
 
 from onward.model.ids import display_id
 from tests.cli.shell import ONWARD, Shell, pipeline
-from tests.cli.test_resuming import any_shell as any_shell
 from tests.workspace.repository import Repository
 
 DOUBT = """

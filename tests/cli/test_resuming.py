@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,15 +18,6 @@ digraph doubt {{
   start -> pay -> tell -> exit
 }}
 """
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def any_shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
-    """A shell at a new database of each kind."""
-    db = str(tmp_path / "onward.db") if request.param == "sqlite" else request.getfixturevalue("postgres_url")
-    shell = Shell(tmp_path, db)
-    yield shell
-    shell.close()
 
 
 def failed_run(shell: Shell) -> None:
