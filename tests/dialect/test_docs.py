@@ -26,9 +26,13 @@ ATTRIBUTES = {*GRAPH_TYPES, *NODE_TYPES, *EDGE_TYPES, *PROPERTIES}
 VALUES = {*FIDELITIES, *JOIN_POLICIES, *PRESETS, *SHAPE_KINDS, *SHAPE_KINDS.values()}
 
 
-@pytest.mark.parametrize("name", sorted(ATTRIBUTES | VALUES))
-def test_every_attribute_and_value_is_explained(name: str) -> None:
-    assert re.search(rf"`[^`]*(?<![\w.]){re.escape(name)}(?![\w.])[^`]*`", PAGE)
+def test_every_attribute_and_value_is_explained() -> None:
+    missing = [
+        name
+        for name in sorted(ATTRIBUTES | VALUES)
+        if not re.search(rf"`[^`]*(?<![\w.]){re.escape(name)}(?![\w.])[^`]*`", PAGE)
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize("severity", [Severity.ERROR, Severity.WARNING])

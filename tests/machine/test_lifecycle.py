@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from msgspec.structs import replace
 
@@ -109,7 +107,6 @@ SAMPLES: dict[type[Event], Event] = {
         RunCancelled(reason="user"),
     )
 }
-PAIRS = list(itertools.product(RunStatus, CATALOGUE))
 
 
 def standing(status: RunStatus, kind: type[Event]) -> Run:
@@ -149,25 +146,26 @@ def test_every_kind_of_event_is_catalogued_and_can_happen_somewhere() -> None:
     assert set(RUN) == set(RunStatus)
 
 
-@pytest.mark.parametrize(("status", "kind"), PAIRS, ids=lambda value: getattr(value, "__name__", str(value)))
-def test_an_event_leads_where_the_table_says_or_is_refused(status: RunStatus, kind: type[Event]) -> None:
-    run, event = standing(status, kind), SAMPLES[kind]
-    expected = RUN[status].get(kind)
-    assert next_status(status, event) is expected
-    if expected is None:
-        with pytest.raises(IllegalEvent, match=f"{kind.__name__} may not follow when the run is {status}"):
-            applied(run, event)
-    else:
-        assert applied(run, event).status is expected
+@pytest.mark.parametrize("status", RUN)
+def test_an_event_leads_where_the_table_says_or_is_refused(status: RunStatus) -> None:
+    for kind in CATALOGUE:
+        run, event = standing(status, kind), SAMPLES[kind]
+        expected = RUN[status].get(kind)
+        assert next_status(status, event) is expected
+        if expected is None:
+            with pytest.raises(
+                IllegalEvent, match=f"{kind.__name__} may not follow when the run is {status}"
+            ):
+                applied(run, event)
+        else:
+            assert applied(run, event).status is expected, kind
 
 
-@pytest.mark.parametrize("kind", CATALOGUE, ids=lambda kind: kind.__name__)
-def test_a_log_begins_with_the_runs_creation(kind: type[Event]) -> None:
-    if kind is RunCreated:
-        assert apply(None, SAMPLES[kind], run_id="r", at_us=5, token=0).status is Q
-        return
-    with pytest.raises(IllegalEvent, match=f"{kind.__name__} may not follow when the run is not created"):
-        apply(None, SAMPLES[kind], run_id="r", at_us=5, token=0)
+def test_a_log_begins_with_the_runs_creation() -> None:
+    assert apply(None, SAMPLES[RunCreated], run_id="r", at_us=5, token=0).status is Q
+    for kind in set(CATALOGUE) - {RunCreated}:
+        with pytest.raises(IllegalEvent, match=f"{kind.__name__} may not follow when the run is not created"):
+            apply(None, SAMPLES[kind], run_id="r", at_us=5, token=0)
 
 
 @pytest.mark.parametrize("status", FINAL)

@@ -195,15 +195,13 @@ def test_a_node_named_again_inside_a_subgraph_belongs_to_it() -> None:
         ('"ünïcödé → 🙂"', "ünïcödé → 🙂"),
     ],
 )
-@pytest.mark.parametrize(
-    "form", ["A [x={}]", "A [x = {} , y=1]", "A [\nx={}\n]", "graph [x={}]", "x={}", "A -> B [x={}]"]
-)
-def test_values_are_quoted_or_not(form: str, written: str, value: object) -> None:
+def test_values_are_quoted_or_not(written: str, value: object) -> None:
     """D9: every kind of value, in every place where one can stand."""
-    graph = body(form.format(written))
-    owner = graph.nodes["A"] if "A" in graph.nodes else graph.edges[0] if graph.edges else graph
-    assert owner.attrs["x"] == value
-    assert type(owner.attrs["x"]) is type(value)
+    for form in ("A [x={}]", "A [x = {} , y=1]", "A [\nx={}\n]", "graph [x={}]", "x={}", "A -> B [x={}]"):
+        graph = body(form.format(written))
+        owner = graph.nodes["A"] if "A" in graph.nodes else graph.edges[0] if graph.edges else graph
+        assert owner.attrs["x"] == value, form
+        assert type(owner.attrs["x"]) is type(value), form
 
 
 def test_comments_are_removed_everywhere_but_in_strings() -> None:

@@ -55,11 +55,11 @@ def test_a_receipt_is_read_as_it_was_written() -> None:
     assert read_receipt(written(receipt), "r.json") == receipt
 
 
-@pytest.mark.parametrize("name", sorted(RECEIPT))
-def test_every_field_is_required(name: str) -> None:
-    less = {key: value for key, value in RECEIPT.items() if key != name}
-    with pytest.raises(InvalidInput, match=f"r.json is no receipt of version 1: .*`{name}`"):
-        read_receipt(json.dumps(less).encode(), "r.json")
+def test_every_field_is_required() -> None:
+    for name in RECEIPT:
+        less = {key: value for key, value in RECEIPT.items() if key != name}
+        with pytest.raises(InvalidInput, match=f"r.json is no receipt of version 1: .*`{name}`"):
+            read_receipt(json.dumps(less).encode(), "r.json")
 
 
 @pytest.mark.parametrize(
