@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.cli.shell import Shell, pipeline
+from tests.cli.shell import Shell, pipeline, wait_for_file
 
 
 def run_directory(shell: Shell) -> Path:
@@ -31,7 +31,7 @@ def checkpoint(shell: Shell) -> dict[str, Any]:
     return state
 
 
-def killed(shell: Shell) -> None:
+def killed(shell: Shell, *, has_checkpoint: bool = False) -> None:
     """A run of three steps whose process was killed inside the second."""
     latch = shell.latch("latch")
     second = shell.noting(f"test -e dead || {{ touch dead; {latch.command}; }}")
@@ -39,6 +39,8 @@ def killed(shell: Shell) -> None:
     shell.write("work.dot", pipeline(*steps))
     running = shell.start("run", "work.dot", "--run-id", "work")
     latch.wait_reached()
+    if has_checkpoint:
+        wait_for_file(run_directory(shell) / "checkpoint.json")  # which comes a second after the first step
     running.signal(signal.SIGKILL)
     running.end()
 
@@ -77,7 +79,7 @@ def test_stalled_worker_its_run_is_refused_to_others_taken_over_by_word_and_writ
 
 
 def test_kill_9_leaves_valid_state_json_before_and_after_the_resume(any_shell: Shell) -> None:
-    killed(any_shell)
+    killed(any_shell, has_checkpoint=True)
     state = checkpoint(any_shell)
     assert state["completed_nodes"][-1] == "a"
     for path in run_directory(any_shell).rglob("*.json"):

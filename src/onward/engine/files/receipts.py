@@ -172,6 +172,10 @@ class StepReceipts:
         if run.worker is None:
             self._trails.pop(run.id, None)
 
+    def write_checkpoint(self, run: Run) -> None:
+        """Have every finished step of a run in its `checkpoint.json`."""
+        self._files.write_checkpoint(run)
+
     async def _sync(self, unsynced: Unsynced) -> None:
         """A caller that is cancelled ends when the files are synced: the run may be another's after that."""
         if unsynced:

@@ -27,10 +27,6 @@ from onward.store.port import Store
 
 TOOL = "tool"
 WARNED_MAX = 1_000
-BEHIND_MAX = 32
-"""A checkpoint is written again when one in so many of its steps is not in it."""
-OLD_US = 1_000_000
-"""Or when it is this old."""
 
 
 @dataclass(slots=True)
@@ -43,7 +39,6 @@ class _OnDisk:
     finished: list[pages.Told] = field(default_factory=list)
     upto: int = 0
     told: int = 0
-    told_at_us: int = 0
 
     def learn(self, seq: int, event: Event) -> None:
         """Take in an event, if it is the next one."""
@@ -51,17 +46,6 @@ class _OnDisk:
             self.upto = seq
             if isinstance(event, StepFinished):
                 self.finished.append(pages.told(event))
-
-    def is_checkpoint_due(self, run: Run) -> bool:
-        """Whether the checkpoint is to be written: always when the run stops, else so that it costs little.
-
-        It holds a line for every step, so writing it after each would make every step dearer than the last.
-        """
-        behind = len(self.finished) - self.told
-        if self.upto != run.head or not behind:
-            return False
-        is_old = run.updated_at_us - self.told_at_us >= OLD_US
-        return run.worker is None or is_old or behind * BEHIND_MAX >= len(self.finished)
 
 
 class RunFiles:
@@ -187,13 +171,21 @@ class RunFiles:
             elif isinstance(event, AttemptFailed) and event.step in found.paths:
                 found.updates.pop(event.step, None)
                 self._end(run.id, found.paths.pop(event.step), pages.failed_status(event))
-        if found.is_checkpoint_due(run):
-            timestamp = instant(run.updated_at_us) or ""
-            self.write(run.id, (), CHECKPOINT, pages.checkpoint(run, found.finished, timestamp=timestamp))
-            found.told, found.told_at_us = len(found.finished), run.updated_at_us
         if run.worker is None:
+            self.write_checkpoint(run)
             del self._on_disk[run.id]
             self.folder.let_go((run.id,), below=True)
+
+    def write_checkpoint(self, run: Run) -> None:
+        """Have every finished step in the checkpoint.
+
+        It has a line for each of them and replaces the one before, so it is written after several steps.
+        """
+        found = self._on_disk.get(run.id)
+        if found is not None and found.upto == run.head and found.told < len(found.finished):
+            found.told = len(found.finished)
+            timestamp = instant(run.updated_at_us) or ""
+            self.write(run.id, (), CHECKPOINT, pages.checkpoint(run, found.finished, timestamp=timestamp))
 
     def _end(self, run_id: str, path: Path, status: bytes) -> None:
         """An attempt is over: nothing more is written to its directory."""

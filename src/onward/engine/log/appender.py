@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from onward.clock import Alarm
+from onward.engine.files.receipts import StepReceipts
 from onward.engine.lease.keeper import Hold
 from onward.engine.log.journal import Folded
 from onward.engine.loop.ports import Ports
@@ -26,6 +28,9 @@ from onward.machine.plan.results import ActionResult, events_of
 from onward.model.event import Event
 from onward.model.run import Pending, Run
 
+CHECKPOINT_AFTER_S = 1.0
+"""How long after a step its run's `checkpoint.json` has it, at most."""
+
 
 class Appender:
     """Owns the folded state of one held run, and writes to its log, one append at a time."""
@@ -36,6 +41,7 @@ class Appender:
         self._ports, self._definition, self._hold, self._stop = ports, definition, hold, stop
         self._folded = folded
         self._turn = asyncio.Lock()
+        self._checkpoint: Alarm | None = None
         # A holder whose clock is behind claims the run at its wake time, and counts on from there: by its own
         # clock it would find nothing to do yet, and hand the run back again and again.
         self._ahead_us = max(0, folded.run.updated_at_us - ports.clock.now_us())
@@ -65,13 +71,18 @@ class Appender:
                 )
                 if not ahead.events:
                     return ahead.action
-                await self._leave_receipts(ahead.events, now_us)
+                receipts = self._receipts()
+                if receipts is not None:
+                    await receipts.before(self._definition, before, ahead.events, now_us)
                 try:
                     self._folded = await self._ports.journal.record(before, ahead.events, ahead.run, now_us)
                 except StaleHistory:
                     await self._catch_up()
                     continue
                 await self._tell(before.run, ahead.run, ahead.events)
+                if receipts is not None and self._checkpoint is None:
+                    at_s = self._ports.clock.awake_s() + CHECKPOINT_AFTER_S
+                    self._checkpoint = self._ports.clock.alarm(at_s, self._write_checkpoint)
                 return ahead.action
 
     async def catch_up(self) -> None:
@@ -90,13 +101,25 @@ class Appender:
             raise LeaseLost(lease.run_id, lease.token)
         self._folded = folded
 
-    async def _leave_receipts(self, events: Sequence[Event], now_us: int) -> None:
-        """Before the commit; a process that may have lost the run overwrites nothing of its next holder."""
+    def close(self) -> None:
+        """Nothing more is written."""
+        if self._checkpoint is not None:
+            self._checkpoint.cancel()
+
+    def _receipts(self) -> StepReceipts | None:
+        """Where files of this run are written, if there are any.
+
+        A process that may have lost the run writes none: it would overwrite those of the next holder.
+        """
         receipts = self._ports.receipts
         if receipts is None or not receipts.is_kept(self._folded.run.id):
-            return
-        if self._ports.keeper.is_trusted(self._hold):
-            await receipts.before(self._definition, self._folded, events, now_us)
+            return None
+        return receipts if self._ports.keeper.is_trusted(self._hold) else None
+
+    def _write_checkpoint(self) -> None:
+        self._checkpoint, receipts = None, self._receipts()
+        if receipts is not None:
+            receipts.write_checkpoint(self._folded.run)
 
     async def _tell(self, before: Run, after: Run, events: Sequence[Event]) -> None:
         """After the commit: observers, and the runs that a step managed until now."""

@@ -103,6 +103,7 @@ class RunLoop:
     async def _let_go(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
+        self._appender.close()
         await self._tasks.end_all()
         self._ports.keeper.release(self._hold)
 
