@@ -17,6 +17,7 @@ from onward.engine.files.run_files import RunFiles
 from onward.errors import InvalidInput, InvalidPipeline
 from onward.handlers.room import AUTOMATIC
 from onward.model.event import StepFinished
+from onward.receipts.entry import Directory
 from onward.receipts.folder import Folder
 from onward.receipts.homes import Homes
 from onward.store.codec import unseal
@@ -452,7 +453,7 @@ async def test_a_full_disk_costs_a_warning_and_no_step(tmp_path: Path, world: Wo
     class FullDisk(Homes):
         __slots__ = ()
 
-        def _open(self, *where: Any, **how: Any) -> int:
+        def _open(self, *where: Any, **how: Any) -> Directory:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         @property

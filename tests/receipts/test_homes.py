@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from onward.model.identity import Identity
 from onward.receipts.homes import Homes
 
@@ -26,15 +28,26 @@ def test_what_nobody_has_is_had_under_the_runs_id(tmp_path: Path) -> None:
     assert homes.is_ours("run")
 
 
-def test_of_two_who_move_in_at_once_the_second_has_a_name_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_there", [False, True])
+def test_of_two_who_move_in_at_once_the_second_has_a_name_of_its_own(tmp_path: Path, is_there: bool) -> None:
+    """Also into a directory that somebody left empty."""
+
     class Overtaken(Homes):
         """Another database comes between looking and writing."""
 
-        def _is_free(self, name: str) -> bool:
-            is_free = Homes._is_free(self, name)
-            Homes(self.root, THEIRS).plain.write_new((name,), "manifest.json", manifest("theirs"))
-            return is_free
+        def _is_made(self, run_id: str) -> bool:
+            return self._overtaken(run_id, Homes._is_made(self, run_id))
 
+        def _is_free(self, name: str) -> bool:
+            return self._overtaken(name, Homes._is_free(self, name))
+
+        def _overtaken(self, name: str, found: bool) -> bool:
+            if found:
+                Homes(self.root, THEIRS).plain.write_new((name,), "manifest.json", manifest("theirs"))
+            return found
+
+    if is_there:
+        (tmp_path / "run").mkdir()
     ours = Overtaken(str(tmp_path), OURS)
     ours.move_in("run", manifest(), lambda said: False)
     assert json.loads((tmp_path / "run" / "manifest.json").read_text())["database"] == "theirs"

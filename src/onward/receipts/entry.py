@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must make no reader wait
@@ -38,13 +38,41 @@ def closing(descriptor: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def directory_in(above: int | None, name: str) -> int:
-    """A descriptor of the directory of this name."""
+class Directory:
+    """An open directory. It is closed when the last who uses it is done, whoever that is."""
+
+    __slots__ = ("_identity", "descriptor", "path")
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self.descriptor, self.path = descriptor, path
+        self._identity: tuple[int, int] | None = None
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.descriptor)
+
+    def is_there(self) -> bool:
+        """Whether its path leads to it, and not to another directory or through a link."""
+        if self._identity is None:
+            state = os.fstat(self.descriptor)
+            self._identity = state.st_ino, state.st_dev
+        try:
+            state = os.lstat(self.path)
+        except OSError:
+            return False
+        return (state.st_ino, state.st_dev) == self._identity
+
+    def within(self, name: str) -> Directory:
+        """The directory of this name in it."""
+        return directory_at(f"{self.path}{os.sep}{name}", name, self.descriptor)
+
+
+def directory_at(path: str, name: str | None = None, above: int | None = None) -> Directory:
+    """The directory with this path, which is to be opened by its `name` in the one `above`."""
     try:
-        return os.open(name, _DIRECTORY, dir_fd=above)
+        return Directory(os.open(name or path, _DIRECTORY, dir_fd=above), path)
     except OSError as error:
         if error.errno in _NOT_PLAIN:
-            raise NotPlain from None
+            raise in_the_way(path, "a directory") from None
         raise
 
 
@@ -59,9 +87,9 @@ def created(directory: int, name: str) -> int:
 
 def fill(file: int, content: bytes) -> None:
     """Write all of it."""
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(file, rest) :]
+    done = os.write(file, content)
+    while done < len(content):
+        done += os.write(file, memoryview(content)[done:])
 
 
 def content_of(directory: int, name: str, limit: int) -> bytes:

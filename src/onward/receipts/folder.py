@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from onward.receipts.entry import (
+    Directory,
     NotPlain,
     closing,
     content_of,
     created,
-    directory_in,
+    directory_at,
     exists,
     fill,
     in_the_way,
@@ -58,28 +59,27 @@ class Folder:
 
     def make(self, parts: Path = ()) -> None:
         """Have these directories."""
-        os.close(self._open(parts, make=True, keep=True))
+        self._open(parts, make=True, keep=True)
 
-    def make_new(self, parts: Path) -> None:
-        """Have a last directory that is empty; one that is there already is moved aside, never used."""
-        above = self._open(parts[:-1], make=True)
+    def make_new(self, parts: Path) -> str:
+        """Have a last directory that is empty, and say its path; what has the name is moved aside first."""
+        above, name = self._open(parts[:-1], make=True), parts[-1]
         try:
-            try:
-                os.mkdir(parts[-1], 0o700, dir_fd=above)
-            except FileExistsError:
-                move_aside(above, parts[-1])
-                os.mkdir(parts[-1], 0o700, dir_fd=above)
-            if self.held is not None:
-                with closing(self._below(above, parts)) as directory:
-                    self.held.keep(parts, self.path(*parts), directory)
-        finally:
-            os.close(above)
+            os.mkdir(name, 0o700, dir_fd=above.descriptor)
+        except FileExistsError:
+            move_aside(above.descriptor, name)
+            os.mkdir(name, 0o700, dir_fd=above.descriptor)
+        directory = above.within(name)
+        if self.held is not None:
+            self.held.keep(parts, directory)
+        return directory.path
 
     def put_aside(self, name: str, parts: Path = ()) -> None:
         """Give the name free again, whatever has it."""
-        with contextlib.suppress(FileNotFoundError), closing(self._open(parts)) as directory:
-            os.stat(name, dir_fd=directory, follow_symlinks=False)
-            move_aside(directory, name)
+        with contextlib.suppress(FileNotFoundError):
+            opened = self._open(parts)
+            os.stat(name, dir_fd=opened.descriptor, follow_symlinks=False)
+            move_aside(opened.descriptor, name)
 
     def write(
         self,
@@ -96,26 +96,24 @@ class Folder:
         With `synced` it is on the disk when this returns, under its name. With `unsynced` it is handed over
         there, to be synced later: it has its name before its content is on the disk.
         """
-        directory = self._open(parts, make=True, keep=True)
+        opened = self._open(parts, make=True, keep=True)
+        directory = opened.descriptor
+        if only_new and exists(directory, name):
+            return False
+        part = f".{name}.{os.getpid()}.part"
+        file = created(directory, part)
         try:
-            if only_new and exists(directory, name):
-                return False
-            part = f".{name}.{os.getpid()}.part"
-            file = created(directory, part)
-            try:
-                fill(file, content)
-                if synced:
-                    os.fsync(file)
-                os.replace(part, name, src_dir_fd=directory, dst_dir_fd=directory)
-                if synced:
-                    os.fsync(directory)
-            except BaseException:
-                os.close(file)
-                with contextlib.suppress(OSError):
-                    os.unlink(part, dir_fd=directory)
-                raise
-        finally:
-            os.close(directory)
+            fill(file, content)
+            if synced:
+                os.fsync(file)
+            os.replace(part, name, src_dir_fd=directory, dst_dir_fd=directory)
+            if synced:
+                os.fsync(directory)
+        except BaseException:
+            os.close(file)
+            with contextlib.suppress(OSError):
+                os.unlink(part, dir_fd=directory)
+            raise
         if unsynced is None:
             os.close(file)
         else:
@@ -124,24 +122,24 @@ class Folder:
 
     def write_new(self, parts: Path, name: str, content: bytes) -> bool:
         """Put a file there whole, unless one of this name is there: of several who try, one does."""
-        with closing(self._open(parts, make=True)) as directory:
-            part = f".{name}.{os.getpid()}.part"
-            try:
-                with closing(created(directory, part)) as file:
-                    fill(file, content)
-                os.link(part, name, src_dir_fd=directory, dst_dir_fd=directory)
-            except FileExistsError:
-                return False
-            finally:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(part, dir_fd=directory)
-            return True
+        opened = self._open(parts, make=True)
+        directory, part = opened.descriptor, f".{name}.{os.getpid()}.part"
+        try:
+            with closing(created(directory, part)) as file:
+                fill(file, content)
+            os.link(part, name, src_dir_fd=directory, dst_dir_fd=directory)
+        except FileExistsError:
+            return False
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part, dir_fd=directory)
+        return True
 
     def read(self, parts: Path, name: str, *, limit: int) -> bytes | None:
         """A plain file's content, one byte more than `limit` at most; None if there is none."""
         try:
-            with closing(self._open(parts)) as directory:
-                return content_of(directory, name, limit)
+            opened = self._open(parts)
+            return content_of(opened.descriptor, name, limit)
         except NotPlain:
             raise in_the_way(self.path(*parts, name), "a plain file") from None
         except FileNotFoundError:
@@ -149,17 +147,19 @@ class Folder:
 
     def remove(self, parts: Path, name: str) -> None:
         """Have no file there."""
-        with contextlib.suppress(FileNotFoundError), closing(self._open(parts)) as directory:
-            os.unlink(name, dir_fd=directory)
+        with contextlib.suppress(FileNotFoundError):
+            opened = self._open(parts)
+            os.unlink(name, dir_fd=opened.descriptor)
 
     def remove_all(self, name: str) -> bool:
         """Have nothing of this name, and say if there was. A link goes; what it names stays."""
         try:
-            with closing(self._open(())) as root:
-                if stat.S_ISDIR(os.stat(name, dir_fd=root, follow_symlinks=False).st_mode):
-                    shutil.rmtree(name, dir_fd=root)  # which follows no link either
-                else:
-                    os.unlink(name, dir_fd=root)
+            opened = self._open(())
+            root = opened.descriptor
+            if stat.S_ISDIR(os.stat(name, dir_fd=root, follow_symlinks=False).st_mode):
+                shutil.rmtree(name, dir_fd=root)  # which follows no link either
+            else:
+                os.unlink(name, dir_fd=root)
         except FileNotFoundError:
             return False
         return True
@@ -167,17 +167,17 @@ class Folder:
     def names(self, parts: Path) -> list[str]:
         """What is in a directory; nothing if it is not there."""
         try:
-            with closing(self._open(parts)) as directory:
-                return sorted(os.listdir(directory))
+            opened = self._open(parts)
+            return sorted(os.listdir(opened.descriptor))
         except FileNotFoundError:
             return []
 
     def files(self, parts: Path) -> Iterator[Path]:
         """Every plain file below, by the names that lead to it; what is none is an error."""
         try:
-            with closing(self._open(parts)) as directory:
-                found = sorted(os.listdir(directory))
-                kinds = [os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode for name in found]
+            opened = self._open(parts)
+            found = sorted(os.listdir(opened.descriptor))
+            kinds = [os.stat(name, dir_fd=opened.descriptor, follow_symlinks=False).st_mode for name in found]
         except FileNotFoundError:
             return
         for name, mode in zip(found, kinds, strict=True):
@@ -188,44 +188,35 @@ class Folder:
             else:
                 raise in_the_way(self.path(*parts, name), "a plain file")
 
-    def _open(self, parts: Path, *, make: bool = False, keep: bool = False) -> int:
-        """A descriptor of the directory that `parts` lead to, none of them a link."""
+    def _open(self, parts: Path, *, make: bool = False, keep: bool = False) -> Directory:
+        """The directory that `parts` lead to, none of them a link. It is open for as long as it is used."""
         here, depth = self._nearest(parts)
-        if here is not None and depth == len(parts):
-            return here
-        names = parts if depth else self._named(parts)
         if here is None:
             here = self._top(make)
-        for number, name in enumerate(names[depth:], depth + 1):
-            above = here
-            try:
-                if make:
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(name, 0o700, dir_fd=above)
-                here = self._below(above, names[:number])
-            finally:
-                os.close(above)
+        elif depth == len(parts):
+            return here
+        for name in parts[depth:] if depth else self._named(parts):
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=here.descriptor)
+            here = here.within(name)
         if keep and self.held is not None:
-            self.held.keep(parts, self.path(*parts), here)
+            self.held.keep(parts, here)
         return here
 
-    def _nearest(self, parts: Path) -> tuple[int | None, int]:
+    def _nearest(self, parts: Path) -> tuple[Directory | None, int]:
         """The last directory on the way that is held open, and how deep it is."""
         if self.held is not None:
-            for depth in range(len(parts), 0, -1):
+            for depth in range(len(parts), -1, -1):
                 found = self.held.again(parts[:depth])
                 if found is not None:
                     return found, depth
         return None, 0
 
-    def _top(self, make: bool) -> int:
+    def _top(self, make: bool) -> Directory:
         if make:
             os.makedirs(self.root, mode=0o700, exist_ok=True)
-        return self._below(None, ())
-
-    def _below(self, above: int | None, names: Path) -> int:
-        """The directory with the last of these names, in `above`; the top has none."""
-        try:
-            return directory_in(above, names[-1] if names else self.root)
-        except NotPlain:
-            raise in_the_way(os.path.join(self.root, *names), "a directory") from None
+        top = directory_at(self.root)
+        if self.held is not None:
+            self.held.keep((), top)
+        return top

@@ -7,82 +7,74 @@ and refused if a link is on the way.
 
 from __future__ import annotations
 
-import os
 import resource
 import threading
 from collections import OrderedDict
-from typing import NamedTuple
 
+from onward.receipts.entry import Directory
 from onward.receipts.names import Path
 
-HELD_MAX = 256
+HELD_MAX = 1_024
 SHARE_MAX = 4  # one in so many of the descriptors that this process may have: the others are for the work
 
 
-class _Directory(NamedTuple):
-    descriptor: int
-    path: str
-    device: int
-    inode: int
-
-    def is_there(self) -> bool:
-        try:
-            state = os.lstat(self.path)
-        except OSError:
-            return False
-        return state.st_ino == self.inode and state.st_dev == self.device
-
-
 class Held:
-    """Open directories, by the parts that lead to them; the longest unused are closed first."""
+    """Open directories, by the parts that lead to them. Those of the run that is longest unused go first.
+
+    One that is let go while a thread works in it is closed when the thread is done.
+    """
 
     def __init__(self, limit: int = HELD_MAX) -> None:
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._limit = limit if allowed == resource.RLIM_INFINITY else min(limit, allowed // SHARE_MAX)
-        self._held: OrderedDict[Path, _Directory] = OrderedDict()
+        self._held: OrderedDict[Path, dict[Path, Directory]] = OrderedDict()
+        self._count = 0
         self._lock = threading.Lock()  # a handler's thread may ask for its directory
 
     def __len__(self) -> int:
-        return len(self._held)
+        return self._count
 
-    def __del__(self) -> None:
-        self.let_go(())
-
-    def again(self, parts: Path) -> int | None:
-        """A descriptor of the caller's own, if the directory that was kept is still where it was."""
+    def again(self, parts: Path) -> Directory | None:
+        """The directory that was kept, if it is still where it was."""
+        top = parts[:1]
         with self._lock:
-            found = self._held.get(parts)
+            found = self._held.get(top, {}).get(parts)
             if found is None:
                 return None
-            if not found.is_there():
-                self._close(parts)
-                return None
-            self._held.move_to_end(parts)
-            return os.dup(found.descriptor)
+            self._held.move_to_end(top)
+        if found.is_there():
+            return found
+        self.let_go(parts)
+        return None
 
-    def path(self, parts: Path) -> str | None:
-        """Where the directory is that was kept, if it is still there."""
-        found = self._held.get(parts)
-        return found.path if found is not None and found.is_there() else None
-
-    def keep(self, parts: Path, path: str, directory: int) -> None:
-        """Hold open what `directory` is a descriptor of, which stays the caller's."""
-        state = os.fstat(directory)
+    def keep(self, parts: Path, directory: Directory) -> None:
+        """Hold it open."""
+        top = parts[:1]
         with self._lock:
-            if parts in self._held:
-                self._close(parts)
-            self._held[parts] = _Directory(os.dup(directory), path, state.st_dev, state.st_ino)
-            while len(self._held) > self._limit:
-                self._close(next(iter(self._held)))
+            below = self._held.setdefault(top, {})
+            self._held.move_to_end(top)
+            self._count += parts not in below
+            below[parts] = directory
+            while self._count > self._limit:
+                oldest, below = next(iter(self._held.items()))
+                self._drop(oldest, next(iter(below)))
 
-    def let_go(self, parts: Path, *, below: bool = True) -> None:
-        """Close a directory, and with `below` those in it."""
+    def let_go(self, parts: Path, *, below: bool = False) -> None:
+        """Hold a directory no longer, and with `below` those in it."""
+        top = parts[:1]
         with self._lock:
-            if below:
-                for found in [found for found in self._held if found[: len(parts)] == parts]:
-                    self._close(found)
-            elif parts in self._held:
-                self._close(parts)
+            if below and not parts:
+                self._held.clear()
+                self._count = 0
+            inside = self._held.get(top, {})
+            gone = [one for one in inside if one[: len(parts)] == parts] if below else [parts]
+            for one in gone:
+                if one in inside:
+                    self._drop(top, one)
 
-    def _close(self, parts: Path) -> None:
-        os.close(self._held.pop(parts).descriptor)
+    def _drop(self, top: Path, parts: Path) -> None:
+        self._count -= 1
+        below = self._held[top]
+        del below[parts]
+        if not below:
+            del self._held[top]

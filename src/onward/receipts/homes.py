@@ -16,7 +16,7 @@ import msgspec
 
 from onward.model.identity import Identity
 from onward.model.values.instant import rfc3339
-from onward.receipts.entry import closing
+from onward.receipts.entry import exists
 from onward.receipts.folder import Folder
 from onward.receipts.names import MANIFEST, Path
 
@@ -63,9 +63,9 @@ class Homes(Folder):
         """The name of the run's directory, whether it is there yet or not."""
         if OF in run_id:
             return run_id  # a name that was found here before
-        held = None if self.held is None else self.held.path((run_id,))
+        held = None if self.held is None else self.held.again((run_id,))
         if held is not None:
-            return os.path.basename(held)  # found to be ours before, and still the same directory
+            return os.path.basename(held.path)  # found to be ours before, and still the same directory
         other = self._other(run_id)
         if os.path.lexists(os.path.join(self.root, other)):
             return other
@@ -102,6 +102,9 @@ class Homes(Folder):
 
     def move_in(self, run_id: str, manifest: bytes, is_of: Callable[[Said], bool]) -> None:
         """Have the run's directory, with its manifest, and nothing in it that is another run's."""
+        if self._is_made(run_id) and self.plain.write_new((run_id,), MANIFEST, manifest):
+            self._hold(run_id, run_id)
+            return
         name, folder = self.home(run_id), self.plain
         there = folder.read((name,), MANIFEST, limit=MANIFEST_BYTES_MAX)
         said = said_by(there)
@@ -118,8 +121,18 @@ class Homes(Folder):
             folder.write((name,), MANIFEST, manifest)
         self._hold(run_id, name)
 
+    def _is_made(self, run_id: str) -> bool:
+        """Make the directory of a new run, for which nothing is there; else there is more to look at."""
+        top = self._open((), make=True)
+        if exists(top.descriptor, self._other(run_id)):
+            return False
+        try:
+            os.mkdir(run_id, 0o700, dir_fd=top.descriptor)
+        except FileExistsError:
+            return False
+        return True
+
     def _hold(self, run_id: str, name: str) -> None:
         """The directory is ours, and stays it while it is held: that is not looked up for every file."""
         if self.held is not None:
-            with closing(self.plain._open((name,))) as directory:
-                self.held.keep((run_id,), self.plain.path(name), directory)
+            self.held.keep((run_id,), self._open(()).within(name))

@@ -69,16 +69,15 @@ class RunFiles:
 
     # -- while a step is made ------------------------------------------------------------------------
 
-    def begin(self, run: Run, step: str, path: Path) -> bool:
-        """Have a new directory for an attempt; False, and a warning, if that cannot be."""
+    def begin(self, run: Run, step: str, path: Path) -> str | None:
+        """Have a new directory for an attempt, and say its path; None, and a warning, if that cannot be."""
         try:
             with self._lock:  # a handler's thread may ask for its directory
                 self._enter(run).paths[step] = path
-                self.folder.make_new((run.id, *path))
+                return self.folder.make_new((run.id, *path))
         except OSError as error:
             self.tell(run.id, error)
-            return False
-        return True
+            return None
 
     def write(self, run_id: str, path: Path, name: str, content: bytes) -> None:
         """Put a file there; a disk that does not take it is warned of."""

@@ -78,14 +78,20 @@ class RoomOnDisk(StoredRoom):
         super().__init__(rooms, run, started, loop)
         self._files, self.is_full = files, is_full
         self._path: Path | None = None
-        self._is_made: bool | None = None
+        self._is_made = self._is_told = False
 
     @cached_property
-    def directory(self) -> str | None:
+    def _made(self) -> str | None:
         opened = self._run.open_steps[self._started.step]
         self._path = attempt_path(opened.step, opened.attempt, opened.tries)
-        self._is_made = self._files.begin(self._run, opened.step, self._path)
-        return self._files.folder.path(*self._parts) if self._is_made else None
+        made = self._files.begin(self._run, opened.step, self._path)
+        self._is_made = made is not None
+        return made
+
+    @property
+    def directory(self) -> str | None:
+        self._is_told = True
+        return self._made
 
     @property
     def run_directory(self) -> str | None:
@@ -97,7 +103,7 @@ class RoomOnDisk(StoredRoom):
 
     @property
     def is_used(self) -> bool:
-        return self._artifacts is not None or self._is_made is True
+        return self._artifacts is not None or self._is_made
 
     @property
     def _parts(self) -> Path:
@@ -105,7 +111,7 @@ class RoomOnDisk(StoredRoom):
         return (self._run.id, *self._path)
 
     async def prepare(self, node: Node, prompt: str) -> None:
-        if self.directory is not None and node.kind == AGENT:
+        if self._made is not None and node.kind == AGENT:
             self._files.write(self._run.id, self._parts[1:], PROMPT, prompt.encode())
 
     async def settle(self, node: Node, result: Result) -> Result:
@@ -113,9 +119,9 @@ class RoomOnDisk(StoredRoom):
             return await super().settle(node, result)
         if result.response:
             self._files.write(self._run.id, self._parts[1:], RESPONSE, result.response.encode())
-        if not result.is_decided:
-            result = self._reported(result)
-        result = await self._with_files(result)
+        if self._is_told:  # else nobody could put anything there
+            result = result if result.is_decided else self._reported(result)
+            result = await self._with_files(result)
         self._files.settled(self._run.id, self._started.step, result.context_updates)
         return await super().settle(node, result)
 
