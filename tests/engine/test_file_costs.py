@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +21,12 @@ from onward import Result, RunStatus, StepContext
 from onward.engine.files.run_files import RunFiles
 from onward.handlers.function import FunctionHandler
 from onward.receipts.homes import Homes
-from onward.store.port import Store
+from onward.store.port import Record, Store
 from onward.testing.clock import ManualClock
+from onward.testing.faults import FaultyStore
 from tests.world import Process, World, line, until
 
-OPENS_MAX, SYNCS_MAX = 20, 2
+OPENS_MAX, SYNCS_MAX = 6.5, 2
 OPENING = {"open", "os.listdir", "os.scandir"}
 
 
@@ -84,10 +85,13 @@ async def calls_of(world: World, root: Path, steps: int, monkeypatch: pytest.Mon
     return calls
 
 
-async def test_a_step_with_files_costs_two_syncs_and_some_twenty_opens(
+async def test_a_step_with_files_costs_two_syncs_and_hardly_more_opens_than_it_has_files(
     memory: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audited: None
 ) -> None:
-    """What one step more costs: the difference between a run of forty steps and one of ten."""
+    """What one step more costs: the difference between a run of forty steps and one of ten.
+
+    It has a directory and five files.
+    """
     await calls_of(memory, tmp_path, 5, monkeypatch)  # modules are imported once
     few = await calls_of(memory, tmp_path, 10, monkeypatch)
     many = await calls_of(memory, tmp_path, 40, monkeypatch)
@@ -95,6 +99,27 @@ async def test_a_step_with_files_costs_two_syncs_and_some_twenty_opens(
     told = "\n".join(f"{count}: {path}" for path, count in Counter(many.paths).most_common(20))
     assert opens <= OPENS_MAX, f"{opens} opens a step, of {len(many.paths)}:\n{told}"
     assert (len(many.syncs) - len(few.syncs)) / 30 <= SYNCS_MAX
+
+
+async def test_the_files_of_a_new_run_are_written_without_reading_its_log(
+    memory: World, tmp_path: Path
+) -> None:
+    """The steps before the first with a directory are known to the process that started the run."""
+    reads: list[str] = []
+
+    class Counting(FaultyStore):
+        async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+            reads.append(run_id)
+            return await super().read(run_id, after=after, limit=limit)
+
+    process = await memory.process(
+        wrap=Counting, files=lambda store: RunFiles(str(tmp_path), store, warn=pytest.fail)
+    )
+    assert (await process.start(line("a", "b"))).status is RunStatus.COMPLETED
+    assert reads == []
+    receipts = sorted(path.name for path in (tmp_path / "run" / "line" / "receipts").iterdir())
+    assert receipts == ["a-codergen.json", "b-codergen.json", "exit-exit.json", "start-start.json"]
+    assert checkpoint(tmp_path)["completed_nodes"] == ["start", "a", "b", "exit"]
 
 
 def counting(root: Path, written: list[int]) -> Callable[[Store], RunFiles]:

@@ -6,7 +6,7 @@ again, replaces it. All that is written follows from the log alone, so a disk th
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -134,6 +134,9 @@ class StepReceipts:
         self._group = SyncGroup(self._threads)
         self._trails: dict[str, Trail] = {}
         self._ahead: dict[str, _Prepared] = {}
+        self._begun: dict[
+            str, Sequence[Event]
+        ] = {}  # with which events a run began that this process started
 
     def is_kept(self, run_id: str) -> bool:
         """Whether anything is to be written for a run. This is all that a run without a directory costs."""
@@ -149,11 +152,8 @@ class StepReceipts:
             await self._write_artifacts(definition, run, events, unsynced)
             ahead = (await self._caught_up(definition, folded, unsynced)).copy()
             self._ahead[run.id] = _Prepared(ahead, tuple(events))
-            for event in events:
-                ahead.learn(event)
-                left = ahead.take(event, definition, at_us=at_us)
-                if left is not None:
-                    self._write(definition, run, left, unsynced, is_new=True)
+            for left in _taken(ahead, definition, events, at_us):
+                self._write(definition, run, left, unsynced, is_new=True)
             await self._sync(unsynced)
         except OSError as error:
             self._files.tell(run.id, error)
@@ -164,13 +164,16 @@ class StepReceipts:
 
     def after(self, run: Run, events: Sequence[Event]) -> None:
         """What was written ahead is committed, if these are the events it was written for."""
-        if not self._ahead and not self._trails:
-            return
-        ahead = self._ahead.pop(run.id, None)
-        if ahead is not None and ahead.became(run, events):
-            self._trails[run.id] = ahead.trail
         if run.worker is None:
+            self._ahead.pop(run.id, None)
             self._trails.pop(run.id, None)
+            self._begun.pop(run.id, None)
+        elif run.head == len(events):
+            self._begun[run.id] = events
+        elif self._ahead:
+            ahead = self._ahead.pop(run.id, None)
+            if ahead is not None and ahead.became(run, events):
+                self._trails[run.id] = ahead.trail
 
     def write_checkpoint(self, run: Run) -> None:
         """Have every finished step of a run in its `checkpoint.json`."""
@@ -187,7 +190,7 @@ class StepReceipts:
         trail = self._trails.get(run.id)
         head = folded.position.seq
         if trail is None or trail.head > head or trail.head > self._files.upto(run.id):
-            trail = Trail(run.id, run.pipeline)
+            trail = self._from_the_beginning(definition, run, unsynced)
         if trail.head < head:
             trail = trail.copy()
             definitions = Definitions(self._sources, {run.pipeline_hash: definition})
@@ -197,6 +200,15 @@ class StepReceipts:
                 if len(unsynced) >= UNSYNCED_MAX:
                     await self._sync(unsynced)
             self._trails[run.id] = trail
+        return trail
+
+    def _from_the_beginning(self, definition: Definition, run: Run, unsynced: Unsynced) -> Trail:
+        """A trail with what the run began with, if that is known: then it need not be read."""
+        trail, begun = Trail(run.id, run.pipeline), self._begun.pop(run.id, ())
+        for seq, event in enumerate(begun, 1):
+            self._files.learn(run.id, seq, event)
+        for left in _taken(trail, definition, begun, run.created_at_us):
+            self._write(definition, run, left, unsynced, is_new=True)
         return trail
 
     def _write(
@@ -213,7 +225,7 @@ class StepReceipts:
         """Artifacts may be large, so a thread writes those that are synced."""
         folder, path = self._files.folder, (run.id, ARTIFACTS)
         for event in events:
-            if not isinstance(event, StepFinished):
+            if not isinstance(event, StepFinished) or not event.artifacts:
                 continue
             contents = {
                 artifact_name(id): event.contents[artifact.hash]
@@ -233,6 +245,15 @@ class StepReceipts:
         if node is None:  # of an older definition
             return "lazy"
         return self._files.mode_of(definition.graph, node, definition.kind(node_id), run)
+
+
+def _taken(trail: Trail, definition: Definition, events: Sequence[Event], at_us: int) -> Iterator[Leaving]:
+    """What the next events of a log leave, which are written at `at_us`."""
+    for event in events:
+        trail.learn(event)
+        left = trail.take(event, definition, at_us=at_us)
+        if left is not None:
+            yield left
 
 
 async def committed(log: RunLog, sources: Sources, run: Run) -> Mapping[str, Committed]:
