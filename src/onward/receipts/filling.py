@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onward.machine.definition import AGENT, CONTROL_KINDS, Definition
 from onward.model.event import Outcome, StepFinished, StepStatus
@@ -29,8 +29,7 @@ from onward.receipts.receipt import (
 TOOL = "tool"
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
+class Leaving(msgspec.Struct, frozen=True):
     """What an event leaves: the receipt of a step, and if the step is finished for ever, its handoff.
 
     `content` is the receipt as its file holds it.
@@ -43,8 +42,7 @@ class Leaving:
     handoff: Handoff | None
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
+class Begun(msgspec.Struct, frozen=True):
     """A step that has begun."""
 
     started_at_us: int
@@ -52,8 +50,7 @@ class Begun:
     decisions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """How a step ended at an event, or how one that is still open stands; `previous` came before it."""
 
     step: str
@@ -63,8 +60,7 @@ class Ending:
     finished: StepFinished | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """Where and when that was: the run, the event, and the step that had finished before in the same line."""
 
     run_id: str

@@ -8,6 +8,7 @@ steps share a name, and no name leads elsewhere.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from blake3 import blake3
 
@@ -21,12 +22,14 @@ _LIKE_A_VISIT = re.compile(r"\.(?=[0-9]+\Z)")
 _TAKEN = (ARTIFACTS, CHECKPOINT, MANIFEST)
 
 
+@lru_cache(maxsize=256)
 def flow_name(pipeline: str) -> str:
     """A pipeline's name as a directory in the run's own."""
     name = step_name(pipeline)
     return f"{name}-" if name in _TAKEN else name
 
 
+@lru_cache(maxsize=1024)  # a step has a receipt and a handoff, and many runs have the same steps
 def step_file(step: str, agent: str) -> str:
     """The name of a step's receipt, and of its handoff."""
     node, _, visit = step.rpartition("/")[2].rpartition("#")

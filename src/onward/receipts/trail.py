@@ -7,9 +7,9 @@ committed and one that is made from the log years later are the same bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from onward.machine.definition import Definition
 from onward.model.event import (
@@ -40,8 +40,7 @@ _DONE: Mapping[StepStatus, Status] = {
 }
 
 
-@dataclass(slots=True)
-class Trail:
+class Trail(Struct):
     """A run's steps as far as its log was taken in; `head` is the number of the last event."""
 
     run_id: str
@@ -50,8 +49,8 @@ class Trail:
     pipeline_hash: str = ""
     workdir: str | None = None
     is_simulated: bool = False
-    _begun: dict[str, Begun] = field(default_factory=dict)
-    _last: dict[str, str] = field(default_factory=dict)
+    _begun: dict[str, Begun] = {}
+    _last: dict[str, str] = {}
 
     def copy(self) -> Trail:
         """The same, to take in events that may never be committed."""
@@ -117,7 +116,7 @@ class Trail:
         begun = self._begun.get(event.step) or Begun(at_us)
         tried = begun.tried
         if tried and tried[-1].ended_at is None:
-            tried = (*tried[:-1], msgspec.structs.replace(tried[-1], status="lost"))
+            tried = (*tried[:-1], replace(tried[-1], status="lost"))
         number = 1 + sum(one.attempt == event.attempt for one in tried)
         now = Tried(
             attempt=event.attempt,
@@ -133,9 +132,7 @@ class Trail:
         begun = self._begun.get(step)
         if begun is None or not begun.tried or begun.tried[-1].ended_at is not None:
             return
-        ended = msgspec.structs.replace(
-            begun.tried[-1], ended_at=rfc3339(at_us), status=status, reason=reason
-        )
+        ended = replace(begun.tried[-1], ended_at=rfc3339(at_us), status=status, reason=reason)
         self._begun[step] = replace(begun, tried=(*begun.tried[:-1], ended))
 
     def _decided(self, event: GateDecided, at_us: int) -> Ending | None:

@@ -26,8 +26,8 @@ class SyncGroup:
         self._under_way = 0
         self._hurry: asyncio.TimerHandle | None = None
 
-    async def sync(self, files: Sequence[int]) -> None:
-        """Until the disk has these files, whose descriptors are closed then; OSError if it may not."""
+    def sync(self, files: Sequence[int]) -> asyncio.Future[None]:
+        """Done when the disk has these files, whose descriptors are closed then; OSError if it may not."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[None] = loop.create_future()
         self._waiting.append((files, answer))
@@ -35,7 +35,7 @@ class SyncGroup:
             self._begin()
         elif self._hurry is None:
             self._hurry = loop.call_later(SLOW_S, self._begin)
-        await answer
+        return answer
 
     def _begin(self) -> None:
         if self._hurry is not None:

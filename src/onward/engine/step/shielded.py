@@ -26,7 +26,7 @@ async def to_the_end(threads: Executor, works: Sequence[Callable[[], object]]) -
         raise failure
 
 
-async def unbroken(work: Coroutine[Any, Any, T]) -> T:
+async def unbroken(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     """What `work` returns. A caller that is cancelled meanwhile ends when the work has."""
     working = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
