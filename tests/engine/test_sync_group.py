@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from onward.engine.files.sync_group import SyncGroup
+from onward.engine.files.sync_group import SyncGroup, Write
 
 CLOSED = 2**30  # no process has so many descriptors
 
@@ -18,16 +19,45 @@ def opened(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT)
 
 
+def handing(file: int) -> Write:
+    """A write whose file is to be synced."""
+    return lambda unsynced: unsynced.add(file)
+
+
 async def test_a_file_that_cannot_be_synced_fails_its_own_step_and_no_other(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as threads:
         group = SyncGroup(threads)
         files = [opened(tmp_path / name) for name in ("first", "second")]
-        asked = [group.sync([files[0]]), group.sync([CLOSED]), group.sync([files[1]])]
+        asked = [group.write([handing(file)]) for file in (files[0], CLOSED, files[1])]
         answers = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 10)
     assert [type(answer) for answer in answers] == [type(None), OSError, type(None)]
     for file in files:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(file)
+
+
+async def test_a_file_that_cannot_be_written_fails_its_own_step_and_ends_what_comes_behind_it(
+    tmp_path: Path,
+) -> None:
+    """What the step had written before that is synced and closed."""
+    done: list[str] = []
+    first = opened(tmp_path / "first")
+
+    def fail(unsynced: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with ThreadPoolExecutor(1) as threads:
+        group = SyncGroup(threads)
+        asked = [
+            group.write([lambda unsynced: done.append("other")]),
+            group.write([handing(first), fail, lambda unsynced: done.append("behind")]),
+            group.write([lambda unsynced: done.append("third")]),
+        ]
+        answers = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 10)
+    assert [type(answer) for answer in answers] == [type(None), OSError, type(None)]
+    assert done == ["other", "third"]
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(first)
 
 
 async def test_a_batch_that_ends_by_a_defect_tells_everyone_who_waits(
@@ -38,4 +68,4 @@ async def test_a_batch_that_ends_by_a_defect_tells_everyone_who_waits(
 
     monkeypatch.setattr("onward.engine.files.sync_group.sync_files", defect)
     with ThreadPoolExecutor(1) as threads, pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(SyncGroup(threads).sync([CLOSED]), 10)
+        await asyncio.wait_for(SyncGroup(threads).write([handing(CLOSED)]), 10)

@@ -102,9 +102,11 @@ class Homes(Folder):
 
     def move_in(self, run_id: str, manifest: bytes, is_of: Callable[[Said], bool]) -> None:
         """Have the run's directory, with its manifest, and nothing in it that is another run's."""
-        if self._is_made(run_id) and self.plain.write_new((run_id,), MANIFEST, manifest):
+        if self._is_made(run_id):
             self._hold(run_id, run_id)
-            return
+            if self.write_new((run_id,), MANIFEST, manifest):
+                return
+            self.let_go((run_id,))
         name, folder = self.home(run_id), self.plain
         there = folder.read((name,), MANIFEST, limit=MANIFEST_BYTES_MAX)
         said = said_by(there)

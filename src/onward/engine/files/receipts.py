@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from onward.engine.control.sources import Sources
 from onward.engine.files.run_files import RunFiles
-from onward.engine.files.sync_group import SyncGroup
+from onward.engine.files.sync_group import SyncGroup, Write
 from onward.engine.log.journal import Folded
-from onward.engine.step.shielded import to_the_end, unbroken
+from onward.engine.step.shielded import unbroken
 from onward.errors import OnwardError
 from onward.machine.definition import Definition
 from onward.model.event import Event, StepFinished
@@ -34,9 +34,10 @@ from onward.receipts.trail import Trail
 from onward.store.codec import unseal
 from onward.store.port import RunLog
 
-SYNCS_AT_ONCE = 16
-"""Steps whose files are synced beside each other; file systems make one write of several syncs."""
-UNSYNCED_MAX = 64
+BATCHES_AT_ONCE = 16
+"""A disk that hangs keeps a thread for each batch that it has."""
+BEGUN_MAX = 10_000
+WRITES_MAX = 32
 
 
 @dataclass(slots=True)
@@ -124,19 +125,17 @@ class _Prepared:
 class StepReceipts:
     """Writes what steps leave, for the runs of this process that have a directory.
 
-    What was written is synced in threads of its own, together with what other runs write at that moment, and
+    It is written and synced in threads of its own, together with what other runs leave at that moment, and
     the step waits for it. Handlers that use up other threads of the process hold up none.
     """
 
     def __init__(self, files: RunFiles, log: RunLog, sources: Sources) -> None:
         self._files, self._log, self._sources = files, log, sources
-        self._threads = ThreadPoolExecutor(SYNCS_AT_ONCE, thread_name_prefix="onward-sync")
-        self._group = SyncGroup(self._threads)
+        self._group = SyncGroup(ThreadPoolExecutor(BATCHES_AT_ONCE, thread_name_prefix="onward-sync"))
         self._trails: dict[str, Trail] = {}
         self._ahead: dict[str, _Prepared] = {}
-        self._begun: dict[
-            str, Sequence[Event]
-        ] = {}  # with which events a run began that this process started
+        # How the runs began that this process started: their logs need not be read for that.
+        self._begun: dict[str, Sequence[Event]] = {}
 
     def is_kept(self, run_id: str) -> bool:
         """Whether anything is to be written for a run. This is all that a run without a directory costs."""
@@ -146,99 +145,98 @@ class StepReceipts:
         self, definition: Definition, folded: Folded, events: Sequence[Event], at_us: int
     ) -> None:
         """Write what `events` leave, which are about to be appended behind `folded`: artifacts first."""
-        run, unsynced = folded.run, Unsynced()
+        run, writes = folded.run, list[Write]()
         self._ahead.pop(run.id, None)  # of an append that was refused
         try:
-            await self._write_artifacts(definition, run, events, unsynced)
-            ahead = (await self._caught_up(definition, folded, unsynced)).copy()
+            self._leave_artifacts(definition, run, events, writes)
+            ahead = (await self._caught_up(definition, folded, writes)).copy()
             self._ahead[run.id] = _Prepared(ahead, tuple(events))
             for left in _taken(ahead, definition, events, at_us):
-                self._write(definition, run, left, unsynced, is_new=True)
-            await self._sync(unsynced)
+                self._leave(definition, run, left, writes, is_new=True)
+            await self._write(writes)
         except OSError as error:
             self._files.tell(run.id, error)
         except OnwardError as error:
             self._files.tell_why(run.id, str(error).rstrip("."))
-        finally:
-            unsynced.close()
 
     def after(self, run: Run, events: Sequence[Event]) -> None:
         """What was written ahead is committed, if these are the events it was written for."""
+        ahead = self._ahead.pop(run.id, None)
         if run.worker is None:
-            self._ahead.pop(run.id, None)
             self._trails.pop(run.id, None)
             self._begun.pop(run.id, None)
         elif run.head == len(events):
+            if len(self._begun) >= BEGUN_MAX:  # runs that were lost are never heard of again
+                self._begun.clear()
             self._begun[run.id] = events
-        elif self._ahead:
-            ahead = self._ahead.pop(run.id, None)
-            if ahead is not None and ahead.became(run, events):
-                self._trails[run.id] = ahead.trail
+        elif ahead is not None and ahead.became(run, events):
+            self._trails[run.id] = ahead.trail
 
     def write_checkpoint(self, run: Run) -> None:
         """Have every finished step of a run in its `checkpoint.json`."""
         self._files.write_checkpoint(run)
 
-    async def _sync(self, unsynced: Unsynced) -> None:
-        """A caller that is cancelled ends when the files are synced: the run may be another's after that."""
-        if unsynced:
-            await unbroken(self._group.sync(unsynced.take()))
+    async def _write(self, writes: list[Write]) -> None:
+        """A caller that is cancelled ends when all is written: the run may be another's after that."""
+        if writes:
+            await unbroken(self._group.write(tuple(writes)))
+            writes.clear()
 
-    async def _caught_up(self, definition: Definition, folded: Folded, unsynced: Unsynced) -> Trail:
+    async def _caught_up(self, definition: Definition, folded: Folded, writes: list[Write]) -> Trail:
         """All that is committed; what others wrote, and what came before the directory, is written now."""
         run = folded.run
         trail = self._trails.get(run.id)
         head = folded.position.seq
         if trail is None or trail.head > head or trail.head > self._files.upto(run.id):
-            trail = self._from_the_beginning(definition, run, unsynced)
+            trail = self._from_the_beginning(definition, run, writes)
         if trail.head < head:
             trail = trail.copy()
             definitions = Definitions(self._sources, {run.pipeline_hash: definition})
             learn = partial(self._files.learn, run.id)
             async for left in leavings(self._log, definitions, run, trail, upto=head, learn=learn):
-                self._write(definition, run, left, unsynced)
-                if len(unsynced) >= UNSYNCED_MAX:
-                    await self._sync(unsynced)
+                self._leave(definition, run, left, writes)
+                if len(writes) >= WRITES_MAX:
+                    await self._write(writes)
+            await self._write(writes)
             self._trails[run.id] = trail
         return trail
 
-    def _from_the_beginning(self, definition: Definition, run: Run, unsynced: Unsynced) -> Trail:
-        """A trail with what the run began with, if that is known: then it need not be read."""
+    def _from_the_beginning(self, definition: Definition, run: Run, writes: list[Write]) -> Trail:
+        """A trail with what the run began with, as far as that is known."""
         trail, begun = Trail(run.id, run.pipeline), self._begun.pop(run.id, ())
         for seq, event in enumerate(begun, 1):
             self._files.learn(run.id, seq, event)
         for left in _taken(trail, definition, begun, run.created_at_us):
-            self._write(definition, run, left, unsynced, is_new=True)
+            self._leave(definition, run, left, writes, is_new=True)
         return trail
 
-    def _write(
-        self, definition: Definition, run: Run, left: Leaving, unsynced: Unsynced, *, is_new: bool = False
+    def _leave(
+        self, definition: Definition, run: Run, left: Leaving, writes: list[Write], *, is_new: bool = False
     ) -> None:
         mode = self._mode(definition, run, left.node)
         if mode != "off":
-            to_sync = unsynced if mode == "full" else None
-            put(self._files.folder, (run.id,), left, is_new=is_new, unsynced=to_sync)
+            writes.append(partial(self._put, run.id, left, is_new, mode == "full"))
 
-    async def _write_artifacts(
-        self, definition: Definition, run: Run, events: Sequence[Event], unsynced: Unsynced
+    def _put(self, run_id: str, left: Leaving, is_new: bool, is_synced: bool, unsynced: Unsynced) -> None:
+        put(self._files.folder, (run_id,), left, is_new=is_new, unsynced=unsynced if is_synced else None)
+
+    def _leave_artifacts(
+        self, definition: Definition, run: Run, events: Sequence[Event], writes: list[Write]
     ) -> None:
-        """Artifacts may be large, so a thread writes those that are synced."""
-        folder, path = self._files.folder, (run.id, ARTIFACTS)
         for event in events:
             if not isinstance(event, StepFinished) or not event.artifacts:
                 continue
-            contents = {
-                artifact_name(id): event.contents[artifact.hash]
-                for id, artifact in event.artifacts.items()
-                if artifact is not None
-            }
             is_synced = self._mode(definition, run, event.node) == "full"
-            for name, content in contents.items():
-                if is_synced:
-                    write = partial(folder.write, path, name, content, unsynced=unsynced)
-                    await to_the_end(self._threads, [write])
-                else:
-                    folder.write(path, name, content)
+            for id, artifact in event.artifacts.items():
+                if artifact is not None:
+                    content = event.contents[artifact.hash]
+                    writes.append(partial(self._put_artifact, run.id, artifact_name(id), content, is_synced))
+
+    def _put_artifact(
+        self, run_id: str, name: str, content: bytes, is_synced: bool, unsynced: Unsynced
+    ) -> None:
+        path, to_sync = (run_id, ARTIFACTS), unsynced if is_synced else None
+        self._files.folder.write(path, name, content, unsynced=to_sync)
 
     def _mode(self, definition: Definition, run: Run, node_id: str) -> str:
         node = definition.graph.nodes.get(node_id)

@@ -1,6 +1,6 @@
-"""Group commit for files: what several steps leave at the same time is synced together.
+"""Group commit for files: what several steps leave at the same time is written and synced together.
 
-A thread for each sync makes the threads fight for the interpreter's lock. Files that wait together go to the
+A thread for each file makes the threads fight for the interpreter's lock. What waits together goes to the
 disk as one batch in one thread. The next batch waits for the one under way, unless that takes long: the cause
 may be that batch's alone, and others do not wait for it.
 """
@@ -8,29 +8,32 @@ may be that batch's alone, and others do not wait for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 
-from onward.receipts.syncing import sync_files
+from onward.receipts.syncing import Unsynced, sync_files
 
 SLOW_S = 0.02
+Write = Callable[[Unsynced], object]
+"""Writes files, and hands over those that are to be synced."""
+Waiting = tuple[Sequence[Write], asyncio.Future[None]]
 
 
 class SyncGroup:
-    """Syncs files in `threads`."""
+    """Writes and syncs files in `threads`."""
 
     def __init__(self, threads: Executor) -> None:
         self._threads = threads
-        self._waiting: list[tuple[Sequence[int], asyncio.Future[None]]] = []
+        self._waiting: list[Waiting] = []
         self._under_way = 0
         self._hurry: asyncio.TimerHandle | None = None
 
-    def sync(self, files: Sequence[int]) -> asyncio.Future[None]:
-        """Done when the disk has these files, whose descriptors are closed then; OSError if it may not."""
+    def write(self, writes: Sequence[Write]) -> asyncio.Future[None]:
+        """Done when all is written, in this order, and the disk has what is to be synced; OSError if not."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((files, answer))
+        self._waiting.append((writes, answer))
         if not self._under_way:
             self._begin()
         elif self._hurry is None:
@@ -45,20 +48,17 @@ class SyncGroup:
         if not batch:
             return
         self._under_way += 1
-        files = [file for files, _ in batch for file in files]
-        syncing = asyncio.get_running_loop().run_in_executor(self._threads, sync_files, files)
-        syncing.add_done_callback(partial(self._ended, batch))
+        works = [writes for writes, _ in batch]
+        working = asyncio.get_running_loop().run_in_executor(self._threads, write_and_sync, works)
+        working.add_done_callback(partial(self._ended, batch))
 
     def _ended(
-        self,
-        batch: Sequence[tuple[Sequence[int], asyncio.Future[None]]],
-        syncing: asyncio.Future[Mapping[int, OSError]],
+        self, batch: Sequence[Waiting], working: asyncio.Future[Sequence[BaseException | None]]
     ) -> None:
         self._under_way -= 1
-        defect = syncing.exception()
-        failures = {} if defect is not None else syncing.result()
-        for files, answer in batch:
-            failure = defect or next((failures[file] for file in files if file in failures), None)
+        defect = working.exception()
+        failures = working.result() if defect is None else [defect] * len(batch)
+        for (_, answer), failure in zip(batch, failures, strict=True):
             if answer.done():
                 continue  # its caller was cancelled
             if failure is None:
@@ -67,3 +67,21 @@ class SyncGroup:
                 answer.set_exception(failure)
         if not self._under_way:
             self._begin()
+
+
+def write_and_sync(works: Sequence[Sequence[Write]]) -> Sequence[BaseException | None]:
+    """Do all of them, then sync what they wrote; answers what went wrong with which."""
+    written: list[tuple[Sequence[int], BaseException | None]] = []
+    for writes in works:
+        unsynced, failure = Unsynced(), None
+        try:
+            for write in writes:
+                write(unsynced)
+        except Exception as error:
+            failure = error
+        written.append((unsynced.take(), failure))
+    unsure = sync_files([file for files, _ in written for file in files])
+    return [
+        failure or next((unsure[file] for file in files if file in unsure), None)
+        for files, failure in written
+    ]
