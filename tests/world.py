@@ -172,20 +172,20 @@ class World:
             await store.close()
 
 
-def connect_to_memory() -> Callable[[], Awaitable[Store]]:
+def connect_to_memory(lease_s: float | None = None) -> Callable[[], Awaitable[Store]]:
     """Opens a store; each call is another process at the same new, empty database in memory."""
     database = MemoryDatabase()
 
     async def connect() -> Store:
-        return database.connect()
+        return database.connect(lease_s)
 
     return connect
 
 
 @asynccontextmanager
-async def in_memory() -> AsyncIterator[World]:
-    """A world in memory, closed afterwards."""
-    world = World(connect_to_memory(), "memory")
+async def in_memory(lease_s: float | None = None) -> AsyncIterator[World]:
+    """A world in memory, closed afterwards. With a lease, owners are alive until its time is over."""
+    world = World(connect_to_memory(lease_s), "memory")
     try:
         yield world
     finally:

@@ -24,10 +24,18 @@ from onward.receipts.homes import Homes
 from onward.store.port import Record, Store
 from onward.testing.clock import ManualClock
 from onward.testing.faults import FaultyStore
-from tests.world import Process, World, line, until
+from tests.world import Process, World, in_memory, line, until
 
 OPENS_MAX, SYNCS_MAX = 6.5, 2
+LEASE_S = 30.0
 OPENING = {"open", "os.listdir", "os.scandir"}
+
+
+@pytest.fixture
+async def leased() -> AsyncIterator[World]:
+    """Owners are alive until the time of their lease is over."""
+    async with in_memory(LEASE_S) as world:
+        yield world
 
 
 @dataclass
@@ -281,6 +289,23 @@ async def test_a_checkpoint_is_written_a_second_after_a_step_and_when_the_run_st
     await looked_at(memory, tmp_path, 120, look)
     assert found == [(40, 40), (80, 80), (120, 120)], "the start and all visits before"
     assert checkpoint(tmp_path)["completed_nodes"] == ["start", *["a"] * 120, "exit"]
+
+
+@pytest.mark.usefixtures("without_syncs")
+async def test_a_process_that_may_have_lost_its_run_does_not_write_the_checkpoint(
+    leased: World, tmp_path: Path
+) -> None:
+    """Another may have written a newer one by then."""
+    seen: list[bool] = []
+
+    def look(process: Process, visit: int) -> None:
+        if visit == 3 and not seen:
+            process.clock.advance(LEASE_S * 0.85)
+            seen.append((tmp_path / "run" / "checkpoint.json").exists())
+
+    await looked_at(leased, tmp_path, 4, look)
+    assert seen == [False]
+    assert checkpoint(tmp_path)["completed_nodes"] == ["start", *["a"] * 4, "exit"], "it still was the holder"
 
 
 @pytest.mark.usefixtures("without_syncs")
