@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -243,12 +243,17 @@ async def test_a_disk_that_cannot_sync_costs_a_warning_and_no_step(
 
 
 async def test_a_run_that_has_stopped_holds_nothing_open(memory: World, tmp_path: Path) -> None:
-    process = await memory.process(files=lambda store: RunFiles(str(tmp_path), store, warn=pytest.fail))
-    await process.start(line("a"), "warm")
-    before = len(os.listdir("/proc/self/fd"))
+    made: list[RunFiles] = []
+
+    def files(store: Store) -> RunFiles:
+        made.append(RunFiles(str(tmp_path), store, warn=pytest.fail))
+        return made[0]
+
+    process = await memory.process(files=files)
     for number in range(3):
         await process.start(line("a", "b"), f"run-{number}")
-    assert len(os.listdir("/proc/self/fd")) == before
+        assert made[0].folder.held is not None
+        assert len(made[0].folder.held) == 0
 
 
 def checkpoint(root: Path) -> Any:

@@ -173,7 +173,7 @@ class RunFiles:
         if run.worker is None:
             self.write_checkpoint(run)
             del self._on_disk[run.id]
-            self.folder.let_go((run.id,), below=True)
+            self.folder.let_go((run.id,) if self._on_disk else (), below=True)
 
     def write_checkpoint(self, run: Run) -> None:
         """Have every finished step in the checkpoint.
