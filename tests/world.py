@@ -24,8 +24,9 @@ from onward.model.run import Run
 from onward.pipeline.build import Pipeline, Transform
 from onward.pipeline.rules.check import RULES
 from onward.pipeline.rules.rule import Rule
+from onward.read.checkpoints import read_checkpoints
 from onward.read.verify import verify_run
-from onward.read.view import completed_steps, view_checkpoints, view_row
+from onward.read.view import completed_steps, view_row
 from onward.store.codec import unseal
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port import Record, Store
@@ -98,7 +99,7 @@ class Process:
         return completed_steps(await self.log(run_id))
 
     async def checkpoints(self, run_id: str = "run") -> list[dict[str, Any]]:
-        return view_checkpoints(run_id, await self.log(run_id))
+        return [checkpoint async for checkpoint in read_checkpoints(self.store, run_id)]
 
     async def shown(self, run_id: str = "run") -> dict[str, Any]:
         """The run as `onward status` shows it."""

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from onward.draw.states import Jump, NodeState, Standing, States, states_of
-from onward.draw.trail import Trail, node_of, place_of
+from onward.draw.way import Way
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -27,6 +27,7 @@ from onward.model.event import (
     StepStatus,
     Transition,
 )
+from onward.model.ids import node_of, place_of
 from onward.model.run import AttemptState, OpenStep, Run, RunStatus
 from tests.draw.pictures import FAN, RELEASE, graph_of, lived, states_after
 
@@ -172,33 +173,33 @@ def test_an_edge_that_a_finished_step_took_later_counts_as_taken() -> None:
 
 
 def test_under_a_changed_pipeline_the_ends_of_a_move_decide_its_edge() -> None:
-    run, trail = lived(START)
-    trail.moves.clear()
-    trail.moves["start", "plan", 99] = 2
-    states = states_of(graph_of(RELEASE), run, trail, is_at_work=False)
+    run, way = lived(START)
+    way.moves.clear()
+    way.moves["start", "plan", 99] = 2
+    states = states_of(graph_of(RELEASE), run, way, is_at_work=False)
     assert states.taken == {EDGES["start", "plan"]: 2}
 
 
-def branched(**opened: AttemptState) -> tuple[Run, Trail]:
+def branched(**opened: AttemptState) -> tuple[Run, Way]:
     """A run whose branches went through `fan` twice, and are open now as said."""
-    run, trail = lived()
+    run, way = lived()
     visits = {"start": 1, "fan": 2, "fan#1.lint/lint": 1, "fan#1.test/test": 1, "fan#1.test/deep": 2}
     visits |= {"fan#2.lint/lint": 1, "fan#2.test/test": 1}
     for place, count in visits.items():
-        trail.visits[place] = trail.finished[place] = count
-        trail.outcomes[place] = Outcome(status=StepStatus.SUCCESS)
-    trail.outcomes["fan#1.lint/lint"] = Outcome(status=StepStatus.FAIL)
+        way.visits[place] = way.finished[place] = count
+        way.outcomes[place] = Outcome(status=StepStatus.SUCCESS)
+    way.outcomes["fan#1.lint/lint"] = Outcome(status=StepStatus.FAIL)
     steps = {
         f"fan#2.{branch}/{branch}#1": OpenStep(
             step=f"fan#2.{branch}/{branch}#1", node=branch, attempt=1, token=1, state=state
         )
         for branch, state in opened.items()
     }
-    return replace(run, open_steps=steps), trail
+    return replace(run, open_steps=steps), way
 
 
-def fan_states(run: Run, trail: Trail) -> States:
-    return states_of(graph_of(FAN), run, trail, is_at_work=True)
+def fan_states(run: Run, way: Way) -> States:
+    return states_of(graph_of(FAN), run, way, is_at_work=True)
 
 
 def test_a_node_in_branches_counts_all_visits_and_shows_the_last_round() -> None:
@@ -210,15 +211,15 @@ def test_a_node_in_branches_counts_all_visits_and_shows_the_last_round() -> None
 
 
 def test_of_several_branches_through_one_node_the_most_urgent_counts() -> None:
-    run, trail = branched()
+    run, way = branched()
     for branch, status in (("lint", StepStatus.SUCCESS), ("test", StepStatus.FAIL)):
-        trail.visits[f"fan#2.{branch}/deep"] = trail.finished[f"fan#2.{branch}/deep"] = 1
-        trail.outcomes[f"fan#2.{branch}/deep"] = Outcome(status=status)
-    states = fan_states(run, trail)
+        way.visits[f"fan#2.{branch}/deep"] = way.finished[f"fan#2.{branch}/deep"] = 1
+        way.outcomes[f"fan#2.{branch}/deep"] = Outcome(status=status)
+    states = fan_states(run, way)
     assert states.nodes["deep"] == NodeState(Standing.FAILED, visits=4)
 
 
-def fanned_out() -> tuple[Run, Trail]:
+def fanned_out() -> tuple[Run, Way]:
     plans = tuple(BranchPlan(path=f"fan#1.{to}", to=to, edge=FAN_EDGES["fan", to]) for to in ("lint", "test"))
     return lived(
         StepFinished(
@@ -235,8 +236,8 @@ def fanned_out() -> tuple[Run, Trail]:
 
 
 def test_a_fan_out_under_way_is_running_and_its_edges_are_taken() -> None:
-    run, trail = fanned_out()
-    states = fan_states(run, trail)
+    run, way = fanned_out()
+    states = fan_states(run, way)
     assert states.nodes["fan"] == NodeState(Standing.RUNNING, visits=1)
     assert {ends for ends, order in FAN_EDGES.items() if states.taken.get(order)} == {
         ("start", "fan"),
@@ -247,14 +248,14 @@ def test_a_fan_out_under_way_is_running_and_its_edges_are_taken() -> None:
 
 
 def test_a_fan_out_whose_branches_stopped_is_not_running() -> None:
-    run, trail = fanned_out()
+    run, way = fanned_out()
     waiting = replace(run, status=RunStatus.WAITING)
-    assert fan_states(waiting, trail).nodes["fan"].standing is Standing.WAITING
+    assert fan_states(waiting, way).nodes["fan"].standing is Standing.WAITING
     stopped = replace(run, status=RunStatus.INTERRUPTED)
-    assert fan_states(stopped, trail).nodes["fan"].standing is Standing.INTERRUPTED
+    assert fan_states(stopped, way).nodes["fan"].standing is Standing.INTERRUPTED
 
 
 def test_the_way_from_a_fan_out_to_where_its_branches_meet_is_no_jump() -> None:
-    run, trail = branched()
-    trail.moves["fan", "join", None] = 2
-    assert fan_states(run, trail).jumps == ()
+    run, way = branched()
+    way.moves["fan", "join", None] = 2
+    assert fan_states(run, way).jumps == ()

@@ -12,7 +12,7 @@ from onward.handlers.port import StepContext
 from onward.model.event import AttemptFailed, StepFinished, StepStatus
 from onward.model.result import LOG_FULL, LOG_LINE_MAX, LOG_LINES_MAX, Result
 from onward.model.run import RunStatus
-from onward.read.history import History
+from onward.read.lookup import read_projection
 from onward.store.codec import VALUE_BYTES_MAX
 from onward.store.port import RunQuery
 from tests.world import Process, World, line
@@ -254,10 +254,8 @@ async def test_lines_that_a_step_logs_are_stored_with_its_end(world: World) -> N
     finished = {event.step: event.log for event in events if isinstance(event, StepFinished)}
     assert finished["a#1"] == ("try 2", "half ? of a character", "returned")
     assert finished["b#1"] == ()
-    history = History()
-    history.read(await process.log())
-    (shown,) = [step["log"] for step in history.view() if step["step"] == "a#1"]
-    assert shown == ["try 1", "half ? of a character", "try 2", "half ? of a character", "returned"]
+    shown = (await read_projection(process.store, "run")).steps["a#1"].log
+    assert shown == ("try 1", "half ? of a character", "try 2", "half ? of a character", "returned")
 
 
 async def test_a_step_that_talks_without_end_is_kept_short(world: World) -> None:

@@ -28,10 +28,11 @@ LAYERS: dict[str, list[str]] = {
     "model": ["errors"],
     "pipeline": ["model", "errors"],
     "machine": ["pipeline", "model", "errors"],
-    "draw": ["pipeline", "model"],
+    "draw": ["pipeline", "model", "read.log"],
     "store": ["model", "errors", "clock", "host", "threads"],
     "handlers": ["model", "errors", "clock", "deadline", "pipeline.graph", "process", "threads"],
-    "receipts": ["machine", "pipeline", "model", "errors", "clock"],
+    "read.log": ["model"],  # the one reading of a log: whatever tells of a run may use it
+    "receipts": ["machine", "pipeline", "model", "errors", "clock", "read.log"],
     "workspace": ["model", "errors"],
     "observe": [
         *("model", "errors", "clock"),

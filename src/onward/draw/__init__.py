@@ -5,7 +5,7 @@ parts, each of which knows only the ones before it:
 
 - `measure`, `geometry`: how wide a text is, and what a place on the page is
 - `ranks`, `layers`, `order`, `place`, `route`, `layout`: where boxes and lines go
-- `trail`, `states`: what a run did, from its log and its fold
+- `way`, `states`: what a run did, from its log and its fold
 - `scene`: the boxes, lines and words of one picture
 - `shapes`, `palette`, `markup`, `nodes`, `lines`, `legend`, `svg`: the picture as SVG
 - `text`: the same for a terminal; `view`: as plain values

@@ -1,4 +1,4 @@
-"""How every node and edge of a graph stands in a run: a pure function of its fold and its trail."""
+"""How every node and edge of a graph stands in a run: a pure function of its fold and its way."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from onward.draw.trail import Trail, node_of, place_of
+from onward.draw.way import Way
 from onward.model.event import StepStatus
+from onward.model.ids import node_of, place_of
 from onward.model.run import AttemptState, Gate, OpenStep, Run, RunStatus
 from onward.pipeline.graph import Graph
 
@@ -86,23 +87,23 @@ class States:
     jumps: tuple[Jump, ...]
 
 
-def states_of(graph: Graph, run: Run, trail: Trail, *, is_at_work: bool) -> States:
+def states_of(graph: Graph, run: Run, way: Way, *, is_at_work: bool) -> States:
     """How a graph stands in a run; `is_at_work`: whether somebody alive holds the run."""
-    taken, jumps = _taken(graph, trail)
-    return States(_nodes(graph, run, trail, is_at_work), taken, jumps)
+    taken, jumps = _taken(graph, way)
+    return States(_nodes(graph, run, way, is_at_work), taken, jumps)
 
 
 # -- nodes ---------------------------------------------------------------------------------------------
 
 
-def _nodes(graph: Graph, run: Run, trail: Trail, is_at_work: bool) -> dict[str, NodeState]:
+def _nodes(graph: Graph, run: Run, way: Way, is_at_work: bool) -> dict[str, NodeState]:
     opened = {place_of(step): one for step, one in run.open_steps.items()}
     gates = {place_of(gate): one for gate, one in run.gates.items()}
     fans = {place_of(step) for step in run.parallels}
     ahead = {branch.next_node for branch in run.branches.values() if not (run.is_final or branch.ended)}
     held = is_at_work and run.status is RunStatus.RUNNING
     places: dict[str, list[str]] = {node_id: [] for node_id in graph.nodes}
-    for place in dict.fromkeys((*trail.visits, *opened, *gates)):
+    for place in dict.fromkeys((*way.visits, *opened, *gates)):
         if node_of(place) in places:
             places[node_of(place)].append(place)
     states: dict[str, NodeState] = {}
@@ -110,12 +111,12 @@ def _nodes(graph: Graph, run: Run, trail: Trail, is_at_work: bool) -> dict[str, 
         stands = [
             _fanned_out(run, held)
             if place in fans
-            else _stand(run, trail, place, opened.get(place), gates.get(place), held)
+            else _stand(run, way, place, opened.get(place), gates.get(place), held)
             for place in _latest(found)
         ]
         standing, note = min(stands, key=lambda one: _URGENCY[one[0]], default=(Standing.NOT_REACHED, ""))
-        visits = sum(trail.visits.get(place, 0) for place in found)
-        made = sum(trail.attempts[place] for place in found)
+        visits = sum(way.visits.get(place, 0) for place in found)
+        made = sum(way.attempts[place] for place in found)
         is_open = any(place in opened or place in gates or place in fans for place in found)
         states[node_id] = NodeState(
             standing, visits, max(made - visits, 0), node_id in ahead and not is_open, note
@@ -124,7 +125,7 @@ def _nodes(graph: Graph, run: Run, trail: Trail, is_at_work: bool) -> dict[str, 
 
 
 def _stand(
-    run: Run, trail: Trail, place: str, opened: OpenStep | None, gate: Gate | None, held: bool
+    run: Run, way: Way, place: str, opened: OpenStep | None, gate: Gate | None, held: bool
 ) -> tuple[Standing, str]:
     if opened is not None:
         if opened.state is not AttemptState.OPEN:
@@ -135,9 +136,9 @@ def _stand(
     if gate is not None:
         answered = f"answered: {gate.decided.label or gate.decided.key}" if gate.decided else ""
         return Standing.WAITING, answered or gate.text
-    if trail.finished[place] < trail.visits.get(place, 0):
+    if way.finished[place] < way.visits.get(place, 0):
         return Standing.INTERRUPTED, "begun and left unfinished"
-    outcome = trail.outcomes[place]
+    outcome = way.outcomes[place]
     is_stuck = run.reason == "no_way_on" and place == place_of(run.stopped_step)
     return _OF_OUTCOME[outcome.status], run.detail if is_stuck else outcome.failure_reason
 
@@ -166,9 +167,9 @@ def _latest(places: Iterable[str]) -> list[str]:
 # -- edges ---------------------------------------------------------------------------------------------
 
 
-def _taken(graph: Graph, trail: Trail) -> tuple[dict[int, int], tuple[Jump, ...]]:
+def _taken(graph: Graph, way: Way) -> tuple[dict[int, int], tuple[Jump, ...]]:
     taken, jumps = Counter[int](), Counter[tuple[str, str]]()
-    for (source, target, order), times in trail.moves.items():
+    for (source, target, order), times in way.moves.items():
         edge = _edge(graph, source, target, order)
         if edge is not None:
             taken[edge] += times

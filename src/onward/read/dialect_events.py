@@ -29,6 +29,8 @@ from onward.model.event import (
     StepStatus,
 )
 from onward.model.run import Frozen
+from onward.read.log.projection import Projection
+from onward.read.log.step import Step
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "PipelineStarted": ("name", "id"),
@@ -69,20 +71,22 @@ class Teller:
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
+        self._log = Projection()
         self._began_us = 0
         self._at_us = 0
-        self._stages: dict[str, tuple[int, int]] = {}
-        self._branches: dict[str, tuple[str, int, int]] = {}
-        self._won: dict[str, list[bool]] = {}
-        self._questions: dict[str, tuple[str, str, int]] = {}
         self._artifacts = 0
 
     def tell(self, event: Event, at_us: int) -> Iterator[Told]:
         """What this event is called; several things may have happened in it, or nothing worth a name."""
-        self._at_us = at_us
+        self._at_us, begun = at_us, self._log.begun
+        step = self._log.apply(event, at_us=at_us)
+        if step is not None and self._log.begun > begun:
+            yield self._told("StageStarted", step.node, step.index)
         tell = _TELLERS.get(type(event))
         if tell is not None:
-            yield from tell(self, event)
+            yield from tell(self, event, step)
+        if isinstance(event, StepFinished):
+            self._log.forget(event.step)
 
     def _told(self, name: str, *values: Any) -> Told:
         return Told(name, self._at_us, dict(zip(NAMES[name], values, strict=True)))
@@ -92,98 +96,81 @@ class Teller:
 
     # -- the run -------------------------------------------------------------------------------------
 
-    def _created(self, event: RunCreated) -> Iterator[Told]:
+    def _created(self, event: RunCreated, _: None) -> Iterator[Told]:
         self._began_us = self._at_us
         yield self._told("PipelineStarted", event.pipeline, self._run_id)
         yield self._told("CheckpointSaved", event.start_node)
 
-    def _completed(self, event: RunCompleted) -> Iterator[Told]:
+    def _completed(self, event: RunCompleted, _: None) -> Iterator[Told]:
         yield self._told("PipelineCompleted", self._since(self._began_us), self._artifacts)
 
-    def _failed(self, event: RunFailed) -> Iterator[Told]:
+    def _failed(self, event: RunFailed, _: None) -> Iterator[Told]:
         yield self._told("PipelineFailed", event.detail or event.reason, self._since(self._began_us))
 
-    def _paused(self, event: RunPaused) -> Iterator[Told]:
+    def _paused(self, event: RunPaused, _: None) -> Iterator[Told]:
         yield self._told("PipelinePaused", event.reason)
 
-    def _interrupted(self, event: RunInterrupted) -> Iterator[Told]:
+    def _interrupted(self, event: RunInterrupted, _: None) -> Iterator[Told]:
         yield self._told("PipelineInterrupted", event.detail or event.reason)
 
-    def _resumed(self, event: RunResumed) -> Iterator[Told]:
+    def _resumed(self, event: RunResumed, _: None) -> Iterator[Told]:
         yield self._told("PipelineResumed", event.by)
 
-    def _forked(self, event: RunForked) -> Iterator[Told]:
+    def _forked(self, event: RunForked, _: None) -> Iterator[Told]:
         yield self._told("PipelineForked", event.parent, event.parent_seq)
 
-    def _cancelled(self, event: RunCancelled) -> Iterator[Told]:
+    def _cancelled(self, event: RunCancelled, _: None) -> Iterator[Told]:
         yield self._told("PipelineCancelled", event.reason)
 
     # -- stages --------------------------------------------------------------------------------------
 
-    def _stage(self, step: str, node: str) -> Iterator[Told]:
-        if step not in self._stages:
-            self._stages[step] = (len(self._stages), self._at_us)
-            yield self._told("StageStarted", node, self._stages[step][0])
-
-    def _started(self, event: StepStarted) -> Iterator[Told]:
-        yield from self._stage(event.step, event.node)
+    def _started(self, event: StepStarted, step: Step) -> Iterator[Told]:
         if event.degraded_from:
             yield self._told("FidelityDegraded", event.node, event.degraded_from, event.fidelity)
 
-    def _attempt_failed(self, event: AttemptFailed) -> Iterator[Told]:
-        node = event.step.rpartition("/")[2].partition("#")[0]
-        index, _ = self._stages[event.step]
+    def _attempt_failed(self, event: AttemptFailed, step: Step) -> Iterator[Told]:
         again = event.retry_at_us is not None
-        yield self._told("StageFailed", node, index, event.reason, again)
+        yield self._told("StageFailed", step.node, step.index, event.reason, again)
         if event.retry_at_us is not None:
             delay_s = (event.retry_at_us - self._at_us) / 1_000_000
-            yield self._told("StageRetrying", node, index, event.attempt + 1, delay_s)
+            yield self._told("StageRetrying", step.node, step.index, event.attempt + 1, delay_s)
 
-    def _finished(self, event: StepFinished) -> Iterator[Told]:
-        yield from self._stage(event.step, event.node)
-        index, began_us = self._stages[event.step]
-        self._artifacts += len(getattr(event, "artifacts", ()))
-        if event.step in self._won:
-            won = self._won.pop(event.step)
-            yield self._told("ParallelCompleted", self._since(began_us), sum(won), len(won) - sum(won))
+    def _finished(self, event: StepFinished, step: Step) -> Iterator[Told]:
+        self._artifacts += len(event.artifacts)
+        took_s = self._since(step.started_at_us)
+        if step.branches:
+            ended = [branch for branch in self._log.branches.values() if branch.step == step.step]
+            won = [branch.status in MET for branch in ended if branch.status]
+            yield self._told("ParallelCompleted", took_s, sum(won), len(won) - sum(won))
         if event.outcome.status is StepStatus.FAIL:
-            yield self._told("StageFailed", event.node, index, event.outcome.failure_reason, False)
+            yield self._told("StageFailed", event.node, step.index, event.outcome.failure_reason, False)
         else:
-            yield self._told("StageCompleted", event.node, index, self._since(began_us))
+            yield self._told("StageCompleted", event.node, step.index, took_s)
         yield self._told("CheckpointSaved", event.node)
 
-    # -- branches ------------------------------------------------------------------------------------
+    # -- branches and questions ----------------------------------------------------------------------
 
-    def _fanned_out(self, event: ParallelStarted) -> Iterator[Told]:
-        yield from self._stage(event.step, event.node)
+    def _fanned_out(self, event: ParallelStarted, step: Step) -> Iterator[Told]:
         yield self._told("ParallelStarted", len(event.branches))
-        self._won[event.step] = []
         for index, plan in enumerate(event.branches):
-            self._branches[plan.path] = (event.step, index, self._at_us)
             yield self._told("ParallelBranchStarted", plan.path, index)
 
-    def _branch_finished(self, event: BranchFinished) -> Iterator[Told]:
-        step, index, began_us = self._branches[event.branch]
-        succeeded = event.status in MET
-        self._won[step].append(succeeded)
-        yield self._told("ParallelBranchCompleted", event.branch, index, self._since(began_us), succeeded)
+    def _branch_finished(self, event: BranchFinished, _: None) -> Iterator[Told]:
+        branch = self._log.branches[event.branch]
+        took_s, succeeded = self._since(branch.started_at_us), event.status in MET
+        yield self._told("ParallelBranchCompleted", event.branch, branch.index, took_s, succeeded)
 
-    # -- questions -----------------------------------------------------------------------------------
-
-    def _asked(self, event: GateOpened) -> Iterator[Told]:
-        yield from self._stage(event.gate, event.node)
-        self._questions[event.gate] = (event.text, event.node, self._at_us)
+    def _asked(self, event: GateOpened, step: Step) -> Iterator[Told]:
         yield self._told("InterviewStarted", event.text, event.node)
 
-    def _answered(self, event: GateDecided) -> Iterator[Told]:
-        text, stage, began_us = self._questions.pop(event.gate)
+    def _answered(self, event: GateDecided, step: Step) -> Iterator[Told]:
+        took_s = self._since(step.started_at_us)
         if event.expired:
-            yield self._told("InterviewTimeout", text, stage, self._since(began_us))
-        said = event.choice.label or event.text
-        yield self._told("InterviewCompleted", text, said, self._since(began_us))
+            yield self._told("InterviewTimeout", step.text, step.node, took_s)
+        yield self._told("InterviewCompleted", step.text, event.choice.label or event.text, took_s)
 
 
-_TELLERS: Mapping[type[Event], Callable[[Teller, Any], Iterator[Told]]] = {
+_TELLERS: Mapping[type[Event], Callable[[Teller, Any, Any], Iterator[Told]]] = {
     RunCreated: Teller._created,
     RunForked: Teller._forked,
     RunCompleted: Teller._completed,

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from functools import partial
+from typing import Protocol
 
 from onward.errors import AmbiguousRun, RunNotFound
 from onward.model.event import CHECKPOINTS
+from onward.read.log.projection import Projection
 from onward.read.view import completed_steps
+from onward.store.codec import unseal
 from onward.store.port import Listed, Record, RunLog, Runs
 
-PAGE = 1_000
+PAGE, PAGE_FIRST = 1_000, 16
 CHECKPOINT_KINDS = frozenset(kind.__name__ for kind in CHECKPOINTS)
+
+
+class ReadLog(Protocol):
+    """Reads one run's log: up to `limit` events that follow event `after`."""
+
+    async def __call__(self, *, after: int, limit: int) -> Sequence[Record]: ...
 
 
 async def find_run(runs: Runs, wanted: str) -> Listed:
@@ -30,19 +40,36 @@ async def log_pages(log: RunLog, run_id: str, *, after: int = 0) -> AsyncIterato
         after = page[-1].seq
 
 
+async def read_projection(log: RunLog, run_id: str) -> Projection:
+    """What the whole log says, read page by page."""
+    projection = Projection()
+    async for page in log_pages(log, run_id):
+        for record in page:
+            projection.apply(unseal(record), at_us=record.at_us)
+    return projection
+
+
 async def completed_of(log: RunLog, run_id: str) -> list[str]:
     """The finished steps of a run, in order."""
     return [step async for page in log_pages(log, run_id) for step in completed_steps(page)]
 
 
-async def last_checkpoint(log: RunLog, run_id: str, head: int) -> Record | None:
-    """The newest checkpoint of a log that ends at `head`, read from its end."""
-    size = 16
+async def newest_first(read: ReadLog, head: int, kinds: Collection[str]) -> AsyncIterator[Record]:
+    """The records of these kinds from event `head` back to the first; whoever has found enough stops.
+
+    `read` reads one run's log. The first page is small: what is looked for is mostly near the end.
+    """
+    size = PAGE_FIRST
     while head > 0:
         after = max(0, head - size)
-        records = await log.read(run_id, after=after, limit=head - after)
-        found = [record for record in records if record.kind in CHECKPOINT_KINDS]
-        if found:
-            return found[-1]
-        head, size = after, size * 4
+        for record in reversed(await read(after=after, limit=head - after)):
+            if record.kind in kinds:
+                yield record
+        head, size = after, min(size * 4, PAGE)
+
+
+async def last_checkpoint(log: RunLog, run_id: str, head: int) -> Record | None:
+    """The newest checkpoint of a log that ends at `head`."""
+    async for record in newest_first(partial(log.read, run_id), head, CHECKPOINT_KINDS):
+        return record
     return None

@@ -31,6 +31,7 @@ from onward.model.event import (
 )
 from onward.model.ids import branch_of
 from onward.model.run import Frozen, Run
+from onward.read.log.kinds import step_of
 
 
 class Stage(Frozen, frozen=True, kw_only=True):
@@ -97,19 +98,13 @@ def _lines(path: str) -> frozenset[str | None]:
 
 
 def _line_of(run: Run, event: Event) -> str | None:
-    match event:
-        case StepStarted(step=step) | StepFinished(step=step) | ParallelStarted(step=step):
-            return branch_of(step)
-        case AttemptFailed(step=step) | AttemptInterrupted(step=step) | StepRouted(step=step):
-            return branch_of(step)
-        case GateDecided(gate=gate):
-            return branch_of(gate)
-        case BranchFinished(branch=branch):
-            # While a fan-out is open, what one branch comes to is nothing that another can look back on.
-            is_open = any(branch in parallel.branches for parallel in run.parallels.values())
-            return branch if is_open else branch_of(branch)
-        case _:
-            return None
+    """The line in which an event happened; None if it happened to the whole run."""
+    if isinstance(event, BranchFinished):
+        # While a fan-out is open, what one branch comes to is nothing that another can look back on.
+        is_open = any(event.branch in parallel.branches for parallel in run.parallels.values())
+        return event.branch if is_open else branch_of(event.branch)
+    step = step_of(event)
+    return None if step is None else branch_of(step)
 
 
 def _stage(event: StepFinished) -> Stage:

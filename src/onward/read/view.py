@@ -9,10 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from onward.machine.decide.doubt import interruption
-from onward.machine.fold.apply import apply
 from onward.machine.lifecycle import REASONS
-from onward.model.event import CHECKPOINTS, Event, StepFinished
-from onward.model.ids import branch_of
+from onward.model.event import StepFinished
 from onward.model.row import RunRow
 from onward.model.run import Gate, Run, RunStatus
 from onward.model.values.instant import rfc3339
@@ -194,35 +192,4 @@ def view_event(record: Record) -> dict[str, Any]:
         "token": record.token,
         "run": record.run_id,
         **{key: value for key, value in fields.items() if key != "token"},
-    }
-
-
-def view_checkpoints(run_id: str, records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Every checkpoint of a log with the whole state at it."""
-    checkpoints: list[dict[str, Any]] = []
-    run: Run | None = None
-    completed: list[str] = []
-    for record in records:
-        event = unseal(record)
-        run = apply(run, event, run_id=run_id, at_us=record.at_us, token=record.token)
-        if isinstance(event, StepFinished):
-            completed.append(event.node)
-        if isinstance(event, CHECKPOINTS):
-            checkpoints.append(_checkpoint(record, event, run, completed))
-    return checkpoints
-
-
-def _checkpoint(record: Record, event: Event, run: Run, completed: Sequence[str]) -> dict[str, Any]:
-    path = branch_of(event.step) if isinstance(event, StepFinished) else ""
-    return {
-        "seq": record.seq,
-        "at": instant(record.at_us),
-        **({"branch": path} if path else {}),
-        "current_node": event.node if isinstance(event, StepFinished) else None,
-        "next_node_id": run.branches[path].next_node,
-        "completed_nodes": list(completed),
-        "context": run.branches[path].context.plain(),
-        "retry_counters": run.retries.plain(),
-        "visited_outcomes": run.outcomes.plain(),
-        "reroute_count": run.reroutes,
     }

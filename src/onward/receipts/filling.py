@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from onward.machine.definition import AGENT, CONTROL_KINDS, Definition
-from onward.model.event import Outcome, StepFinished, StepStatus
+from onward.model.event import GateDecided, Outcome, StepFinished, StepStatus
 from onward.model.ids import branch_of, node_of, place_of
 from onward.model.values.instant import rfc3339
+from onward.read.log.step import Attempt, Step
 from onward.receipts.names import ARTIFACTS, RESPONSE, artifact_name, attempt_path
 from onward.receipts.places import HANDOFFS, RECEIPTS, flow_name, step_file
 from onward.receipts.receipt import (
@@ -27,6 +30,13 @@ from onward.receipts.receipt import (
 )
 
 TOOL = "tool"
+TIMED_OUT = "timed out"
+_STATUS: Mapping[str, Status] = {
+    StepStatus.SUCCESS: "succeeded",
+    StepStatus.PARTIAL_SUCCESS: "succeeded",
+    StepStatus.SKIPPED: "skipped",
+    "interrupted": "interrupted",
+}
 
 
 class Leaving(msgspec.Struct, frozen=True):
@@ -42,18 +52,9 @@ class Leaving(msgspec.Struct, frozen=True):
     handoff: Handoff | None
 
 
-class Begun(msgspec.Struct, frozen=True):
-    """A step that has begun."""
-
-    started_at_us: int
-    tried: tuple[Tried, ...] = ()
-    decisions: tuple[str, ...] = ()
-
-
 class Ending(msgspec.Struct, frozen=True):
-    """How a step ended at an event, or how one that is still open stands; `previous` came before it."""
+    """How a step ended at an event, or how one that is still open stands."""
 
-    step: str
     status: Status
     why: str
     log: tuple[str, ...] = ()
@@ -73,9 +74,9 @@ class Setting(msgspec.Struct, frozen=True):
     recorded_in: str
 
 
-def leaving(setting: Setting, begun: Begun, ending: Ending, definition: Definition) -> Leaving:
+def leaving(setting: Setting, begun: Step, ending: Ending, definition: Definition) -> Leaving:
     """The pages of a step that ended so."""
-    step, finished = ending.step, ending.finished
+    step, finished = begun.step, ending.finished
     node_id = node_of(place_of(step))
     node, kind = definition.graph.nodes[node_id], definition.kind(node_id)
     agent = node.text("agent") or kind
@@ -99,7 +100,7 @@ def leaving(setting: Setting, begun: Begun, ending: Ending, definition: Definiti
         duration_ms=max(0, setting.at_us - begun.started_at_us) // 1000,
         sequence=setting.sequence,
         previous=setting.previous,
-        attempts=begun.tried,
+        attempts=tuple(map(_tried, begun.attempts)),
         error=ending.why or None,
         tokens=None,
         transcript_path=_transcript(step, begun, finished),
@@ -113,8 +114,32 @@ def leaving(setting: Setting, begun: Begun, ending: Ending, definition: Definiti
     path, content = f"{flow}/{RECEIPTS}/{name}", written(receipt)
     handoff = None
     if finished is not None:
-        handoff = _handoff(receipt, finished, begun.decisions, path=path, hash=hash_of(content))
+        decisions = tuple(map(decision, begun.decisions))
+        handoff = _handoff(receipt, finished, decisions, path=path, hash=hash_of(content))
     return Leaving(node_id, name, receipt, content, handoff)
+
+
+def status_of(outcome: str, reason: str) -> Status:
+    """What a receipt calls the outcome of a step or an attempt."""
+    return _STATUS.get(outcome) or ("timed_out" if reason.startswith(TIMED_OUT) else "failed")
+
+
+def decision(event: GateDecided) -> str:
+    """Who decided a gate, and how."""
+    words = f": {event.text}" if event.text else ""
+    return f"{event.by} chose {event.choice.label!r}{words}"
+
+
+def _tried(attempt: Attempt) -> Tried:
+    is_ended = attempt.ended_at_us is not None
+    return Tried(
+        attempt=attempt.number,
+        number=attempt.tries,
+        started_at=rfc3339(attempt.started_at_us),
+        ended_at=None if attempt.ended_at_us is None else rfc3339(attempt.ended_at_us),
+        status=status_of(attempt.outcome, attempt.reason) if is_ended else "lost",
+        reason=attempt.reason,
+    )
 
 
 def _mode(kind: str, setting: Setting) -> Mode:
@@ -179,11 +204,11 @@ def _because(one: Tried) -> str:
     return f": {one.reason}" if one.reason else ""
 
 
-def _transcript(step: str, begun: Begun, finished: StepFinished | None) -> str | None:
-    if finished is None or not finished.response or not begun.tried:
+def _transcript(step: str, begun: Step, finished: StepFinished | None) -> str | None:
+    if finished is None or not finished.response or not begun.attempts:
         return None
-    last = begun.tried[-1]
-    return "/".join((*attempt_path(step, last.attempt, last.number), RESPONSE))
+    last = begun.attempts[-1]
+    return "/".join((*attempt_path(step, last.number, last.tries), RESPONSE))
 
 
 def _routing(finished: StepFinished) -> Routing:

@@ -1,15 +1,13 @@
 """From a log to receipts: which event leaves one, and what stands in it.
 
-Nothing but the log and the definition is looked at, so a receipt that is written before its event is
-committed and one that is made from the log years later are the same bytes.
+Only the log and the definition are read, so a receipt that is written before its event is committed and one
+that is made from the log years later are the same bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from msgspec import Struct
-from msgspec.structs import replace
+from dataclasses import dataclass, field, replace
 
 from onward.machine.definition import Definition
 from onward.model.event import (
@@ -17,44 +15,36 @@ from onward.model.event import (
     AttemptInterrupted,
     Event,
     GateDecided,
-    GateOpened,
     GateWithdrawn,
-    Outcome,
-    ParallelStarted,
     PipelineChanged,
     RunCreated,
     StepFinished,
-    StepStarted,
-    StepStatus,
 )
 from onward.model.ids import branch_of
-from onward.model.values.instant import rfc3339
-from onward.receipts.filling import Begun, Ending, Leaving, Setting, leaving
-from onward.receipts.receipt import Status, Tried
-
-TIMED_OUT = "timed out"
-_DONE: Mapping[StepStatus, Status] = {
-    StepStatus.SUCCESS: "succeeded",
-    StepStatus.PARTIAL_SUCCESS: "succeeded",
-    StepStatus.SKIPPED: "skipped",
-}
+from onward.read.log.projection import Projection
+from onward.receipts.filling import Ending, Leaving, Setting, decision, leaving, status_of
 
 
-class Trail(Struct):
-    """A run's steps as far as its log was taken in; `head` is the number of the last event."""
+@dataclass(slots=True)
+class Trail:
+    """A run's open steps as far as its log was taken in."""
 
     run_id: str
     flow: str
-    head: int = 0
     pipeline_hash: str = ""
     workdir: str | None = None
     is_simulated: bool = False
-    _begun: dict[str, Begun] = {}
-    _last: dict[str, str] = {}
+    _log: Projection = field(default_factory=Projection)
+    _last: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def head(self) -> int:
+        """The number of the last event."""
+        return self._log.head
 
     def copy(self) -> Trail:
         """The same, to take in events that may never be committed."""
-        return replace(self, _begun={**self._begun}, _last={**self._last})
+        return replace(self, _log=self._log.copy())
 
     def learn(self, event: Event) -> None:
         """What the event says of the run as a whole; before `take`, which needs the run's definition."""
@@ -66,12 +56,11 @@ class Trail(Struct):
     def take(
         self, event: Event, definition: Definition, *, at_us: int, recorded_in: str = ""
     ) -> Leaving | None:
-        """Take in the event behind `head`. `definition` is the one that the run had then."""
-        self.head += 1
-        ending = self._happened(event, at_us)
-        if ending is None:
+        """Take in the event after `head`. `definition` is the one that the run had then."""
+        step, ending = self._log.apply(event, at_us=at_us), _ending(event)
+        if step is None or ending is None:
             return None
-        step = ending.step
+        line = branch_of(step.step)
         setting = Setting(
             run_id=self.run_id,
             flow=self.flow,
@@ -79,82 +68,30 @@ class Trail(Struct):
             is_simulated=self.is_simulated,
             sequence=self.head,
             at_us=at_us,
-            previous=self._last.get(branch_of(step)),
+            previous=self._last.get(line),
             recorded_in=recorded_in or self.run_id,
         )
-        left = leaving(setting, self._begun.get(step) or Begun(at_us), ending, definition)
+        left = leaving(setting, step, ending, definition)
         if ending.finished is not None:
-            self._last[branch_of(step)] = step
-            self._forget(step)
+            inside = f"{step.step}."
+            before = {at: last for at, last in self._last.items() if not at.startswith(inside)}
+            self._last = {**before, line: step.step}
+            self._log.forget(step.step)
         return left
 
-    def _happened(self, event: Event, at_us: int) -> Ending | None:
-        match event:
-            case StepStarted():
-                self._started(event, at_us)
-            case GateOpened(gate=step) | ParallelStarted(step=step):
-                self._begun[step] = Begun(at_us)
-            case GateDecided():
-                return self._decided(event, at_us)
-            case GateWithdrawn(gate=step):
-                return Ending(step, "interrupted", "the question was withdrawn")
-            case AttemptInterrupted(step=step, why=why):
-                self._end_try(step, "interrupted", why, at_us)
-                return Ending(step, "interrupted", why)
-            case AttemptFailed(step=step, reason=reason):
-                status = _failed(reason)
-                self._end_try(step, status, reason, at_us)
-                if event.retry_at_us is None:
-                    return Ending(step, status, reason, event.log)
-            case StepFinished(step=step, outcome=outcome):
-                status = _status(outcome)
-                self._end_try(step, status, outcome.failure_reason, at_us)
-                return Ending(step, status, outcome.failure_reason, event.log, event)
-        return None
 
-    def _started(self, event: StepStarted, at_us: int) -> None:
-        begun = self._begun.get(event.step) or Begun(at_us)
-        tried = begun.tried
-        if tried and tried[-1].ended_at is None:
-            tried = (*tried[:-1], replace(tried[-1], status="lost"))
-        number = 1 + sum(one.attempt == event.attempt for one in tried)
-        now = Tried(
-            attempt=event.attempt,
-            number=number,
-            started_at=rfc3339(at_us),
-            ended_at=None,
-            status="lost",  # until the log says how it ended
-            reason="",
-        )
-        self._begun[event.step] = replace(begun, tried=(*tried, now))
-
-    def _end_try(self, step: str, status: Status, reason: str, at_us: int) -> None:
-        begun = self._begun.get(step)
-        if begun is None or not begun.tried or begun.tried[-1].ended_at is not None:
-            return
-        ended = replace(begun.tried[-1], ended_at=rfc3339(at_us), status=status, reason=reason)
-        self._begun[step] = replace(begun, tried=(*begun.tried[:-1], ended))
-
-    def _decided(self, event: GateDecided, at_us: int) -> Ending | None:
-        words = f": {event.text}" if event.text else ""
-        said = f"{event.by} chose {event.choice.label!r}{words}"
-        begun = self._begun.get(event.gate) or Begun(at_us)
-        self._begun[event.gate] = replace(begun, decisions=(*begun.decisions, said))
-        return Ending(event.gate, "failed", f"rejected: {said}") if event.rejected else None
-
-    def _forget(self, step: str) -> None:
-        """A finished step is not looked at again, nor are the branches that it opened."""
-        self._begun.pop(step, None)
-        inside = f"{step}."
-        for line in [line for line in self._last if line.startswith(inside)]:
-            del self._last[line]
-        for other in [other for other in self._begun if other.startswith(inside)]:
-            del self._begun[other]
-
-
-def _status(outcome: Outcome) -> Status:
-    return _DONE.get(outcome.status) or _failed(outcome.failure_reason)
-
-
-def _failed(reason: str) -> Status:
-    return "timed_out" if reason.startswith(TIMED_OUT) else "failed"
+def _ending(event: Event) -> Ending | None:
+    """How a step ended at this event; None if it goes on, or the event is about none."""
+    match event:
+        case GateDecided(rejected=True):
+            return Ending("failed", f"rejected: {decision(event)}")
+        case GateWithdrawn():
+            return Ending("interrupted", "the question was withdrawn")
+        case AttemptInterrupted(why=why):
+            return Ending("interrupted", why)
+        case AttemptFailed(reason=reason, retry_at_us=None):
+            return Ending(status_of(event.status, reason), reason, event.log)
+        case StepFinished(outcome=outcome):
+            why = outcome.failure_reason
+            return Ending(status_of(outcome.status, why), why, event.log, event)
+    return None

@@ -18,8 +18,8 @@ from onward.config import load_settings
 from onward.draw.scene import Scene, make_scene
 from onward.draw.states import states_of
 from onward.draw.svg.page import to_svg
-from onward.draw.trail import Trail
 from onward.draw.view import to_view
+from onward.draw.way import Way
 from onward.engine.control.sources import Sources
 from onward.engine.log.journal import Journal
 from onward.errors import InvalidInput, NoDatabase, Refused, RunNotFound
@@ -106,19 +106,19 @@ async def _of_run(wanted: str, original: bool, common: Common) -> tuple[Scene, S
 
 async def _drawn(store: Store, run_id: str, original: bool, common: Common) -> tuple[Scene, Subject]:
     folded = await Journal(store, SystemClock()).load(run_id)
-    trail, run = Trail(), folded.run
+    way, run = Way(), folded.run
     first: RunCreated | None = None
     async for page in log_pages(store, run_id):
         events = [unseal(record) for record in page]
         first = first or next((event for event in events if isinstance(event, RunCreated)), None)
-        trail.take(events)
+        way.take(events)
     if original and first is not None:
         run = replace(run, pipeline_hash=first.pipeline_hash)
     app = app_of(load_settings(db=common.db, app=common.app))
     sources = Sources(store, app.transforms, {*app.handlers, *BUILT_IN_TYPES}, app.rules)
     pipeline = await sources.stored(run)
     is_at_work = folded.holder is not None and folded.holder.is_alive
-    states = states_of(pipeline.graph, folded.run, trail, is_at_work=is_at_work)
+    states = states_of(pipeline.graph, folded.run, way, is_at_work=is_at_work)
     view = view_row(known_row(project(folded.run), folded.holder, folded.run), folded.holder)
     title = f"{pipeline.name}: run {view['display_id']}, {view['status']}"
     about = {name: view[name] for name in ("id", "display_id", "status", "reason", "next")}

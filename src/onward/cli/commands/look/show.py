@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -22,14 +22,14 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.machine.fold.row import project
 from onward.model.values.bounds import EVENT
+from onward.read.checkpoints import read_checkpoints
 from onward.read.dialect_events import Teller
-from onward.read.history import History
-from onward.read.lookup import find_run, log_pages
-from onward.read.view import completed_steps, instant, view_checkpoints, view_event, view_run
+from onward.read.lookup import find_run, log_pages, read_projection
+from onward.read.steps import view_steps
+from onward.read.view import instant, view_event, view_run
 from onward.store.codec import unseal
 from onward.store.port import Record, Store
 
-ALL = 2**31 - 1
 POLL_S = 0.2
 VALUE_WIDTH = 80
 Seen = tuple[int, int, str, dict[str, Any]]
@@ -39,7 +39,7 @@ ENVELOPE = ("seq", "kind", "at", "token", "run")
 async def show(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:
     """Show one run: what happened, step by step, what is open, and what to type next."""
     async with store_to_look_at(common) as store:
-        view = await _view(store, (await find_run(store, run)).row.id, common)
+        view = await view_page(store, (await find_run(store, run)).row.id, common)
     if out.is_json:
         out.value(view)
         return FINE
@@ -48,15 +48,14 @@ async def show(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:
     return FINE
 
 
-async def _view(store: Store, run_id: str, common: Common) -> dict[str, Any]:
+async def view_page(store: Store, run_id: str, common: Common) -> dict[str, Any]:
+    """All that `onward show` says about a run, as plain values."""
     folded = await Journal(store, SystemClock()).load(run_id)
-    history, completed = History(), list[str]()
-    async for page in log_pages(store, run_id):
-        history.read(page)
-        completed += completed_steps(page)
+    log = await read_projection(store, run_id)
+    is_held = folded.holder is not None and folded.holder.is_alive
     return {
-        **view_run(project(folded.run), folded.holder, folded.run, completed),
-        "steps": history.view(),
+        **view_run(project(folded.run), folded.holder, folded.run, log.completed()),
+        "steps": view_steps(log, folded.run, is_held=is_held),
         "left": await look_at_left(store, folded, common),
         "forks": await _forks(store, run_id),
     }
@@ -135,21 +134,21 @@ async def checkpoints(run: RunName, /, *, common: Common = COMMON, out: Out) -> 
     """List a run's checkpoints: where `onward replay` can start."""
     async with store_to_look_at(common) as store:
         run_id = (await find_run(store, run)).row.id
-        found = view_checkpoints(run_id, await store.read(run_id, after=0, limit=ALL))
-    if out.is_json:
-        out.value(found)
-        return FINE
-    now_us = SystemClock().now_us()
-    rows = [
-        (
-            str(checkpoint["seq"]),
-            when(checkpoint["at"], now_us),
-            checkpoint["current_node"] or "-",
-            checkpoint["next_node_id"] or "-",
-            str(len(checkpoint["completed_nodes"])),
-        )
-        for checkpoint in found
-    ]
+        if out.is_json:
+            out.value([checkpoint async for checkpoint in read_checkpoints(store, run_id)])
+            return FINE
+        now_us = SystemClock().now_us()
+        rows = [_row(checkpoint, now_us) async for checkpoint in read_checkpoints(store, run_id)]
     for line in table(("SEQ", "WHEN", "FINISHED", "NEXT", "STEPS"), rows):
         out.say(line)
     return FINE
+
+
+def _row(checkpoint: Mapping[str, Any], now_us: int) -> Sequence[str]:
+    return (
+        str(checkpoint["seq"]),
+        when(checkpoint["at"], now_us),
+        checkpoint["current_node"] or "-",
+        checkpoint["next_node_id"] or "-",
+        str(len(checkpoint["completed_nodes"])),
+    )

@@ -1,0 +1,95 @@
+"""The kinds of events: which step each is about, and which kinds each reader of a log leaves out.
+
+A new kind must be handled or left out by every reader: a test compares this table with the catalogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onward.model.event import (
+    AttemptFailed,
+    AttemptInterrupted,
+    Event,
+    GateDecided,
+    GateOpened,
+    GateWithdrawn,
+    ParallelStarted,
+    StepFinished,
+    StepRouted,
+    StepStarted,
+)
+
+_NAMED_BY: Mapping[type[Event], str] = {
+    StepStarted: "step",
+    AttemptFailed: "step",
+    AttemptInterrupted: "step",
+    StepFinished: "step",
+    StepRouted: "step",
+    ParallelStarted: "step",
+    GateOpened: "gate",
+    GateDecided: "gate",
+    GateWithdrawn: "gate",
+}
+
+
+def step_of(event: Event) -> str | None:
+    """The step that an event is about; None if it is about a branch or the whole run."""
+    name = _NAMED_BY.get(type(event))
+    return None if name is None else getattr(event, name)
+
+
+def _names(*kinds: str) -> frozenset[str]:
+    return frozenset(name for some in kinds for name in some.split())
+
+
+_CHANGES = "PipelineChanged StepRouted GoalRedirected"
+_REQUESTS = "PauseRequested CancelRequested SteeringGiven"
+_LIFE = "RunCreated RunForked RunClaimed RunResumed RunCompleted"
+_STOPS = "RunPaused RunInterrupted RunFailed RunCancelled"
+_HANDED_BACK = "RunWaiting RunQueued"
+_GATES = "GateOpened GateDecided GateWithdrawn"
+_BRANCHES = "ParallelStarted BranchFinished"
+
+LEFT_OUT: Mapping[str, frozenset[str]] = {
+    "read.log.projection": _names(_CHANGES, _REQUESTS, _HANDED_BACK, "RunCompleted"),
+    "read.log.kinds": _names(
+        "PipelineChanged GoalRedirected BranchFinished", _REQUESTS, _LIFE, _STOPS, _HANDED_BACK
+    ),
+    "read.past": _names(
+        _REQUESTS, _HANDED_BACK, "RunCreated RunCompleted RunCancelled GateOpened GateWithdrawn"
+    ),
+    "read.dialect_events": _names(
+        _CHANGES, _REQUESTS, _HANDED_BACK, "RunClaimed AttemptInterrupted GateWithdrawn"
+    ),
+    "receipts.trail": _names(
+        *("StepRouted GoalRedirected", _REQUESTS, _STOPS, _HANDED_BACK, _BRANCHES),
+        *("RunForked RunClaimed RunResumed RunCompleted", "StepStarted GateOpened"),
+    ),
+    "draw.way": _names(
+        *("PipelineChanged", _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES),
+        "AttemptFailed AttemptInterrupted BranchFinished",
+    ),
+    "cli.print.narrate": _names(
+        *("PipelineChanged", _REQUESTS, _STOPS, _HANDED_BACK),
+        "RunForked RunClaimed RunResumed GateWithdrawn",
+    ),
+    "cli.commands.look.preview": _names(
+        *("GoalRedirected", _REQUESTS, _HANDED_BACK, _BRANCHES, "RunPaused RunInterrupted"),
+        *("RunCreated RunForked RunClaimed RunResumed", "StepStarted AttemptFailed AttemptInterrupted"),
+        "GateWithdrawn",
+    ),
+    "observe.log": _names(
+        _CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _BRANCHES, "GateDecided GateWithdrawn"
+    ),
+    "observe.metrics": _names(
+        _CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "StepStarted StepFinished"
+    ),
+    "engine.files.rebuild": _names(
+        _CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"
+    ),
+}
+"""By the module of each reader: the kinds that it has nothing to say about. It handles every other kind.
+
+Receipts and drawings get what they leave out here from the projection, if it has a meaning for them.
+"""

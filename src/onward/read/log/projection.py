@@ -1,0 +1,208 @@
+"""The projection of a log: a fold that remembers what happened, where `Run` is what holds now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from dataclasses import replace as copied
+from typing import Any
+
+from msgspec.structs import replace
+
+from onward.model.event import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    Event,
+    GateDecided,
+    GateOpened,
+    GateWithdrawn,
+    ParallelStarted,
+    RunCancelled,
+    RunClaimed,
+    RunCreated,
+    RunFailed,
+    RunForked,
+    RunInterrupted,
+    RunPaused,
+    RunResumed,
+    StepFinished,
+    StepStarted,
+)
+from onward.model.ids import node_of, place_of
+from onward.read.log.kinds import step_of
+from onward.read.log.step import LEFT, WITHDRAWN, Attempt, Branch, Claim, Step, Stop
+
+
+@dataclass(slots=True)
+class Projection:
+    """What a log says, up to event `head`. Memory grows with the steps that were not forgotten.
+
+    `steps` are in the order in which they began. `claim` and `stop` are the last ones; `checkpoint` is the
+    number of the last checkpoint.
+    """
+
+    head: int = 0
+    begun: int = 0
+    checkpoint: int = 0
+    claim: Claim = field(default_factory=Claim)
+    stop: Stop | None = None
+    steps: dict[str, Step] = field(default_factory=dict)
+    branches: dict[str, Branch] = field(default_factory=dict)
+
+    def copy(self) -> Projection:
+        """The same, to take in events that may never be committed."""
+        return copied(self, steps={**self.steps}, branches={**self.branches})
+
+    def apply(self, event: Event, *, at_us: int) -> Step | None:
+        """Take in the next event; the step that it is about, if it is about one."""
+        self.head += 1
+        happened = _HAPPENED.get(type(event))
+        if happened is not None:
+            happened(self, event, at_us)
+        step = step_of(event)
+        return None if step is None else self.steps.get(step)
+
+    def completed(self) -> list[str]:
+        """The finished steps, in the order in which they got their outcome."""
+        finished = (step for step in self.steps.values() if step.finished_seq)
+        return [step.step for step in sorted(finished, key=lambda step: step.finished_seq)]
+
+    def forget(self, step: str) -> None:
+        """Drop a finished step and the branches it opened, with their steps: nothing will be said of them."""
+        self.steps.pop(step, None)
+        inside = f"{step}."
+        for steps in (self.steps, self.branches):
+            for path in [path for path in steps if path.startswith(inside)]:
+                del steps[path]
+
+    def _begin(self, step: str, node: str, at_us: int) -> Step:
+        found = self.steps.get(step)
+        if found is None:
+            found = Step(step=step, node=node, index=self.begun, started_at_us=at_us)
+            self.begun += 1
+        return found
+
+    def _known(self, step: str, at_us: int) -> Step:
+        """The step; one that a rule decided begins with its first event."""
+        return self._begin(step, node_of(place_of(step)), at_us)
+
+    # -- steps -----------------------------------------------------------------------------------------
+
+    def _started(self, event: StepStarted, at_us: int) -> None:
+        before = self._begin(event.step, event.node, at_us)
+        attempt = Attempt(
+            number=event.attempt,
+            tries=1 + sum(one.number == event.attempt for one in before.attempts),
+            started_at_us=at_us,
+            claim=self.claim,
+        )
+        attempts = (*before.attempts, attempt)
+        child = event.child or before.child
+        self.steps[event.step] = replace(before, state="running", attempts=attempts, child=child)
+
+    def _failed(self, event: AttemptFailed, at_us: int) -> None:
+        step = _ended(self._known(event.step, at_us), event.status.value, event.reason, at_us)
+        state = "failed" if event.retry_at_us is None else "retrying"
+        log = (*step.log, *event.log)
+        self.steps[event.step] = replace(step, state=state, reason=event.reason, log=log)
+
+    def _interrupted(self, event: AttemptInterrupted, at_us: int) -> None:
+        step = _ended(self._known(event.step, at_us), "interrupted", event.why, at_us)
+        self.steps[event.step] = replace(step, state="interrupted", reason=event.why)
+
+    def _finished(self, event: StepFinished, at_us: int) -> None:
+        outcome, status = event.outcome, event.outcome.status.value
+        step = self._begin(event.step, event.node, at_us)
+        self.steps[event.step] = replace(
+            _ended(step, status, outcome.failure_reason, at_us),
+            state=status,
+            reason=outcome.failure_reason,
+            log=(*step.log, *event.log),
+            ended_at_us=at_us,
+            outcome=outcome,
+            finished_seq=self.head,
+        )
+        self.checkpoint = self.head
+
+    # -- gates and branches ----------------------------------------------------------------------------
+
+    def _opened(self, event: GateOpened, at_us: int) -> None:
+        """A gate that is opened again is a new question, with a time of its own."""
+        step = self._begin(event.gate, event.node, at_us)
+        self.steps[event.gate] = replace(
+            step, state="waiting", text=event.text, started_at_us=at_us, decisions=()
+        )
+
+    def _decided(self, event: GateDecided, at_us: int) -> None:
+        step, state = self._known(event.gate, at_us), "rejected" if event.rejected else "decided"
+        self.steps[event.gate] = replace(step, state=state, decisions=(*step.decisions, event))
+
+    def _withdrawn(self, event: GateWithdrawn, at_us: int) -> None:
+        self.steps[event.gate] = replace(self._known(event.gate, at_us), state=WITHDRAWN)
+
+    def _fanned_out(self, event: ParallelStarted, at_us: int) -> None:
+        step = self._begin(event.step, event.node, at_us)
+        self.steps[event.step] = replace(step, state="running", started_at_us=at_us, branches=event.branches)
+        for index, plan in enumerate(event.branches):
+            self.branches[plan.path] = Branch(step=event.step, index=index, started_at_us=at_us)
+
+    def _branch_finished(self, event: BranchFinished, at_us: int) -> None:
+        branch = self.branches.get(event.branch)
+        if branch is not None:
+            self.branches[event.branch] = replace(branch, status=event.status, ended_at_us=at_us)
+
+    # -- the run ---------------------------------------------------------------------------------------
+
+    def _created(self, event: RunCreated, at_us: int) -> None:
+        self.checkpoint = self.head
+
+    def _claimed(self, event: RunClaimed, at_us: int) -> None:
+        self.claim = Claim(token=event.token, worker=event.worker, is_take_over=event.lost, at_us=at_us)
+        self.stop = None
+
+    def _stopped(self, event: RunPaused | RunInterrupted | RunFailed | RunCancelled, at_us: int) -> None:
+        detail = event.by if isinstance(event, RunCancelled) else event.detail
+        self.stop = Stop(kind=event.kind, reason=event.reason, detail=detail, at_us=at_us)
+
+    def _forked(self, event: RunForked, at_us: int) -> None:
+        self._leave("left to the other run")
+
+    def _resumed(self, event: RunResumed, at_us: int) -> None:
+        if event.from_node is not None:
+            self._leave("left by a resume from elsewhere")
+
+    def _leave(self, why: str) -> None:
+        for id, step in self.steps.items():
+            if step.ended_at_us is None and step.state != WITHDRAWN:
+                self.steps[id] = replace(step, state=LEFT, reason=why)
+
+
+def _ended(step: Step, outcome: str, reason: str, at_us: int) -> Step:
+    """The step with its last attempt ended, unless that has an end already."""
+    if not step.attempts or step.attempts[-1].ended_at_us is not None:
+        return step
+    *earlier, last = step.attempts
+    last = replace(last, ended_at_us=at_us, outcome=outcome, reason=reason)
+    return replace(step, attempts=(*earlier, last))
+
+
+_HAPPENED: Mapping[type[Event], Callable[[Projection, Any, int], None]] = {
+    RunCreated: Projection._created,
+    RunForked: Projection._forked,
+    RunClaimed: Projection._claimed,
+    RunResumed: Projection._resumed,
+    RunPaused: Projection._stopped,
+    RunInterrupted: Projection._stopped,
+    RunFailed: Projection._stopped,
+    RunCancelled: Projection._stopped,
+    StepStarted: Projection._started,
+    AttemptFailed: Projection._failed,
+    AttemptInterrupted: Projection._interrupted,
+    StepFinished: Projection._finished,
+    ParallelStarted: Projection._fanned_out,
+    BranchFinished: Projection._branch_finished,
+    GateOpened: Projection._opened,
+    GateDecided: Projection._decided,
+    GateWithdrawn: Projection._withdrawn,
+}

@@ -1,0 +1,65 @@
+"""The steps of a run as `onward show` prints them: plain values, made from the projection of its log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onward.machine.decide.doubt import is_in_doubt
+from onward.model.run import AttemptState, Run, RunStatus
+from onward.read.log.projection import Projection
+from onward.read.log.step import Attempt, Step
+from onward.read.view import instant
+
+
+def view_steps(log: Projection, run: Run, *, is_held: bool) -> list[dict[str, Any]]:
+    """Every step in the order in which they began; `is_held`: a living process holds the run."""
+    return [_view(step, state_of(step, run, is_held=is_held)) for step in log.steps.values()]
+
+
+def state_of(step: Step, run: Run, *, is_held: bool) -> str:
+    """How a step stands. The log alone cannot tell that the process of an attempt died."""
+    if step.ended_at_us is not None:
+        return step.state
+    if step.step in run.parallels:
+        return "waiting" if run.status is RunStatus.WAITING else "running" if is_held else "interrupted"
+    if step.step in run.gates:
+        return step.state if run.gates[step.step].decided else "waiting"
+    opened = run.open_steps.get(step.step)
+    if opened is None:
+        return step.state
+    if is_held and opened.state is AttemptState.OPEN and opened.token == run.token:
+        return "running"
+    if is_in_doubt(opened):
+        return "in_doubt"
+    return "interrupted" if opened.state is AttemptState.OPEN else step.state
+
+
+def _view(step: Step, state: str) -> dict[str, Any]:
+    decided = step.decisions[-1] if step.decisions else None
+    return {
+        "step": step.step,
+        "node": step.node,
+        "status": state,
+        "attempts": step.attempts_count,
+        "started_at": instant(step.started_at_us),
+        "finished_at": instant(step.ended_at_us),
+        "duration_s": step.duration_s,
+        "reason": step.reason,
+        "log": list(step.log),
+        "tries": [_try(attempt) for attempt in step.attempts],
+        **({} if step.child is None else {"child": step.child}),
+        **({} if decided is None else {"answer": decided.choice.label or decided.text, "by": decided.by}),
+    }
+
+
+def _try(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "attempt": attempt.number,
+        "number": attempt.tries,
+        "worker": attempt.claim.worker or None,
+        "started_at": instant(attempt.started_at_us),
+        "ended_at": instant(attempt.ended_at_us),
+        "duration_s": attempt.duration_s,
+        "outcome": attempt.outcome or None,
+        "reason": attempt.reason,
+    }

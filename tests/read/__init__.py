@@ -1,0 +1,1 @@
+"""Reading a log: one projection, and readers that agree."""
