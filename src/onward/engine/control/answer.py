@@ -10,6 +10,7 @@ from onward.clock import Clock, Ids
 from onward.engine.control.interview import Informed, Interviewer, answers_of
 from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.retry_store import retry_store
 from onward.engine.loop.runner import Runner
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
@@ -18,9 +19,9 @@ from onward.machine.decide.requests import Decide, decide_and_claim, decide_answ
 from onward.model.answer import Answer
 from onward.model.event import GateDecided
 from onward.model.run import Gate, Run, RunStatus
+from onward.read.lookup import newest_first
 from onward.store.codec import unseal
-
-LOOK_BACK = 64
+from onward.store.port import Record
 
 
 class Answering:
@@ -66,15 +67,18 @@ class Answering:
         return Refused("gate_decided", said, details=details)
 
     async def _last_decision(self, run_id: str, gate: str | None) -> GateDecided | None:
-        """The newest decision of this gate, or of any, searched for from the end of the log."""
-        folded, count = await self._journal.load(run_id), LOOK_BACK
-        while True:
-            tail = await self._journal.tail(folded, count)
-            events = [unseal(record) for record in tail if record.kind == GateDecided.__name__]
-            found = [e for e in events if isinstance(e, GateDecided) and gate in (None, e.gate)]
-            if found or len(tail) < count:
-                return found[-1] if found else None
-            count *= 8
+        """The newest decision of this gate, or of any."""
+        head = (await self._journal.load(run_id)).position.seq
+
+        async def read(*, after: int, limit: int) -> Sequence[Record]:
+            log = partial(self._journal.read, run_id, after=after, limit=limit)
+            return await retry_store(self._clock, log)
+
+        async for record in newest_first(read, head, (GateDecided.__name__,)):
+            event = unseal(record)
+            if isinstance(event, GateDecided) and gate in (None, event.gate):
+                return event
+        return None
 
     async def expire(
         self, run_id: str, stop: StopSwitch | None, interviewer: Interviewer | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from onward.model.leftovers import Left, LeftEffect, LeftFile
 from onward.model.run import OpenStep, Run
 from onward.model.workspace import IN_PLACE, branch_name
 from onward.pipeline.dot.reader import parse
+from onward.read.lookup import newest_first
 from onward.read.view import instant
 from onward.receipts.folder import Folder
 from onward.receipts.looking import Seen, changed_since, files_named, files_of_attempt
@@ -31,7 +33,6 @@ from onward.workspace.port import Place, Trees
 
 EFFECTS_MAX = 50
 FILES_VIEWED = 100
-PAGE_MAX = 1_000
 BEGINNINGS = (StepStarted.__name__, RunClaimed.__name__)
 
 
@@ -79,19 +80,17 @@ class Leftovers:
         )
 
     async def _beginning(self, run: Run, opened: OpenStep) -> tuple[int | None, str | None]:
-        """When the step last began, and in which process: from the log's end backwards."""
+        """When the step last began, and in which process."""
         at_us: int | None = None
         owner = run.last_worker if run.token == opened.token else None
-        head, size = run.head, 64
-        while head > 0 and (at_us is None or owner is None):
-            after = max(0, head - size)
-            for record in reversed(await self.store.read(run.id, after=after, limit=head - after)):
-                event = unseal(record) if record.kind in BEGINNINGS else None
-                if isinstance(event, StepStarted) and event.step == opened.step:
-                    at_us = at_us or record.at_us
-                elif isinstance(event, RunClaimed) and event.token == opened.token:
-                    owner = owner or event.worker
-            head, size = after, min(size * 4, PAGE_MAX)
+        async for record in newest_first(partial(self.store.read, run.id), run.head, BEGINNINGS):
+            event = unseal(record)
+            if isinstance(event, StepStarted) and event.step == opened.step:
+                at_us = at_us or record.at_us
+            elif isinstance(event, RunClaimed) and event.token == opened.token:
+                owner = owner or event.worker
+            if at_us is not None and owner is not None:
+                break
         return at_us, owner
 
     async def _call(self, run: Run, opened: OpenStep) -> tuple[str, str]:
