@@ -45,7 +45,7 @@ run {NAME}: golden (id golden)
   started   flaky#1
   retrying  flaky#1  attempt 1 failed: exit code 1; again in TIME
   started   flaky#1  attempt 2
-  finished  flaky#1  success  TIME  attempt 2
+  finished  flaky#1  success  TIME  2 attempts
   started   write#1
   finished  write#1  success  TIME
   asks      ask#1  Send it?

@@ -16,7 +16,7 @@ from onward.model.event import Choice, Managed
 from onward.model.values.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import Tree, Workspace
 
-FOLD_VERSION = 9
+FOLD_VERSION = 10
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 
@@ -48,7 +48,10 @@ class Frozen(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenStep(Frozen, frozen=True, kw_only=True):
-    """A step that has begun and has no outcome yet. `tries` counts the beginnings of this attempt."""
+    """A step that has begun and has no outcome yet.
+
+    `began_at_us` is its first beginning, and `attempts` counts them all; `tries` counts those of this number.
+    """
 
     step: str
     node: str
@@ -61,6 +64,8 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
     retry_at_us: int | None = None
     reason: str = ""
     tries: int = 1
+    attempts: int = 1
+    began_at_us: int = 0
     steering: tuple[str, ...] = ()
     child: str | None = None
 
@@ -117,6 +122,7 @@ class Parallel(Frozen, frozen=True, kw_only=True):
     join: str | None
     policy: str
     max_parallel: int
+    began_at_us: int = 0
 
 
 class Fork(Frozen, frozen=True, kw_only=True):

@@ -10,12 +10,12 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from onward.cli.print.narrate import Narrator
+from onward.cli.print.narrate import Line, Narrator
 from onward.cli.print.output import Output
 from onward.cli.print.progress import is_at_work
 from onward.cli.print.text import one_line, span
 from onward.clock import SystemClock
-from onward.model.event import Event, StepStarted
+from onward.model.event import Event
 from onward.model.run import AttemptState, OpenStep, Run
 
 TICK_S = 0.25
@@ -28,7 +28,10 @@ STYLES = {
     "degraded": "yellow",
     "conflict": "yellow",
     "expired": "yellow",
+    "partial": "yellow",
+    "skipped": "yellow",
     "asks": "bold",
+    "": "bold",
 }
 
 
@@ -46,7 +49,6 @@ class LiveProgress:
         self._console = Console(highlight=False, soft_wrap=True)
         self._live: Live | None = None
         self._ticking: asyncio.Task[None] | None = None
-        self._began: dict[tuple[str, int], int] = {}
         self._steps: Sequence[OpenStep] = ()
 
     @property
@@ -54,9 +56,6 @@ class LiveProgress:
         return self._live is not None
 
     def observe(self, run: Run, events: Sequence[Event]) -> None:
-        for event in events:
-            if isinstance(event, StepStarted):
-                self._began[event.step, event.attempt] = run.updated_at_us
         self._steps = tuple(run.open_steps.values())
         if not is_at_work(run):
             self.close()
@@ -72,11 +71,9 @@ class LiveProgress:
         if self._live is not None:
             live, self._live = self._live, None
             self._safely(live.stop)
-        self._began.clear()
 
-    def _print(self, line: str) -> None:
-        style = STYLES.get(line.split(maxsplit=1)[0], "") if line.startswith(" ") else "bold"
-        self._safely(lambda: self._console.print(Text(line, style)))
+    def _print(self, line: Line) -> None:
+        self._safely(lambda: self._console.print(Text(line.text, STYLES.get(line.tone, ""))))
 
     def _show(self) -> None:
         if self._live is None:
@@ -110,5 +107,5 @@ class LiveProgress:
         if step.state is AttemptState.RETRYING and step.retry_at_us is not None:
             left = span((step.retry_at_us - now_us) / 1_000_000)
             return f"  {'waiting':<8}  {name}  attempt {step.attempt + 1} in {left}"
-        seconds = (now_us - self._began.get((step.step, step.attempt), now_us)) / 1_000_000
+        seconds = (now_us - step.began_at_us) / 1_000_000
         return f"  {'running':<8}  {name}  attempt {step.attempt}  {span(seconds)}"

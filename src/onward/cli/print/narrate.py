@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from onward.cli.print.conflicts import Conflicts
 from onward.cli.print.text import one_line, span
@@ -20,9 +21,23 @@ from onward.model.event import (
     StepFinished,
     StepRouted,
     StepStarted,
+    StepStatus,
 )
 from onward.model.ids import display_id
 from onward.model.run import Run
+
+_TONES: Mapping[StepStatus, str] = {
+    StepStatus.FAIL: "failed",
+    StepStatus.PARTIAL_SUCCESS: "partial",
+    StepStatus.SKIPPED: "skipped",
+}
+
+
+class Line(NamedTuple):
+    """A line, and what it is about: the verb, or how the step ended."""
+
+    tone: str
+    text: str
 
 
 class Narrator:
@@ -34,35 +49,37 @@ class Narrator:
     def __init__(self, *, is_brief: bool = False) -> None:
         self.opening = ""
         self._is_brief = is_brief
-        self._started: dict[tuple[str, str], int] = {}
+        self._before: dict[str, Run] = {}
         self._conflicts = Conflicts()
 
-    def lines(self, run: Run, events: Sequence[Event]) -> Iterator[str]:
+    def lines(self, run: Run, events: Sequence[Event]) -> Iterator[Line]:
         """The lines for events that were just written; `run` is the state after them."""
         if self.opening and events:
-            yield self.opening
+            yield Line("", self.opening)
             self.opening = ""
         # A run that is looked after by another is told of between that one's lines.
         whose = f"  [{display_id(run.id)}]" if run.managed_by else ""
         self._conflicts.note(run, events)
         for event in events:
-            yield from (f"{line}{whose}" for line in self._lines(run, event))
+            yield from (Line(tone, f"{text}{whose}") for tone, text in self._lines(run, event))
+        if run.worker is None:
+            self._before.pop(run.id, None)
+        else:
+            self._before[run.id] = run
 
-    def _lines(self, run: Run, event: Event) -> Iterator[str]:
+    def _lines(self, run: Run, event: Event) -> Iterator[Line]:
         match event:
             case RunCreated():
-                yield f"run {display_id(run.id)}: {one_line(run.pipeline)} (id {run.id})"
+                yield Line("", f"run {display_id(run.id)}: {one_line(run.pipeline)} (id {run.id})")
             case StepStarted():
-                self._started.setdefault((run.id, event.step), run.updated_at_us)
                 if not self._is_brief:
-                    yield _told(
-                        "started", event.step, f"attempt {event.attempt}" if event.attempt > 1 else ""
-                    )
+                    yield _told("started", event.step, _which(run, event))
                 if event.degraded_from:
                     why = f"the session is gone: {event.fidelity} instead of {event.degraded_from}"
                     yield _told("degraded", event.step, why)
             case StepFinished():
-                yield _told("finished", event.step, *self._ending(run, event))
+                text = _told("finished", event.step, *self._ending(run, event)).text
+                yield Line(_TONES.get(event.outcome.status, "finished"), text)
                 for conflict in self._conflicts.told(run, event):
                     yield _told("conflict", event.step, conflict)
             case AttemptFailed(retry_at_us=None):
@@ -97,14 +114,23 @@ class Narrator:
 
     def _ending(self, run: Run, event: StepFinished) -> Iterator[str]:
         yield event.outcome.status.value
-        started_us = self._started.pop((run.id, event.step), None)
-        if started_us is not None:
-            yield span((run.updated_at_us - started_us) / 1_000_000)
-        if event.attempt > 1:
-            yield f"attempt {event.attempt}"
+        before = self._before.get(run.id, run)
+        opened = before.open_steps.get(event.step)
+        begun = opened or before.parallels.get(event.step)
+        if begun is not None:
+            yield span((run.updated_at_us - begun.began_at_us) / 1_000_000)
+        if opened is not None and opened.attempts > 1:
+            yield f"{opened.attempts} attempts"
         if event.outcome.failure_reason:
             yield one_line(event.outcome.failure_reason)
 
 
-def _told(verb: str, what: str, *rest: str) -> str:
-    return "  ".join(filter(None, (f"  {verb:<8}", one_line(what), *rest))).rstrip()
+def _which(run: Run, event: StepStarted) -> str:
+    """Which attempt begins; nothing is said of a first one."""
+    opened = run.open_steps.get(event.step)
+    again = ", begun again" if opened is not None and opened.tries > 1 else ""
+    return f"attempt {event.attempt}{again}" if event.attempt > 1 or again else ""
+
+
+def _told(verb: str, what: str, *rest: str) -> Line:
+    return Line(verb, "  ".join(filter(None, (f"  {verb:<8}", one_line(what), *rest))).rstrip())

@@ -44,7 +44,7 @@ class LineProgress:
     def observe(self, run: Run, events: Sequence[Event]) -> None:
         self.is_at_work = is_at_work(run)
         for line in self.narrator.lines(run, events):
-            self._out.say(line)
+            self._out.say(line.text)
 
     def close(self) -> None:
         self.is_at_work = False

@@ -41,6 +41,7 @@ def started(run: Run, event: ParallelStarted, at_us: int) -> Changes:
         join=event.join,
         policy=event.policy,
         max_parallel=event.max_parallel,
+        began_at_us=at_us,
     )
     return {
         "branches": {**run.branches, **opened},

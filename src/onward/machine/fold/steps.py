@@ -56,6 +56,7 @@ def started(run: Run, event: StepStarted, at_us: int) -> Changes:
         repeatable=event.repeatable,
         fidelity=event.fidelity,
         child=event.child,
+        began_at_us=at_us,
     )
     if before is None:
         changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, path))
@@ -63,7 +64,14 @@ def started(run: Run, event: StepStarted, at_us: int) -> Changes:
         raise IllegalEvent(run.status, event, f"step {event.step} is already open under token {run.token}")
     else:
         tries = before.tries + 1 if before.attempt == event.attempt else 1
-        begun = replace(begun, retries_spent=before.retries_spent, tries=tries, steering=before.steering)
+        begun = replace(
+            begun,
+            retries_spent=before.retries_spent,
+            tries=tries,
+            attempts=before.attempts + 1,
+            began_at_us=before.began_at_us,
+            steering=before.steering,
+        )
     if event.steering:
         begun = replace(begun, steering=(*begun.steering, *taken(run, event)))
         changes["steering"] = run.steering[event.steering :]

@@ -85,13 +85,13 @@ def _tell(
             one_line(receipt.step_id),
             one_line(receipt.agent_key),
             receipt.status,
-            str(len(receipt.attempts)),
+            str(len(receipt.attempts) or 1),
             f"{receipt.duration_ms / 1000:.3f}",
             one_line((receipt.routing.to if receipt.routing else "") or ""),
         )
         for _, receipt in kept
     ]
-    for line in table(("EVENT", "STEP", "AGENT", "STATUS", "TRIES", "SECONDS", "NEXT"), rows):
+    for line in table(("EVENT", "STEP", "AGENT", "STATUS", "ATTEMPTS", "SECONDS", "NEXT"), rows):
         out.say(line)
     for finding in found:
         out.note(f"{finding.kind}: {one_line(finding.says)}")

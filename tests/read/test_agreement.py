@@ -1,0 +1,120 @@
+"""Pages, receipts and progress lines say the same about a run's steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from onward.cli.commands.look.show import view_page
+from onward.cli.options import COMMON
+from onward.cli.print.narrate import Narrator
+from onward.cli.print.render import run_page
+from onward.engine.files.receipts import Definitions, leavings
+from onward.handlers.port import StepContext
+from onward.model.event import Event
+from onward.model.result import Result
+from onward.model.run import Run
+from onward.receipts.receipt import Receipt
+from onward.receipts.trail import Trail
+from onward.testing.clock import ManualClock
+from onward.testing.faults import Died
+from tests.world import Process, World, line
+
+FAN = """digraph fan {
+  start [shape=Mdiamond]; exit [shape=Msquare]
+  fan [shape=component]; join [shape=tripleoctagon]
+  a [prompt="do"]; b [prompt="do"]
+  start -> fan; fan -> a -> join; fan -> b -> join; join -> exit
+}"""
+
+
+class Told:
+    """What a foreground process prints while it drives a run."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._narrator = Narrator()
+
+    def __call__(self, run: Run, events: Sequence[Event]) -> None:
+        self.lines += [line.text for line in self._narrator.lines(run, events)]
+
+    def finished(self, step: str) -> str:
+        (found,) = [line for line in self.lines if line.startswith(f"  finished  {step} ")]
+        return found.removeprefix(f"  finished  {step}  ")
+
+
+def lasting(clock: ManualClock, seconds: float, *, dies: bool = False) -> Callable[[StepContext], Any]:
+    async def act(step: StepContext) -> Result:
+        clock.advance(seconds)
+        if dies:
+            raise Died("here")
+        return Result.success()
+
+    return act
+
+
+async def shown(process: Process, step: str) -> dict[str, Any]:
+    view = await view_page(process.store, "run", COMMON)
+    (found,) = [one for one in view["steps"] if one["step"] == step]
+    row = next(text for text in run_page(view, COMMON, 0) if text.startswith(f"{step} "))
+    return {**found, "row": row.split()}
+
+
+async def receipt(process: Process, step: str) -> Receipt:
+    run = (await process.load()).run
+    found = leavings(process.store, Definitions(process.engine.sources), run, Trail("run", run.pipeline))
+    (only,) = [left.receipt async for left in found if left.receipt.step_id == step]
+    return only
+
+
+async def test_a_resumed_step_has_the_same_attempts_and_duration_everywhere(world: World) -> None:
+    """A crash after 6 s, 10 s in which no process holds the run, and 5 s of work: 21 s in 2 attempts."""
+    clock, told = ManualClock(), Told()
+    process = await world.process({"a": [lasting(clock, 6, dies=True)]}, clock=clock)
+    with pytest.raises(Died):
+        await process.start(line("a"))
+    await process.die()
+    clock.advance(10)
+    process = await world.process({"a": [lasting(clock, 5)]}, clock=clock, observe=told)
+    await process.resume()
+    left, view = await receipt(process, "a#1"), await shown(process, "a#1")
+    assert (len(left.attempts), left.duration_ms) == (2, 21_000)
+    assert (view["attempts"], view["duration_s"]) == (2, 21.0)
+    assert view["row"] == ["a#1", "success", "2", "21", "s"]
+    assert [one["duration_s"] for one in view["tries"]] == [None, 5.0]
+    assert told.finished("a#1") == "success  21 s  2 attempts"
+
+
+async def test_a_fan_out_takes_as_long_as_its_branches(world: World) -> None:
+    clock, told = ManualClock(), Told()
+    script = {"a": [lasting(clock, 4)], "b": [lasting(clock, 3)]}
+    process = await world.process(script, clock=clock, observe=told)
+    await process.start(FAN)
+    left, view = await receipt(process, "fan#1"), await shown(process, "fan#1")
+    assert left.duration_ms == 7_000
+    assert (view["attempts"], view["duration_s"]) == (1, 7.0)
+    assert told.finished("fan#1") == "success  7.0 s"
+
+
+@pytest.mark.parametrize(("attribute", "state"), [("repeatable=false", "in_doubt"), ("", "interrupted")])
+async def test_a_step_whose_process_died_is_not_running(world: World, attribute: str, state: str) -> None:
+    process = await world.process({"a": [Died("here")]})
+    with pytest.raises(Died):
+        await process.start(line("a", a=attribute))
+    await process.die()
+    process = await world.process()
+    assert (await shown(process, "a#1"))["status"] == state
+
+
+async def test_a_step_at_work_is_running(world: World) -> None:
+    seen: list[str] = []
+
+    async def look(step: StepContext) -> Result:
+        seen.append((await shown(process, "a#1"))["status"])
+        return Result.success()
+
+    process = await world.process({"a": [look]})
+    await process.start(line("a", a="repeatable=false"))
+    assert seen == ["running"]
