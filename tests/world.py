@@ -25,8 +25,9 @@ from onward.pipeline.build import Pipeline, Transform
 from onward.pipeline.rules.check import RULES
 from onward.pipeline.rules.rule import Rule
 from onward.read.checkpoints import read_checkpoints
+from onward.read.lookup import completed_of
 from onward.read.verify import verify_run
-from onward.read.view import completed_steps, view_row
+from onward.read.view import view_row
 from onward.store.codec import unseal
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port import Record, Store
@@ -96,7 +97,7 @@ class Process:
 
     async def completed(self, run_id: str = "run") -> list[str]:
         """The finished steps, in order."""
-        return completed_steps(await self.log(run_id))
+        return await completed_of(self.store, run_id)
 
     async def checkpoints(self, run_id: str = "run") -> list[dict[str, Any]]:
         return [checkpoint async for checkpoint in read_checkpoints(self.store, run_id)]

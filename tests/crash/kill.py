@@ -30,8 +30,8 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.errors import RunNotFound
 from onward.model.run import AttemptState, Run, RunStatus
+from onward.read.lookup import completed_of
 from onward.read.verify import verify_run
-from onward.read.view import completed_steps
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 
@@ -137,10 +137,9 @@ async def look(db: str, run_id: str) -> Shown | None:
     """Read a run, and verify it whole: gapless, chained, and its row what its log folds to."""
     store = await open_store(db)
     try:
-        journal = Journal(store, SystemClock())
-        folded = await journal.load(run_id)
+        folded = await Journal(store, SystemClock()).load(run_id)
         verified = await verify_run(store, run_id)
-        return Shown(folded.run, tuple(completed_steps(await journal.read(run_id))), verified.problems)
+        return Shown(folded.run, tuple(await completed_of(store, run_id)), verified.problems)
     except RunNotFound:
         return None
     finally:

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Protocol
 
 from onward.errors import AmbiguousRun, RunNotFound
-from onward.model.event import CHECKPOINTS
+from onward.model.event import CHECKPOINTS, StepFinished
 from onward.read.log.projection import Projection
-from onward.read.view import completed_steps
 from onward.store.codec import unseal
 from onward.store.port import Listed, Record, RunLog, Runs
 
 PAGE, PAGE_FIRST = 1_000, 16
+FINISHED = StepFinished.__name__
 CHECKPOINT_KINDS = frozenset(kind.__name__ for kind in CHECKPOINTS)
 
 
@@ -51,7 +51,12 @@ async def read_projection(log: RunLog, run_id: str) -> Projection:
 
 async def completed_of(log: RunLog, run_id: str) -> list[str]:
     """The finished steps of a run, in order."""
-    return [step async for page in log_pages(log, run_id) for step in completed_steps(page)]
+    return [
+        event.step
+        async for page in log_pages(log, run_id)
+        for record in page
+        if record.kind == FINISHED and isinstance(event := unseal(record), StepFinished)
+    ]
 
 
 async def newest_first(read: ReadLog, head: int, kinds: Collection[str]) -> AsyncIterator[Record]:

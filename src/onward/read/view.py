@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from onward.machine.decide.doubt import interruption
 from onward.machine.lifecycle import REASONS
-from onward.model.event import StepFinished
 from onward.model.row import RunRow
 from onward.model.run import Gate, Run, RunStatus
 from onward.model.values.instant import rfc3339
@@ -18,8 +17,6 @@ from onward.model.workspace import WORKTREE, branch_name
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
 from onward.store.port import Holder, Record
-
-FINISHED = StepFinished.__name__
 
 
 def instant(at_us: int | None) -> str | None:
@@ -169,17 +166,6 @@ def view_gate(gate: Gate) -> dict[str, Any]:
         "rejected": gate.rejected,
         "expired": gate.expired,
     }
-
-
-def completed_steps(records: Iterable[Record]) -> list[str]:
-    """The finished steps of a log, in order."""
-    return [_step(record) for record in records if record.kind == FINISHED]
-
-
-def _step(record: Record) -> str:
-    event = unseal(record)
-    assert isinstance(event, StepFinished)
-    return event.step
 
 
 def view_event(record: Record) -> dict[str, Any]:

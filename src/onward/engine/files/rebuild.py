@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from onward.engine.control.sources import Sources
 from onward.engine.files.receipts import Definitions, leavings, put
 from onward.errors import InvalidInput, RunNotFound, StoreCorrupt
-from onward.machine.definition import AGENT, Definition
+from onward.machine.definition import AGENT
 from onward.machine.fold.apply import apply
 from onward.model.event import AttemptFailed, Event, StepFinished, StepStarted
 from onward.model.ids import branch_of
@@ -42,7 +42,8 @@ async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at
     database = store.identity.name
     _check_free(folder, at, known, database)
     _sign(folder, at, known, database)
-    work = _Work(sources, folder, at, database)
+    definitions = Definitions(sources)
+    work = _Work(definitions, folder, at, database)
     run: Run | None = None
     position = ORIGIN
     async for page in log_pages(store, known.id):
@@ -54,7 +55,7 @@ async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at
     if run is None:
         raise RunNotFound(known.id)
     work.finish(run)
-    async for left in leavings(store, Definitions(sources), run, Trail(run.id, run.pipeline)):
+    async for left in leavings(store, definitions, run, Trail(run.id, run.pipeline)):
         work.written += put(folder, at, left)
     for id, artifact in run.artifacts.items():
         content = await store.blob(artifact.hash)
@@ -85,14 +86,13 @@ def _sign(folder: Folder, at: Path, run: Run, database: str) -> None:
 class _Work:
     """Files being made while a log is read."""
 
-    sources: Sources
+    definitions: Definitions
     folder: Folder
     at: Path
     database: str
     written: int = 0
     _paths: dict[str, Path] = field(default_factory=dict)
     _finished: list[pages.Told] = field(default_factory=list)
-    _definitions: dict[str, Definition] = field(default_factory=dict)
 
     async def take(self, run: Run, event: Event) -> None:
         """What one event leaves; `run` is the state after it."""
@@ -118,10 +118,7 @@ class _Work:
 
     async def _prompt(self, run: Run, node_id: str) -> str | None:
         """What an agent was asked, by the definition that the run had then; None for other steps."""
-        found = self._definitions.get(run.pipeline_hash)
-        if found is None:
-            pipeline = await self.sources.stored(run)
-            found = self._definitions[run.pipeline_hash] = Definition(pipeline.graph)
+        found = await self.definitions.of(run, run.pipeline_hash)
         node = found.graph.nodes.get(node_id)
         if node is None or found.kind(node_id) != AGENT:
             return None

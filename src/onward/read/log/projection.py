@@ -68,6 +68,10 @@ class Projection:
         finished = (step for step in self.steps.values() if step.finished_seq)
         return [step.step for step in sorted(finished, key=lambda step: step.finished_seq)]
 
+    def branches_of(self, step: str) -> list[Branch]:
+        """The branches of a fan-out, in order."""
+        return [self.branches[plan.path] for plan in self.steps[step].branches]
+
     def forget(self, step: str) -> None:
         """Drop a finished step and the branches it opened, with their steps: nothing will be said of them."""
         self.steps.pop(step, None)
