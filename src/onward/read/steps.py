@@ -7,7 +7,7 @@ from typing import Any
 from onward.machine.decide.doubt import is_in_doubt
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.read.log.projection import Projection
-from onward.read.log.step import Attempt, Step
+from onward.read.log.step import LEFT, Attempt, Step
 from onward.read.view import instant
 
 
@@ -44,7 +44,7 @@ def _view(step: Step, state: str) -> dict[str, Any]:
         "started_at": instant(step.started_at_us),
         "finished_at": instant(step.ended_at_us),
         "duration_s": step.duration_s,
-        "reason": step.reason,
+        "reason": "" if step.state == LEFT != state else step.reason,
         "log": list(step.log),
         "tries": [_try(attempt) for attempt in step.attempts],
         **({} if step.child is None else {"child": step.child}),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from dataclasses import replace as copied
 from typing import Any
 
 from msgspec.structs import replace
@@ -52,7 +51,8 @@ class Projection:
 
     def copy(self) -> Projection:
         """The same, to take in events that may never be committed."""
-        return copied(self, steps={**self.steps}, branches={**self.branches})
+        rest = self.head, self.begun, self.checkpoint, self.claim, self.stop
+        return Projection(*rest, {**self.steps}, {**self.branches})
 
     def apply(self, event: Event, *, at_us: int) -> Step | None:
         """Take in the next event; the step that it is about, if it is about one."""
@@ -74,11 +74,13 @@ class Projection:
 
     def forget(self, step: str) -> None:
         """Drop a finished step and the branches it opened, with their steps: nothing will be said of them."""
-        self.steps.pop(step, None)
+        forgotten = self.steps.pop(step, None)
+        if forgotten is None or not forgotten.branches:
+            return
         inside = f"{step}."
-        for steps in (self.steps, self.branches):
-            for path in [path for path in steps if path.startswith(inside)]:
-                del steps[path]
+        for known in (self.steps, self.branches):
+            for path in [path for path in known if path.startswith(inside)]:
+                del known[path]
 
     def _begin(self, step: str, node: str, at_us: int) -> Step:
         found = self.steps.get(step)

@@ -1,0 +1,63 @@
+"""Long logs are read in pages, and searched from their end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onward.cli.commands.look.show import view_page
+from onward.cli.options import COMMON
+from onward.read.checkpoints import read_checkpoints
+from onward.read.lookup import PAGE, PAGE_FIRST, completed_of, last_checkpoint, newest_first
+from onward.store.port import Record
+from onward.testing.faults import FaultyStore
+from tests.world import World, line
+
+
+class Log:
+    """A log of so many events, of which every hundredth is a checkpoint; it counts what is read of it."""
+
+    def __init__(self, length: int) -> None:
+        self.length, self.seen = length, list[int]()
+
+    async def __call__(self, *, after: int, limit: int) -> Sequence[Record]:
+        assert limit <= PAGE
+        found = range(after + 1, min(after + limit, self.length) + 1)
+        self.seen += found
+        kinds = {seq: "RunQueued" if seq % 100 else "StepFinished" for seq in found}
+        return [Record("r", seq, kind, 1, 0, 1, "{}", b"") for seq, kind in kinds.items()]
+
+
+async def test_a_search_begins_at_the_end_and_reads_nothing_twice() -> None:
+    log = Log(5_000)
+    found = [record.seq async for record in newest_first(log, 5_000, ("StepFinished",))]
+    assert found == list(range(5_000, 0, -100))
+    assert sorted(log.seen) == list(range(1, 5_001))
+
+
+async def test_a_search_that_has_found_enough_reads_no_more() -> None:
+    log = Log(5_000)
+    async for record in newest_first(log, 5_000, ("StepFinished",)):
+        assert record.seq == 5_000
+        break
+    assert len(log.seen) == PAGE_FIRST
+
+
+async def test_no_reader_asks_for_a_whole_log_at_once(world: World) -> None:
+    """Memory is bounded by the steps that are shown, not by the log."""
+    limits: list[int] = []
+
+    class Watched(FaultyStore):
+        async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+            limits.append(limit)
+            return await super().read(run_id, after=after, limit=limit)
+
+    process = await world.process(wrap=Watched)
+    run = await process.start(line("a", "b"))
+    limits.clear()
+    assert (await view_page(process.store, "run", COMMON))["completed"] == ["start#1", "a#1", "b#1", "exit#1"]
+    assert await completed_of(process.store, "run") == ["start#1", "a#1", "b#1", "exit#1"]
+    nodes = [one["current_node"] async for one in read_checkpoints(process.store, "run")]
+    assert nodes == [None, "start", "a", "b", "exit"]
+    assert await last_checkpoint(process.store, "run", run.head) is not None
+    assert limits
+    assert max(limits) <= PAGE
