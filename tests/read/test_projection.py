@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from onward.machine.fold.apply import apply
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -137,6 +138,8 @@ def played() -> Play:
     play.result(Result.retry("busy"), jitter=0.5)
     play.now_us += 60 * S
     play.claim()
+    play.now_us += 60 * S
+    play.claim("third")
     play.succeed()
     play.succeed()
     return play
@@ -155,6 +158,21 @@ def test_a_projection_in_two_parts_is_the_projection_at_once() -> None:
         again.apply(event, at_us=at_us)
     assert again == whole
     assert again.head == len(log)
+
+
+def test_the_fold_and_the_projection_count_the_same_attempts() -> None:
+    """A progress line takes them from the fold, and a page from the log."""
+    log, run, seen = Projection(), None, set[int]()
+    for event, at_us, token in played().log:
+        run = apply(run, event, run_id="r", at_us=at_us, token=token)
+        log.apply(event, at_us=at_us)
+        for opened in run.open_steps.values():
+            step = log.steps[opened.step]
+            last = step.attempts[-1]
+            assert (opened.attempts, opened.began_at_us) == (step.attempts_count, step.started_at_us)
+            assert (opened.attempt, opened.tries, opened.token) == (last.number, last.tries, last.claim.token)
+            seen.add(opened.attempts)
+    assert seen == {1, 2, 3}
 
 
 def test_finished_steps_can_be_forgotten_so_that_memory_is_bounded() -> None:
