@@ -19,7 +19,6 @@ import psycopg
 
 from onward.model.event import CATALOGUE
 from onward.model.run import FOLD_VERSION
-from onward.read.view import completed_steps
 from onward.store.port import RunQuery
 from onward.testing.postgres import PostgresServer
 from onward.version import VERSION
@@ -55,8 +54,9 @@ async def described(maker: Maker) -> dict[str, Any]:
     kinds: Counter[str] = Counter()
     for listed in await process.store.list(RunQuery((), limit=RUNS_MAX)):
         row, log = listed.row, await process.log(listed.row.id)
+        finished = await process.completed(row.id)
         kinds.update(record.kind for record in log)
-        runs[row.id] = {"status": row.status.value, "reason": row.reason, "finished": completed_steps(log)}
+        runs[row.id] = {"status": row.status.value, "reason": row.reason, "finished": finished}
         runs[row.id] |= maker.due.pop(row.id, {"way": "none"})
     assert not maker.due, f"these were never made: {sorted(maker.due)}"
     missing = sorted({kind.__name__ for kind in CATALOGUE} - kinds.keys())
