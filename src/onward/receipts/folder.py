@@ -215,7 +215,8 @@ class Folder:
 
     def _top(self, make: bool) -> Directory:
         if make:
-            os.makedirs(self.root, mode=0o700, exist_ok=True)
+            with contextlib.suppress(FileExistsError):  # what is no directory is named below
+                os.makedirs(self.root, mode=0o700)
         top = directory_at(self.root)
         if self.held is not None:
             self.held.keep((), top)
