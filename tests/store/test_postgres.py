@@ -25,7 +25,7 @@ from onward.store.owner import owner_label, owner_proof
 from onward.store.port import Controlled, Decide, Held, Holder, Record, Store, Wanted, Write
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.link.connection import Address, connect
-from onward.store.postgres.statements import ALONE, QUERIES, Statement, advance_alone
+from onward.store.postgres.statements import QUERIES, Statement, advance_alone
 from onward.testing.drafts import (
     Draft,
     claimed,
@@ -282,7 +282,7 @@ async def test_every_plan_finds_runs_by_their_ids_even_one_made_while_there_were
         await connection.execute("ANALYZE")
     for name in ("run_advance", "run_update"):
         assert await plan_of(postgres_url, name) == ["run_pkey", "run_pkey"]
-    for alone in (ALONE["run_update"], advance_alone(1), advance_alone(2)):
+    for alone in (QUERIES["run_update_alone"], advance_alone(1), advance_alone(2)):
         assert await plan_of(postgres_url, alone) == ["run_pkey"]
     assert await plan_of(postgres_url, "lease_renew") == ["run_pkey", "run_pkey"]
     for name in ("run_position", "run_get", "run_fork"):

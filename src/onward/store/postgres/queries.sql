@@ -36,6 +36,31 @@ WITH step AS (
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, append_id, at_us
     )
 ),
+{run_inserted};
+
+-- run_insert_alone --
+-- For a group of one: no arrays.
+WITH step AS (
+    SELECT *
+    FROM (VALUES (
+        :id::text, :display_id::text, :pipeline::text, :pipeline_hash::text, :path::text,
+        :status::text, :reason::text, :detail::text, :recoverable::bigint, :next_node::text,
+        :steps_finished::bigint, :token::bigint, :owner::text, :wake_at_us::bigint,
+        :exclusive_key::text, :on_owner_loss::text, :priority::bigint, :needs::text,
+        :max_running::bigint, :parent::text, :parent_seq::bigint,
+        :created_at_us::bigint, :updated_at_us::bigint, :ended_at_us::bigint, :head::bigint,
+        :hash::bytea, :parent_hash::bytea, :append_id::text, :at_us::bigint
+    )) AS step (
+        id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
+        steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+        max_running, parent, parent_seq,
+        created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, append_id, at_us
+    )
+),
+{run_inserted};
+
+-- run_inserted --
+-- A part: makes the runs of `step`, with their events and append ids.
 moved AS (
     INSERT INTO run (
         id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
@@ -57,25 +82,14 @@ moved AS (
     ON CONFLICT (id) DO NOTHING
     RETURNING id
 ),
-event_written AS (
-    {event_insert}
-),
-append_noted AS (
-    {append_insert}
-)
-SELECT id
-FROM moved;
+{run_written};
 
 -- run_advance --
 -- Differs because one statement moves all runs of a group, locked before in the order of their ids, and writes
 -- the events of those that moved. Ids and owners are compared such that every plan, even one made while the
 -- table was empty, looks each run up by its primary key.
 WITH locked AS (
-    SELECT run.id
-    FROM run
-    JOIN unnest(:locked::text[]) AS wanted (id) ON run.id = ANY (ARRAY[wanted.id])
-    ORDER BY wanted.id COLLATE "C"
-    FOR NO KEY UPDATE OF run
+    {run_lock}
 ),
 moved AS (
     UPDATE run
@@ -129,14 +143,39 @@ WITH step AS (
     )
 ),
 locked AS (
-    SELECT run.id
-    FROM run
-    JOIN unnest(:locked::text[]) AS wanted (id) ON run.id = ANY (ARRAY[wanted.id])
-    ORDER BY wanted.id COLLATE "C"
-    FOR NO KEY UPDATE OF run
+    {run_lock}
 ),
 moved AS (
-    UPDATE run
+    {run_change}
+        AND (SELECT count(*) FROM locked) >= 0
+    RETURNING run.id
+),
+{run_written};
+
+-- run_update_alone --
+-- For a group of one: no arrays, and nothing to lock first.
+WITH step AS (
+    SELECT *
+    FROM (VALUES (
+        :id::text, :after::bigint, :after_hash::bytea, :held_token::bigint, :held_owner::text,
+        :pipeline_hash::text, :status::text, :reason::text, :detail::text, :recoverable::bigint,
+        :next_node::text, :steps_finished::bigint, :token::bigint, :owner::text, :wake_at_us::bigint,
+        :updated_at_us::bigint, :ended_at_us::bigint, :head::bigint, :hash::bytea, :append_id::text,
+        :at_us::bigint
+    )) AS step (
+        id, after, after_hash, held_token, held_owner, pipeline_hash, status, reason, detail, recoverable,
+        next_node, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, head, hash, append_id, at_us
+    )
+),
+moved AS (
+    {run_change}
+    RETURNING run.id
+),
+{run_written};
+
+-- run_change --
+-- A part: changes the runs of `step` that are where their writers think, under the leases that they have.
+UPDATE run
     SET pipeline_hash = step.pipeline_hash, status = step.status, reason = step.reason, detail = step.detail,
         recoverable = step.recoverable, next_node = step.next_node, steps_finished = step.steps_finished,
         token = step.token, owner = step.owner, wake_at_us = step.wake_at_us,
@@ -152,10 +191,18 @@ moved AS (
         END
     FROM step
     WHERE run.id = ANY (ARRAY[step.id]) AND run.head = step.after AND run.hash = step.after_hash
-        AND run.token = step.held_token AND run.owner IS NOT DISTINCT FROM step.held_owner
-        AND (SELECT count(*) FROM locked) >= 0
-    RETURNING run.id
-),
+        AND run.token = step.held_token AND run.owner IS NOT DISTINCT FROM step.held_owner;
+
+-- run_lock --
+-- A part: locks all runs of a group, in the order of their ids.
+SELECT run.id
+    FROM run
+    JOIN unnest(:locked::text[]) AS wanted (id) ON run.id = ANY (ARRAY[wanted.id])
+    ORDER BY wanted.id COLLATE "C"
+    FOR NO KEY UPDATE OF run;
+
+-- run_written --
+-- A part: stores the events and append ids of the runs that moved, and answers with these.
 event_written AS (
     {event_insert}
 ),

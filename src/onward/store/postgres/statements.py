@@ -20,9 +20,16 @@ ALONE_PARAMETERS = (
     *("id", "after", "after_hash", "held_token", "held_owner"),
 )
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z][a-z_0-9]*)")  # but not the `::` of a cast
-_PART = re.compile(r"\{([a-z_]+)\}")
-_LOCKS = re.compile(r"locked AS \(.*?\n\),\n|\s+AND \(SELECT count\(\*\) FROM locked\) >= 0", re.DOTALL)
-_STEPS = re.compile(r"unnest\(([^()]+)\) AS step")
+PARTS = (
+    "run_inserted",
+    "run_change",
+    "run_lock",
+    "run_written",
+    "event_insert",
+    "append_insert",
+    "lease_head",
+)
+"""Queries that stand as `{name}` in others; one that has another in it comes before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +61,13 @@ def parse(name: str, text: str) -> Statement:
 
 def _load() -> Mapping[str, str]:
     queries = load_queries(PACKAGE)
-    return {
-        name: _PART.sub(lambda found: queries.get(found[1], found[0]), text) for name, text in queries.items()
-    }
-
-
-def _alone(text: str) -> str:
-    """A query about the steps of a group, for a group of one: no arrays, and nothing to lock first."""
-    return _STEPS.sub(lambda found: f"(VALUES ({found[1].replace('[]', '')})) AS step", _LOCKS.sub("", text))
+    for part in PARTS:
+        queries = {name: text.replace(f"{{{part}}}", queries[part]) for name, text in queries.items()}
+    return queries
 
 
 _TEXTS = _load()
 QUERIES = {name: parse(name, text) for name, text in _TEXTS.items() if EVENT_ROWS not in text}
-ALONE = {name: parse(f"{name}_alone", _alone(_TEXTS[name])) for name in ("run_insert", "run_update")}
 BEGIN = Call(parse("begin", "BEGIN ISOLATION LEVEL READ COMMITTED"), ())
 COMMIT = Call(parse("commit", "COMMIT"), ())
 ROLLBACK = Call(parse("rollback", "ROLLBACK"), ())

@@ -16,7 +16,7 @@ from onward.store.postgres.link.binary import byteas, number, numbers, optional_
 from onward.store.postgres.link.failure import AGAIN, KEY_IN_USE, ServerError
 from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.reading import read_records
-from onward.store.postgres.statements import ALONE, QUERIES, ROLLBACK, Call, advance_alone, call
+from onward.store.postgres.statements import QUERIES, ROLLBACK, Call, advance_alone, call
 from onward.store.refusals import content_missing, key_occupied, run_exists
 
 KNOWN_MAX = 10_000
@@ -109,7 +109,7 @@ class Writer:
         table = [_columns(member) for member in members]
         others = {**_events(members), "now_us": self.now_us(), "lease_us": self.lease_us}
         if len(table) == 1 and not locked:
-            return ALONE[name].call(**table[0], **others)
+            return call(f"{name}_alone", **table[0], **others)
         wanted = [parameter for parameter in QUERIES[name].parameters if parameter in table[0]]
         arrays = {column: _ARRAYS.get(column, texts)([row[column] for row in table]) for column in wanted}
         return call(name, **arrays, **others, locked=texts(locked))
