@@ -22,7 +22,7 @@ async def work(db: str) -> None:
     """Shift after shift, until nobody asks for another one."""
     store = await open_store(db)
     engine = engine_on(store)
-    await store.count()  # connected, and its statements known
+    await store.runs.count()  # connected, and its statements known
     print("ready", flush=True)
     while await asyncio.to_thread(sys.stdin.readline):
         worker = Worker(engine, SystemClock(), StopSwitch(), concurrency=AT_ONCE, until_idle=True)

@@ -11,7 +11,7 @@ from onward.engine.engine import Engine
 from onward.engine.files.run_files import RunFiles
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import Handler, StepContext
-from onward.store.port import Store
+from onward.store.port.store import Store
 
 KILOBYTE = 1_000
 
@@ -53,7 +53,7 @@ def looping_engine(store: Store, visits: int, performed: list[float]) -> Engine:
 
 
 def _engine(store: Store, handlers: dict[str, Handler], runs: str = os.devnull) -> Engine:
-    files = RunFiles(runs, store, warn=_disk_was_touched)
+    files = RunFiles(runs, store.identity, warn=_disk_was_touched)
     clock, ids, dice = SystemClock(), SystemIds(), SystemDice()
     return Engine(store, clock=clock, ids=ids, dice=dice, handlers=handlers, files=files)
 

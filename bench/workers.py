@@ -159,7 +159,7 @@ async def filled_postgres(url: str, rows: int) -> None:
 
 async def filled_sqlite(path: str, rows: int) -> None:
     store = await open_store(path)
-    await store.count()
+    await store.runs.count()
     await store.close()
     database = apsw.Connection(path)
     database.execute(SQLITE_ROWS, finished(rows))

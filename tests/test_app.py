@@ -11,7 +11,7 @@ import pytest
 from onward import Onward, Result, Run, RunStatus, StepContext, StopSwitch
 from onward.errors import InvalidInput, InvalidPipeline, UnknownHandler
 from onward.pipeline.graph import Graph
-from onward.store.port import Store
+from onward.store.port.store import Store
 from tests.test_pause import GATED
 from tests.world import line
 
@@ -91,13 +91,13 @@ async def test_gates_are_answered_by_a_registered_interviewer(app: Onward) -> No
 async def test_an_interviewer_that_nobody_registered_is_refused_before_anything_begins(app: Onward) -> None:
     with pytest.raises(InvalidInput, match="no interviewer is called 'boss'; registered: auto"):
         await app.run(await app.pipeline(GATED), simulate=True, run_id="run", answers="boss")
-    assert list(await (await app.engine()).store.find("run")) == []
+    assert list(await (await app.engine()).store.runs.find("run")) == []
 
 
 async def test_a_script_that_is_none_is_refused_before_anything_begins(app: Onward) -> None:
     with pytest.raises(InvalidInput, match="simulate is not a simulation script"):
         await app.run(await app.pipeline(line("a")), simulate={"a": [{"statuss": "fail"}]}, run_id="run")
-    assert list(await (await app.engine()).store.find("run")) == []
+    assert list(await (await app.engine()).store.runs.find("run")) == []
 
 
 async def test_a_script_plays_the_agents(app: Onward) -> None:
@@ -144,7 +144,7 @@ async def test_what_nobody_can_do_is_refused_before_anything_begins(app: Onward)
         await app.pipeline("digraph { a -> }")
     with pytest.raises(InvalidInput, match="needs a type name"):
         app.handler("")
-    assert list(await (await app.engine()).store.find("run")) == []
+    assert list(await (await app.engine()).store.runs.find("run")) == []
 
 
 async def test_an_app_opens_its_store_once_however_many_ask_at_once(tmp_path: Path) -> None:

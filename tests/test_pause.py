@@ -214,7 +214,7 @@ async def test_another_process_can_ask_for_a_pause_during_a_back_off(world: Worl
     driving = asyncio.create_task(process.start(line("a", a="max_retries=3, retry_policy=patient")))
     await clock.until_waiting(2)
     await other.engine.pause("run", by="ann")
-    clock.advance(process.store.heartbeat_s)
+    clock.advance(process.store.leases.heartbeat_s)
     run = await driving
     assert (run.status, run.reason) == (RunStatus.PAUSED, "operator")
     assert world.ledger.attempts("a") == [1]

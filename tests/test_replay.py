@@ -12,7 +12,8 @@ from onward.model.event import RunForked
 from onward.model.ids import display_id
 from onward.model.result import Result
 from onward.model.run import FOLD_VERSION, RunStatus
-from onward.store.port import Loaded, RunQuery
+from onward.store.port.log import Loaded
+from onward.store.port.runs import RunQuery
 from onward.testing.handlers import Act, Doorway
 from tests.world import Process, World, line
 
@@ -44,7 +45,7 @@ async def at(process: Process, node: str | None, run_id: str = "run") -> int:
 
 async def everything(process: Process, run_id: str = "run") -> tuple[Loaded | None, list[object]]:
     """A run byte for byte: its row, its snapshot and every record of its log."""
-    loaded = await process.store.load(run_id, fold_version=FOLD_VERSION)
+    loaded = await process.store.log.load(run_id, fold_version=FOLD_VERSION)
     return loaded, list(await process.log(run_id))
 
 
@@ -108,7 +109,7 @@ async def test_a_fork_has_an_id_and_a_display_id_of_its_own(world: World) -> Non
     forked = (await process.engine.fork("run", 1)).run
     shown = await process.shown(forked.id)
     assert shown["display_id"] == display_id(forked.id) != display_id("run")
-    assert [found.row.id for found in await process.store.find(display_id("run"))] == ["run"]
+    assert [found.row.id for found in await process.store.runs.find(display_id("run"))] == ["run"]
 
 
 async def test_a_fork_shows_where_it_came_from(world: World) -> None:
@@ -200,7 +201,7 @@ async def test_an_event_that_is_no_checkpoint_is_refused_before_anything_is_writ
     ):
         await process.engine.fork("run", seq)
     assert await everything(process) == before
-    assert len(await process.store.list(RunQuery())) == 1
+    assert len(await process.store.runs.list(RunQuery())) == 1
 
 
 async def test_a_fork_of_an_unknown_run_is_refused(world: World) -> None:
@@ -218,7 +219,7 @@ async def test_a_fork_that_could_not_run_is_refused_before_it_exists(world: Worl
         await elsewhere.engine.fork("run", 1)
     with pytest.raises(UnstorableValue):
         await process.engine.fork("run", 1, changes={"when": object()})
-    assert len(await process.store.list(RunQuery())) == 1
+    assert len(await process.store.runs.list(RunQuery())) == 1
 
 
 async def test_a_fork_keeps_its_parents_pipeline_whatever_became_of_the_file(world: World) -> None:

@@ -14,7 +14,7 @@ from onward.model.ids import DISPLAY_LENGTH, display_id
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.read.lookup import find_run
-from onward.store.port import RunQuery
+from onward.store.port.runs import RunQuery
 from onward.testing.handlers import Doorway
 from tests.test_pause import GATED
 from tests.world import Process, World, line
@@ -137,11 +137,11 @@ async def test_sessions_are_listed_newest_first_and_by_status(world: World) -> N
     for number, node in enumerate(["a", "b", "a"]):
         process.clock.advance(1)
         await process.start(line(node), f"run-{number}")
-    listed = await process.store.list(RunQuery())
+    listed = await process.store.runs.list(RunQuery())
     assert [found.row.id for found in listed] == ["run-2", "run-1", "run-0"]
-    failed = await process.store.list(RunQuery(statuses=(RunStatus.FAILED,)))
+    failed = await process.store.runs.list(RunQuery(statuses=(RunStatus.FAILED,)))
     assert [found.row.id for found in failed] == ["run-1"]
-    assert await process.store.count() == {RunStatus.COMPLETED: 2, RunStatus.FAILED: 1}
+    assert await process.store.runs.count() == {RunStatus.COMPLETED: 2, RunStatus.FAILED: 1}
 
 
 async def test_a_session_answers_to_its_display_id_its_id_and_a_prefix(world: World) -> None:
@@ -149,7 +149,7 @@ async def test_a_session_answers_to_its_display_id_its_id_and_a_prefix(world: Wo
     process = await world.process()
     await process.start(line("a"), "review-of-monday")
     for wanted in (display_id("review-of-monday"), "review-of-monday", "review-of"):
-        assert (await find_run(process.store, wanted)).row.id == "review-of-monday"
+        assert (await find_run(process.store.runs, wanted)).row.id == "review-of-monday"
 
 
 async def test_a_prefix_of_two_sessions_is_refused_with_both(world: World) -> None:
@@ -157,13 +157,13 @@ async def test_a_prefix_of_two_sessions_is_refused_with_both(world: World) -> No
     await process.start(line("a"), "review-1")
     await process.start(line("a"), "review-2")
     with pytest.raises(AmbiguousRun, match=r"review-1.*review-2"):
-        await find_run(process.store, "review")
+        await find_run(process.store.runs, "review")
 
 
 async def test_an_unknown_session_is_said_to_be_unknown(world: World) -> None:
     process = await world.process()
     with pytest.raises(RunNotFound, match="no run 'nobody'"):
-        await find_run(process.store, "nobody")
+        await find_run(process.store.runs, "nobody")
     for door in (process.resume, process.engine.pause, process.engine.cancel):
         with pytest.raises(RunNotFound):
             await door("nobody")

@@ -30,7 +30,8 @@ from onward.read.verify import verify_run
 from onward.read.view import view_row
 from onward.store.codec import unseal
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port import Record, Store
+from onward.store.port.record import Record
+from onward.store.port.store import Store
 from onward.testing.clock import ManualClock, SeededDice, SeededIds
 from onward.testing.faults import FaultyStore
 from onward.testing.handlers import Act, Ledger, Scripted
@@ -97,14 +98,14 @@ class Process:
 
     async def completed(self, run_id: str = "run") -> list[str]:
         """The finished steps, in order."""
-        return await completed_of(self.store, run_id)
+        return await completed_of(self.store.log, run_id)
 
     async def checkpoints(self, run_id: str = "run") -> list[dict[str, Any]]:
-        return [checkpoint async for checkpoint in read_checkpoints(self.store, run_id)]
+        return [checkpoint async for checkpoint in read_checkpoints(self.store.log, run_id)]
 
     async def shown(self, run_id: str = "run") -> dict[str, Any]:
         """The run as `onward status` shows it."""
-        (listed,) = await self.store.find(run_id)
+        (listed,) = await self.store.runs.find(run_id)
         return view_row(listed.row, listed.holder)
 
     async def is_sound(self, run_id: str = "run") -> bool:

@@ -42,7 +42,7 @@ from onward.process import SystemSpawn
 from onward.read.dialect_events import Teller, Told
 from onward.read.lookup import log_pages
 from onward.store.codec import unseal
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.wiring import make_engine, open_store, runs_of
 
 # An isolated function is given an IsolatedStep, any other a StepContext.
@@ -280,7 +280,7 @@ class Onward:
     async def told(self, run_id: str) -> AsyncIterator[Told]:
         """What has happened to a run so far, in the event names of the DOT dialect."""
         engine, teller = await self.engine(), Teller(run_id)
-        async for page in log_pages(engine.store, run_id):
+        async for page in log_pages(engine.store.log, run_id):
             for record in page:
                 for told in teller.tell(unseal(record), record.at_us):
                     yield told

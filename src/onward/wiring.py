@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from onward.config import file_mode, tool_environment
 from onward.errors import InvalidInput
 from onward.model.values.bounds import LEASE
-from onward.store.port import Store
+from onward.store.port.store import Store
 
 # A command that only looks at runs opens a store and never needs these; it should not wait for them.
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def make_engine(
 
     run_files = None
     if runs is not None:
-        run_files = RunFiles(runs, store, mode=file_mode(files), warn=warn or log_warning)
+        run_files = RunFiles(runs, store.identity, mode=file_mode(files), warn=warn or log_warning)
     return Engine(
         store,
         clock=SystemClock(),

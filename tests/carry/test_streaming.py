@@ -15,12 +15,12 @@ from onward.clock import SystemClock
 from onward.errors import Refused
 from onward.model.event import RunPaused
 from onward.read.verify import verify_run
-from onward.store.carrying import Arrival
 from onward.store.codec import content_hash
-from onward.store.port import Store
+from onward.store.port.carrying import Arrival, Carrying
+from onward.store.port.store import Store
 from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.drafts import created, held, stepped
-from onward.testing.faults import Fault, FaultyStore
+from onward.testing.faults import Around, Fault, FaultyStore
 
 pytestmark = pytest.mark.anyio
 VALUE_BYTES, VALUES = 500_000, 60
@@ -35,7 +35,7 @@ async def filled(store: Store) -> None:
     for number in range(VALUES):
         run = await stepped(store, run, text=f"{number} ".ljust(VALUE_BYTES, "x"))
     write, _ = run.then(RunPaused(reason="operator"))
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
 
 
 async def export(store: Store, path: Path, *ids: str) -> None:
@@ -91,10 +91,10 @@ async def test_an_export_of_a_run_that_goes_on_is_of_one_moment(
     there, spool = SqliteStore(str(tmp_path / "there.db")), spooled(tmp_path / "export")
     await Importer(there, SystemClock(), Checked(spool)).bring()
     spool.close()
-    arrived = await there.read("run", after=row.head, limit=1)
+    arrived = await there.log.read("run", after=row.head, limit=1)
     assert arrived[0].kind == "RunClaimed"
-    assert list(await there.read("run", after=0, limit=row.head)) == list(
-        await store.read("run", after=0, limit=row.head)
+    assert list(await there.log.read("run", after=0, limit=row.head)) == list(
+        await store.log.read("run", after=0, limit=row.head)
     )
     await there.close()
 
@@ -110,7 +110,7 @@ async def test_an_import_whose_reply_was_lost_or_that_died_is_finished_by_the_ne
     await export(here, tmp_path / "export", "one", "two")
     await here.close()
     spool = spooled(tmp_path / "export")
-    faulty = FaultyStore(store, Fault.LOSE_REPLY, 2, counted={"receive"})
+    faulty = FaultyStore(store, Fault.LOSE_REPLY, 2, counted={"carrying.receive"})
     with pytest.raises(Exception, match="this is a test"):
         await Importer(faulty, SystemClock(), Checked(spool)).bring()
     brought = await Importer(store, SystemClock(), Checked(spool)).bring()
@@ -120,12 +120,12 @@ async def test_an_import_whose_reply_was_lost_or_that_died_is_finished_by_the_ne
         assert (await verify_run(store, run_id)).problems == ()
 
 
-class Swept(FaultyStore):
+class Swept(Around[Carrying]):
     """A store that is swept after content was kept ahead of a run, as if the import had stood still."""
 
     async def receive(self, arrival: Arrival) -> None:
-        await self.store.sweep_blobs(SystemClock().now_us() + 1_000_000, 1_000)
-        await super().receive(arrival)
+        await self.store.store.blobs.sweep(SystemClock().now_us() + 1_000_000, 1_000)
+        await self.part.receive(arrival)
 
 
 async def test_an_import_that_stood_still_brings_a_run_with_its_content_or_not_at_all(
@@ -138,16 +138,16 @@ async def test_an_import_that_stood_still_brings_a_run_with_its_content_or_not_a
     large = await stepped(here, large, text="x" * 10_000)
     for run in (small, large):
         write, _ = run.then(RunPaused(reason="operator"))
-        await here.append(write, run.lease)
+        await here.log.append(write, run.lease)
         await export(here, tmp_path / run.id, run.id)
         spool = spooled(tmp_path / run.id)
-        importer = Importer(Swept(store), SystemClock(), Checked(spool))
+        importer = Importer(FaultyStore(store, carrying=Swept), SystemClock(), Checked(spool))
         if run is small:
             assert (await importer.bring())[0].is_new
-            assert await store.blob(name) == SOURCE
+            assert await store.blobs.find(name) == SOURCE
         else:
             with pytest.raises(Refused, match="refers to content that is not stored"):
                 await importer.bring()
         spool.close()
-    assert await store.find("large") == []
+    assert await store.runs.find("large") == []
     await here.close()

@@ -35,7 +35,7 @@ from onward.model.event import StepFinished
 from onward.model.run import RunStatus
 from onward.read.verify import verify_run
 from onward.store.codec import unseal
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 from tests.store.proxy import Network
@@ -241,7 +241,7 @@ async def _left(url: str) -> int | None:
     try:
         store = await open_store(url)
         try:
-            found = await store.count()
+            found = await store.runs.count()
         finally:
             await store.close()
     except StoreError:
@@ -279,7 +279,7 @@ async def _judged(
     store: Store, run_id: str, begun: dict[tuple[str, str], list[int]], counts: Counts
 ) -> list[str]:
     problems = [f"{run_id}: {problem}" for problem in (await verify_run(store, run_id)).problems]
-    records = await store.read(run_id, after=0, limit=2**31)
+    records = await store.log.read(run_id, after=0, limit=2**31)
     fallen = sum(after.token < before.token for before, after in pairwise(records))
     counts.zombies += fallen
     if fallen:

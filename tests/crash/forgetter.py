@@ -19,7 +19,7 @@ import apsw
 from onward.clock import SystemClock
 from onward.engine.control.retention import Collector, Policy
 from onward.receipts.homes import Homes
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.store.sqlite.adapter import SqliteStore
 from onward.wiring import POSTGRES, open_store
 
@@ -38,13 +38,21 @@ class Countdown:
 
 
 class Doomed:
-    """A store whose calls are counted, each before and behind."""
+    """A store whose parts' calls are counted, each before and after."""
 
     def __init__(self, store: Store, count: Countdown) -> None:
         self._store, self._count = store, count
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
+        return DoomedPart(getattr(self._store, name), self._count)
+
+
+class DoomedPart:
+    def __init__(self, part: object, count: Countdown) -> None:
+        self._part, self._count = part, count
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._part, name)
 
         async def counted(*arguments: Any, **named: Any) -> Any:
             self._count()

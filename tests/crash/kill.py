@@ -137,9 +137,9 @@ async def look(db: str, run_id: str) -> Shown | None:
     """Read a run, and verify it whole: gapless, chained, and its row what its log folds to."""
     store = await open_store(db)
     try:
-        folded = await Journal(store, SystemClock()).load(run_id)
+        folded = await Journal(store.log, SystemClock()).load(run_id)
         verified = await verify_run(store, run_id)
-        return Shown(folded.run, tuple(await completed_of(store, run_id)), verified.problems)
+        return Shown(folded.run, tuple(await completed_of(store.log, run_id)), verified.problems)
     except RunNotFound:
         return None
     finally:

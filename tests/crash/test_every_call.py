@@ -41,7 +41,7 @@ PIPELINE = """digraph story {
   ask -> draft [label="[N] no"]
   publish -> proof -> exit
 }"""
-COUNTED = WRITES | {"load", "blob"}
+COUNTED = WRITES | {"log.load", "blobs.find"}
 DEATHS = (Fault.DIE_BEFORE, Fault.DIE_AFTER)
 SEEDS = {"memory": 100, "sqlite": 20, "postgres": 5}
 

@@ -16,7 +16,8 @@ import pytest
 from onward.model.event import RunCompleted, RunPaused
 from onward.read.verify import verify_run
 from onward.store.codec import VALUE_BYTES_MAX
-from onward.store.port import RunQuery, Store
+from onward.store.port.runs import RunQuery
+from onward.store.port.store import Store
 from onward.testing.drafts import Draft, fork, held, stepped
 from onward.wiring import open_store
 from tests.cli.shell import GATE, Shell, pipeline
@@ -39,7 +40,7 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 async def _ended(store: Store, run: Draft) -> Draft:
     write, over = run.then(RunCompleted())
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     return over
 
 
@@ -48,30 +49,30 @@ async def _fill(store: Store, runs: Path) -> None:
     for run_id in sorted(GONE):
         run = await stepped(store, await held(store, run_id), text=f"{run_id} {LARGE}", shared=LARGE)
         await _ended(store, run)
-        await store.begin_effect(f"{run_id}/start#1", "token", at_us=1)
-        await store.finish_effect(f"{run_id}/start#1", "token", b"done", at_us=2)
+        await store.effects.begin(f"{run_id}/start#1", "token", at_us=1)
+        await store.effects.finish(f"{run_id}/start#1", "token", b"done", at_us=2)
         (runs / run_id).mkdir(parents=True)
         said = {"run_id": run_id, "database": store.identity.name}
         (runs / run_id / "manifest.json").write_text(json.dumps(said))
     begun = await stepped(store, await held(store, "parent"), shared=LARGE)
     await _ended(store, begun)
     write, _ = fork(begun, "fork")
-    await store.create(write, "creation")
+    await store.log.create(write, "creation")
     paused = await stepped(store, await held(store, "paused"), shared=LARGE, own=f"own {LARGE}")
     write, _ = paused.then(RunPaused(reason="operator"))
-    await store.append(write, paused.lease)
+    await store.log.append(write, paused.lease)
 
 
 async def _check(db: str) -> set[str]:
     """Whoever is there is whole, and whoever is needed is there; answers who is there."""
     store = await open_store(db)
     try:
-        there = {listed.row.id for listed in await store.list(RunQuery(limit=100))}
+        there = {listed.row.id for listed in await store.runs.list(RunQuery(limit=100))}
         assert there >= NEEDED
         for run_id in there:
             assert (await verify_run(store, run_id)).problems == ()
         for run_id in GONE:
-            assert (await store.find_effect(f"{run_id}/start#1") is not None) == (run_id in there)
+            assert (await store.effects.find(f"{run_id}/start#1") is not None) == (run_id in there)
         return there
     finally:
         await store.close()

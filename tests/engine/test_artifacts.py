@@ -71,7 +71,7 @@ async def test_the_content_is_in_the_same_append_as_the_outcome_and_not_in_the_l
     assert record.refs == (f"~{run.artifacts['x'].hash}",)
     assert record.values == {}, "a log is read without its artifacts"
     assert len(record.body) < 1_000
-    assert await process.store.blob(run.artifacts["x"].hash) == LARGE
+    assert await process.store.blobs.find(run.artifacts["x"].hash) == LARGE
 
 
 async def test_an_attempt_that_dies_stores_nothing_and_its_repetition_stores_again(world: World) -> None:

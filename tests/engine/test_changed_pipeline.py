@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from onward.pipeline.diagnostic import Severity
 from onward.pipeline.graph import Graph
 from onward.pipeline.rules.check import RULES
 from onward.pipeline.rules.rule import Problem, Rule, Subject
-from onward.store.port import Loaded
-from onward.testing.faults import FaultyStore
+from onward.store.port.blobs import Blobs
+from onward.store.port.log import Loaded, RunLog
+from onward.testing.faults import Around, FaultyStore
 from tests.world import Process, World, line
 
 
@@ -144,19 +146,19 @@ async def test_a_pipeline_that_changed_between_check_and_claim_is_checked_again(
     """The checks hold for the run that is claimed, not for the one that was looked at."""
     process = await paused_after_a(world, file)
 
-    class AcceptedMeanwhile(FaultyStore):
+    class AcceptedMeanwhile(Around[RunLog]):
         """Somebody accepts a change and stops again, just after this process looked for the first time."""
 
         async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
-            loaded = await super().load(run_id, fold_version=fold_version)
-            if self.calls.count("load") == 1:
+            loaded = await self.part.load(run_id, fold_version=fold_version)
+            if self.store.calls.count("log.load") == 1:
                 rewrite(file, line("a", "b", "d"))
                 stop = StopSwitch()
                 stop.request("signal")
                 await process.engine.resume("run", Resume(accept_changes=True), stop)
             return loaded
 
-    slow = await world.process(wrap=AcceptedMeanwhile)
+    slow = await world.process(wrap=partial(FaultyStore, log=AcceptedMeanwhile))
     run = await slow.resume(original=True)
     assert run.status is RunStatus.COMPLETED
     assert world.ledger.steps == ["a#1", "b#1", "d#1"], "the run's own definition is the one last accepted"
@@ -191,10 +193,10 @@ async def test_transforms_and_checks_are_the_same_for_run_resume_and_replay(worl
     assert models == ["small"] * 4
 
 
-class Forgetful(FaultyStore):
+class Forgetful(Around[Blobs]):
     """A store that has lost what is kept by its content."""
 
-    async def blob(self, hash: str) -> bytes | None:
+    async def find(self, hash: str) -> bytes | None:
         return None
 
 
@@ -203,7 +205,7 @@ async def test_a_stored_source_that_is_missing_is_never_guessed(world: World) ->
     stop = StopSwitch()
     stop.request("signal")
     await (await world.process()).start(line("a"), stop=stop)
-    process = await world.process(wrap=Forgetful)
+    process = await world.process(wrap=partial(FaultyStore, blobs=Forgetful))
     before = await process.log()
     with pytest.raises(HistoryCorrupt, match=r"the pipeline source .* is missing or damaged"):
         await process.resume()
@@ -229,7 +231,7 @@ async def test_the_file_does_not_stand_in_for_a_stored_source_that_is_missing(
 ) -> None:
     """O12: whether it is the one that the run was made from cannot be told any more."""
     await paused(world, file)
-    process = await world.process(wrap=Forgetful)
+    process = await world.process(wrap=partial(FaultyStore, blobs=Forgetful))
     before = await process.log()
     with pytest.raises(HistoryCorrupt, match=r"the pipeline source .* is missing or damaged"):
         await process.resume(**how)

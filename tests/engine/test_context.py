@@ -14,7 +14,7 @@ from onward.model.result import LOG_FULL, LOG_LINE_MAX, LOG_LINES_MAX, Result
 from onward.model.run import RunStatus
 from onward.read.lookup import read_projection
 from onward.store.codec import VALUE_BYTES_MAX
-from onward.store.port import RunQuery
+from onward.store.port.runs import RunQuery
 from tests.world import Process, World, line
 
 EXACT: dict[str, Any] = {
@@ -106,7 +106,7 @@ async def test_what_would_not_come_back_is_refused_when_it_is_set(world: World, 
     assert world.ledger.attempts("a") == [1]
     with pytest.raises(UnstorableValue, match="odd"):
         await process.start(line("a"), "another", inputs={"odd": value})
-    assert [found.row.id for found in await process.store.find("another")] == []
+    assert [found.row.id for found in await process.store.runs.find("another")] == []
 
 
 async def test_nobody_shares_a_value_with_a_step(world: World) -> None:
@@ -232,7 +232,7 @@ async def test_neither_a_start_nor_a_fork_sets_the_engines_keys(world: World) ->
     await process.start(line("a"))
     with pytest.raises(InvalidInput, match=r"internal\.x"):
         await process.engine.fork("run", 1, changes={"internal.x": 1})
-    assert len(await process.store.list(RunQuery())) == 1
+    assert len(await process.store.runs.list(RunQuery())) == 1
 
 
 async def test_lines_that_a_step_logs_are_stored_with_its_end(world: World) -> None:
@@ -254,7 +254,7 @@ async def test_lines_that_a_step_logs_are_stored_with_its_end(world: World) -> N
     finished = {event.step: event.log for event in events if isinstance(event, StepFinished)}
     assert finished["a#1"] == ("try 2", "half ? of a character", "returned")
     assert finished["b#1"] == ()
-    shown = (await read_projection(process.store, "run")).steps["a#1"].log
+    shown = (await read_projection(process.store.log, "run")).steps["a#1"].log
     assert shown == ("try 1", "half ? of a character", "try 2", "half ? of a character", "returned")
 
 

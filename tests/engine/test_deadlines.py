@@ -141,7 +141,7 @@ async def test_the_wake_time_of_a_waiting_run_is_its_first_deadline(world: World
     run = await process.start(source.replace("RIGHT", ", human.timeout=20s, human.on_timeout=reject"))
     opened = run.gates["fan#1.right/right#1"].opened_at_us
     assert (run.status, run.wake_at_us) == (RunStatus.WAITING, opened + 20_000_000)
-    [listed] = await process.store.find("run")
+    [listed] = await process.store.runs.find("run")
     assert (listed.row.wake_at_us, listed.holder) == (run.wake_at_us, None)
     assert (await process.kinds())[-3:] == ["GateOpened", "GateOpened", "RunWaiting"]
     assert await process.is_sound()

@@ -37,14 +37,19 @@ At = Callable[..., Awaitable[AtMostOnce]]
 
 
 @pytest.fixture
-async def at(connect: Connect) -> AsyncIterator[At]:
+def stores() -> list[FaultyStore]:
+    """The stores of the processes, in their order."""
+    return []
+
+
+@pytest.fixture
+async def at(connect: Connect, stores: list[FaultyStore]) -> AsyncIterator[At]:
     """Makes processes, which have the fault at their nth call about an effect."""
-    stores: list[FaultyStore] = []
 
     async def at(fault: Fault | None = None, nth: int = 1) -> AtMostOnce:
         store = FaultyStore(await connect(), fault, nth, counted=EFFECTS)
         stores.append(store)
-        return AtMostOnce(store, SystemClock(), SystemIds(), store.lease_s)
+        return AtMostOnce(store.effects, SystemClock(), SystemIds(), store.leases.lease_s)
 
     yield at
     for store in stores:
@@ -85,14 +90,13 @@ async def test_where_only_success_counts_a_failure_is_forgotten(at: At) -> None:
     ],
 )
 async def test_death_around_an_effect_never_makes_it_twice(
-    at: At, fault: Fault, nth: int, charged: int, is_stored: bool
+    stores: list[FaultyStore], at: At, fault: Fault, nth: int, charged: int, is_stored: bool
 ) -> None:
     """Before its beginning is stored nothing happened; between, it is in doubt; after its end, it is done."""
     till, dying = Till(), await at(fault, nth)
     with pytest.raises(Died):
         await dying.call("charge", till.charge)
-    assert isinstance(dying.store, FaultyStore)
-    await dying.store.close()
+    await stores[-1].close()
     assert till.charged == charged
     effects = await at()
     if is_stored or (fault, nth) == (Fault.DIE_BEFORE, 1):

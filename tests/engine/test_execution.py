@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from onward.handlers.port import StepContext
 from onward.model.event import AttemptFailed, StepStatus
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.testing.faults import Fault, FaultyStore
+from onward.store.port.log import RunLog
+from onward.testing.faults import Around, Fault, FaultyStore
 from tests.engine.test_resume_doors import crashed
 from tests.world import World, line
 
@@ -36,8 +38,8 @@ async def test_a_step_and_the_start_of_the_next_are_one_append(world: World) -> 
     """One commit per step: what finished, the chosen edge, and what begins behind it."""
     process = await world.process()
     await process.start(line("a", "b", "c"))
-    assert process.store.calls.count("append") == 3
-    assert process.store.calls.count("create") == 1
+    assert process.store.calls.count("log.append") == 3
+    assert process.store.calls.count("log.create") == 1
 
 
 async def test_a_crash_inside_a_step_repeats_only_that_step_and_keeps_its_number(world: World) -> None:
@@ -132,13 +134,13 @@ async def test_a_holder_that_finds_the_log_grown_plans_again(world: World) -> No
     """Never appends blindly: the pause that came first is honoured by the very next append."""
     other = await world.process()
 
-    class Overtaken(FaultyStore):
+    class Overtaken(Around[RunLog]):
         async def append(self, *arguments: Any) -> None:
-            if self.calls.count("append") == 0:
+            if self.store.calls.count("log.append") == 0:
                 await other.engine.pause("run", by="ann")
-            await super().append(*arguments)
+            await self.part.append(*arguments)
 
-    process = await world.process(wrap=Overtaken)
+    process = await world.process(wrap=partial(FaultyStore, log=Overtaken))
     run = await process.start(line("a", "b"))
     assert (run.status, run.reason) == (RunStatus.PAUSED, "operator")
     assert world.ledger.steps == ["a#1"]

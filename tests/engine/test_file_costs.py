@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ from onward import Result, RunStatus, StepContext
 from onward.engine.files.run_files import RunFiles
 from onward.handlers.function import FunctionHandler
 from onward.receipts.homes import Homes
-from onward.store.port import Record, Store
+from onward.store.port.log import RunLog
+from onward.store.port.record import Record
+from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import FaultyStore
+from onward.testing.faults import Around, FaultyStore
 from tests.world import Process, World, in_memory, line, until
 
 OPENS_MAX, SYNCS_MAX = 6.5, 2
@@ -80,7 +83,7 @@ def looping(visits: int) -> Any:
 
 
 async def calls_of(world: World, root: Path, steps: int, monkeypatch: pytest.MonkeyPatch) -> Calls:
-    process = await world.process(files=lambda store: RunFiles(str(root), store, warn=pytest.fail))
+    process = await world.process(files=lambda store: RunFiles(str(root), store.identity, warn=pytest.fail))
     calls = Calls()
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", calls.syncs.append)
@@ -115,13 +118,14 @@ async def test_the_files_of_a_new_run_are_written_without_reading_its_log(
     """The steps before the first with a directory are known to the process that started the run."""
     reads: list[str] = []
 
-    class Counting(FaultyStore):
+    class Counting(Around[RunLog]):
         async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
             reads.append(run_id)
-            return await super().read(run_id, after=after, limit=limit)
+            return await self.part.read(run_id, after=after, limit=limit)
 
     process = await memory.process(
-        wrap=Counting, files=lambda store: RunFiles(str(tmp_path), store, warn=pytest.fail)
+        wrap=partial(FaultyStore, log=Counting),
+        files=lambda store: RunFiles(str(tmp_path), store.identity, warn=pytest.fail),
     )
     assert (await process.start(line("a", "b"))).status is RunStatus.COMPLETED
     assert reads == []
@@ -141,7 +145,7 @@ def counting(root: Path, written: list[int]) -> Callable[[Store], RunFiles]:
             return Homes.write(self, parts, name, content, **how)
 
     def files(store: Store) -> RunFiles:
-        made = RunFiles(str(root), store, warn=pytest.fail)
+        made = RunFiles(str(root), store.identity, warn=pytest.fail)
         made.folder = Counting(made.folder.root, made.folder.identity, held=made.folder.held)
         return made
 
@@ -187,7 +191,7 @@ async def test_a_function_that_blocks_its_thread_does_not_hold_up_the_files_of_o
 
     handlers = {"codergen": FunctionHandler(quick), "work": FunctionHandler(block)}
     process = await memory.process(
-        handlers=handlers, files=lambda store: RunFiles(str(tmp_path), store, warn=pytest.fail)
+        handlers=handlers, files=lambda store: RunFiles(str(tmp_path), store.identity, warn=pytest.fail)
     )
     blocked = asyncio.create_task(process.start(line("a", a="type=work"), "blocked"))
     await until(is_blocking.is_set)
@@ -212,7 +216,9 @@ async def test_steps_of_different_runs_do_not_wait_for_each_others_syncs(
         sync(file)
 
     monkeypatch.setattr(os, "fsync", hang)
-    process = await memory.process(files=lambda store: RunFiles(str(tmp_path), store, warn=pytest.fail))
+    process = await memory.process(
+        files=lambda store: RunFiles(str(tmp_path), store.identity, warn=pytest.fail)
+    )
     slow = asyncio.create_task(process.start(line("a"), "slow"))
     await until(is_hanging.is_set)
     try:
@@ -233,7 +239,9 @@ async def test_a_disk_that_cannot_sync_costs_a_warning_and_no_step(
 
     monkeypatch.setattr(os, "fsync", fail)
     warnings: list[str] = []
-    process = await memory.process(files=lambda store: RunFiles(str(tmp_path), store, warn=warnings.append))
+    process = await memory.process(
+        files=lambda store: RunFiles(str(tmp_path), store.identity, warn=warnings.append)
+    )
     assert (await process.start(line("a", "b"), "warm")).status is RunStatus.COMPLETED
     before = len(os.listdir("/proc/self/fd"))
     assert (await process.start(line("a", "b"))).status is RunStatus.COMPLETED
@@ -246,7 +254,7 @@ async def test_a_run_that_has_stopped_holds_nothing_open(memory: World, tmp_path
     made: list[RunFiles] = []
 
     def files(store: Store) -> RunFiles:
-        made.append(RunFiles(str(tmp_path), store, warn=pytest.fail))
+        made.append(RunFiles(str(tmp_path), store.identity, warn=pytest.fail))
         return made[0]
 
     process = await memory.process(files=files)
@@ -272,7 +280,7 @@ async def looked_at(memory: World, root: Path, visits: int, look: Callable[[Proc
     process = await memory.process(
         {"a": [visit]},
         clock=ManualClock(autojump=False),
-        files=lambda store: RunFiles(str(root), store, warn=pytest.fail),
+        files=lambda store: RunFiles(str(root), store.identity, warn=pytest.fail),
     )
     assert (await process.start(loop(visits))).status is RunStatus.COMPLETED
 

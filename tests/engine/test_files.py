@@ -199,7 +199,7 @@ async def test_d52_nothing_is_overwritten_by_another_visit_or_attempt(tmp_path: 
     )
     process = await world.process(
         {"a": [Result.retry("not yet"), answer]},
-        files=lambda store: RunFiles(str(tmp_path), store, warn=pytest.fail),
+        files=lambda store: RunFiles(str(tmp_path), store.identity, warn=pytest.fail),
     )
     assert (await process.start(source)).status is RunStatus.COMPLETED
     visits = tmp_path / "run" / "a"
@@ -226,7 +226,7 @@ async def test_a_step_in_a_branch_has_its_files_below_the_branch(tmp_path: Path,
     )
     process = await world.process(
         {"lint": [add], "check": [add]},
-        files=lambda store: RunFiles(str(tmp_path / "runs"), store, warn=pytest.fail),
+        files=lambda store: RunFiles(str(tmp_path / "runs"), store.identity, warn=pytest.fail),
     )
     run = await process.start(source, inputs={"seen": ["start"]})
     assert run.status is RunStatus.COMPLETED
@@ -436,7 +436,8 @@ async def test_k23_a_link_that_a_step_puts_in_the_way_leads_nowhere(tmp_path: Pa
         return Result.success()
 
     process = await world.process(
-        {"a": [plant]}, files=lambda store: RunFiles(str(runs), store, mode="full", warn=warnings.append)
+        {"a": [plant]},
+        files=lambda store: RunFiles(str(runs), store.identity, mode="full", warn=warnings.append),
     )
     run = await process.start(line("a", "b", "c", "d"))
     assert run.status is RunStatus.COMPLETED
@@ -463,7 +464,7 @@ async def test_a_full_disk_costs_a_warning_and_no_step(tmp_path: Path, world: Wo
     warnings: list[str] = []
 
     def files(store: Any) -> RunFiles:
-        made = RunFiles(str(tmp_path / "runs"), store, mode="full", warn=warnings.append)
+        made = RunFiles(str(tmp_path / "runs"), store.identity, mode="full", warn=warnings.append)
         made.folder = FullDisk(made.folder.root, made.folder.identity)
         return made
 
@@ -479,7 +480,7 @@ async def test_a_resumed_run_keeps_its_directory_up_to_date(tmp_path: Path, worl
     """Also when nothing that has files of its own is left to do."""
 
     def files(store: Any) -> RunFiles:
-        return RunFiles(str(tmp_path / "runs"), store, warn=pytest.fail)
+        return RunFiles(str(tmp_path / "runs"), store.identity, warn=pytest.fail)
 
     source = line("a", "b", "c", a="", b="shape=hexagon", c="type=work")
     first = await world.process(files=files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -12,8 +13,10 @@ from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, Refused
 from onward.model.event import GateDecided, GateOpened
 from onward.model.run import Gate, Run, RunStatus
-from onward.store.port import Controlled, Decide, Lease, Store, Write
-from onward.testing.faults import Died, Fault, FaultyStore
+from onward.store.port.leases import Lease
+from onward.store.port.log import Controlled, Decide, RunLog
+from onward.store.port.record import Write
+from onward.testing.faults import Around, Died, Fault, FaultyStore
 from tests.test_pause import GATED
 from tests.world import World, until
 
@@ -91,7 +94,7 @@ async def test_an_answer_and_the_claim_are_one_append(world: World) -> None:
     before = (await process.load()).position.seq
     await process.engine.answer("run", "yes", by="ann")
     assert (await process.kinds())[before : before + 2] == ["GateDecided", "RunClaimed"]
-    assert process.store.calls.count("control") == 1
+    assert process.store.calls.count("log.control") == 1
 
 
 async def test_an_answer_alone_makes_the_run_claimable(world: World) -> None:
@@ -104,28 +107,28 @@ async def test_an_answer_alone_makes_the_run_claimable(world: World) -> None:
     assert (await (await world.process()).resume()).status is RunStatus.COMPLETED
 
 
-class Holding(FaultyStore):
+class Holding(Around[RunLog]):
     """A store that keeps its callers waiting before they may write, as a busy database does."""
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
+    def __init__(self, part: RunLog, store: FaultyStore) -> None:
+        super().__init__(part, store)
         self.may_request, self.may_append, self.asking = asyncio.Event(), asyncio.Event(), 0
         self.may_append.set()
 
     async def append(self, write: Write, lease: Lease) -> None:
         await self.may_append.wait()
-        await super().append(write, lease)
+        await self.part.append(write, lease)
 
     async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
         self.asking += 1
         await self.may_request.wait()
-        return await super().control(run_id, since=since, append_id=append_id, decide=decide)
+        return await self.part.control(run_id, since=since, append_id=append_id, decide=decide)
 
 
 async def test_an_answer_given_by_several_at_once_is_driven_once(world: World) -> None:
     """All in one process, all having seen the run wait: one drives it, the others are told how it stands."""
-    process = await world.process(wrap=Holding)
-    store = process.store
+    process = await world.process(wrap=partial(FaultyStore, log=Holding))
+    store = process.store.log
     assert isinstance(store, Holding)
     await process.start(GATED)
     store.may_append.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from msgspec.structs import replace as changed
@@ -14,8 +15,10 @@ from onward.handlers.port import StepContext
 from onward.model.result import Result
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.read.verify import verify_run
-from onward.store.port import Loaded, Record, Snapshot, Store
-from onward.testing.faults import FaultyStore
+from onward.store.port.log import Loaded, RunLog
+from onward.store.port.record import Record, Snapshot
+from onward.store.port.store import Store
+from onward.testing.faults import Around, FaultyStore
 from tests.world import Process, World, line
 
 HOPS = 10
@@ -47,7 +50,7 @@ async def long_run(world: World, visits: int, stop_at: int, run_id: str = "run")
 
 async def read_at_resume(process: Process, run_id: str = "run") -> int:
     """How many events it takes to know a run as it stands."""
-    loaded = await process.store.load(run_id, fold_version=FOLD_VERSION)
+    loaded = await process.store.log.load(run_id, fold_version=FOLD_VERSION)
     assert loaded is not None
     return len(loaded.tail)
 
@@ -91,15 +94,15 @@ async def test_a_fork_of_a_long_run_reads_from_its_parents_snapshot(world: World
 async def test_a_snapshot_that_does_not_decode_is_as_good_as_none(world: World) -> None:
     """It is a cache: the log is read instead, and the state is the same."""
 
-    class Garbled(FaultyStore):
+    class Garbled(Around[RunLog]):
         async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
-            loaded = await super().load(run_id, fold_version=fold_version)
+            loaded = await self.part.load(run_id, fold_version=fold_version)
             assert loaded is not None
             assert loaded.snapshot is not None
             return replace(loaded, snapshot=loaded.snapshot._replace(body=b"garbage"))
 
     process = await long_run(world, visits=1_000, stop_at=100)
-    garbled = await world.process(wrap=Garbled)
+    garbled = await world.process(wrap=partial(FaultyStore, log=Garbled))
     assert (await garbled.load()).run == (await process.load()).run
 
 
@@ -134,16 +137,16 @@ DAMAGES: dict[str, Callable[[Sequence[Record]], Sequence[Record]]] = {
 def damaging(damage: Callable[[Sequence[Record]], Sequence[Record]]) -> Callable[[Store], FaultyStore]:
     """A store that shows every log damaged in the same way."""
 
-    class Damaged(FaultyStore):
+    class Damaged(Around[RunLog]):
         async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
-            loaded = await super().load(run_id, fold_version=fold_version)
+            loaded = await self.part.load(run_id, fold_version=fold_version)
             return loaded and replace(loaded, tail=damage(loaded.tail))
 
         async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
-            log = damage(await super().read(run_id, after=0, limit=2**31))
+            log = damage(await self.part.read(run_id, after=0, limit=2**31))
             return [record for record in log if record.seq > after][:limit]
 
-    return Damaged
+    return partial(FaultyStore, log=Damaged)
 
 
 @pytest.mark.parametrize("name", DAMAGES)
@@ -172,12 +175,12 @@ async def test_a_damaged_run_does_not_touch_its_neighbours(world: World) -> None
     process = await world.process()
     await process.start(line("a"), "bad")
 
-    class OneDamaged(FaultyStore):
+    class OneDamaged(Around[RunLog]):
         async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
-            loaded = await super().load(run_id, fold_version=fold_version)
+            loaded = await self.part.load(run_id, fold_version=fold_version)
             return loaded and (replace(loaded, tail=loaded.tail[:-1]) if run_id == "bad" else loaded)
 
-    damaged = await world.process(wrap=OneDamaged)
+    damaged = await world.process(wrap=partial(FaultyStore, log=OneDamaged))
     with pytest.raises(HistoryCorrupt, match="bad"):
         await damaged.load("bad")
     assert (await damaged.start(line("a"), "good")).status is RunStatus.COMPLETED
@@ -186,17 +189,17 @@ async def test_a_damaged_run_does_not_touch_its_neighbours(world: World) -> None
 
 async def test_a_snapshot_of_another_history_is_found_by_the_check(world: World) -> None:
     process = await long_run(world, visits=1_000, stop_at=100)
-    loaded = await process.store.load("run", fold_version=FOLD_VERSION)
+    loaded = await process.store.log.load("run", fold_version=FOLD_VERSION)
     assert loaded is not None
     assert loaded.snapshot is not None
     foreign = Snapshot(loaded.snapshot.seq, b"\1" * 32, FOLD_VERSION, loaded.snapshot.body)
 
-    class Foreign(FaultyStore):
+    class Foreign(Around[RunLog]):
         async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
-            found = await super().load(run_id, fold_version=fold_version)
+            found = await self.part.load(run_id, fold_version=fold_version)
             return found and replace(found, snapshot=foreign)
 
-    other = await world.process(wrap=Foreign)
+    other = await world.process(wrap=partial(FaultyStore, log=Foreign))
     assert "belongs to another history" in str((await verify_run(other.store, "run")).problems)
     with pytest.raises(HistoryCorrupt):
         await other.load()
@@ -211,7 +214,7 @@ async def test_a_fresh_run_never_reads_old_state(world: World) -> None:
     process = await world.process()
     run = await process.start(line("a", "b"), "new")
     assert run.status is RunStatus.COMPLETED
-    assert set(process.store.calls) == {"create", "append"}
+    assert set(process.store.calls) == {"log.create", "log.append"}
     assert (await first.load("old")).run.status is RunStatus.PAUSED
 
 
@@ -219,14 +222,14 @@ async def test_checking_finds_a_row_that_is_not_what_the_log_says(world: World) 
     process = await world.process()
     await process.start(line("a"))
 
-    class Embellished(FaultyStore):
+    class Embellished(Around[RunLog]):
         async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
-            loaded = await super().load(run_id, fold_version=fold_version)
+            loaded = await self.part.load(run_id, fold_version=fold_version)
             return loaded and replace(
                 loaded, row=changed(loaded.row, status=RunStatus.FAILED, steps_finished=99)
             )
 
-    embellished = await world.process(wrap=Embellished)
+    embellished = await world.process(wrap=partial(FaultyStore, log=Embellished))
     problems = " ".join((await verify_run(embellished.store, "run")).problems)
     assert "the row's status is" in problems
     assert "the row's steps_finished is 99" in problems

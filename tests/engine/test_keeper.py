@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pytest
 
@@ -15,25 +16,33 @@ from onward.model.event import AttemptInterrupted, RunClaimed
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port import Lease, Store, Write
+from onward.store.port.leases import Lease, Leases
+from onward.store.port.log import RunLog
+from onward.store.port.record import Write
+from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Fault, FaultyStore
+from onward.testing.faults import Around, Fault, FaultyStore
 from onward.testing.handlers import Doorway
 from tests.world import Process, World, line, until
 
 LEASE_S = 10.0
 
 
-class Renewals(FaultyStore):
-    """A store that remembers which leases were renewed, and whose renewals can be made to fail."""
+class Renewals(Around[Leases]):
+    """Remembers which leases were renewed."""
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(store, counted={"renew"})
+    def __init__(self, part: Leases, store: FaultyStore) -> None:
+        super().__init__(part, store)
         self.renewed: list[Sequence[Lease]] = []
 
     async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
         self.renewed.append(leases)
-        return await super().renew(leases)
+        return await self.part.renew(leases)
+
+
+def renewals(store: Store) -> FaultyStore:
+    """A store whose renewals are remembered, and can be made to fail."""
+    return FaultyStore(store, counted={"leases.renew"}, leases=Renewals)
 
 
 class LeasedWorld(World):
@@ -49,7 +58,7 @@ class LeasedWorld(World):
         super().__init__(connect, "memory")
 
     async def at_the_door(
-        self, *, wrap: type[FaultyStore] = FaultyStore
+        self, *, wrap: Callable[[Store], FaultyStore] = FaultyStore
     ) -> tuple[Process, Doorway, asyncio.Task[Run]]:
         """A process inside step `a` of run `run`."""
         door = Doorway()
@@ -96,7 +105,7 @@ async def test_a_holder_that_cannot_renew_ends_its_step_when_its_own_deadline_pa
     leased: LeasedWorld,
 ) -> None:
     """I12: the database is out of reach, so it cannot tell; the holder's own clock does."""
-    process, door, driving = await leased.at_the_door(wrap=Renewals)
+    process, door, driving = await leased.at_the_door(wrap=renewals)
     process.store.fail(Fault.REFUSE, times=10_000)
     before = await process.log()
     leased.clock.advance(LEASE_S * TRUSTED - 0.001)
@@ -112,23 +121,23 @@ async def test_a_holder_that_cannot_renew_ends_its_step_when_its_own_deadline_pa
     assert after == ["RunClaimed", "RunInterrupted"], "nothing is written but that the run is released"
 
 
-class Hanging(FaultyStore):
+class Hanging(Around[Leases]):
     """A store that does not answer renewals, as behind a network that swallows packets."""
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
+    def __init__(self, part: Leases, store: FaultyStore) -> None:
+        super().__init__(part, store)
         self.hanging, self.asked = True, 0
 
     async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
         self.asked += 1
         if self.hanging:
             await asyncio.Event().wait()
-        return await super().renew(leases)
+        return await self.part.renew(leases)
 
 
 async def test_a_step_ends_at_the_deadline_although_the_renewal_hangs(leased: LeasedWorld) -> None:
-    process, door, driving = await leased.at_the_door(wrap=Hanging)
-    store = process.store
+    process, door, driving = await leased.at_the_door(wrap=partial(FaultyStore, leases=Hanging))
+    store = process.store.leases
     assert isinstance(store, Hanging)
     leased.clock.advance(LEASE_S / 3)
     await until(lambda: store.asked == 1)
@@ -142,8 +151,8 @@ async def test_a_step_ends_at_the_deadline_although_the_renewal_hangs(leased: Le
 
 
 async def test_a_renewal_that_hangs_is_asked_again_while_the_lease_is_trusted(leased: LeasedWorld) -> None:
-    process, door, driving = await leased.at_the_door(wrap=Hanging)
-    store = process.store
+    process, door, driving = await leased.at_the_door(wrap=partial(FaultyStore, leases=Hanging))
+    store = process.store.leases
     assert isinstance(store, Hanging)
     leased.clock.advance(LEASE_S / 3)
     await until(lambda: store.asked == 1)
@@ -160,7 +169,7 @@ async def test_a_renewal_that_hangs_is_asked_again_while_the_lease_is_trusted(le
 async def out_of_touch(leased: LeasedWorld, **attrs: str) -> tuple[Process, asyncio.Task[Run]]:
     """A process inside step `a` whose lease runs out while the database is out of reach, and is back then."""
     door = Doorway()
-    process = await leased.process({"a": [door]}, wrap=Renewals, clock=leased.clock)
+    process = await leased.process({"a": [door]}, wrap=renewals, clock=leased.clock)
     driving = asyncio.create_task(process.start(line("a", "b", **attrs)))
     await door.entered()
     await leased.clock.until_waiting()
@@ -208,15 +217,17 @@ async def test_a_failure_that_comes_when_the_lease_has_run_out_is_not_the_steps(
 async def test_the_deadline_counts_from_before_the_claim_was_sent(leased: LeasedWorld) -> None:
     """A claim whose reply took long is not trusted for longer than the database grants it."""
 
-    class SlowToAnswer(FaultyStore):
-        async def create(self, *arguments: object) -> None:
-            await super().create(*arguments)  # type: ignore[arg-type]
+    class SlowToAnswer(Around[RunLog]):
+        async def create(self, write: Write, append_id: str | None = None) -> None:
+            await self.part.create(write, append_id)
             leased.clock.advance(LEASE_S)  # the reply arrives when the lease is over
 
+    class OutOfReach(Around[Leases]):
         async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
             raise StoreUnavailable("out of reach")
 
-    process = await leased.process(wrap=SlowToAnswer, clock=leased.clock)
+    wrap = partial(FaultyStore, log=SlowToAnswer, leases=OutOfReach)
+    process = await leased.process(wrap=wrap, clock=leased.clock)
     leased.clock.jump()
     with pytest.raises(StoreUnavailable):
         await process.start(line("a"))
@@ -240,14 +251,14 @@ async def test_a_holder_that_overslept_and_was_robbed_starts_no_effect(leased: L
     """I12: the start of the step was still written in time; the effect would not be."""
     other = await leased.process()
 
-    class RobbedJustThen(FaultyStore):
+    class RobbedJustThen(Around[RunLog]):
         async def append(self, write: Write, lease: Lease) -> None:
-            await super().append(write, lease)
+            await self.part.append(write, lease)
             leased.database_clock.advance(LEASE_S)
             leased.clock.advance(LEASE_S)
             await other.resume()
 
-    process = await leased.process(wrap=RobbedJustThen, clock=leased.clock)
+    process = await leased.process(wrap=partial(FaultyStore, log=RobbedJustThen), clock=leased.clock)
     with pytest.raises(LeaseLost):
         await process.start(line("a", "b"))
     assert leased.ledger.steps == ["a#1", "b#1"], "the new holder did it, and nobody else"
@@ -309,7 +320,7 @@ async def test_a_lease_that_is_lost_during_a_back_off_ends_the_wait(world: World
     await clock.until_waiting(2)
     other = await world.process()
     assert (await other.resume(take_over=True)).status is RunStatus.COMPLETED
-    clock.advance(process.store.heartbeat_s)
+    clock.advance(process.store.leases.heartbeat_s)
     with pytest.raises(LeaseLost):
         await driving
     assert world.ledger.attempts("a") == [1, 2]
@@ -331,32 +342,32 @@ async def test_a_dead_owner_is_taken_over_at_once(world: World) -> None:
 
 
 async def test_only_leases_that_are_being_driven_are_renewed(leased: LeasedWorld) -> None:
-    process, door, driving = await leased.at_the_door(wrap=Renewals)
-    assert isinstance(process.store, Renewals)
+    process, door, driving = await leased.at_the_door(wrap=renewals)
+    leases = process.store.leases
+    assert isinstance(leases, Renewals)
     await process.engine.start(process.pipeline(line("c")), Start(run_id="done"))
     await leased.pass_time(LEASE_S / 3)
-    renewed = {lease.run_id for leases in process.store.renewed for lease in leases}
-    assert renewed == {"run"}
+    run_ids = {lease.run_id for renewed in leases.renewed for lease in renewed}
+    assert run_ids == {"run"}
     door.open()
     await driving
-    process.store.renewed.clear()
+    leases.renewed.clear()
     leased.clock.advance(LEASE_S)
-    assert (process.store.renewed, leased.clock.waiting) == ([], 0), (
-        "with nothing to hold there is no heartbeat"
-    )
+    assert (leases.renewed, leased.clock.waiting) == ([], 0), "with nothing to hold there is no heartbeat"
 
 
 async def test_one_heartbeat_serves_all_runs_of_a_process(leased: LeasedWorld) -> None:
     doors = [Doorway() for _ in range(5)]
     script = {f"n{n}": [door] for n, door in enumerate(doors)}
-    process = await leased.process(script, wrap=Renewals, clock=leased.clock)
-    assert isinstance(process.store, Renewals)
+    process = await leased.process(script, wrap=renewals, clock=leased.clock)
+    leases = process.store.leases
+    assert isinstance(leases, Renewals)
     driving = [asyncio.create_task(process.start(line(f"n{n}"), f"run-{n}")) for n in range(5)]
     for door in doors:
         await door.entered()
-    await leased.pass_time(process.store.heartbeat_s)
-    assert len(process.store.renewed) == 1
-    assert {lease.run_id for lease in process.store.renewed[0]} == {f"run-{n}" for n in range(5)}
+    await leased.pass_time(process.store.leases.heartbeat_s)
+    assert len(leases.renewed) == 1
+    assert {lease.run_id for lease in leases.renewed[0]} == {f"run-{n}" for n in range(5)}
     for door in doors:
         door.open()
     await asyncio.gather(*driving)
@@ -365,11 +376,11 @@ async def test_one_heartbeat_serves_all_runs_of_a_process(leased: LeasedWorld) -
 async def test_a_heartbeat_that_dies_of_a_defect_ends_what_it_was_to_keep(leased: LeasedWorld) -> None:
     """Nobody goes on for hours under leases that nobody renews; the defect itself is what is reported."""
 
-    class Defective(FaultyStore):
+    class Defective(Around[Leases]):
         async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
             raise ZeroDivisionError("a defect")
 
-    _, door, driving = await leased.at_the_door(wrap=Defective)
+    _, door, driving = await leased.at_the_door(wrap=partial(FaultyStore, leases=Defective))
     leased.clock.advance(LEASE_S)
     with pytest.raises(ZeroDivisionError):
         await driving

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
@@ -10,36 +11,42 @@ from onward.engine.engine import Start
 from onward.engine.loop.stop import StopSwitch
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.store.port import Lease, RunQuery, Store, Write
-from onward.testing.faults import FaultyStore
+from onward.store.port.leases import Lease
+from onward.store.port.log import RunLog
+from onward.store.port.record import Write
+from onward.store.port.runs import RunQuery
+from onward.testing.faults import Around, FaultyStore
 from tests.engine.test_restart import AGAIN, chain_of, counting
-from tests.world import Process, World, line
+from tests.world import Process, Script, World, line
 
 _ALL = RunQuery(limit=100)
 ENDS = {"cancel": (RunStatus.CANCELLED, "user"), "pause": (RunStatus.PAUSED, "operator")}
 
 
-class Overtaken(FaultyStore):
-    """A store in which somebody else's request comes before the first append that holds such an event."""
+class Overtaken(Around[RunLog]):
+    """A log in which somebody else's request comes before the first append that holds such an event."""
 
-    def __init__(self, store: Store, kind: str, request: Callable[[], Awaitable[object]]) -> None:
-        super().__init__(store)
+    def __init__(
+        self, part: RunLog, store: FaultyStore, kind: str, request: Callable[[], Awaitable[object]]
+    ) -> None:
+        super().__init__(part, store)
         self._kind, self._request, self.was_overtaken = kind, request, False
 
     async def append(self, write: Write, lease: Lease) -> None:
         if not self.was_overtaken and self._kind in [record.kind for record in write.records]:
             self.was_overtaken = True
             await self._request()
-        await super().append(write, lease)
+        await self.part.append(write, lease)
 
 
 async def overtaken(world: World, asking: Process, request: str, kind: str) -> Process:
     """A process whose first `kind` is overtaken by a request of somebody else."""
 
-    def wrap(store: Store) -> FaultyStore:
-        return Overtaken(store, kind, lambda: getattr(asking.engine, request)("run", by="ann"))
+    def log(part: RunLog, store: FaultyStore) -> Overtaken:
+        return Overtaken(part, store, kind, lambda: getattr(asking.engine, request)("run", by="ann"))
 
-    return await world.process({"a": [Result.retry("not yet")], "work": [counting()]}, wrap=wrap)
+    script: Script = {"a": [Result.retry("not yet")], "work": [counting()]}
+    return await world.process(script, wrap=partial(FaultyStore, log=log))
 
 
 @pytest.mark.parametrize("request_", ENDS)
@@ -54,8 +61,8 @@ async def test_a_run_that_is_handed_back_for_a_long_wait_honours_what_was_asked(
     taken = await process.engine.take(StopSwitch())
     assert taken is not None
     ended = (await taken[1]).run
-    assert isinstance(process.store, Overtaken)
-    assert process.store.was_overtaken
+    assert isinstance(process.store.log, Overtaken)
+    assert process.store.log.was_overtaken
     assert (ended.status, ended.reason) == ENDS[request_]
     assert "RunQueued" not in await process.kinds()
     assert await process.is_sound()
@@ -66,7 +73,7 @@ async def test_a_run_that_is_cancelled_while_it_restarts_takes_the_new_run_with_
     process = await overtaken(world, asking, "cancel", "RunCompleted")
     ended = await process.start(AGAIN)
     assert (ended.id, ended.status, ended.reason) == ("run", *ENDS["cancel"])
-    (successor,) = [one.row for one in await process.store.list(_ALL) if one.row.id != "run"]
+    (successor,) = [one.row for one in await process.store.runs.list(_ALL) if one.row.id != "run"]
     assert successor.status is RunStatus.CANCELLED
     assert world.ledger.steps == ["plan#1", "work#1"]
 
@@ -81,4 +88,4 @@ async def test_a_run_that_is_paused_while_it_restarts_becomes_the_same_run_when_
     assert world.ledger.steps == ["plan#1", "work#1"]
     assert (await asking.resume()).status is RunStatus.COMPLETED
     assert [run.restarts for run in await chain_of(asking, "run")] == [0, 1, 2]
-    assert len(await asking.store.list(_ALL)) == 3
+    assert len(await asking.store.runs.list(_ALL)) == 3

@@ -20,9 +20,10 @@ from onward.model.leftovers import Assessment, Left
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.receipts.folder import Folder
-from onward.store.port import Store
+from onward.store.port.leases import Leases
+from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Died, FaultyStore
+from onward.testing.faults import Around, Died, FaultyStore
 from onward.testing.handlers import Act, Doorway
 from tests.engine.test_parallel import fan
 from tests.engine.test_resume_doors import crashed, refusal
@@ -33,7 +34,7 @@ IN_A_CENTURY_US = 4_800_000_000_000_000
 
 
 def on_disk(tmp_path: Path) -> Callable[[Store], RunFiles]:
-    return lambda store: RunFiles(str(tmp_path / "runs"), store, warn=lambda text: None)
+    return lambda store: RunFiles(str(tmp_path / "runs"), store.identity, warn=lambda text: None)
 
 
 async def dead(world: World, tmp_path: Path, act: Act, source: str = DOUBTFUL, **start: Any) -> Process:
@@ -125,13 +126,13 @@ async def test_without_files_and_a_directory_to_look_at_it_is_unknown(world: Wor
 async def test_a_step_of_another_machine_is_unknown(world: World, tmp_path: Path) -> None:
     """The directories of the same names on this one are not its."""
 
-    class Elsewhere(FaultyStore):
+    class Elsewhere(Around[Leases]):
         @property
         def me(self) -> str:
             return "7@elsewhere/proof"
 
     process = await dead(world, tmp_path, write_and_die)
-    leavings = Leftovers(Elsewhere(process.store), Folder(str(tmp_path / "runs")))
+    leavings = Leftovers(FaultyStore(process.store, leases=Elsewhere), Folder(str(tmp_path / "runs")))
     (left,) = await leavings.of(await process.load())
     assert (left.assessment, left.files, left.directory) == (Assessment.UNKNOWN, (), None)
     assert left.unseen[0].startswith("it ran on ")

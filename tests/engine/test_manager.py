@@ -25,7 +25,7 @@ from onward.model.event import (
 from onward.model.ids import display_id
 from onward.model.result import Result
 from onward.model.run import Gate, Run, RunStatus
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
 from onward.testing.faults import WRITES, Died, Fault, FaultyStore
 from onward.testing.handlers import Doorway
@@ -554,7 +554,7 @@ async def test_stopping_now_ends_the_childs_step_as_well(world: World, desk: Des
     else:
         await person.engine.pause("run", after="now")
         while not door.was_cancelled:
-            await tick(clock, process.store.heartbeat_s)
+            await tick(clock, process.store.leases.heartbeat_s)
     run = await running
     assert run.status is RunStatus.PAUSED
     assert door.was_cancelled
@@ -576,7 +576,7 @@ async def test_a_pause_of_the_parent_reaches_the_child(world: World, desk: Desk)
     await door.entered()
     await person.engine.pause("run")
     while not at_work[0].stopping.is_set():  # the child's own step is told
-        await tick(clock, process.store.heartbeat_s)
+        await tick(clock, process.store.leases.heartbeat_s)
     door.open()
     run = await ticking(clock, running, 0.1)
     assert (run.status, run.reason) == (RunStatus.PAUSED, "operator")
@@ -712,10 +712,10 @@ async def test_dying_at_every_write_of_parent_and_child_comes_to_the_same_end(
 
 async def _both(process: Process, run_id: str) -> list[str]:
     """The parent, and every child that was ever made for it."""
-    from onward.store.port import RunQuery
+    from onward.store.port.runs import RunQuery
 
     found = []
-    for listed in await process.store.list(RunQuery(limit=10_000)):
+    for listed in await process.store.runs.list(RunQuery(limit=10_000)):
         first = (await process.events(listed.row.id))[0]
         assert isinstance(first, RunCreated)
         if listed.row.id == run_id or (first.managed_by and first.managed_by.run == run_id):

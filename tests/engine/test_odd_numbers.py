@@ -7,7 +7,7 @@ import pytest
 from onward.engine.control.requests import Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
-from onward.store.port import RunQuery
+from onward.store.port.runs import RunQuery
 from onward.worker.worker import Worker
 from tests.world import World, line
 
@@ -21,7 +21,7 @@ async def test_an_odd_priority_makes_no_run(world: World) -> None:
         start = Start(run_id="run", priority=priority)  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match=r"priority is .*, which is not a whole number from"):
             await process.engine.submit(process.pipeline(line("a")), start)
-    assert await process.store.list(RunQuery()) == []
+    assert await process.store.runs.list(RunQuery()) == []
 
 
 async def test_an_odd_checkpoint_makes_no_fork(world: World) -> None:
@@ -30,7 +30,7 @@ async def test_an_odd_checkpoint_makes_no_fork(world: World) -> None:
     for seq in (*ODD, -1, 0):
         with pytest.raises(InvalidInput, match=r"is not a checkpoint|is not a whole number"):
             await process.engine.fork("run", seq)  # type: ignore[arg-type]
-    assert len(await process.store.list(RunQuery())) == 1
+    assert len(await process.store.runs.list(RunQuery())) == 1
 
 
 async def test_an_odd_concurrency_is_refused(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -14,9 +15,9 @@ from onward.errors import LeaseLost
 from onward.model.event import RunClaimed
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.store.port import Lease
+from onward.store.port.leases import Lease, Leases
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Fault, FaultyStore
+from onward.testing.faults import Around, Fault, FaultyStore
 from onward.testing.handlers import Doorway
 from tests.test_pause import GATED
 from tests.world import Process, World, line
@@ -51,7 +52,7 @@ async def test_a_queued_run_has_a_wake_time_and_no_owner(world: World) -> None:
     process = await world.process()
     submitted = (await process.engine.submit(process.pipeline(line("a")), Start(run_id="run"))).run
     assert (submitted.worker, submitted.wake_at_us) == (None, submitted.created_at_us)
-    (listed,) = await process.store.find("run")
+    (listed,) = await process.store.runs.find("run")
     assert (listed.row.owner, listed.row.wake_at_us) == (None, submitted.created_at_us)
 
 
@@ -67,9 +68,9 @@ async def test_a_stop_lets_go_of_the_run_in_the_same_append(world: World, ending
     assert run.status.value == ending
     loaded = await process.load()
     assert (loaded.run.worker, loaded.holder, loaded.run.wake_at_us) == (None, None, None)
-    (listed,) = await process.store.find("run")
+    (listed,) = await process.store.runs.find("run")
     assert (listed.row.owner, listed.row.status.value) == (None, ending)
-    assert process.store.calls.count("control") == 0, "no second write was needed"
+    assert process.store.calls.count("log.control") == 0, "no second write was needed"
 
 
 async def test_a_claim_grows_the_token_and_names_the_worker(world: World) -> None:
@@ -81,12 +82,12 @@ async def test_a_claim_grows_the_token_and_names_the_worker(world: World) -> Non
     await processes[2].resume()
     claims = [event for event in await processes[0].events() if isinstance(event, RunClaimed)]
     assert [claim.token for claim in claims] == [1, 2, 3]
-    assert [claim.worker for claim in claims] == [process.store.me for process in processes]
+    assert [claim.worker for claim in claims] == [process.store.leases.me for process in processes]
     tokens = [record.token for record in await processes[0].log()]
     assert tokens == sorted(tokens)
 
 
-class NoNews(FaultyStore):
+class NoNews(Around[Leases]):
     """A holder that learns nothing by its heartbeat: every renewal hangs."""
 
     async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
@@ -97,7 +98,9 @@ class NoNews(FaultyStore):
 async def test_a_holder_never_goes_on_under_somebody_elses_lease(world: World) -> None:
     """It wakes from a back-off, reads the log, and finds another's claim there: it is out."""
     clock = ManualClock(autojump=False)
-    process = await world.process({"a": [Result.retry("later")]}, clock=clock, wrap=NoNews)
+    process = await world.process(
+        {"a": [Result.retry("later")]}, clock=clock, wrap=partial(FaultyStore, leases=NoNews)
+    )
     driving = asyncio.create_task(process.start(line("a", "b", a="max_retries=9")))
     await clock.until_waiting(2)
     door = Doorway()
@@ -197,7 +200,7 @@ async def test_what_another_has_taken_over_is_not_given_back(world: World) -> No
     taking = asyncio.create_task(other.resume(take_over=True))
     await second.entered()
     process.store.fault = None
-    lease = Lease("run", process.store.me, 1)
+    lease = Lease("run", process.store.leases.me, 1)
     process.engine.dropped.drop(lease)
     await process.engine.dropped.settle()
     assert not process.engine.dropped.is_pending(lease)

@@ -13,7 +13,7 @@ from onward.model.event import AttemptInterrupted, BranchFinished, StepStatus
 from onward.model.ids import branch_of
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.testing.faults import WRITES, Died, Fault, FaultyStore
 from onward.testing.handlers import Act, Doorway
 from tests.world import Process, World, until
@@ -232,7 +232,7 @@ async def test_an_answer_reaches_a_branch_while_another_is_at_work(world: World)
     running = asyncio.create_task(process.start(ASKING))
     await door.entered()
     await person.engine.answer("run", "yes", by="ann", run=False)
-    process.clock.advance(process.store.heartbeat_s + 1)
+    process.clock.advance(process.store.leases.heartbeat_s + 1)
     await until(lambda: "fan#1.ask/c#1" in world.ledger.steps)
     door.open()
     assert (await running).status is RunStatus.COMPLETED
@@ -265,7 +265,7 @@ async def test_a_signal_lets_every_branch_finish_its_step_and_begins_no_other(wo
         await door.entered()
     stop.request("signal")
     doors["a"].open()
-    await until(lambda: process.store.calls.count("append") >= 1)
+    await until(lambda: process.store.calls.count("log.append") >= 1)
     assert not running.done()
     doors["c"].open()
     run = await running
@@ -289,7 +289,7 @@ async def test_stopping_now_ends_what_is_under_way_in_every_branch(world: World,
         await person.engine.pause("run", after="now")
     else:
         await person.engine.cancel("run")
-    process.clock.advance(process.store.heartbeat_s + 1)
+    process.clock.advance(process.store.leases.heartbeat_s + 1)
     run = await running
     assert run.status is (RunStatus.CANCELLED if how == "cancel" else RunStatus.PAUSED)
     assert all(door.was_cancelled for door in doors.values())
@@ -308,7 +308,7 @@ async def test_a_lost_lease_ends_every_branch(world: World) -> None:
         await door.entered()
     taken = await thief.resume(take_over=True)
     assert taken.status is RunStatus.COMPLETED
-    process.clock.advance(process.store.heartbeat_s + 1)
+    process.clock.advance(process.store.leases.heartbeat_s + 1)
     (outcome,) = await asyncio.gather(running, return_exceptions=True)
     assert type(outcome).__name__ == "LeaseLost"
     assert all(door.was_cancelled for door in doors.values())

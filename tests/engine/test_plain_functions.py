@@ -156,7 +156,7 @@ async def test_a_pause_now_waits_for_a_function_and_then_leaves_it_in_doubt(
     driving = asyncio.create_task(process.start(line("a", a="type=work")))
     await until(lambda: charge.begun == 1)
     await process.engine.pause("run", after="now", by="ann")
-    await pass_time(process, process.store.heartbeat_s + 10)
+    await pass_time(process, process.store.leases.heartbeat_s + 10)
     assert not driving.done()
     run = await ending(process, driving)
     assert (run.status, run.reason) == (RunStatus.PAUSED, "operator")
@@ -172,7 +172,7 @@ async def test_a_function_that_ends_during_a_pause_now_has_finished(memory: Worl
     driving = asyncio.create_task(process.start(line("a", "b", a="type=work", b="type=work")))
     await until(lambda: charge.begun == 1)
     await process.engine.pause("run", after="now", by="ann")
-    await pass_time(process, process.store.heartbeat_s + 1)
+    await pass_time(process, process.store.leases.heartbeat_s + 1)
     charge.release()
     assert (await driving).status is RunStatus.PAUSED
     assert await process.completed() == ["start#1", "a#1"]
@@ -271,7 +271,7 @@ async def test_an_effect_of_an_attempt_that_is_over_is_refused(memory: World) ->
     with pytest.raises(Refused) as refused:
         await kept[0].effect("charge", lambda: made.append(1))
     assert (refused.value.code, made) == ("attempt_over", [])
-    assert await process.store.find_effect("run/a#1/charge") is None
+    assert await process.store.effects.find("run/a#1/charge") is None
 
 
 async def test_an_effect_over_the_time_limit_of_its_step_is_waited_for_and_remembered(

@@ -11,8 +11,10 @@ from onward.engine.step.recall import EVENTS_READ
 from onward.handlers.port import StepContext
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.store.port import Record, Store
-from onward.testing.faults import Fault, FaultyStore
+from onward.store.port.log import RunLog
+from onward.store.port.record import Record
+from onward.store.port.store import Store
+from onward.testing.faults import Around, Fault, FaultyStore
 from onward.testing.handlers import Act
 from tests.engine.test_parallel import fan
 from tests.engine.test_resume_doors import crashed
@@ -39,13 +41,13 @@ class Counting:
     def __call__(self, store: Store) -> FaultyStore:
         limits = self.limits
 
-        class Counted(FaultyStore):
+        class Counted(Around[RunLog]):
             async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
                 if limit < READ_ALL:  # else a heartbeat saw the log grow and looks for requests
                     limits.append(limit)
-                return await super().read(run_id, after=after, limit=limit)
+                return await self.part.read(run_id, after=after, limit=limit)
 
-        return Counted(store)
+        return FaultyStore(store, log=Counted)
 
 
 async def test_a_step_is_told_what_its_fidelity_says(world: World) -> None:

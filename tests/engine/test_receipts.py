@@ -25,7 +25,7 @@ from onward.receipts.folder import Folder
 from onward.receipts.reading import Found, read_receipts
 from onward.receipts.receipt import Receipt, hash_of, read_handoff, read_receipt
 from onward.receipts.resume_point import ResumePoint, find_resume_point
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.testing.faults import WRITES, Died, Fault, FaultyStore
 from onward.testing.handlers import Doorway
 from tests.world import Process, World, line
@@ -61,7 +61,7 @@ SCRIPT = {
 
 
 def kept_at(root: Path) -> Callable[[Store], RunFiles]:
-    return lambda store: RunFiles(str(root), store, warn=pytest.fail)
+    return lambda store: RunFiles(str(root), store.identity, warn=pytest.fail)
 
 
 def pages(root: Path, flow: str, kind: str = "receipts") -> dict[str, bytes]:
@@ -76,7 +76,7 @@ def receipts(root: Path, flow: str = "line") -> dict[str, Receipt]:
 
 async def by_the_log(process: Process, root: Path, flow: str = "line") -> Found:
     run = (await process.load()).run
-    expected = await committed(process.store, process.engine.sources, run)
+    expected = await committed(process.store.log, process.engine.sources, run)
     return read_receipts(Folder(str(root)), ("run",), flow, expected)
 
 
@@ -147,7 +147,9 @@ async def test_a_run_without_a_directory_touches_no_disk_until_it_is_asked(
     process = await world.process(files=kept_at(tmp_path / "runs"))
     await process.start(line("a", "b", a="type=work", b="type=work"))
     assert not (tmp_path / "runs").exists()
-    assert process.store.calls == ["create", "append", "append"], "and no call of the store is made for it"
+    assert process.store.calls == ["log.create", "log.append", "log.append"], (
+        "and no call of the store is made for it"
+    )
     await again(process, tmp_path / "runs")
     assert list(receipts(tmp_path / "runs")) == ["a#1", "b#1", "exit#1", "start#1"]
 
@@ -255,7 +257,7 @@ async def test_a_receipt_without_a_commit_is_not_trusted_and_is_replaced(
     assert [(finding.kind, finding.file) for finding in found.findings] == [("partial", "a-codergen.json")]
     assert await second.completed() == ["start#1"]
     assert point(tmp_path, second, line("a", "b")).step == "b#1", "files alone can be one append ahead"
-    expected = await committed(second.store, second.engine.sources, (await second.load()).run)
+    expected = await committed(second.store.log, second.engine.sources, (await second.load()).run)
     graph = second.pipeline(line("a", "b")).graph
     told = find_resume_point(tmp_path / "run/line/receipts", graph, committed=expected)
     assert (told.step, [finding.kind for finding in told.findings]) == ("a#1", ["partial"])
@@ -282,13 +284,13 @@ async def test_dying_at_every_append_leaves_nothing_that_a_resume_does_not_put_r
             except Died:
                 await dying.die()
             last = await world.process(SCRIPT, files=kept_at(root))
-            if not await last.store.find(run_id):
+            if not await last.store.runs.find(run_id):
                 continue
             if not (await last.load(run_id)).run.is_final:
                 await last.resume(run_id)
             run = (await last.load(run_id)).run
             assert run.status is RunStatus.COMPLETED
-            expected = await committed(last.store, last.engine.sources, run)
+            expected = await committed(last.store.log, last.engine.sources, run)
             found = read_receipts(Folder(str(root)), (run_id,), "busy", expected)
             assert [f for f in found.findings if f.kind != "missing"] == []
             await rebuild(last.store, last.engine.sources, run, Folder(str(root)), (run_id,))
@@ -540,7 +542,7 @@ async def test_a_fork_has_receipts_of_what_it_shares(world: World, tmp_path: Pat
     fork = await process.engine.fork("run", seq, new_id="fork")
     assert (await process.resume(fork.run.id)).status is RunStatus.COMPLETED
     run = (await process.load("fork")).run
-    expected = await committed(process.store, process.engine.sources, run)
+    expected = await committed(process.store.log, process.engine.sources, run)
     found = read_receipts(Folder(str(tmp_path)), ("fork",), "line", expected)
     assert found.findings == []
     told = {receipt.step_id: receipt.recorded_in for receipt in found.trusted.values()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pytest
 
@@ -13,22 +14,25 @@ from onward.errors import StoreFull
 from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.model.run import RunStatus
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port import Controlled, Decide, Lease, Store, Write
+from onward.store.port.leases import Lease, Leases
+from onward.store.port.log import Controlled, Decide, RunLog
+from onward.store.port.record import Write
+from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import FaultyStore
+from onward.testing.faults import Around, FaultyStore
 from onward.testing.handlers import Doorway
 from tests.world import Process, World, line, until
 
 FULL = StoreFull("there is no space left")
 
 
-class NearlyFull(FaultyStore):
+class NearlyFull(Around[RunLog]):
     """A disk with room for a release, and none for the end of a step."""
 
     async def append(self, write: Write, lease: Lease) -> None:
         if any(record.kind == "StepFinished" and "a#1" in record.body for record in write.records):
             raise FULL
-        await super().append(write, lease)
+        await self.part.append(write, lease)
 
 
 async def test_a_run_that_is_released_again_and_again_waits_longer_and_ends_as_a_crash_loop() -> None:
@@ -40,7 +44,7 @@ async def test_a_run_that_is_released_again_and_again_waits_longer_and_ends_as_a
         return database.connect()
 
     world = World(connect, "memory")
-    process = await world.process(clock=clock, wrap=NearlyFull)
+    process = await world.process(clock=clock, wrap=partial(FaultyStore, log=NearlyFull))
     start = Start(run_id="run", on_owner_loss="requeue")
     await process.engine.submit(process.pipeline(line("a")), start)
     waits_s = []
@@ -69,20 +73,31 @@ class FullFor(FaultyStore):
     is_full = False
     renewed: Sequence[Lease] = ()
 
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, log=FullLog, leases=NotedLeases)
+
+
+class FullLog(Around[RunLog]):
+    store: FullFor
+
     async def append(self, write: Write, lease: Lease) -> None:
-        if self.is_full:
+        if self.store.is_full:
             raise FULL
-        await super().append(write, lease)
+        await self.part.append(write, lease)
 
     async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
-        if self.is_full:
-            self.calls.append("control")
+        if self.store.is_full:
+            self.store.calls.append("log.control")
             raise FULL
-        return await super().control(run_id, since=since, append_id=append_id, decide=decide)
+        return await self.part.control(run_id, since=since, append_id=append_id, decide=decide)
+
+
+class NotedLeases(Around[Leases]):
+    store: FullFor
 
     async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
-        self.renewed = leases
-        return await super().renew(leases)
+        self.store.renewed = leases
+        return await self.part.renew(leases)
 
 
 async def dropped(world: World, clock: ManualClock) -> tuple[Process, FullFor]:
@@ -106,13 +121,13 @@ async def test_a_process_gives_back_what_it_dropped_as_soon_as_the_store_lets_it
     process, store = await dropped(world, clock)
     other = await world.process()
     for tries in range(1, 4):
-        await until(lambda tries=tries: store.calls.count("control") == tries and clock.waiting == 1)  # type: ignore[misc]
+        await until(lambda tries=tries: store.calls.count("log.control") == tries and clock.waiting == 1)  # type: ignore[misc]
         clock.advance(60)
     assert (await other.shown())["status"] == "running"
-    await until(lambda: store.calls.count("control") == 4 and clock.waiting == 1)
+    await until(lambda: store.calls.count("log.control") == 4 and clock.waiting == 1)
     store.is_full = False
     clock.advance(60)
-    lease = Lease("run", process.store.me, 1)
+    lease = Lease("run", process.store.leases.me, 1)
     await until(lambda: not process.engine.dropped.is_pending(lease))
     assert (await other.shown())["status"] == "interrupted"
     assert (await other.resume()).status is RunStatus.COMPLETED
@@ -123,9 +138,9 @@ async def test_closing_tries_a_last_time_to_give_back_and_then_stops_trying(worl
     clock = ManualClock(autojump=False)
     process, store = await dropped(world, clock)
     await until(lambda: clock.waiting == 1)
-    tries = store.calls.count("control")
+    tries = store.calls.count("log.control")
     await process.engine.dropped.settle()
-    assert store.calls.count("control") == tries + 1
+    assert store.calls.count("log.control") == tries + 1
     assert clock.waiting == 0
 
 
@@ -139,7 +154,7 @@ async def test_a_dropped_lease_is_not_renewed(world: World) -> None:
     await door.entered()
     store.is_full = True
     while not store.renewed:
-        clock.advance(store.heartbeat_s)
+        clock.advance(store.leases.heartbeat_s)
         await asyncio.sleep(0.001)
     assert [lease.run_id for lease in store.renewed] == ["second"]
     store.is_full = False

@@ -12,7 +12,8 @@ from onward.handlers.port import StepContext
 from onward.model.event import Event
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
-from onward.store.port import RunQuery, Store
+from onward.store.port.runs import RunQuery
+from onward.store.port.store import Store
 from onward.testing.faults import WRITES, Died, Fault, FaultyStore
 from onward.testing.handlers import Act
 from tests.world import Process, World
@@ -136,5 +137,5 @@ async def test_dying_at_any_write_makes_the_new_run_exactly_once(world: World, f
         chain = await chain_of(process, run_id)
         assert [run.context["round"] for run in chain] == [1, 2, 3]
         assert all([await process.is_sound(run.id) for run in chain])
-        listed = await process.store.list(RunQuery(limit=1000))
+        listed = await process.store.runs.list(RunQuery(limit=1000))
         assert len(listed) == 3 * (at + 1), "no run was made twice"

@@ -105,11 +105,11 @@ async def test_a_running_run_with_a_dead_owner_counts_as_interrupted(world: Worl
     await crashed(world, line("a"))
     process = await world.process()
     before = (await process.load()).position.seq
-    writes = [call for call in process.store.calls if call == "control"]
+    writes = [call for call in process.store.calls if call == "log.control"]
     assert (await process.resume()).status is RunStatus.COMPLETED
     kinds = await process.kinds()
     assert kinds[before : before + 3] == ["RunInterrupted", "RunResumed", "RunClaimed"]
-    assert process.store.calls.count("control") == len(writes) + 1
+    assert process.store.calls.count("log.control") == len(writes) + 1
 
 
 async def test_a_queued_run_is_simply_started(world: World) -> None:
@@ -171,7 +171,7 @@ async def test_of_two_who_wait_both_get_their_turn(world: World) -> None:
     await inside.entered()
     holder = (await process.load()).holder
     assert holder is not None
-    first = [other.store.me for other in others].index(holder.owner)
+    first = [other.store.leases.me for other in others].index(holder.owner)
     stops[first].request("signal")
     inside.open()
     assert (await waiting[first]).status is RunStatus.PAUSED

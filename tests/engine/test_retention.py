@@ -21,7 +21,7 @@ from onward.engine.control.retention import (
 from onward.errors import RunNotFound
 from onward.model.run import RunStatus
 from onward.receipts.homes import Homes
-from onward.store.retention import Kin
+from onward.store.port.retention import Kin
 from onward.testing.faults import Died, Fault
 from tests.world import Process, World, line
 
@@ -115,10 +115,10 @@ async def test_the_source_of_a_pipeline_goes_an_hour_after_its_last_run(world: W
     await over(process, "run")
     hash_ = (await process.load()).run.pipeline_hash
     assert (await collect(process)).swept.blobs == 0
-    assert await process.store.blob(hash_) is not None
+    assert await process.store.blobs.find(hash_) is not None
     process.clock.advance(UNTOUCHED_US / 1_000_000 + 60)
     assert (await collect(process)).swept.blobs == 1
-    assert await process.store.blob(hash_) is None
+    assert await process.store.blobs.find(hash_) is None
 
 
 async def test_the_directories_of_runs_that_went_go_and_links_are_not_followed(
@@ -152,16 +152,16 @@ async def test_dying_around_the_deletion_leaves_nothing_that_the_next_one_does_n
     process.store.fail(fault, within=1)
     with pytest.raises(Died):
         await collect(process, root)
-    assert process.store.calls[-1] == "delete"
+    assert process.store.calls[-1] == "retention.delete"
     assert any(path.name.startswith(COLLECTING) for path in root.iterdir())
     after = await world.process(clock=process.clock)
-    left = [one.row.id for one in await after.store.find("one")]
+    left = [one.row.id for one in await after.store.runs.find("one")]
     assert left == (["one"] if fault is Fault.DIE_BEFORE else [])
     for run_id in left:
         assert await after.is_sound(run_id)
     await collect(after, root)
     assert list(root.iterdir()) == []
-    assert await after.store.find("one") == []
+    assert await after.store.runs.find("one") == []
 
 
 class Stubborn(Homes):

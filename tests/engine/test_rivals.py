@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 
 import pytest
 
@@ -14,8 +15,10 @@ from onward.errors import Refused
 from onward.model.answer import Answer
 from onward.model.event import GateDecided, RunClaimed, RunResumed
 from onward.model.run import RunStatus
-from onward.store.port import Lease, Store, Write
-from onward.testing.faults import FaultyStore
+from onward.store.port.leases import Lease
+from onward.store.port.log import RunLog
+from onward.store.port.record import Write
+from onward.testing.faults import Around, FaultyStore
 from onward.testing.handlers import Doorway
 from tests.world import Process, World, line, until
 
@@ -157,18 +160,18 @@ async def asked_at_the_end_of_a(
     return ended, answered
 
 
-class Late(FaultyStore):
+class Late(Around[RunLog]):
     """A store whose holder can be kept from writing for a while, as by a busy database."""
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
+    def __init__(self, part: RunLog, store: FaultyStore) -> None:
+        super().__init__(part, store)
         self.may_append, self.waiting = asyncio.Event(), 0
         self.may_append.set()
 
     async def append(self, write: Write, lease: Lease) -> None:
         self.waiting += 1
         await self.may_append.wait()
-        await super().append(write, lease)
+        await self.part.append(write, lease)
 
 
 @pytest.mark.parametrize("request_", ENDS)
@@ -177,8 +180,8 @@ async def test_a_request_that_comes_before_the_end_of_a_step_is_written_wins(
 ) -> None:
     """The step has ended, and that is on its way to the database when the request gets there."""
     door, asking = Doorway(), await world.process()
-    process = await world.process({"a": [door]}, wrap=Late)
-    store = process.store
+    process = await world.process({"a": [door]}, wrap=partial(FaultyStore, log=Late))
+    store = process.store.log
     assert isinstance(store, Late)
     driving = asyncio.create_task(process.start(line("a", "b")))
     await door.entered()

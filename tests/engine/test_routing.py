@@ -84,7 +84,7 @@ async def test_a_redirect_is_one_append_with_the_step_that_it_follows_from(world
     index = next(n for n, event in enumerate(events) if isinstance(event, GoalRedirected))
     assert isinstance(events[index - 1], StepFinished)
     assert isinstance(events[index + 1], StepStarted)
-    assert process.store.calls.count("append") == 2
+    assert process.store.calls.count("log.append") == 2
 
 
 async def test_a_goal_gate_that_failed_for_good_can_be_tried_again_by_a_person(world: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import pytest
 
@@ -22,9 +23,11 @@ from onward.errors import (
 )
 from onward.model.event import RunClaimed
 from onward.model.run import RunStatus
-from onward.store.port import Controlled, Decide, Held, Record, Store
+from onward.store.port.log import Controlled, Decide, Held, RunLog
+from onward.store.port.record import Record
+from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import Fault, FaultyStore
+from onward.testing.faults import Around, Fault, FaultyStore
 from onward.testing.handlers import Doorway
 from tests.world import World, line
 
@@ -72,7 +75,7 @@ async def test_what_will_not_pass_is_said_at_once(world: World, error: StoreErro
     process.store.fail(Fault.REFUSE, times=1_000_000)
     with pytest.raises(type(error)):
         await process.start(line("a"))
-    assert process.store.calls.count("create") == 1
+    assert process.store.calls.count("log.create") == 1
     assert world.ledger.steps == []
 
 
@@ -107,7 +110,7 @@ async def test_an_outage_that_does_not_end_is_reported(world: World) -> None:
     with pytest.raises(StoreUnavailable):
         await process.start(line("a"))
     assert RETRY_S <= process.clock.awake_s() < 2 * RETRY_S
-    assert process.store.calls.count("append") < 20, "it asks less and less often"
+    assert process.store.calls.count("log.append") < 20, "it asks less and less often"
 
 
 async def test_a_request_whose_reply_was_lost_is_made_once(world: World) -> None:
@@ -118,7 +121,7 @@ async def test_a_request_whose_reply_was_lost_is_made_once(world: World) -> None
     await process.start(line("a", "b"), stop=stop)
     process.store.fail(Fault.LOSE_REPLY, within=4)  # load, blob, load, control
     assert (await process.resume()).status is RunStatus.COMPLETED
-    assert process.store.calls.count("control") == 2
+    assert process.store.calls.count("log.control") == 2
     claims = [event for event in await process.events() if isinstance(event, RunClaimed)]
     assert [claim.token for claim in claims] == [1, 2]
 
@@ -146,7 +149,7 @@ async def test_a_resume_asked_twice_under_one_append_id_is_driven_once(world: Wo
     assert world.ledger.steps == ["a#1"]
 
 
-class Undone(FaultyStore):
+class Undone(Around[RunLog]):
     """A store in which the first request is decided and then undone, while a rival makes the same one."""
 
     rival: Callable[[], Awaitable[None]] | None = None
@@ -154,14 +157,14 @@ class Undone(FaultyStore):
     async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
         rival, self.rival = self.rival, None
         if rival is None:
-            return await super().control(run_id, since=since, append_id=append_id, decide=decide)
+            return await self.part.control(run_id, since=since, append_id=append_id, decide=decide)
 
         def undo(held: Held, tail: Sequence[Record]) -> None:
             decide(held, tail)
             raise StoreUnavailable("the transaction was undone; this is a test.")
 
         try:
-            return await super().control(run_id, since=since, append_id=append_id, decide=undo)
+            return await self.part.control(run_id, since=since, append_id=append_id, decide=undo)
         finally:
             await rival()
 
@@ -173,11 +176,11 @@ async def test_a_request_that_was_undone_is_answered_by_the_one_that_was_made_un
     """K21: what was decided here did not happen, so it is not driven here, whoever made the same request."""
     stop, door = StopSwitch(), Doorway()
     stop.request("signal")
-    process = await world.process({"a": [door]}, wrap=Undone)
+    process = await world.process({"a": [door]}, wrap=partial(FaultyStore, log=Undone))
     await process.start(REVIEW, stop=stop)
     assert (await process.resume()).status is RunStatus.WAITING
     other = process if is_mine else await world.process({"a": [door]})
-    store, driving = process.store, list[asyncio.Task[Folded]]()
+    store, driving = process.store.log, list[asyncio.Task[Folded]]()
     assert isinstance(store, Undone)
 
     async def rival() -> None:
@@ -188,7 +191,7 @@ async def test_a_request_that_was_undone_is_answered_by_the_one_that_was_made_un
 
     store.rival = rival
     answered = await process.engine.answer("run", "yes", by="ann", append_id="request-1")
-    assert (answered.is_repeat, answered.run.worker) == (True, other.store.me)
+    assert (answered.is_repeat, answered.run.worker) == (True, other.store.leases.me)
     door.open()
     assert (await driving[0]).run.status is RunStatus.COMPLETED
     assert world.ledger.steps == ["a#1"]
@@ -227,17 +230,20 @@ async def test_a_start_that_is_being_driven_is_not_driven_again(world: World) ->
 async def test_news_that_cannot_be_read_is_read_at_the_next_heartbeat(world: World) -> None:
     """A failing look at what somebody asked for is no failure of the run."""
 
-    class Shortsighted(FaultyStore):
+    class Shortsighted(Around[RunLog]):
         failures = 3
 
         async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
             if self.failures:
                 self.failures -= 1
                 raise StoreCorrupt("not now")
-            return await super().read(run_id, after=after, limit=limit)
+            return await self.part.read(run_id, after=after, limit=limit)
 
     door = Doorway()
-    process, other = await world.process({"a": [door]}, wrap=Shortsighted), await world.process()
+    process, other = (
+        await world.process({"a": [door]}, wrap=partial(FaultyStore, log=Shortsighted)),
+        await world.process(),
+    )
     driving = asyncio.create_task(process.start(line("a", "b")))
     await door.entered()
     await other.engine.pause("run", after="now", by="ann")

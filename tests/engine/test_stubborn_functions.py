@@ -15,7 +15,7 @@ from onward.handlers.plain import PATIENCE_S
 from onward.handlers.port import StepContext
 from onward.model.run import RunStatus
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
 from tests.world import Process, World, line, until
 
@@ -119,7 +119,7 @@ async def test_a_pause_now_leaves_it_in_doubt(process: Process, stubborn: Stubbo
     driving = asyncio.create_task(process.start(PATIENT))
     await until(lambda: stubborn.ledger == ["begun"])
     await process.engine.pause("run", after="now", by="ann")
-    await pass_time(process, process.store.heartbeat_s + PATIENCE_S + 5)
+    await pass_time(process, process.store.leases.heartbeat_s + PATIENCE_S + 5)
     assert driving.done()
     assert (await driving).status is RunStatus.PAUSED
     with pytest.raises(Refused) as refused:
@@ -135,7 +135,7 @@ async def test_a_cancel_and_a_stop_now_wait_for_it_with_an_end(process: Process,
     await until(lambda: stubborn.ledger == ["begun", "begun"])
     stop.request("signal", now=True)
     await process.engine.cancel("second", by="ann")
-    await pass_time(process, process.store.heartbeat_s + PATIENCE_S + 5)
+    await pass_time(process, process.store.leases.heartbeat_s + PATIENCE_S + 5)
     assert first.done()
     assert second.done()
     assert ((await first).status, (await second).status) == (RunStatus.PAUSED, RunStatus.CANCELLED)

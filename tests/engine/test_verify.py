@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
 from onward.read.verify import verify_run
-from onward.store.port import Loaded, Store
+from onward.store.port.log import Loaded, RunLog
+from onward.store.port.store import Store
 from onward.testing.drafts import held, stepped
-from onward.testing.faults import FaultyStore
+from onward.testing.faults import Around, FaultyStore
 
 pytestmark = pytest.mark.anyio
 
 
-class Growing(FaultyStore):
-    """A store in which something happens right after a run was loaded for the first time."""
+class Growing(Around[RunLog]):
+    """A log in which something happens right after a run was loaded for the first time."""
 
-    def __init__(self, store: Store, happens: Callable[[], Awaitable[object]]) -> None:
-        super().__init__(store)
+    def __init__(self, part: RunLog, store: FaultyStore, happens: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(part, store)
         self._happens: Callable[[], Awaitable[object]] | None = happens
 
     async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
-        loaded = await super().load(run_id, fold_version=fold_version)
+        loaded = await self.part.load(run_id, fold_version=fold_version)
         happens, self._happens = self._happens, None
         if happens is not None:
             await happens()
@@ -31,6 +33,7 @@ class Growing(FaultyStore):
 
 async def test_a_log_that_grows_while_it_is_verified_is_sound(store: Store, other: Store) -> None:
     run = await stepped(store, await held(store), times=3)
-    verified = await verify_run(Growing(other, lambda: stepped(store, run)), run.id)
+    growing = FaultyStore(other, log=partial(Growing, happens=lambda: stepped(store, run)))
+    verified = await verify_run(growing, run.id)
     assert (verified.problems, verified.events) == ((), run.position.seq)
     assert (await verify_run(other, run.id)).events == run.position.seq + 2

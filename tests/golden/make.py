@@ -19,7 +19,7 @@ import psycopg
 
 from onward.model.event import CATALOGUE
 from onward.model.run import FOLD_VERSION
-from onward.store.port import RunQuery
+from onward.store.port.runs import RunQuery
 from onward.testing.postgres import PostgresServer
 from onward.version import VERSION
 from onward.wiring import open_store
@@ -52,7 +52,7 @@ async def described(maker: Maker) -> dict[str, Any]:
     process = await world.process(clock=maker.clock)
     runs: dict[str, Any] = {}
     kinds: Counter[str] = Counter()
-    for listed in await process.store.list(RunQuery((), limit=RUNS_MAX)):
+    for listed in await process.store.runs.list(RunQuery((), limit=RUNS_MAX)):
         row, log = listed.row, await process.log(listed.row.id)
         finished = await process.completed(row.id)
         kinds.update(record.kind for record in log)

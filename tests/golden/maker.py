@@ -9,7 +9,7 @@ from typing import Any
 
 from onward.engine.files.run_files import RunFiles
 from onward.model.run import Run
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.clock import ManualClock
@@ -41,8 +41,8 @@ class Maker:
             store = await PostgresStore.open(self.db, now_us=self.clock.now_us, lease_s=LEASE_S)
         else:
             store = SqliteStore(self.db, now_us=self.clock.now_us, lease_s=LEASE_S)
-            assert store.me, "from now on it has announced itself"
-        store._me = f"{name}{self.world._processes + 1:020x}:1:{NO_BOOT}:1-1"
+            assert store.leases.me, "from now on it has announced itself"
+        store.leases._ownership.owner = f"{name}{self.world._processes + 1:020x}:1:{NO_BOOT}:1-1"
         return store
 
     def expect(self, run_id: str, way: str, ends: str, executes: list[str], **how: Any) -> None:
@@ -55,7 +55,7 @@ class Maker:
         return made
 
     def _files(self, store: Store) -> RunFiles:
-        return RunFiles(runs_of(self.db) or "", store, mode="full", warn=_refuse)
+        return RunFiles(runs_of(self.db) or "", store.identity, mode="full", warn=_refuse)
 
     async def die(self, process: Process) -> None:
         """End a process without a word, and wait until its leases have run out."""

@@ -100,7 +100,7 @@ async def queued(maker: Maker) -> None:
         (ABC, Start(run_id="queued-stuck")),
     ):
         await process.engine.submit(process.pipeline(source), start)
-    await process.store.note_stuck("queued-stuck", "its claim failed")
+    await process.store.measures.note_stuck("queued-stuck", "its claim failed")
     maker.expect("queued", "worker", "completed", ["a#1", "b#1", "c#1"])
     maker.expect("queued-ceiling", "worker", "completed", ["a#1"])
     maker.expect("queued-stuck", "worker", "completed", ["a#1", "b#1", "c#1"])
@@ -343,7 +343,7 @@ async def effects(maker: Maker) -> None:
     """One that was done, and one of which nobody knows."""
     process = await maker.process()
     await process.engine.effect("golden/done", lambda: {"paid": 7})
-    await process.store.begin_effect("golden/begun", "token", at_us=maker.clock.now_us())
+    await process.store.effects.begin("golden/begun", "token", at_us=maker.clock.now_us())
     await maker.die(process)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from onward.errors import Refused
-from onward.store.port import RunQuery
+from onward.store.port.runs import RunQuery
 from tests.cli.shell import Shell
 from tests.golden.conftest import Restore
 from tests.golden.files import unpack_sqlite
@@ -29,14 +29,14 @@ def db(restore: Restore, kind: str, version: str) -> str:
 
 
 async def test_every_run_stands_as_it_was_left_and_is_sound(process: Process, runs: dict[str, Any]) -> None:
-    listed = {one.row.id: one.row for one in await process.store.list(RunQuery((), limit=RUNS_MAX))}
+    listed = {one.row.id: one.row for one in await process.store.runs.list(RunQuery((), limit=RUNS_MAX))}
     assert listed.keys() == runs.keys()
     for run_id, left in runs.items():
         row, run = listed[run_id], (await process.load(run_id)).run
         assert (row.status, row.reason) == (run.status, run.reason) == (left["status"], left["reason"])
         assert await process.completed(run_id) == left["finished"]
         assert await process.is_sound(run_id)
-    assert [one.run for one in (await process.store.measure()).stuck] == ["queued-stuck"]
+    assert [one.run for one in (await process.store.measures.measure()).stuck] == ["queued-stuck"]
 
 
 def test_every_command_that_looks_can_show_them(shell: Shell, kind: str, runs: dict[str, Any]) -> None:

@@ -131,7 +131,7 @@ def test_every_metric_of_a_worker_is_well_formed_and_listed_once() -> None:
 async def test_every_metric_is_in_the_operators_page() -> None:
     """And the page explains none that does not exist."""
     store = MemoryDatabase().connect()
-    pages = Pages(Metrics(), Health(0.0), store.measure, ManualClock(), "1")
+    pages = Pages(Metrics(), Health(0.0), store.measures.measure, ManualClock(), "1")
     served = set(re.findall(r"^# TYPE (\S+)", (await pages.answer("/metrics")).body, re.MULTILINE))
     text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`onward_.*?) \|", text, re.MULTILINE)

@@ -20,7 +20,7 @@ from onward.observe.about import current
 from onward.observe.health import SLOW_S, STALE_S, Health, slow_after_s
 from onward.observe.hooks import CUT_OFF, WatchedHandler, watched_store
 from onward.observe.metrics import Metrics
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.testing.conformance.processes import Connect
 from onward.testing.drafts import Draft, claimed, created, held, step
 from onward.testing.faults import Fault, FaultyStore
@@ -90,7 +90,7 @@ async def test_a_write_under_a_lost_lease_is_counted_as_fenced(store: Store, oth
     await claimed(other, draft)
     write, _ = draft.then(*step(draft), with_row=False)
     with pytest.raises(LeaseLost):
-        await watching.store.append(write, draft.lease)
+        await watching.store.log.append(write, draft.lease)
     assert watching.metrics.fenced_writes.value() == 1
     assert watching.metrics.commits.count() == 0
     assert watching.health.fault(SystemClock().awake_s()) is None  # a refusal is an answer
@@ -163,23 +163,23 @@ async def test_a_handlers_own_lines_are_about_its_run_and_step_also_in_a_thread(
 
 async def test_a_database_that_fails_is_told_until_it_answers_again(store: Store) -> None:
     await created(store)
-    faulty = FaultyStore(store, counted={"held"})
+    faulty = FaultyStore(store, counted={"runs.held"})
     watching = Watching(faulty)
     now_s = SystemClock().awake_s()
     faulty.fail(Fault.REFUSE)
     with pytest.raises(StoreUnavailable):
-        await watching.store.held()
+        await watching.store.runs.held()
     assert watching.health.fault(now_s) == (
         "the database is out of reach: the connection timed out; this is a test."
     )
     assert watching.metrics.store_errors.value("StoreUnavailable") == 1
-    await watching.store.held()
+    await watching.store.runs.held()
     assert watching.health.fault(now_s) is None
 
 
 async def test_a_run_that_is_damaged_is_counted_and_the_database_is_well(store: Store) -> None:
     error = RunUnreadable("run", "it is damaged.")
-    faulty = FaultyStore(store, Fault.REFUSE, at=1, error=error, counted={"take"})
+    faulty = FaultyStore(store, Fault.REFUSE, at=1, error=error, counted={"log.take"})
     watching = Watching(faulty)
     assert await watching.engine.take(watching.stop) is None
     assert watching.metrics.store_errors.value("RunUnreadable") == 1

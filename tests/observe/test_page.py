@@ -12,8 +12,8 @@ from onward.observe.exposition import CONTENT_TYPE
 from onward.observe.health import Health
 from onward.observe.metrics import Metrics
 from onward.observe.page import REFRESH_S, Pages
-from onward.store.measures import Measured
 from onward.store.memory.adapter import MemoryDatabase
+from onward.store.port.measures import Measured
 from onward.testing.clock import ManualClock
 from onward.testing.drafts import created, held
 
@@ -35,7 +35,7 @@ class Database:
         await self.gate.wait()
         if self.is_away:
             raise StoreUnavailable("away.")
-        return await self.store.measure()
+        return await self.store.measures.measure()
 
 
 class Site:

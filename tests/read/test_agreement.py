@@ -64,7 +64,7 @@ async def shown(process: Process, step: str) -> dict[str, Any]:
 
 async def receipt(process: Process, step: str) -> Receipt:
     run = (await process.load()).run
-    found = leavings(process.store, Definitions(process.engine.sources), run, Trail("run", run.pipeline))
+    found = leavings(process.store.log, Definitions(process.engine.sources), run, Trail("run", run.pipeline))
     (only,) = [left.receipt async for left in found if left.receipt.step_id == step]
     return only
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from onward.cli.commands.look.show import view_page
 from onward.cli.options import COMMON
 from onward.read.checkpoints import read_checkpoints
 from onward.read.lookup import PAGE, PAGE_FIRST, completed_of, last_checkpoint, newest_first
-from onward.store.port import Record
-from onward.testing.faults import FaultyStore
+from onward.store.port.log import RunLog
+from onward.store.port.record import Record
+from onward.testing.faults import Around, FaultyStore
 from tests.world import World, line
 
 
@@ -46,18 +48,18 @@ async def test_no_reader_asks_for_a_whole_log_at_once(world: World) -> None:
     """Memory is bounded by the steps that are shown, not by the log."""
     limits: list[int] = []
 
-    class Watched(FaultyStore):
+    class Watched(Around[RunLog]):
         async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
             limits.append(limit)
-            return await super().read(run_id, after=after, limit=limit)
+            return await self.part.read(run_id, after=after, limit=limit)
 
-    process = await world.process(wrap=Watched)
+    process = await world.process(wrap=partial(FaultyStore, log=Watched))
     run = await process.start(line("a", "b"))
     limits.clear()
     assert (await view_page(process.store, "run", COMMON))["completed"] == ["start#1", "a#1", "b#1", "exit#1"]
-    assert await completed_of(process.store, "run") == ["start#1", "a#1", "b#1", "exit#1"]
-    nodes = [one["current_node"] async for one in read_checkpoints(process.store, "run")]
+    assert await completed_of(process.store.log, "run") == ["start#1", "a#1", "b#1", "exit#1"]
+    nodes = [one["current_node"] async for one in read_checkpoints(process.store.log, "run")]
     assert nodes == [None, "start", "a", "b", "exit"]
-    assert await last_checkpoint(process.store, "run", run.head) is not None
+    assert await last_checkpoint(process.store.log, "run", run.head) is not None
     assert limits
     assert max(limits) <= PAGE

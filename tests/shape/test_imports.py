@@ -36,7 +36,7 @@ LAYERS: dict[str, list[str]] = {
     "workspace": ["model", "errors"],
     "observe": [
         *("model", "errors", "clock"),
-        *("store.port", "store.measures", "store.owner", "handlers.port"),  # the ports it stands around
+        *("store.port", "store.owner", "handlers.port"),  # the ports it stands around
     ],
     "read": [
         *("machine", "pipeline", "model", "errors", "receipts"),
@@ -47,12 +47,12 @@ LAYERS: dict[str, list[str]] = {
         *("machine", "pipeline", "model", "errors", "clock", "deadline", "version", "receipts", "threads"),
         *("handlers.port", "handlers.room", "handlers.artifacts", "handlers.previous_attempt"),
         "handlers.simulate",
-        *("store.port", "store.codec", "store.owner", "store.retention"),  # never an adapter
+        *("store.port", "store.codec", "store.owner"),  # never an adapter
         "workspace.port",
     ],
     "carry": [
         *("machine", "model", "errors", "clock", "version", "engine.log.journal"),
-        *("store.port", "store.codec", "store.carrying"),
+        *("store.port", "store.codec"),
     ],
     "worker": ["engine", "store.port", "model", "errors", "clock", "observe"],
     "server": [
@@ -182,8 +182,8 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
     [
         ("model.run", "import onward.engine"),
         ("model.run", "from onward import engine"),
-        ("machine.plan.planner", "def f() -> None:\n    from onward.store.port import RunLog"),
-        ("engine.loop.run_loop", "from onward.store.sqlite import SqliteStore"),
+        ("machine.plan.planner", "def f() -> None:\n    from onward.store.port.log import RunLog"),
+        ("engine.loop.run_loop", "from onward.store.sqlite.adapter import SqliteStore"),
         ("engine.loop.run_loop", "from onward.handlers.agent import Agent"),
         ("store.memory", "from ..machine import apply"),
         ("store.memory", "if TYPE_CHECKING:\n    from onward.machine.plan.planner import Action"),
@@ -209,7 +209,10 @@ def test_a_forbidden_import_is_found(name: str, code: str) -> None:
         ("errors", "if TYPE_CHECKING:\n    from onward.pipeline.diagnostic import Diagnostic"),
         ("store.sqlite_lock", "import apsw\nfrom onward.errors import StoreFull"),
         ("store.postgres.link.pool", "from psycopg_pool import AsyncConnectionPool"),
-        ("engine.loop.run_loop", "from onward.store.port import RunLog\nfrom .attempt import run_attempt"),
+        (
+            "engine.loop.run_loop",
+            "from onward.store.port.log import RunLog\nfrom .attempt import run_attempt",
+        ),
         ("clock", "import time, random, secrets, uuid"),
         ("config", "import os\nhome = os.environ.get('HOME')"),
         ("cli.commands.start.run", "from onward.wiring import open_store"),

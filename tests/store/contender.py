@@ -15,7 +15,9 @@ from onward.engine.log.journal import Folded, Journal
 from onward.errors import Refused, StaleHistory
 from onward.machine.decide.claim import Standing, decide_claim
 from onward.model.event import CancelRequested, Event, PauseRequested
-from onward.store.port import Held, Record, Store, Write
+from onward.store.port.log import Held
+from onward.store.port.record import Record, Write
+from onward.store.port.store import Store
 from onward.testing.drafts import ALL, Draft, created, held, step, stepped
 from onward.wiring import open_store
 
@@ -33,11 +35,11 @@ async def create(store: Store, *run_ids: str) -> None:
 
 async def claim(store: Store, *run_ids: str) -> None:
     """Try to claim each run as the engine does, and say `won` or who holds it."""
-    journal = Journal(store, SystemClock())
+    journal = Journal(store.log, SystemClock())
     for run_id in run_ids:
         try:
-            await journal.control(run_id, _claim, append_id=store.me)
-            say(run_id, "won", store.me)
+            await journal.control(run_id, _claim, append_id=store.leases.me)
+            say(run_id, "won", store.leases.me)
         except Refused as refusal:
             say(run_id, "lost", refusal.details["holder"])
 
@@ -62,7 +64,7 @@ async def hold(store: Store, run_id: str) -> None:
     while run.run.pending.cancel_by is None:
         write, after = run.then(*step(run), with_row=False)
         try:
-            await store.append(write, run.lease)
+            await store.log.append(write, run.lease)
             run, commits = after, commits + 1
         except StaleHistory:
             run = run.behind(await _tail(store, run))
@@ -71,7 +73,7 @@ async def hold(store: Store, run_id: str) -> None:
 
 async def ask(store: Store, run_id: str, times: str) -> None:
     """Ask a busy holder for something again and again; say how much it wrote while each request waited."""
-    journal = Journal(store, SystemClock())
+    journal = Journal(store.log, SystemClock())
     folded = await journal.load(run_id)
     run = Draft(folded.run, folded.position)
     for number in range(int(times)):
@@ -80,21 +82,23 @@ async def ask(store: Store, run_id: str, times: str) -> None:
 
         def decide(held: Held, tail: Sequence[Record], run: Draft = run, waited: list[int] = waited) -> Write:
             waited.append(len(tail) // 2)
-            return run.behind(tail).then(PauseRequested(after="step", by=store.me))[0]
+            return run.behind(tail).then(PauseRequested(after="step", by=store.leases.me))[0]
 
-        await store.control(run_id, since=run.position.seq, append_id=f"{store.me} {number}", decide=decide)
+        await store.log.control(
+            run_id, since=run.position.seq, append_id=f"{store.leases.me} {number}", decide=decide
+        )
         say(*waited)
 
 
 async def cancel(store: Store, run_id: str) -> None:
     """Ask the holder to give up."""
-    journal = Journal(store, SystemClock())
+    journal = Journal(store.log, SystemClock())
     await journal.control(run_id, lambda *_: (CancelRequested(by="tests"),), append_id="cancel")
     say("asked")
 
 
 async def _tail(store: Store, run: Draft) -> Sequence[Record]:
-    return await store.read(run.id, after=run.position.seq, limit=ALL)
+    return await store.log.read(run.id, after=run.position.seq, limit=ALL)
 
 
 TASKS = {task.__name__: task for task in (create, claim, append, hold, ask, cancel)}
@@ -102,7 +106,7 @@ TASKS = {task.__name__: task for task in (create, claim, append, hold, ask, canc
 
 async def main(db: str, task: str, *arguments: str) -> None:
     store = await open_store(db)
-    say("ready", store.me)
+    say("ready", store.leases.me)
     sys.stdin.readline()
     await TASKS[task](store, *arguments)
     sys.stdin.readline()

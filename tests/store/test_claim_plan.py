@@ -74,7 +74,7 @@ async def test_postgres_claims_by_the_index_of_due_runs(postgres_url: str, rows:
 async def test_sqlite_claims_by_the_index_of_due_runs(tmp_path: Path, rows: int, is_analyzed: bool) -> None:
     path = str(tmp_path / "onward.db")
     store = SqliteStore(path)
-    await store.count()
+    await store.runs.count()
     await store.close()
     database = apsw.Connection(path)
     for kind in kinds(rows):

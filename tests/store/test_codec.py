@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from onward.errors import HistoryCorrupt
 from onward.model.event import Choice, Event, GateDecided, GateOpened, RunWaiting
 from onward.store.codec import check_chain, content_hash, seal, unseal
-from onward.store.port import ORIGIN, Position, Record
+from onward.store.port.record import ORIGIN, Position, Record
 from onward.testing.drafts import Draft, creation, step
 
 LARGE = "large " * 2_000

@@ -10,7 +10,8 @@ import pytest
 from onward.model.event import PauseRequested, RunClaimed
 from onward.model.run import FOLD_VERSION
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port import Holder, Lease, Store
+from onward.store.port.leases import Holder, Lease
+from onward.store.port.store import Store
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.clock import ManualClock
@@ -52,9 +53,9 @@ async def processes(
 
 
 async def holder_of(store: Store, run: Draft) -> Holder | None:
-    loaded = await store.load(run.id, fold_version=FOLD_VERSION)
+    loaded = await store.log.load(run.id, fold_version=FOLD_VERSION)
     assert loaded is not None
-    (found,) = await store.find(run.id)
+    (found,) = await store.runs.find(run.id)
     assert found.holder == loaded.holder
     return loaded.holder
 
@@ -72,12 +73,12 @@ async def test_a_holder_that_does_not_renew_is_gone_when_its_time_is_over(
     store, other = processes
     run = await held(store)
     clock.advance(LEASE_S - 0.001)
-    assert await holder_of(other, run) == Holder(store.me, 1, True)
+    assert await holder_of(other, run) == Holder(store.leases.me, 1, True)
     clock.advance(0.001)
-    assert await holder_of(other, run) == Holder(store.me, 1, False)
+    assert await holder_of(other, run) == Holder(store.leases.me, 1, False)
     taken = await stepped(other, await claimed(other, run))
-    assert await holder_of(store, taken) == Holder(other.me, 2, True)
-    assert await store.renew([run.lease]) == {}
+    assert await holder_of(store, taken) == Holder(other.leases.me, 2, True)
+    assert await store.leases.renew([run.lease]) == {}
 
 
 @pytest.mark.parametrize("processes", ["memory", POSTGRES], indirect=True)
@@ -86,9 +87,9 @@ async def test_a_holder_that_renews_keeps_its_run(processes: tuple[Store, Store]
     kept, forgotten = await held(store), await held(store)
     for _ in range(5):
         clock.advance(LEASE_S / 2)
-        assert await store.renew([kept.lease]) == {kept.id: kept.position.seq}
-    assert await holder_of(other, kept) == Holder(store.me, 1, True)
-    assert await holder_of(other, forgotten) == Holder(store.me, 1, False)
+        assert await store.leases.renew([kept.lease]) == {kept.id: kept.position.seq}
+    assert await holder_of(other, kept) == Holder(store.leases.me, 1, True)
+    assert await holder_of(other, forgotten) == Holder(store.leases.me, 1, False)
 
 
 @pytest.mark.parametrize("processes", ["memory", POSTGRES], indirect=True)
@@ -108,12 +109,12 @@ async def test_only_the_token_that_holds_the_run_is_renewed(
     """Not an older one of the same process, also when it is time to write: nobody drives under that."""
     store, _ = processes
     first = await held(store)
-    run = await requested(store, first, RunClaimed(token=first.run.token + 1, worker=store.me))
-    older, newer = (Lease(run.id, store.me, token) for token in (first.run.token, run.run.token))
+    run = await requested(store, first, RunClaimed(token=first.run.token + 1, worker=store.leases.me))
+    older, newer = (Lease(run.id, store.leases.me, token) for token in (first.run.token, run.run.token))
     for _ in range(3):
         clock.advance(0.4 * LEASE_S)
-        assert await store.renew([older]) == {}
-        assert await store.renew([newer]) == {run.id: run.position.seq}
+        assert await store.leases.renew([older]) == {}
+        assert await store.leases.renew([newer]) == {run.id: run.position.seq}
 
 
 @pytest.mark.parametrize("processes", ["sqlite", POSTGRES], indirect=True)
@@ -133,7 +134,7 @@ async def test_somebody_elses_request_does_not_lengthen_a_lease(
     processes: tuple[Store, Store], clock: ManualClock
 ) -> None:
     store, other = processes
-    owner = STRANGER if isinstance(store, SqliteStore) else store.me
+    owner = STRANGER if isinstance(store, SqliteStore) else store.leases.me
     run = await held_by(owner, store)
     clock.advance(LEASE_S / 2)
     run = await requested(other, run, PauseRequested(after="step", by="tests"))
@@ -148,7 +149,7 @@ async def test_a_process_that_the_kernel_shows_alive_holds_its_runs_however_long
     store, other = processes
     run = await held(store)
     clock.advance(LEASE_S * 1_000)
-    assert await holder_of(other, run) == Holder(store.me, 1, True)
+    assert await holder_of(other, run) == Holder(store.leases.me, 1, True)
 
 
 @pytest.mark.parametrize("processes", ["sqlite"], indirect=True)
@@ -160,7 +161,7 @@ async def test_a_renewal_lengthens_a_lease_for_those_who_only_see_the_time(
     lease = Lease(run.id, STRANGER, 1)
     for _ in range(6):
         clock.advance(LEASE_S / 2)
-        assert await store.renew([lease]) == {run.id: run.position.seq}
+        assert await store.leases.renew([lease]) == {run.id: run.position.seq}
     assert await holder_of(other, run) == Holder(STRANGER, 1, True)
     clock.advance(LEASE_S)
     assert await holder_of(other, run) == Holder(STRANGER, 1, False)

@@ -10,8 +10,8 @@ import pytest
 
 from onward.model.event import RunCancelled
 from onward.model.run import RunStatus
-from onward.store.measures import Holding, Stand
-from onward.store.port import Store
+from onward.store.port.measures import Holding, Stand
+from onward.store.port.store import Store
 from onward.store.postgres.statements import QUERIES as POSTGRES
 from onward.store.sqlite.adapter import SqliteStore
 from onward.store.sqlite.statements import QUERIES as SQLITE
@@ -60,7 +60,7 @@ async def test_postgres_counts_many_runs_by_its_indexes(postgres_url: str) -> No
             sql = re.sub(r"\$\d+", str(START_US * 2), POSTGRES[name].sql.decode())
             plan = "\n".join(row[0] for row in connection.execute(f"EXPLAIN {sql}".encode()))
             assert "Seq Scan" not in plan, plan
-    found = await store.measure()
+    found = await store.measures.measure()
     assert found.runs == {Stand(RunStatus.CANCELLED, "user", False): MANY}
     await store.close()
 
@@ -71,8 +71,8 @@ async def test_a_held_run_that_its_living_process_does_not_renew_is_stalled(tmp_
     holder = SqliteStore(f"{tmp_path}/onward.db", now_us=lambda: late_us[0])
     looking = SqliteStore(f"{tmp_path}/onward.db", now_us=lambda: late_us[0])
     await held(holder)
-    assert (await looking.measure()).stalled == 0
+    assert (await looking.measures.measure()).stalled == 0
     late_us.reverse()
-    assert (await looking.measure()).holdings == (Holding(holder.me, 1, 1),)
+    assert (await looking.measures.measure()).holdings == (Holding(holder.leases.me, 1, 1),)
     await looking.close()
     await holder.close()

@@ -11,7 +11,7 @@ import apsw
 import psycopg
 import pytest
 
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.store.queries import load_migrations, load_queries
 from onward.testing.drafts import created, held, log_of, stepped
 from onward.testing.postgres import PostgresServer
@@ -216,5 +216,5 @@ async def test_a_database_that_gets_its_identity_notes_how_old_its_runs_are(tmp_
     )
     again = await open_store(paths[0])
     assert again.identity.name != first[0].identity.name
-    assert again.identity.unmarked_until_us == (await again.find(run.id))[0].row.created_at_us
+    assert again.identity.unmarked_until_us == (await again.runs.find(run.id))[0].row.created_at_us
     await again.close()

@@ -22,7 +22,10 @@ from onward.host import HostIdentity, host_identity
 from onward.model.event import RunClaimed, RunFailed
 from onward.model.run import FOLD_VERSION
 from onward.store.owner import owner_label, owner_proof
-from onward.store.port import Controlled, Decide, Held, Holder, Record, Store, Wanted, Write
+from onward.store.port.leases import Holder
+from onward.store.port.log import Controlled, Decide, Held, Wanted
+from onward.store.port.record import Record, Write
+from onward.store.port.store import Store
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.link.connection import Address, connect
 from onward.store.postgres.statements import QUERIES, Statement, advance_alone
@@ -83,7 +86,7 @@ async def other(postgres_url: str, time: Time) -> AsyncIterator[PostgresStore]:
 
 
 async def holder_of(store: Store, run_id: str) -> Holder | None:
-    loaded = await store.load(run_id, fold_version=FOLD_VERSION)
+    loaded = await store.log.load(run_id, fold_version=FOLD_VERSION)
     assert loaded is not None
     return loaded.holder
 
@@ -91,9 +94,9 @@ async def holder_of(store: Store, run_id: str) -> Holder | None:
 async def is_alive(store: Store, run_id: str) -> bool:
     holder = await holder_of(store, run_id)
     assert holder is not None
-    ((listed,), found) = await store.find(run_id), list[Held]()
+    ((listed,), found) = await store.runs.find(run_id), list[Held]()
     assert listed.holder == holder
-    await store.control(run_id, since=0, append_id="look", decide=lambda held, _: found.append(held))
+    await store.log.control(run_id, since=0, append_id="look", decide=lambda held, _: found.append(held))
     assert found[0].holder == holder
     return holder.is_alive
 
@@ -117,12 +120,12 @@ async def test_a_renewal_and_a_claim_each_begin_the_time_anew_and_work_does_not(
 ) -> None:
     run = await held(store)
     time.now_us += 7_000_000
-    assert await store.renew([run.lease]) == {run.id: run.position.seq}
+    assert await store.leases.renew([run.lease]) == {run.id: run.position.seq}
     time.now_us += 7_000_000
     assert await is_alive(other, run.id)
     run = await stepped(store, run)
     write, run = run.then(*step(run))
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     time.now_us += 3_000_000
     assert not await is_alive(other, run.id)
     run = await claimed(other, run)
@@ -143,7 +146,7 @@ async def test_of_many_that_claim_an_expired_run_exactly_one_wins(
 
     answers = await asyncio.gather(
         *(
-            process.control(run.id, since=run.position.seq, append_id=f"claim-{number}", decide=decide)
+            process.log.control(run.id, since=run.position.seq, append_id=f"claim-{number}", decide=decide)
             for number, process in enumerate((store, other) * 10)
         ),
         return_exceptions=True,
@@ -155,21 +158,21 @@ async def test_of_many_that_claim_an_expired_run_exactly_one_wins(
 async def test_the_servers_clock_ends_a_lease(postgres_url: str) -> None:
     store = await PostgresStore.open(postgres_url, lease_s=0.2)
     run = await held(store)
-    while await holder_of(store, run.id) == Holder(store.me, 1, True):
+    while await holder_of(store, run.id) == Holder(store.leases.me, 1, True):
         pass
-    await store.renew([run.lease._replace(token=2)])
-    assert await holder_of(store, run.id) == Holder(store.me, 1, False)
+    await store.leases.renew([run.lease._replace(token=2)])
+    assert await holder_of(store, run.id) == Holder(store.leases.me, 1, False)
     await store.close()
     store = await PostgresStore.open(postgres_url, lease_s=3600)
-    await store.renew([run.lease])
+    await store.leases.renew([run.lease])
     assert await is_alive(store, run.id)
     await store.close()
 
 
 async def test_a_store_says_how_long_and_how_often(store: PostgresStore) -> None:
-    assert store.lease_s == LEASE_S
-    assert store.heartbeat_s == LEASE_S / 3
-    assert owner_label(store.me).startswith(f"process {os.getpid()} on ")
+    assert store.leases.lease_s == LEASE_S
+    assert store.leases.heartbeat_s == LEASE_S / 3
+    assert owner_label(store.leases.me).startswith(f"process {os.getpid()} on ")
 
 
 @pytest.fixture
@@ -228,7 +231,7 @@ async def test_only_a_process_of_this_machine_and_boot_is_seen_to_be_gone(
 
 
 async def test_the_name_of_an_owner_proves_which_process_it_is(store: PostgresStore) -> None:
-    nonce, _, identity = owner_proof(store.me).partition("/")
+    nonce, _, identity = owner_proof(store.leases.me).partition("/")
     assert HostIdentity.parse(identity) == host_identity()
     assert nonce
 
@@ -315,8 +318,8 @@ async def test_a_group_of_all_kinds_of_writes_is_one_transaction(
     ]
     made, new = creation()
     await asyncio.gather(
-        *(store.append(write, run.lease) for write, run in zip(writes, runs, strict=True)),
-        store.create(made, "creation"),
+        *(store.log.append(write, run.lease) for write, run in zip(writes, runs, strict=True)),
+        store.log.create(made, "creation"),
     )
     assert await transactions_of(postgres_url, [*runs, new]) == 1
 
@@ -344,10 +347,10 @@ async def test_the_runs_of_a_group_are_locked_in_the_order_of_their_ids(
     async with await psycopg.AsyncConnection.connect(postgres_url) as rival:
         await rival.execute("SELECT 1 FROM run WHERE id = 'b' FOR UPDATE")
         waiting: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(store.append(write, run.lease))
+            asyncio.ensure_future(store.log.append(write, run.lease))
             for write, run in zip(writes, runs, strict=True)
             if full != "renewal"
-        ] or [asyncio.ensure_future(store.renew([run.lease for run in runs]))]
+        ] or [asyncio.ensure_future(store.leases.renew([run.lease for run in runs]))]
         await wait_blocked(postgres_url)
         assert [await is_free(postgres_url, run_id) for run_id in "abc"] == [False, False, True]
     await asyncio.gather(*waiting)
@@ -363,7 +366,7 @@ async def test_a_run_that_somebody_is_about_to_take_is_passed_over_and_not_waite
     async with await psycopg.AsyncConnection.connect(postgres_url) as rival:
         await rival.execute("SELECT 1 FROM run WHERE id = 'a' FOR UPDATE")
         async with asyncio.timeout(5):
-            await store.take(
+            await store.log.take(
                 wanted, fold_version=FOLD_VERSION, decide=lambda _, loaded: seen.append(loaded.row.id)
             )
     assert seen == ["b"]
@@ -401,7 +404,7 @@ async def test_what_a_group_makes_is_made_in_the_order_of_its_names(
         writes.sort(key=lambda write: list(write.blobs), reverse=True)
     async with await psycopg.AsyncConnection.connect(postgres_url) as rival:
         await rival.execute(insert, (names[1],))
-        making = [asyncio.ensure_future(store.create(write, write.run_id)) for write in writes]
+        making = [asyncio.ensure_future(store.log.create(write, write.run_id)) for write in writes]
         await wait_blocked(postgres_url)
         assert [await is_taken(postgres_url, insert, name) for name in names] == [True, True, False]
         await rival.rollback()
@@ -413,7 +416,10 @@ async def test_whatever_comes_of_a_request_the_run_is_let_go_of(
 ) -> None:
     old, other = await held(store, exclusive_key="chat"), await created(store, exclusive_key="chat")
     run = await stepped(store, old)
-    late, claim = old.then(*step(old, late=True))[0], other.then(RunClaimed(token=1, worker=store.me))[0]
+    late, claim = (
+        old.then(*step(old, late=True))[0],
+        other.then(RunClaimed(token=1, worker=store.leases.me))[0],
+    )
 
     def refuse(held: Held, tail: Sequence[Record]) -> Write:
         raise Refused("invalid_state", "not now.")
@@ -427,7 +433,10 @@ async def test_whatever_comes_of_a_request_the_run_is_let_go_of(
         ("nowhere", "nothing", refuse),
     ]
     answers = await asyncio.gather(
-        *(store.control(run_id, since=0, append_id=name, decide=decide) for run_id, name, decide in requests),
+        *(
+            store.log.control(run_id, since=0, append_id=name, decide=decide)
+            for run_id, name, decide in requests
+        ),
         return_exceptions=True,
     )
     expected = [Controlled, Controlled, Refused, StaleHistory, Refused, RunNotFound]
@@ -461,7 +470,7 @@ async def test_the_run_that_a_fork_stands_on_cannot_be_removed(
     store: PostgresStore, postgres_url: str
 ) -> None:
     run = await held(store)
-    await store.create(fork(run)[0], "creation")
+    await store.log.create(fork(run)[0], "creation")
     async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
         with pytest.raises(psycopg.errors.ForeignKeyViolation):
             await connection.execute("DELETE FROM run WHERE id = %s", (run.id,))
@@ -480,8 +489,8 @@ SHARED = examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture
 async def test_every_text_in_a_row_comes_back_as_it_was(store: PostgresStore, text: str) -> None:
     run = await held(store, pipeline=text, path=text, start_node=text)
     write, after = run.then(RunFailed(reason="step_failed", detail=text))
-    await store.append(write, run.lease)
-    (listed,) = await store.find(run.id)
+    await store.log.append(write, run.lease)
+    (listed,) = await store.runs.find(run.id)
     assert (listed.row.pipeline, listed.row.path, listed.row.detail) == (text, text, text)
     assert listed.row.next_node == after.run.next_node
 
@@ -494,19 +503,19 @@ async def test_no_body_holds_a_nul(store: PostgresStore) -> None:
 @pytest.mark.parametrize("wanted", ["\0", "a\0", "%\0", "\U0010ffff"])
 async def test_what_cannot_be_in_a_name_finds_nothing(store: PostgresStore, wanted: str) -> None:
     await created(store)
-    assert await store.find(wanted) == []
-    assert await store.load(wanted, fold_version=FOLD_VERSION) is None
+    assert await store.runs.find(wanted) == []
+    assert await store.log.load(wanted, fold_version=FOLD_VERSION) is None
     assert await log_of(store, wanted) == []
-    assert await store.blob(wanted) is None
+    assert await store.blobs.find(wanted) is None
 
 
 async def test_half_a_character_is_refused_in_words(store: PostgresStore) -> None:
     with pytest.raises(InvalidInput, match="half of a character"):
-        await store.find("\ud800")
+        await store.runs.find("\ud800")
     run, (write, _) = await held(store), creation()
     half = structs.replace(write, row=structs.replace(write.row, detail="\ud800"))  # type: ignore[type-var]
     answers = await asyncio.gather(
-        stepped(store, run), store.create(half, "creation"), return_exceptions=True
+        stepped(store, run), store.log.create(half, "creation"), return_exceptions=True
     )
     assert [type(answer) for answer in answers] == [Draft, InvalidInput]
 
@@ -529,15 +538,15 @@ async def test_a_doctor_finds_what_is_wrong_with_this_server(store: PostgresStor
 async def test_a_request_whose_log_starts_in_a_parent_is_shown_all_of_it(store: PostgresStore) -> None:
     parent = await stepped(store, await held(store))
     write, child = fork(parent)
-    await store.create(write, "creation")
+    await store.log.create(write, "creation")
     shown: list[int] = []
     for since in range(child.position.seq + 1):
         shown.clear()
-        await store.control(
+        await store.log.control(
             child.id,
             since=since,
             append_id="look",
             decide=lambda _, tail: shown.extend(record.seq for record in tail),
         )
         assert shown == list(range(since + 1, child.position.seq + 1))
-    await requested(store, child, RunClaimed(token=child.run.token + 1, worker=store.me))
+    await requested(store, child, RunClaimed(token=child.run.token + 1, worker=store.leases.me))

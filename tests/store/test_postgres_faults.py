@@ -13,7 +13,8 @@ from onward.errors import HistoryCorrupt, StoreError, StoreFull, StoreIO, StoreR
 from onward.model.event import PauseRequested, RunClaimed, RunPaused
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
-from onward.store.port import ORIGIN, RunQuery
+from onward.store.port.record import ORIGIN
+from onward.store.port.runs import RunQuery
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.link.connection import Address, connect
 from onward.store.postgres.link.failure import ConnectionLost, ServerError
@@ -52,7 +53,7 @@ async def witness(postgres_url: str) -> AsyncIterator[PostgresStore]:
 async def append_in_passing(store: PostgresStore) -> Callable[[], Awaitable[object]]:
     run = await held(store)
     write, _ = run.then(*step(run), with_row=False)
-    return lambda: store.append(write, run.lease)
+    return lambda: store.log.append(write, run.lease)
 
 
 async def append_with_row_and_blob_and_snapshot(store: PostgresStore) -> Callable[[], Awaitable[object]]:
@@ -60,25 +61,25 @@ async def append_with_row_and_blob_and_snapshot(store: PostgresStore) -> Callabl
     write, _ = run.then(
         *step(run, large="x" * 10_000), RunPaused(reason="signal"), snapshot_version=FOLD_VERSION
     )
-    return lambda: store.append(write, run.lease)
+    return lambda: store.log.append(write, run.lease)
 
 
 async def create(store: PostgresStore) -> Callable[[], Awaitable[object]]:
     await created(store)
-    write, _ = creation("made", owner=store.me, exclusive_key="chat")
-    return lambda: store.create(write, "creation")
+    write, _ = creation("made", owner=store.leases.me, exclusive_key="chat")
+    return lambda: store.log.create(write, "creation")
 
 
 async def renew(store: PostgresStore) -> Callable[[], Awaitable[object]]:
     run = await held(store)
-    await store.renew([run.lease])
-    return lambda: store.renew([run.lease])
+    await store.leases.renew([run.lease])
+    return lambda: store.leases.renew([run.lease])
 
 
 async def load(store: PostgresStore) -> Callable[[], Awaitable[object]]:
     run = await stepped(store, await held(store))
-    await store.load(run.id, fold_version=FOLD_VERSION)
-    return lambda: store.load(run.id, fold_version=FOLD_VERSION)
+    await store.log.load(run.id, fold_version=FOLD_VERSION)
+    return lambda: store.log.load(run.id, fold_version=FOLD_VERSION)
 
 
 @pytest.mark.parametrize("loss", [Loss.REQUEST, Loss.REPLY])
@@ -93,11 +94,11 @@ async def test_what_was_asked_over_a_broken_connection_is_done_exactly_once(
     loss: Loss,
 ) -> None:
     act = await begin(store)
-    before = len(await witness.list(RunQuery()))
+    before = len(await witness.runs.list(RunQuery()))
     proxy.lose(loss)
     await act()
     assert proxy.losses == 1
-    runs = await witness.list(RunQuery())
+    runs = await witness.runs.list(RunQuery())
     assert len(runs) == before + (begin is create)
     for listed in runs:
         log = await log_of(witness, listed.row.id)
@@ -111,10 +112,12 @@ async def test_a_request_over_a_broken_connection_is_decided_for_good_exactly_on
     store: PostgresStore, witness: PostgresStore, proxy: Proxy, loss: Loss, behind: int
 ) -> None:
     run = await created(store)
-    write, after = run.then(RunClaimed(token=1, worker=store.me))
-    await store.load(run.id, fold_version=FOLD_VERSION)
+    write, after = run.then(RunClaimed(token=1, worker=store.leases.me))
+    await store.log.load(run.id, fold_version=FOLD_VERSION)
     proxy.lose(loss, behind=behind)
-    answer = await store.control(run.id, since=run.position.seq, append_id="claim", decide=lambda *_: write)
+    answer = await store.log.control(
+        run.id, since=run.position.seq, append_id="claim", decide=lambda *_: write
+    )
     assert proxy.losses == 1
     assert answer.head == after.position
     assert answer.is_repeat == (loss is Loss.REPLY and behind == 1)
@@ -128,7 +131,7 @@ async def test_a_whole_group_is_sent_again_and_written_once(
     runs = await asyncio.gather(*(held(store) for _ in range(20)))
     writes = [run.then(*step(run), with_row=False)[0] for run in runs]
     proxy.lose(Loss.REPLY)
-    await asyncio.gather(*(store.append(w, run.lease) for w, run in zip(writes, runs, strict=True)))
+    await asyncio.gather(*(store.log.append(w, run.lease) for w, run in zip(writes, runs, strict=True)))
     assert proxy.losses == 1
     for write in writes:
         assert tuple(await log_of(witness, write.run_id))[-2:] == write.records
@@ -140,13 +143,13 @@ async def test_an_append_that_is_broken_off_leaves_the_store_usable(
     run = await stepped(store, await held(store), times=20)  # by now it commits without a turn of the loop
     write, after = run.then(*step(run), with_row=False)
     proxy.lose(Loss.SILENCE)
-    appending = asyncio.create_task(store.append(write, run.lease))
+    appending = asyncio.create_task(store.log.append(write, run.lease))
     await proxy.lost.wait()
     appending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await appending
     proxy.lose(None)
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     await stepped(store, after)
     assert check_chain(ORIGIN, await log_of(witness, run.id)).seq == after.position.seq + 2
 
@@ -168,9 +171,9 @@ async def test_a_server_that_stays_away_is_unavailable_to_everybody_who_waits(po
         runs = await asyncio.gather(*(held(store) for _ in range(20)))
         await proxy.close()
         answers = await asyncio.gather(
-            *(store.append(run.then(*step(run))[0], run.lease) for run in runs),
-            store.load(runs[0].id, fold_version=FOLD_VERSION),
-            store.renew([runs[0].lease]),
+            *(store.log.append(run.then(*step(run))[0], run.lease) for run in runs),
+            store.log.load(runs[0].id, fold_version=FOLD_VERSION),
+            store.leases.renew([runs[0].lease]),
             return_exceptions=True,
         )
         assert [type(answer) for answer in answers] == [StoreUnavailable] * 22
@@ -197,9 +200,9 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(
     for _ in range(2):
         head = 0
         while head < 30:
-            head = max((await witness.renew([run.lease for run in runs])).values())
+            head = max((await witness.leases.renew([run.lease for run in runs])).values())
         postgres_server.restart(immediate=immediate)
-        await witness.load(runs[0].id, fold_version=FOLD_VERSION)
+        await witness.log.load(runs[0].id, fold_version=FOLD_VERSION)
     is_over = True
     for run in await asyncio.gather(*working):
         assert check_chain(ORIGIN, await log_of(witness, run.id)) == run.position
@@ -274,7 +277,7 @@ async def test_a_failure_is_told_by_its_kind_and_nothing_is_written(
         await stepped(witness, run)
     assert type(raised.value) is kind
     with pytest.raises(kind):
-        await witness.control(
+        await witness.log.control(
             run.id, since=0, append_id="x", decide=lambda *_: run.then(PauseRequested(after="now", by="x"))[0]
         )
     assert await everything_of(witness, run.id) == before
@@ -339,11 +342,11 @@ async def test_a_server_that_stays_read_only_is_told_in_one_sentence_and_can_be_
     with pytest.raises(
         StoreUnavailable, match=r"because it is a standby or set to read-only; .*\."
     ) as raised:
-        await store.append(write, run.lease)
+        await store.log.append(write, run.lease)
     assert "\n" not in str(raised.value)
     assert len(await log_of(store, run.id)) == 4
     await read_only(False)
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     await stepped(store, after)
     await store.close()
 
@@ -353,19 +356,19 @@ async def test_one_connection_that_is_refused_as_read_only_makes_all_of_them_rec
 ) -> None:
     """A demoted server keeps its connections, and those who only read would never learn of the new one."""
     run = await held(store)
-    await store.renew([run.lease])
+    await store.leases.renew([run.lease])
     due = asyncio.Event()
     unwatch = await store.watch(due.set)
     await read_only(True)
     due.clear()
     before = proxy.connections
-    renewing = asyncio.create_task(store.renew([run.lease]))
+    renewing = asyncio.create_task(store.leases.renew([run.lease]))
     await due.wait()  # the listener is back, on another connection
     await read_only(False)
     assert await renewing == {run.id: run.position.seq}
     between = proxy.connections
     assert between >= before + 2
-    await store.load(run.id, fold_version=FOLD_VERSION)
+    await store.log.load(run.id, fold_version=FOLD_VERSION)
     await stepped(store, run)
     assert proxy.connections == between + 2
     await unwatch()
@@ -398,10 +401,10 @@ async def test_damage_is_named_and_the_other_runs_stay_usable(
         file.write(b"\xff" * 24)
     postgres_server.restart()
     with pytest.raises(HistoryCorrupt) as raised:
-        await witness.load(bad.id, fold_version=FOLD_VERSION)
+        await witness.log.load(bad.id, fold_version=FOLD_VERSION)
     assert (raised.value.run_id, raised.value.seq) == (bad.id, first)
     assert len(await log_of(witness, well.id)) == well.position.seq
-    assert await witness.read(bad.id, after=0, limit=first - 1)
+    assert await witness.log.read(bad.id, after=0, limit=first - 1)
 
 
 async def test_a_failed_statement_undoes_everything_that_was_sent_with_it(

@@ -253,7 +253,7 @@ async def test_a_store_that_was_closed_says_so(postgres_url: str) -> None:
     await store.close()
     await store.close()
     with pytest.raises(StoreUnavailable, match="was closed"):
-        await store.load(run.id, fold_version=FOLD_VERSION)
+        await store.log.load(run.id, fold_version=FOLD_VERSION)
     with pytest.raises(StoreUnavailable, match="was closed"):
         await stepped(store, run)
 
@@ -261,7 +261,7 @@ async def test_a_store_that_was_closed_says_so(postgres_url: str) -> None:
 async def test_closing_hangs_up(postgres_url: str) -> None:
     store = await PostgresStore.open(postgres_url)
     run = await held(store)
-    await asyncio.gather(store.renew([run.lease]), *(store.count() for _ in range(10)))
+    await asyncio.gather(store.leases.renew([run.lease]), *(store.runs.count() for _ in range(10)))
     others = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     assert 3 <= len(await ask(postgres_url, others)) <= 6
     await store.close()

@@ -101,7 +101,11 @@ async def busy(store: PostgresStore) -> Draft:
     run = await held(store)
     others = await asyncio.gather(*(held(store) for _ in range(SIZE)))
     await asyncio.gather(*(stepped(store, other) for other in others))
-    await asyncio.gather(*(store.renew([run.lease]) for _ in range(2 * SIZE)), store.count(), store.measure())
+    await asyncio.gather(
+        *(store.leases.renew([run.lease]) for _ in range(2 * SIZE)),
+        store.runs.count(),
+        store.measures.measure(),
+    )
     run = await stepped(store, run, times=10)
     await requested(store, await created(store), RunPaused(reason="operator"))
     await unwatch()
@@ -156,14 +160,14 @@ async def test_what_was_acknowledged_survives_an_immediate_shutdown(
     async def work(run: Draft) -> None:
         while True:
             write, run = run.then(*step(run), with_row=False)
-            await store.append(write, run.lease)
+            await store.log.append(write, run.lease)
             acknowledged[run.id] = run.position.seq
             if sum(acknowledged.values()) >= RUNS * STEPS:
                 is_enough.set()
 
     async def renew() -> None:
         while True:
-            await store.renew([run.lease for run in runs])
+            await store.leases.renew([run.lease for run in runs])
 
     tasks = [asyncio.create_task(work) for work in (renew(), *map(work, runs))]
     await is_enough.wait()

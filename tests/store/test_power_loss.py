@@ -20,7 +20,8 @@ from onward.clock import SystemClock, SystemIds
 from onward.engine.log.journal import Journal
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
-from onward.store.port import ORIGIN, RunQuery
+from onward.store.port.record import ORIGIN
+from onward.store.port.runs import RunQuery
 from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.drafts import ALL, held, log_of, step
 from tests.store.disk import Acknowledged, Disk, Onlooker, power_cuts
@@ -54,7 +55,7 @@ async def work(path: Path, disk: Disk, kind: type[apsw.Connection]) -> None:
         for count in range(steps):
             version = FOLD_VERSION if count % 3 == 2 else None
             write, run_after = run.then(*step(run), with_row=False, snapshot_version=version)
-            await store.append(write, run.lease)
+            await store.log.append(write, run.lease)
             run = run_after
             disk.happened.append(Acknowledged(run.id, *run.position))
 
@@ -70,10 +71,10 @@ async def lost(path: Path, promised: Sequence[Acknowledged]) -> list[Acknowledge
     findings = {subject: (is_well, says) for subject, is_well, says in await store.check()}
     assert findings["integrity"] == (True, "ok")
     logs = {}
-    for listed in await store.list(RunQuery(limit=ALL)):
+    for listed in await store.runs.list(RunQuery(limit=ALL)):
         log = await log_of(store, listed.row.id)
         assert check_chain(ORIGIN, log).seq == listed.row.head
-        await Journal(store, SystemClock()).load(listed.row.id)
+        await Journal(store.log, SystemClock()).load(listed.row.id)
         logs[listed.row.id] = {(record.seq, record.hash) for record in log}
     await store.close()
     return [one for one in promised if (one.seq, one.hash) not in logs.get(one.run_id, set())]

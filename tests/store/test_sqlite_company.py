@@ -86,7 +86,7 @@ async def test_closing_a_store_whose_log_is_gone_writes_over_nothing_that_others
         await created(store)
     await store.close()
     again = SqliteStore(str(path))
-    assert [await again.find(f"since-{number}") == [] for number in range(20)] == [False] * 20
-    assert await again.find("lost") == []  # it was only in the log that was deleted by hand
+    assert [await again.runs.find(f"since-{number}") == [] for number in range(20)] == [False] * 20
+    assert await again.runs.find("lost") == []  # it was only in the log that was deleted by hand
     assert [is_well for subject, is_well, _ in await again.check() if subject == "integrity"] == [True]
     await again.close()

@@ -14,7 +14,7 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.errors import HistoryCorrupt, OnwardError, StoreCorrupt
 from onward.model.run import FOLD_VERSION, Run
-from onward.store.port import RunQuery
+from onward.store.port.runs import RunQuery
 from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.drafts import Draft, held, step, stepped
 from tests.store.disk import Onlooker
@@ -31,7 +31,7 @@ async def made(path: Path) -> dict[str, Run]:
     large = await stepped(store, await held(store, "large", context={"text": LARGE}), text=LARGE[::-1])
     cached = await stepped(store, await held(store, "cached"), times=3)
     write, after = cached.then(*step(cached), with_row=False, snapshot_version=FOLD_VERSION)
-    await store.append(write, cached.lease)
+    await store.log.append(write, cached.lease)
     cached = await stepped(store, after)
     await store.close()
     db = apsw.Connection(str(path))
@@ -45,7 +45,7 @@ async def outcome(path: Path, run_id: str) -> Run | OnwardError:
     store = None
     try:
         store = SqliteStore(str(path), connect=Onlooker)
-        return (await Journal(store, SystemClock()).load(run_id)).run
+        return (await Journal(store.log, SystemClock()).load(run_id)).run
     except OnwardError as error:
         return error
     finally:
@@ -123,7 +123,7 @@ async def test_damaged_content_is_never_handed_out(tmp_path: Path) -> None:
     db.close()
     flip(path, path.read_bytes().index(stored[:50]), 1)
     store = SqliteStore(str(path), connect=Onlooker)
-    assert await store.blob(name) is None
+    assert await store.blobs.find(name) is None
     await store.close()
 
 
@@ -186,7 +186,7 @@ async def test_a_torn_last_commit_is_dropped_whole_and_nothing_before_it(tmp_pat
         copy.chmod(0o600)
         store = SqliteStore(str(copy), connect=Onlooker)
         assert ("integrity", True, "ok") in await store.check()
-        folded = await Journal(store, SystemClock()).load("run")
+        folded = await Journal(store.log, SystemClock()).load("run")
         await stepped(store, Draft(folded.run, folded.position), text="it goes on")
         await store.close()
         copy.unlink()
@@ -209,12 +209,12 @@ async def test_a_damaged_row_does_not_hide_which_run_it_is(
     db.close()
     flip(path, offset, 1)
     store = SqliteStore(str(path), connect=Onlooker)
-    assert {listed.row.id for listed in await store.list(RunQuery())} == {"large", "cached"}
+    assert {listed.row.id for listed in await store.runs.list(RunQuery())} == {"large", "cached"}
     assert "the row of run 'plain' is damaged" in caplog.text
-    for ask in (store.find("plain"), store.load("plain", fold_version=FOLD_VERSION)):
+    for ask in (store.runs.find("plain"), store.log.load("plain", fold_version=FOLD_VERSION)):
         with pytest.raises(StoreCorrupt, match="the row of run 'plain' is damaged"):
             await ask
     with pytest.raises(StoreCorrupt, match="the row of run 'plain' is damaged"):
-        await store.control("plain", since=0, append_id="request", decide=lambda *_: None)
-    assert len(await store.find("large")) == 1
+        await store.log.control("plain", since=0, append_id="request", decide=lambda *_: None)
+    assert len(await store.runs.find("large")) == 1
     await store.close()

@@ -18,7 +18,7 @@ from onward.clock import SystemClock, SystemIds
 from onward.engine.log.journal import Journal
 from onward.errors import Refused, StoreError, StoreFull, StoreIO, StoreUnavailable
 from onward.model.run import FOLD_VERSION
-from onward.store.port import RunQuery
+from onward.store.port.runs import RunQuery
 from onward.store.sqlite.adapter import BUSY_S_MAX, SqliteStore
 from onward.testing.drafts import ALL, Draft, held, stepped
 from tests.store.disk import Disk, Onlooker
@@ -43,8 +43,8 @@ async def found(path: Path) -> list[Draft]:
     store = SqliteStore(str(path), connect=Onlooker)
     assert ("integrity", True, "ok") in await store.check()
     runs = []
-    for listed in await store.list(RunQuery(limit=ALL)):
-        folded = await Journal(store, SystemClock()).load(listed.row.id)
+    for listed in await store.runs.list(RunQuery(limit=ALL)):
+        folded = await Journal(store.log, SystemClock()).load(listed.row.id)
         runs.append(Draft(folded.run, folded.position))
     await store.close()
     return runs
@@ -75,7 +75,7 @@ async def test_a_full_disk_is_told_as_such_and_goes_on_when_there_is_space(path:
     run = told[-1]
     assert len(told) > 1, "some appends must have fitted in"
     assert await found(path) == [run]
-    assert len(await store.read(run.id, after=0, limit=ALL)) == run.position.seq
+    assert len(await store.log.read(run.id, after=0, limit=ALL)) == run.position.seq
     opened[-1].execute("PRAGMA max_page_count = 1000000")
     run = await stepped(store, run, text=text_of(len(told)))
     assert await found(path) == [run], "the value that did not fit in the first time must be there too"
@@ -178,7 +178,7 @@ async def test_a_refusal_is_told_as_such_even_if_it_cannot_be_undone_in_peace(pa
         raise refusal
 
     with pytest.raises(Refused) as raised:
-        await store.control(run.id, since=0, append_id="request", decide=refuse)
+        await store.log.control(run.id, since=0, append_id="request", decide=refuse)
     assert raised.value is refusal
     run = await stepped(store, run)
     await store.close()
@@ -215,7 +215,7 @@ async def test_a_database_that_stays_locked_is_given_up_after_a_bounded_wait(
     with pytest.raises(StoreUnavailable, match="stayed locked by another process"):
         await stepped(store, run)
     assert clock.looks - looks == BUSY_S_MAX + 1
-    loaded = await store.load(run.id, fold_version=FOLD_VERSION)
+    loaded = await store.log.load(run.id, fold_version=FOLD_VERSION)
     assert loaded is not None
     assert loaded.position == run.position, "reading does not wait for writers"
     rival.execute("ROLLBACK")
@@ -272,7 +272,7 @@ async def test_a_request_looks_for_the_lock_more_than_a_thousand_times_a_second(
 
     monkeypatch.setattr(asyncio, "sleep", noted)
     rival.execute("BEGIN IMMEDIATE")
-    await store.control(run.id, since=0, append_id="request", decide=lambda *_: None)
+    await store.log.control(run.id, since=0, append_id="request", decide=lambda *_: None)
     assert len(waited) == 3
     assert 0 < max(waited) < 0.001
     await store.close()
@@ -283,7 +283,7 @@ async def test_a_waiter_that_is_cancelled_leaves_nothing_behind(path: Path, riva
     run = await held(store)
     rival.execute("BEGIN IMMEDIATE")
     waiting = asyncio.ensure_future(
-        store.control(run.id, since=0, append_id="request", decide=lambda *_: None)
+        store.log.control(run.id, since=0, append_id="request", decide=lambda *_: None)
     )
     await asyncio.sleep(0)
     waiting.cancel()

@@ -80,7 +80,7 @@ async def test_a_write_is_not_acknowledged_and_a_heartbeat_notices(
     ):
         await stepped(store, run)
     with pytest.raises(StoreGone):
-        await store.renew([run.lease])
+        await store.leases.renew([run.lease])
     with pytest.raises(StoreGone):
         await created(store)
     await store.close()

@@ -69,7 +69,7 @@ async def test_a_store_that_was_closed_says_so(tmp_path: Path) -> None:
     await store.close()
     await store.close()
     with pytest.raises(StoreUnavailable, match="was closed"):
-        await store.load(run.id, fold_version=FOLD_VERSION)
+        await store.log.load(run.id, fold_version=FOLD_VERSION)
     with pytest.raises(StoreUnavailable, match="was closed"):
         await stepped(store, run)
 

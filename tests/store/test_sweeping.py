@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
 
 import pytest
 
@@ -14,14 +12,14 @@ from onward.engine.log.journal import Journal
 from onward.model.event import RunCompleted
 from onward.store.codec import VALUE_BYTES_MAX, content_hash
 from onward.store.member import Member
-from onward.store.port import Store
-from onward.store.postgres import forgetting as postgres
+from onward.store.port.retention import Kin
+from onward.store.port.store import Store
 from onward.store.postgres.adapter import PostgresStore
+from onward.store.postgres.link.binary import texts
 from onward.store.postgres.link.wire import Wire
-from onward.store.postgres.statements import BEGIN, COMMIT, parse
-from onward.store.retention import Kin, Swept, new_mark
-from onward.store.sqlite import forgetting as sqlite
+from onward.store.postgres.statements import BEGIN, COMMIT, call, parse
 from onward.store.sqlite.adapter import SqliteStore
+from onward.store.sweeping import new_mark
 from onward.testing.drafts import START_US, Draft, held, step, stepped
 
 pytestmark = pytest.mark.anyio
@@ -31,26 +29,20 @@ NAME = content_hash(f'"{LARGE}"'.encode())
 
 
 class Sweep:
-    """The parts of a sweep, one at a time."""
+    """The steps of a sweep, one at a time."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._mark = store, new_mark()
+        assert isinstance(store, SqliteStore | PostgresStore)
+        self._blobs, self._mark = store.blobs, new_mark()
 
     async def look(self, before_us: int = LATER_US) -> list[str]:
-        return list(await self._part("unused_blobs", before_us=before_us, limit=10))
+        return list(await self._blobs.unused(before_us, 10))
 
     async def mark(self, names: Sequence[str]) -> None:
-        await self._part("mark_blobs", names=names, before_us=LATER_US, mark=self._mark)
+        await self._blobs.mark(names, before_us=LATER_US, mark=self._mark)
 
     async def delete(self, names: Sequence[str]) -> int:
-        swept: Swept = await self._part("delete_blobs", names=names, mark=self._mark)
-        return swept.blobs
-
-    async def _part(self, name: str, **values: Any) -> Any:
-        if isinstance(self._store, SqliteStore):
-            return await self._store._database.transact(partial(getattr(sqlite, name), **values))
-        assert isinstance(self._store, PostgresStore)
-        return await self._store._reading.use(partial(getattr(postgres, name), **values))
+        return (await self._blobs.delete(names, mark=self._mark)).blobs
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -63,12 +55,12 @@ async def content_without_a_run(store: Store) -> None:
     """Content that `store` has stored and used, and that nothing refers to any more."""
     run = await stepped(store, await held(store), text=LARGE)
     write, over = run.then(RunCompleted())
-    await store.append(write, run.lease)
-    await store.delete([Kin(id=over.id, head=over.position.seq, status=over.run.status)])
+    await store.log.append(write, run.lease)
+    await store.retention.delete([Kin(id=over.id, head=over.position.seq, status=over.run.status)])
 
 
 async def is_whole(store: Store, run: Draft) -> bool:
-    return bool((await Journal(store, SystemClock()).load(run.id)).run.context["text"] == LARGE)
+    return bool((await Journal(store.log, SystemClock()).load(run.id)).run.context["text"] == LARGE)
 
 
 async def test_content_that_is_used_after_it_was_found_stays(store: Store, other: Store) -> None:
@@ -100,7 +92,7 @@ async def test_a_write_that_relies_on_marked_content_takes_the_mark_off(store: S
     run = await held(store)
     write, after = run.then(*step(run, text=LARGE), with_row=False)
     write.blobs.clear()
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     assert await sweep.delete(unused) == 0
     assert await is_whole(other, after)
 
@@ -123,8 +115,8 @@ async def test_what_a_killed_sweep_marked_goes_with_the_next_one(store: Store, o
     await content_without_a_run(store)
     killed = Sweep(other)
     await killed.mark(await killed.look())
-    assert (await store.sweep_blobs(LATER_US, 10)).blobs == 1
-    assert await other.blob(NAME) is None
+    assert (await store.blobs.sweep(LATER_US, 10)).blobs == 1
+    assert await other.blobs.find(NAME) is None
 
 
 WAITING = parse("waiting", "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
@@ -146,12 +138,12 @@ async def test_a_sweep_passes_over_what_an_open_transaction_uses(store: Store, o
 
     async def writing(wire: Wire) -> None:
         await wire.run(BEGIN)
-        assert await store._writer.write(wire, [Member(write, run.lease[1:])]) == [None]
-        assert (await other.sweep_blobs(LATER_US, 10)).blobs == 0
+        assert await store.log._writer.write(wire, [Member(write, run.lease[1:])]) == [None]
+        assert (await other.blobs.sweep(LATER_US, 10)).blobs == 0
         await wire.run(COMMIT)
 
-    await store._reading.use(writing)
-    assert (await other.sweep_blobs(LATER_US, 10)).blobs == 0
+    await store._connections.use(writing)
+    assert (await other.blobs.sweep(LATER_US, 10)).blobs == 0
     assert await is_whole(other, after)
 
 
@@ -167,15 +159,14 @@ async def test_a_writer_that_waits_for_a_sweep_stores_its_content_again(
 
     async def sweeping(wire: Wire) -> asyncio.Task[Draft]:
         await wire.run(BEGIN)
-        await postgres.mark_blobs(wire, [NAME], before_us=LATER_US, mark=mark)
+        await wire.run(call("blob_mark", hashes=texts([NAME]), before_us=LATER_US, mark=mark))
         if is_gone:
-            assert (await postgres.delete_blobs(wire, [NAME], mark=mark)).blobs == 1
+            assert len((await wire.run(call("blob_delete", hash=NAME, mark=mark)))[0]) == 1
         writer = asyncio.create_task(stepped(store, run, text=LARGE))
         await until_one_waits(wire)
         await wire.run(COMMIT)
         return writer
 
-    after = await (await other._reading.use(sweeping))
-    deleting = partial(postgres.delete_blobs, names=[NAME], mark=mark)
-    assert (await other._reading.use(deleting)).blobs == 0
+    after = await (await other._connections.use(sweeping))
+    assert (await other.blobs.delete([NAME], mark=mark)).blobs == 0
     assert await is_whole(other, after)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from onward.model.event import RunPaused
-from onward.store.sqlite.adapter import TIDY_EVERY_S, SqliteStore
+from onward.store.sqlite.adapter import SqliteStore
 from onward.store.sqlite.file.presence import Presence
+from onward.store.sqlite.runs import TIDY_EVERY_S
 from onward.testing.clock import ManualClock
 from onward.testing.drafts import created, held, requested
 
@@ -26,13 +27,13 @@ async def test_the_file_of_a_dead_process_goes_when_nothing_names_it_any_more(tm
     run = await held(dying)
     (left,) = files(path)
     await dying.close()  # with a run in its hands: its file stays, and nobody has its lock
-    (listed,) = await store.held()
+    (listed,) = await store.runs.held()
     assert listed.holder is not None
     assert not listed.holder.is_alive
     assert files(path) == {left}, "the run's owner must be known as dead"
     await requested(store, run, RunPaused(reason="operator"))
     clock.advance(TIDY_EVERY_S)
-    await store.held()
+    await store.runs.held()
     assert left not in files(path)
     await store.close()
     assert files(path) == set()
@@ -41,12 +42,12 @@ async def test_the_file_of_a_dead_process_goes_when_nothing_names_it_any_more(tm
 async def test_an_effect_that_has_not_finished_keeps_the_file_of_who_began_it(tmp_path: Path) -> None:
     path = tmp_path / "onward.db"
     dying, store = SqliteStore(str(path)), SqliteStore(str(path))
-    await dying.begin_effect("key", "token", at_us=1)
+    await dying.effects.begin("key", "token", at_us=1)
     before = files(path)
     await dying.close()
-    await store.held()
+    await store.runs.held()
     assert files(path) == before
-    found = await store.find_effect("key")
+    found = await store.effects.find("key")
     assert found is not None
     assert not found.is_alive
     await store.close()
@@ -64,7 +65,7 @@ async def test_the_living_those_who_begin_and_what_is_not_ours_stay(tmp_path: Pa
     (begun.parent / "notes").write_text("mine")
     (begun.parent / "link.lock").symlink_to(begun)
     names = {os.path.basename(alive._path), begun.name, "notes", "link.lock"}
-    await store.held()
+    await store.runs.held()
     assert files(path) == names
     alive.close()
     await store.close()

@@ -15,7 +15,7 @@ from onward.engine.control.requests import Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import SchemaInUse, SchemaTooNew
 from onward.model.run import FOLD_VERSION, RunStatus
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.store.queries import load_migrations
 from onward.testing.drafts import held, stepped
 from onward.wiring import open_store

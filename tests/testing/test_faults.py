@@ -8,7 +8,8 @@ import pytest
 
 from onward.errors import RunNotFound, StoreFull, StoreUnavailable
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port import RunQuery, Store
+from onward.store.port.runs import RunQuery
+from onward.store.port.store import Store
 from onward.testing.drafts import created
 from onward.testing.faults import Died, Fault, FaultyStore
 
@@ -34,15 +35,15 @@ async def test_a_fault_comes_at_its_place_with_or_without_the_effect(
     await created(faulty, "one")
     with pytest.raises(error):
         await created(faulty, "two")
-    assert bool(await memory.find("two")) is is_there
-    assert faulty.calls == ["create", "create"]
+    assert bool(await memory.runs.find("two")) is is_there
+    assert faulty.calls == ["log.create", "log.create"]
 
 
 async def test_after_a_death_nobody_answers(memory: Store) -> None:
     faulty = FaultyStore(memory, Fault.DIE_BEFORE, at=1)
     with pytest.raises(Died):
-        await faulty.load("run", fold_version=1)
-    calling = asyncio.create_task(faulty.list(RunQuery()))
+        await faulty.log.load("run", fold_version=1)
+    calling = asyncio.create_task(faulty.runs.list(RunQuery()))
     for _ in range(100):
         await asyncio.sleep(0)
     assert not calling.done()
@@ -57,26 +58,30 @@ async def test_a_fault_that_a_process_survives_passes(memory: Store) -> None:
             await created(faulty, "run")
     await created(faulty, "run")
     faulty.fail(Fault.REFUSE, within=2)
-    await faulty.load("run", fold_version=1)
+    await faulty.log.load("run", fold_version=1)
     with pytest.raises(StoreFull):
-        await faulty.load("run", fold_version=1)
-    await faulty.load("run", fold_version=1)
+        await faulty.log.load("run", fold_version=1)
+    await faulty.log.load("run", fold_version=1)
 
 
 async def test_only_calls_that_count_have_a_number(memory: Store) -> None:
-    faulty = FaultyStore(memory, Fault.REFUSE, at=1, counted={"append"})
+    faulty = FaultyStore(memory, Fault.REFUSE, at=1, counted={"log.append"})
     await created(faulty, "run")
-    assert await faulty.renew([]) == {}
-    assert await faulty.count() == await memory.count()
-    assert await faulty.blob("no such") is None
-    assert await faulty.read("run", after=0, limit=1) == await memory.read("run", after=0, limit=1)
+    assert await faulty.leases.renew([]) == {}
+    assert await faulty.runs.count() == await memory.runs.count()
+    assert await faulty.blobs.find("no such") is None
+    assert await faulty.log.read("run", after=0, limit=1) == await memory.log.read("run", after=0, limit=1)
     assert faulty.calls == []
 
 
 async def test_everything_else_is_the_stores_own(memory: Store) -> None:
     faulty = FaultyStore(memory)
-    assert (faulty.me, faulty.lease_s, faulty.heartbeat_s) == (memory.me, memory.lease_s, memory.heartbeat_s)
+    assert (faulty.leases.me, faulty.leases.lease_s, faulty.leases.heartbeat_s) == (
+        memory.leases.me,
+        memory.leases.lease_s,
+        memory.leases.heartbeat_s,
+    )
     assert await faulty.check() == await memory.check()
     with pytest.raises(RunNotFound):
-        await faulty.control("nobody", since=0, append_id="x", decide=lambda held, tail: None)
+        await faulty.log.control("nobody", since=0, append_id="x", decide=lambda held, tail: None)
     await faulty.close()

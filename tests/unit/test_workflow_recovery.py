@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from onward.errors import OnwardError, Refused
 from onward.machine.lifecycle import RUN
 from onward.model.event import RunClaimed, RunInterrupted, RunResumed
 from onward.model.run import Run, RunStatus
-from onward.store.port import Loaded, Store
+from onward.store.port.log import Loaded, RunLog
+from onward.testing.faults import Around, FaultyStore
 from onward.testing.handlers import Doorway
 from tests.world import Process, World, line
 
@@ -149,23 +151,17 @@ def test_valid_transitions_includes_failed_to_in_progress() -> None:
 
 
 async def test_one_bad_run_does_not_keep_the_others_from_being_recovered(world: World) -> None:
-    process = await interrupted(world, "bad")
+    await interrupted(world, "bad")
     await interrupted(world, "good")
-    process.store.store = Damaged(process.store.store)
+    process = await world.process(wrap=partial(FaultyStore, log=Damaged))
     swept = await process.engine.recover()
     assert [run.id for run in swept.stopped] == ["good"]
     assert [run_id for run_id, _ in swept.broken] == ["bad"]
 
 
-class Damaged:
-    """A store that has lost the last event of the run `bad`."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+class Damaged(Around[RunLog]):
+    """A log that has lost the last event of the run `bad`."""
 
     async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
-        loaded = await self._store.load(run_id, fold_version=fold_version)
+        loaded = await self.part.load(run_id, fold_version=fold_version)
         return replace(loaded, tail=loaded.tail[:-1]) if loaded and run_id == "bad" else loaded

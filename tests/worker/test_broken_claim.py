@@ -11,7 +11,7 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Folded, Journal
 from onward.machine.decide.claim import Standing, decide_claim
 from onward.model.event import Event
-from onward.store.port import Held, Wanted
+from onward.store.port.log import Held, Wanted
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.link.failure import ConnectionLost
 from onward.store.postgres.link.wire import Wire
@@ -54,10 +54,10 @@ async def test_a_run_that_another_took_meanwhile_is_not_driven(postgres_emptied_
     ours, theirs = [await PostgresStore.open(postgres_emptied_url) for _ in range(2)]
     try:
         write, _ = creation("run")
-        await ours.create(write, "created")
-        breaking = Breaking(ours._writer, Journal(theirs, SystemClock()))
-        ours._writer = breaking  # type: ignore[assignment]
-        assert await take(Journal(ours, SystemClock())) is None
+        await ours.log.create(write, "created")
+        breaking = Breaking(ours.log._writer, Journal(theirs.log, SystemClock()))
+        ours.log._writer = breaking  # type: ignore[assignment]
+        assert await take(Journal(ours.log, SystemClock())) is None
         assert breaking.taken is not None
     finally:
         await ours.close()

@@ -13,7 +13,7 @@ from onward.engine.managed.settings import stands_idle
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.clock import NOVEMBER_2023_US, ManualClock

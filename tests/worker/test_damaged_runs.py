@@ -14,7 +14,7 @@ from onward.engine.engine import Engine
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import HistoryCorrupt
 from onward.model.run import RunStatus
-from onward.store.port import RunQuery
+from onward.store.port.runs import RunQuery
 from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.drafts import fork, held, stepped
 from onward.testing.handlers import Scripted
@@ -76,10 +76,10 @@ async def test_a_run_that_cannot_be_driven_is_tried_once_and_its_log_does_not_gr
         await taken_by(engine)
     assert caplog.text.count("run bad is passed over") == 1
     await engine.sweep()  # gives back what this process does not drive
-    (given_back,) = await store.find("bad")
+    (given_back,) = await store.runs.find("bad")
     assert (given_back.row.status, given_back.row.owner) == (RunStatus.QUEUED, None)
     assert await taken_by(engine) is None
-    (later,) = await store.find("bad")
+    (later,) = await store.runs.find("bad")
     assert later.row.head == given_back.row.head
     await engine.close()
 
@@ -90,7 +90,7 @@ async def test_a_worker_passes_over_a_fork_whose_parents_log_is_damaged(tmp_path
     engine = engine_on(store)
     parent = await stepped(store, await held(store, "parent"))
     write, _ = fork(parent, "bad")
-    await store.create(write, "made")
+    await store.log.create(write, "made")
     await engine.submit(engine.sources.prepare(line("a"), "<test>"), Start(run_id="good"))
     damage(path, "UPDATE event SET body = CAST(x'ff00' AS TEXT) WHERE run_id = 'parent' AND seq = 2")
     assert await taken_by(engine) == "good"
@@ -106,9 +106,9 @@ async def test_a_damaged_row_hides_no_other_run_from_lists_and_sweeps(
         await held(store, run_id)
     damage(path, "UPDATE run SET status = 'quiet' WHERE id = 'bad'")
     with caplog.at_level(logging.ERROR, "onward"):
-        assert [listed.row.id for listed in await store.list(RunQuery())] == ["good"]
-        assert [listed.row.id for listed in await store.held()] == ["good"]
-        assert await store.count() == {RunStatus.RUNNING: 1}
+        assert [listed.row.id for listed in await store.runs.list(RunQuery())] == ["good"]
+        assert [listed.row.id for listed in await store.runs.held()] == ["good"]
+        assert await store.runs.count() == {RunStatus.RUNNING: 1}
     assert "the row of run 'bad' is damaged" in caplog.text
     await store.close()
 

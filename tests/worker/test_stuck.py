@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,10 +16,13 @@ from onward.errors import InvalidInput, InvalidPipeline, StoreError, StoreIO
 from onward.model.event import RunQueued
 from onward.model.run import FOLD_VERSION
 from onward.model.values.names import NAME_CHARACTERS_MAX
-from onward.store.port import TAIL_MAX, Controlled, DecideLoaded, Held, Lease, Loaded, Store, Wanted, Write
+from onward.store.port.leases import Lease
+from onward.store.port.log import TAIL_MAX, Controlled, DecideLoaded, Held, Loaded, RunLog, Wanted
+from onward.store.port.record import Write
+from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
 from onward.testing.drafts import created, grown, held
-from onward.testing.faults import FaultyStore
+from onward.testing.faults import Around, FaultyStore
 from onward.wiring import open_store
 from tests.world import Process, World, line
 
@@ -39,7 +43,7 @@ async def taken_by(process: Process) -> str | None:
     return taken[0].run.id
 
 
-class Refusing(FaultyStore):
+class Refusing(Around[RunLog]):
     """A store in which claims of `bad` fail: with an error of the database, or in what is decided."""
 
     bad = "bad"
@@ -58,18 +62,16 @@ class Refusing(FaultyStore):
             return write
 
         try:
-            return await super().take(wanted, fold_version=fold_version, decide=decided)
+            return await self.part.take(wanted, fold_version=fold_version, decide=decided)
         except StoreError as error:
             error.run_id = self.bad
             raise
 
 
-async def refusing(world: World, error: Exception | None, clock: ManualClock) -> tuple[Process, Refusing]:
-    process = await world.process(clock=clock, wrap=Refusing)
-    store = process.store
-    assert isinstance(store, Refusing)
-    store.error = error
-    return process, store
+async def refusing(world: World, error: Exception | None, clock: ManualClock) -> tuple[Process, FaultyStore]:
+    process = await world.process(clock=clock, wrap=partial(FaultyStore, log=Refusing))
+    process.store.log.error = error
+    return process, process.store
 
 
 async def test_a_claim_that_the_database_fails_is_passed_over_noted_and_tried_again(world: World) -> None:
@@ -80,7 +82,7 @@ async def test_a_claim_that_the_database_fails_is_passed_over_noted_and_tried_ag
         await taken_by(process)  # the worker hears of it, since all claims may fail so
     assert await taken_by(process) == "good"
     assert await taken_by(process) is None
-    (stuck,) = (await store.measure()).stuck
+    (stuck,) = (await store.measures.measure()).stuck
     assert (stuck.run, stuck.failures, stuck.why) == ("bad", 1, "the index row is too large")
     waits_s = 1.0
     for failures in range(2, 12):
@@ -90,14 +92,14 @@ async def test_a_claim_that_the_database_fails_is_passed_over_noted_and_tried_ag
         with pytest.raises(StoreIO):
             await taken_by(process)
         waits_s = min(2 * waits_s, PASSED_S_MAX)
-        assert [one.failures for one in (await store.measure()).stuck] == [failures]
-    store.error = None
+        assert [one.failures for one in (await store.measures.measure()).stuck] == [failures]
+    store.log.error = None
     clock.advance(waits_s)
     assert await taken_by(process) == "bad", "never given up"
-    assert (await store.measure()).stuck == ()
+    assert (await store.measures.measure()).stuck == ()
 
 
-class Broken(FaultyStore):
+class Broken(Around[RunLog]):
     """A store whose run `bad` cannot be decided about."""
 
     async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
@@ -106,22 +108,22 @@ class Broken(FaultyStore):
                 loaded = Loaded(loaded.row, loaded.position, loaded.holder, None, [None])  # type: ignore[list-item]
             return decide(held, loaded)
 
-        return await super().take(wanted, fold_version=fold_version, decide=decided)
+        return await self.part.take(wanted, fold_version=fold_version, decide=decided)
 
 
 async def test_a_defect_that_one_run_brings_out_keeps_nobody_from_the_others(world: World) -> None:
-    process = await world.process(clock=ManualClock(autojump=False), wrap=Broken)
+    process = await world.process(clock=ManualClock(autojump=False), wrap=partial(FaultyStore, log=Broken))
     await submitted(process, "bad", "good")
     assert await taken_by(process) == "good"
     assert await taken_by(process) is None
-    assert [one.run for one in (await process.store.measure()).stuck] == ["bad"]
+    assert [one.run for one in (await process.store.measures.measure()).stuck] == ["bad"]
 
 
 async def long_run(store: Store, steps: int) -> None:
     """A due run with a long log and no snapshot, as an import or a newer fold leaves it."""
     run = await grown(store, await held(store, "bad"), steps=steps)
     write, _ = run.then(RunQueued(why="tests", wake_at_us=run.run.updated_at_us))
-    await store.append(write, Lease("bad", store.me, 1))
+    await store.log.append(write, Lease("bad", store.leases.me, 1))
 
 
 async def test_a_long_log_is_folded_before_the_claim_which_leaves_a_snapshot(world: World) -> None:
@@ -130,10 +132,10 @@ async def test_a_long_log_is_folded_before_the_claim_which_leaves_a_snapshot(wor
     before = (await process.load("bad")).run
     taken = await process.engine.take(StopSwitch())
     assert taken is not None
-    assert taken[0].run.worker == store.me
-    (claimed,) = store.shown
+    assert taken[0].run.worker == store.leases.me
+    (claimed,) = store.log.shown
     assert len(claimed.tail) == 0, "all of it was known"
-    loaded = await store.load("bad", fold_version=FOLD_VERSION)
+    loaded = await store.log.load("bad", fold_version=FOLD_VERSION)
     assert loaded is not None
     assert loaded.snapshot is not None
     assert (loaded.is_cut, len(loaded.tail)) == (False, 0), "the next one is short"
@@ -146,7 +148,7 @@ async def test_a_resume_that_folded_a_long_log_leaves_a_snapshot(world: World) -
     process = await world.process()
     await long_run(process.store, TAIL_MAX)
     await process.engine.pause("bad")
-    loaded = await process.store.load("bad", fold_version=FOLD_VERSION)
+    loaded = await process.store.log.load("bad", fold_version=FOLD_VERSION)
     assert loaded is not None
     assert loaded.snapshot is not None
     assert await process.is_sound("bad")
@@ -171,7 +173,7 @@ async def test_a_name_that_no_index_can_hold_keeps_postgres_from_nothing_else(
     with pytest.raises(StoreIO, match="index row"):
         await taken_by(process)
     assert await taken_by(process) == "good"
-    assert [one.run for one in (await process.store.measure()).stuck] == ["bad"]
+    assert [one.run for one in (await process.store.measures.measure()).stuck] == ["bad"]
     await world.close()
 
 
@@ -192,7 +194,7 @@ async def test_a_name_that_is_too_long_is_refused_at_the_door(world: World, what
     with pytest.raises((InvalidInput, InvalidPipeline)) as refusal:
         await process.engine.submit(process.pipeline(source), Start(run_id="run", **start))
     assert "501 characters" in str(refusal.value)
-    assert await process.store.find("run") == []
+    assert await process.store.runs.find("run") == []
     with pytest.raises((InvalidInput, InvalidPipeline)):
         await process.start(source, **start)
-    assert await process.store.find("run") == []
+    assert await process.store.runs.find("run") == []

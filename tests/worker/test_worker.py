@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -16,9 +17,10 @@ from onward.machine.plan.planner import DRAIN
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port import Listed, Store
+from onward.store.port.runs import Listed, Runs
+from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
-from onward.testing.faults import FaultyStore
+from onward.testing.faults import Around, FaultyStore
 from onward.testing.handlers import Doorway
 from onward.worker.worker import Shift, Worker
 from tests.world import Process, Script, World, line, until
@@ -77,7 +79,7 @@ async def test_a_worker_takes_no_more_than_it_may_drive_at_once(world: World) ->
     working = asyncio.create_task(worker(process, stop, concurrency=2).run())
     await doors[0].entered()
     await doors[1].entered()
-    assert len(await process.store.held()) == 2
+    assert len(await process.store.runs.held()) == 2
     doors[0].open()
     await doors[2].entered()
     for door in doors:
@@ -217,8 +219,8 @@ async def test_a_worker_looks_for_the_dead_often_enough_to_take_over_in_half_a_s
 async def test_looking_for_the_dead_takes_a_small_part_of_a_workers_time(memory: World) -> None:
     """Where many runs are held a look takes long, and the next one comes later."""
     clock = ManualClock(autojump=False)
-    process, stop = await memory.process(clock=clock, wrap=SlowLook), StopSwitch()
-    looking = process.store
+    process, stop = await memory.process(clock=clock, wrap=partial(FaultyStore, runs=SlowLook)), StopSwitch()
+    looking = process.store.runs
     assert isinstance(looking, SlowLook)
     looking.clock = clock
     working = asyncio.create_task(Worker(process.engine, clock, stop).run())
@@ -234,8 +236,11 @@ async def test_looking_for_the_dead_takes_a_small_part_of_a_workers_time(memory:
 
 async def test_a_look_that_fails_in_an_unforeseen_way_is_told_and_not_the_last_one(memory: World) -> None:
     clock = ManualClock(autojump=False)
-    process, stop = await memory.process(clock=clock, wrap=BrokenLook), StopSwitch()
-    looking, warned = process.store, list[str]()
+    process, stop = (
+        await memory.process(clock=clock, wrap=partial(FaultyStore, runs=BrokenLook)),
+        StopSwitch(),
+    )
+    looking, warned = process.store.runs, list[str]()
     assert isinstance(looking, BrokenLook)
     working = asyncio.create_task(Worker(process.engine, clock, stop, warn=warned.append).run())
     await clock.until_waiting(2)
@@ -246,7 +251,7 @@ async def test_a_look_that_fails_in_an_unforeseen_way_is_told_and_not_the_last_o
     await working
 
 
-class BrokenLook(FaultyStore):
+class BrokenLook(Around[Runs]):
     """A store whose first look at the held runs fails as none should."""
 
     looks = 0
@@ -255,10 +260,10 @@ class BrokenLook(FaultyStore):
         self.looks += 1
         if self.looks == 1:
             raise RuntimeError("a defect")
-        return await super().held()
+        return await self.part.held()
 
 
-class SlowLook(FaultyStore):
+class SlowLook(Around[Runs]):
     """A store in which so many runs are held that looking at them takes seconds."""
 
     TAKES_S = 2.0
@@ -268,7 +273,7 @@ class SlowLook(FaultyStore):
     async def held(self) -> Sequence[Listed]:
         self.looks += 1
         self.clock.advance(self.TAKES_S)
-        return await super().held()
+        return await self.part.held()
 
 
 async def test_a_long_wait_is_not_held() -> None:

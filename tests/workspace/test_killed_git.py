@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from onward.handlers.port import StepContext
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.model.workspace import Merged, Tree
-from onward.store.port import Lease
-from onward.testing.faults import FaultyStore
+from onward.store.port.leases import Lease, Leases
+from onward.testing.faults import Around, FaultyStore
 from onward.workspace.port import Check, Place, unasked
 from onward.workspace.trees import GitTrees
 from tests.workspace.repository import Repository
@@ -135,7 +136,7 @@ async def with_git(world: World, tmp_path: Path, trees: GitTrees, more: str = ""
     repository = Repository.make(tmp_path / "repo")
     process = await world.process(
         {"a": [writing] * 9},
-        files=lambda store: RunFiles(str(tmp_path / "runs"), store, warn=pytest.fail),
+        files=lambda store: RunFiles(str(tmp_path / "runs"), store.identity, warn=pytest.fail),
         trees=trees,
     )
     run = await process.start(LINE.format(repository=repository.path, more=more))
@@ -228,13 +229,13 @@ FAN = """digraph fan {{
 }}"""
 
 
-class Robbed(FaultyStore):
+class Robbed(Around[Leases]):
     """The store of a holder whose run somebody took over while it was frozen."""
 
     is_robbed = False
 
     async def renew(self, leases: Sequence[Lease]) -> dict[str, int]:
-        return {} if self.is_robbed else dict(await self.store.renew(leases))
+        return {} if self.is_robbed else dict(await self.part.renew(leases))
 
 
 async def test_a_holder_that_was_frozen_asks_for_its_lease_right_before_it_merges(
@@ -252,12 +253,12 @@ async def test_a_holder_that_was_frozen_asks_for_its_lease_right_before_it_merge
 
     process = await world.process(
         {"a": [writing], "b": [writing]},
-        wrap=Robbed,
-        files=lambda store: RunFiles(str(tmp_path / "runs"), store, warn=pytest.fail),
+        wrap=partial(FaultyStore, leases=Robbed),
+        files=lambda store: RunFiles(str(tmp_path / "runs"), store.identity, warn=pytest.fail),
         trees=Waking(ENVIRONMENT),
     )
-    assert isinstance(process.store, Robbed)
-    store = process.store
+    store = process.store.leases
+    assert isinstance(store, Robbed)
     with pytest.raises(LeaseLost):
         await process.start(FAN.format(repository=repository.path))
     tree = tmp_path / "runs/run/workspace"

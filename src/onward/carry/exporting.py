@@ -23,7 +23,8 @@ from onward.carry.lines import (
 from onward.errors import HistoryCorrupt, Refused, RunNotFound
 from onward.model.row import RunRow
 from onward.store.codec import check_chain
-from onward.store.port import KEPT_APART, Record, Store
+from onward.store.port.record import KEPT_APART, Record
+from onward.store.port.store import Store
 from onward.version import VERSION as ONWARD
 
 EFFECTS_MAX = 2**31 - 1  # all of them
@@ -64,7 +65,7 @@ async def with_parents(store: Store, rows: Sequence[RunRow], *, may_add: bool) -
 
 async def row_of(store: Store, run_id: str) -> RunRow:
     """The row of the run with this very id."""
-    found = [listed.row for listed in await store.find(run_id) if listed.row.id == run_id]
+    found = [listed.row for listed in await store.runs.find(run_id) if listed.row.id == run_id]
     if not found:
         raise RunNotFound(run_id)
     return found[0]
@@ -103,7 +104,7 @@ class Exporter:
         )
 
     async def _record(self, run_id: str, seq: int) -> Record:
-        found = await self._store.read(run_id, after=seq - 1, limit=1)
+        found = await self._store.log.read(run_id, after=seq - 1, limit=1)
         if not found or found[0].seq != seq:
             raise HistoryCorrupt(run_id, seq, "the event is missing")
         return found[0]
@@ -119,7 +120,7 @@ class Exporter:
             self.carried.events += len(page)
         if position != run.end:
             raise HistoryCorrupt(run.id, position.seq + 1, "the event is missing")
-        for effect in await self._store.read_effects(run.id, limit=EFFECTS_MAX):
+        for effect in await self._store.effects.read(run.id, limit=EFFECTS_MAX):
             self._put(EffectLine.of(effect))
             self.carried.effects += 1
         self.carried.runs.append(run.id)
@@ -128,7 +129,7 @@ class Exporter:
         """As many events at once as their large values allow."""
         after, limit = run.parent_seq, PAGE_FIRST
         while after < run.head and (
-            page := await self._store.read(run.id, after=after, limit=min(limit, run.head - after))
+            page := await self._store.log.read(run.id, after=after, limit=min(limit, run.head - after))
         ):
             yield page
             after = page[-1].seq
@@ -137,7 +138,7 @@ class Exporter:
     async def _blob(self, record: Record, name: str) -> None:
         if name in self._stored:
             return
-        content = record.values.get(name) or await self._store.blob(name)
+        content = record.values.get(name) or await self._store.blobs.find(name)
         if content is None:
             raise HistoryCorrupt(record.run_id, record.seq, f"its content {name} is missing or damaged")
         self._put(BlobLine(hash=name, content=content))

@@ -17,9 +17,11 @@ from onward.machine.fold.row import project
 from onward.model.row import RunRow
 from onward.model.run import Run, RunStatus
 from onward.model.values.names import check_names
-from onward.store.carrying import Arrival
 from onward.store.codec import seal
-from onward.store.port import Effect, Position, Record, Store, Write
+from onward.store.port.carrying import Arrival
+from onward.store.port.effects import Effect
+from onward.store.port.record import Position, Record, Write
+from onward.store.port.store import Store
 
 PAGE = 500
 BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -105,7 +107,7 @@ class Importer:
         run, at_us = section.fold, self.clock.now_us()
         if run is None:
             return _Planned(section, row, section.run.end, at_us)
-        events = decide_arrival(run, self.store.me, now_us=at_us)
+        events = decide_arrival(run, self.store.leases.me, now_us=at_us)
         after, _ = applied(run, events, run_id=run.id, at_us=at_us)
         if self.checked.is_paused:
             events = (*events, *decide_held_back(after, why=HELD_BACK))
@@ -118,13 +120,13 @@ class Importer:
     async def _there(self, section: Section) -> str:
         """Why a run need not be taken in; empty if it is not here; a refusal if another one is."""
         run = section.run
-        if not await self.store.read(run.id, after=0, limit=1):
+        if not await self.store.log.read(run.id, after=0, limit=1):
             return ""
-        found = await self.store.read(run.id, after=run.head - 1, limit=2)
+        found = await self.store.log.read(run.id, after=run.head - 1, limit=2)
         if found and (found[0].seq, found[0].hash) == run.end:
             return "is here already" if len(found) == 1 else "is here already, and has gone on since"
         row = await row_of(self.store, run.id)
-        (last,) = await self.store.read(run.id, after=row.head - 1, limit=1)
+        (last,) = await self.store.log.read(run.id, after=row.head - 1, limit=1)
         is_younger = any(record.hash == last.hash for page in self._pages(section) for record in page)
         why = (
             f"is here as it was at event {row.head}, and the file has it up to event {run.head}: "
@@ -155,7 +157,7 @@ class Importer:
             next(again)
             return again
 
-        await self.store.receive(Arrival(write, rest, self._effects(plan.section)))
+        await self.store.carrying.receive(Arrival(write, rest, self._effects(plan.section)))
 
     async def _keep(self, section: Section) -> None:
         """Store what a run refers to, a few megabytes at a time."""
@@ -168,9 +170,9 @@ class Importer:
                 waiting[name] = self.checked.survey.blob(name)
                 self._kept[name] = now_us
                 if sum(map(len, waiting.values())) >= BYTES_AT_ONCE:
-                    await self.store.keep_blobs(waiting, at_us=now_us)
+                    await self.store.blobs.put(waiting, at_us=now_us)
                     waiting = {}
-        await self.store.keep_blobs(waiting, at_us=now_us)
+        await self.store.blobs.put(waiting, at_us=now_us)
 
     def _sources(self, section: Section) -> set[str]:
         """The pipelines of a run: no event names these as content, so they come with the run itself."""

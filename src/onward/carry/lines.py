@@ -13,7 +13,8 @@ import msgspec
 
 from onward.model.values.bounds import Instant, Number
 from onward.store.codec import content_hash
-from onward.store.port import Effect, Position, Record
+from onward.store.port.effects import Effect
+from onward.store.port.record import Position, Record
 
 FORMAT, VERSION = "onward-export", 1
 # What every database can hold: a file is refused before anything of it is written, not half-way.

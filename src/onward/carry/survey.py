@@ -29,7 +29,7 @@ from onward.machine.fold.change import IllegalEvent
 from onward.model.ids import check_run_id
 from onward.model.run import Run
 from onward.store.codec import check_chain, unseal
-from onward.store.port import Position, Record, read_with
+from onward.store.port.record import Position, Record, read_with
 
 NO_RUN = CarriedRun(id="", head=0, hash="")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onward.app import Onward
     from onward.cli.options import Common
     from onward.receipts.homes import Homes
-    from onward.store.port import Store
+    from onward.store.port.store import Store
 
 
 @asynccontextmanager

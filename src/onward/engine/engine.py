@@ -48,7 +48,7 @@ from onward.model.run import Gate, Run, RunStatus
 from onward.model.values.namespace import check_given
 from onward.pipeline.build import Pipeline, Transform
 from onward.pipeline.rules.check import RULES, Rule
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.workspace.port import Trees
 
 __all__ = ["Engine", "Resume", "Start", "ignore"]
@@ -80,38 +80,40 @@ class Engine:
     ) -> None:
         """`own`: the paths that are ours and no step's work, wherever they are."""
         self.store, self._clock, self._ids = store, clock, ids
-        self.sources = Sources(store, transforms, {*handlers, *Definition.BUILT_IN}, rules)
+        self.sources = Sources(store.blobs, transforms, {*handlers, *Definition.BUILT_IN}, rules)
         receipts = None
         if files is not None:
-            receipts = StepReceipts(files, store, self.sources)
+            receipts = StepReceipts(files, store.log, self.sources)
             observe = _each(files.observe, receipts.after, observe)
         self._observe = observe
         self._workspaces = Workspaces(trees, files, warn)
-        self.journal = Journal(store, clock)
+        self.journal = Journal(store.log, clock)
         self.leavings = Leftovers(store, None if files is None else files.folder, trees, own)
-        self._claims = Claims(store, self.journal, clock, ids, observe)
+        self._claims = Claims(store.leases, self.journal, clock, ids, observe)
         self._serving = Serving(
             handlers, lambda agent, interviewer: Overseer(self, clock, agent, interviewer), around
         )
-        self._taking = Taking(store, self.journal, self._claims, clock, handlers)
-        self._sweeper = Sweeper(store, self.journal, self._claims, ids)
+        self._taking = Taking(store.measures, self.journal, self._claims, clock, handlers)
+        self._sweeper = Sweeper(store.runs, self.journal, self._claims, ids)
         ports = Ports(
             self.journal,
-            LeaseKeeper(store, clock),
+            LeaseKeeper(store.leases, clock),
             clock,
             dice,
             handlers,
             observe,
-            Rooms(store, clock, files),
+            Rooms(store.blobs, clock, files),
             self._workspaces,
             self.cancel_child,
             self.effect,
             receipts,
         )
-        self.effects = AtMostOnce(store, clock, ids, store.lease_s)
+        self.effects = AtMostOnce(store.effects, clock, ids, store.leases.lease_s)
         self._runner = Runner(self.journal, self._claims, ids, self._serving, self.sources, ports, files)
         parts = self.journal, self._claims, clock, ids
-        self._starting = Starting(*parts, self._serving, self._workspaces, self._runner, observe, store.me)
+        self._starting = Starting(
+            *parts, self._serving, self._workspaces, self._runner, observe, store.leases.me
+        )
         self._resuming = Resuming(
             *parts, self._serving, self.sources, self._runner, self._cancel_orphans, self.leavings
         )

@@ -8,8 +8,8 @@ from typing import Any
 from onward.model.run import RunStatus
 from onward.model.values.instant import rfc3339
 from onward.observe.exposition import Family, Sample, gauge
-from onward.store.measures import Ended, Measured
 from onward.store.owner import owner_label
+from onward.store.port.measures import Ended, Measured
 
 ENDINGS = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
 NONE = Ended(0, 0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
 
 from onward.clock import Clock
 from onward.errors import LeaseLost, RunUnreadable, StoreError
@@ -15,103 +16,134 @@ from onward.model.result import Result
 from onward.observe.about import about
 from onward.observe.health import Health
 from onward.observe.metrics import Metrics
-from onward.store.port import Controlled, Decide, DecideLoaded, Held, Lease, Listed, Store, Wanted, Write
+from onward.store.port.leases import Lease, Leases
+from onward.store.port.log import Controlled, Decide, DecideLoaded, Held, Loaded, RunLog, Wanted
+from onward.store.port.record import Record, Write
+from onward.store.port.runs import Listed, Runs
+from onward.store.port.store import Store
 
+T = TypeVar("T")
 CUT_OFF = "cut_off"
 """An attempt that was ended from outside, by a stop, a time limit or a lost lease."""
 
 
 def watched_store(store: Store, metrics: Metrics, health: Health, clock: Clock) -> Store:
     """The same store, with what happens to the calls that matter counted."""
-    return cast("Store", _WatchedStore(store, metrics, health, clock))
+    return cast("Store", _WatchedStore(store, _Watch(metrics, health, clock)))
 
 
-class _WatchedStore:
-    """Passes everything on; the methods that are here are looked at on the way."""
+class _Around(Generic[T]):
+    """Passes everything on; what a subclass has is watched."""
 
-    def __init__(self, store: Store, metrics: Metrics, health: Health, clock: Clock) -> None:
-        self._store, self._metrics, self._health, self._clock = store, metrics, health, clock
+    def __init__(self, inner: T, watch: _Watch) -> None:
+        self._inner, self._watch = inner, watch
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        return getattr(self._inner, name)
 
+
+class _WatchedStore(_Around[Store]):
+    def __init__(self, store: Store, watch: _Watch) -> None:
+        super().__init__(store, watch)
+        self.log = _WatchedLog(store.log, watch)
+        self.leases = _WatchedLeases(store.leases, watch)
+        self.runs = _WatchedRuns(store.runs, watch)
+
+
+class _WatchedLog(_Around[RunLog]):
     async def append(self, write: Write, lease: Lease) -> None:
-        async with self._asking() as began_s:
+        watch = self._watch
+        async with watch.asking() as began_s:
             try:
-                await self._store.append(write, lease)
+                await self._inner.append(write, lease)
             except LeaseLost:
-                self._metrics.fenced_writes.add()
+                watch.metrics.fenced_writes.add()
                 raise
-            self._metrics.commits.observe(self._clock.awake_s() - began_s)
+            watch.metrics.commits.observe(watch.clock.awake_s() - began_s)
 
     async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
         claimed: Write | None = None
-        due_us: int | None = None
+        me, due_us = "", None
 
-        def decided(held: Held, loaded: Any) -> Write | None:
-            nonlocal claimed, due_us
-            claimed, due_us = decide(held, loaded), loaded.row.wake_at_us
+        def decided(held: Held, loaded: Loaded) -> Write | None:
+            nonlocal claimed, me, due_us
+            claimed, me, due_us = decide(held, loaded), held.me, loaded.row.wake_at_us
             return claimed
 
-        async with self._asking():
-            answer = await self._store.take(wanted, fold_version=fold_version, decide=decided)
-        self._note_claim(claimed, due_us)
+        async with self._watch.asking():
+            answer = await self._inner.take(wanted, fold_version=fold_version, decide=decided)
+        self._note_claim(claimed, me, due_us)
         return answer
 
     async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
         written: Write | None = None
+        me = ""
 
-        def decided(held: Held, tail: Any) -> Write | None:
-            nonlocal written
-            written = decide(held, tail)
+        def decided(held: Held, tail: Sequence[Record]) -> Write | None:
+            nonlocal written, me
+            written, me = decide(held, tail), held.me
             return written
 
-        async with self._asking():
-            answer = await self._store.control(run_id, since=since, append_id=append_id, decide=decided)
+        async with self._watch.asking():
+            answer = await self._inner.control(run_id, since=since, append_id=append_id, decide=decided)
         if not answer.is_repeat:
-            self._note_claim(written, None)
+            self._note_claim(written, me, None)
         return answer
 
-    async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
-        async with self._asking():
-            return await self._store.renew(leases)
-
-    async def held(self) -> Sequence[Listed]:
-        async with self._asking():
-            return await self._store.held()
-
-    def _note_claim(self, write: Write | None, due_us: int | None) -> None:
+    def _note_claim(self, write: Write | None, me: str, due_us: int | None) -> None:
         """Count a write that made the run ours; one that came by its turn tells since when it was due."""
-        if write is None or write.row is None or write.row.owner != self._store.me:
+        if write is None or write.row is None or write.row.owner != me:
             return
         if all(record.kind != RunClaimed.__name__ for record in write.records):
             return  # it was ours already
-        self._metrics.claims.add(write.row.pipeline)
+        watch = self._watch
+        watch.metrics.claims.add(write.row.pipeline)
         if due_us is not None:
-            self._metrics.claim_latency.observe(max(0, self._clock.now_us() - due_us) / 1_000_000)
+            watch.metrics.claim_latency.observe(max(0, watch.clock.now_us() - due_us) / 1_000_000)
+
+
+class _WatchedLeases(_Around[Leases]):
+    async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
+        async with self._watch.asking():
+            return await self._inner.renew(leases)
+
+
+class _WatchedRuns(_Around[Runs]):
+    async def held(self) -> Sequence[Listed]:
+        async with self._watch.asking():
+            return await self._inner.held()
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """Where it is told what became of a call."""
+
+    metrics: Metrics
+    health: Health
+    clock: Clock
 
     @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[float]:
+    async def asking(self) -> AsyncIterator[float]:
         """Whether the database answers, and what it fails with. A refusal is an answer too."""
-        began_s = self._clock.awake_s()
-        call = self._health.asking(began_s)
+        began_s = self.clock.awake_s()
+        call = self.health.asking(began_s)
         try:
             yield began_s
         except RunUnreadable as error:
-            self._metrics.store_errors.add(type(error).__name__)
-            self._health.answered(call, self._clock.awake_s())  # one run is damaged; others can be taken
+            self.metrics.store_errors.add(type(error).__name__)
+            self.health.answered(call, self.clock.awake_s())  # one run is damaged; others can be taken
             raise
         except StoreError as error:
-            self._metrics.store_errors.add(type(error).__name__)
-            self._health.failed(call, str(error))
+            self.metrics.store_errors.add(type(error).__name__)
+            self.health.failed(call, str(error))
             raise
         except asyncio.CancelledError:
-            self._health.dropped(call)
+            self.health.dropped(call)
             raise
         except BaseException:
-            self._health.answered(call, self._clock.awake_s())
+            self.health.answered(call, self.clock.awake_s())
             raise
-        self._health.answered(call, self._clock.awake_s())
+        self.health.answered(call, self.clock.awake_s())
 
 
 class WatchedHandler:

@@ -12,7 +12,8 @@ from onward.model.run import Run
 from onward.read.lookup import log_pages
 from onward.read.view import instant
 from onward.store.codec import unseal
-from onward.store.port import Record, RunLog
+from onward.store.port.log import RunLog
+from onward.store.port.record import Record
 
 
 async def read_checkpoints(log: RunLog, run_id: str) -> AsyncIterator[dict[str, Any]]:

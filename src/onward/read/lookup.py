@@ -10,7 +10,9 @@ from onward.errors import AmbiguousRun, RunNotFound
 from onward.model.event import CHECKPOINTS, StepFinished
 from onward.read.log.projection import Projection
 from onward.store.codec import unseal
-from onward.store.port import Listed, Record, RunLog, Runs
+from onward.store.port.log import RunLog
+from onward.store.port.record import Record
+from onward.store.port.runs import Listed, Runs
 
 PAGE, PAGE_FIRST = 1_000, 16
 FINISHED = StepFinished.__name__

@@ -17,7 +17,10 @@ from onward.receipts import pages
 from onward.receipts.homes import Homes, Said
 from onward.receipts.names import CHECKPOINT
 from onward.store.codec import check_chain, unseal
-from onward.store.port import ORIGIN, Blobs, Position, Record, Store
+from onward.store.port.blobs import Blobs
+from onward.store.port.log import RunLog
+from onward.store.port.record import ORIGIN, Position, Record
+from onward.store.port.store import Store
 
 PAGE = 1_000
 CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
@@ -32,19 +35,19 @@ class Verified:
     problems: tuple[str, ...]
 
 
-async def verify_run(log: Store, run_id: str, homes: Homes | None = None) -> Verified:
+async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> Verified:
     """Read a run's whole log, check its chain, fold it, and compare with what is stored beside it.
 
     In `homes` the run may have a directory, with files that were written after what they tell was committed.
     """
     acknowledged = _acknowledged(homes, run_id)  # before the log is read: later it may tell of more
-    loaded = await log.load(run_id, fold_version=FOLD_VERSION)
+    loaded = await store.log.load(run_id, fold_version=FOLD_VERSION)
     if loaded is None:
         return Verified(run_id, 0, (f"run {run_id} is gone",))
     run: Run | None = None
     position, problems, finished = ORIGIN, list[str](), list[str]()
     try:
-        async for page in _pages(log, run_id, loaded.position.seq):
+        async for page in _pages(store.log, run_id, loaded.position.seq):
             for record in page:
                 position = check_chain(position, (record,))
                 event = unseal(record)
@@ -56,14 +59,14 @@ async def verify_run(log: Store, run_id: str, homes: Homes | None = None) -> Ver
         return Verified(run_id, position.seq, (str(error),))
     except IllegalEvent as error:
         return Verified(run_id, position.seq, (f"event {position.seq} of run {run_id}: {error}",))
-    problems += await _missing_artifacts(log, run)
+    problems += await _missing_artifacts(store.blobs, run)
     problems += _lost(run, finished, acknowledged, homes)
     return Verified(
         run_id, position.seq, (*problems, *_compare_row(run, position, loaded.position, loaded.row))
     )
 
 
-async def _pages(log: Store, run_id: str, head: int) -> AsyncIterator[Sequence[Record]]:
+async def _pages(log: RunLog, run_id: str, head: int) -> AsyncIterator[Sequence[Record]]:
     """The log up to `head`; and what stands behind it, unless that is what the run has written since."""
     after = 0
     while page := await log.read(run_id, after=after, limit=min(PAGE, head - after) if after < head else 1):
@@ -80,7 +83,7 @@ async def _missing_artifacts(blobs: Blobs, run: Run | None) -> list[str]:
     return [
         f"the content of artifact {id!r} ({artifact.hash}) is missing or damaged"
         for id, artifact in kept
-        if await blobs.blob(artifact.hash) is None
+        if await blobs.find(artifact.hash) is None
     ]
 
 

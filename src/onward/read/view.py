@@ -16,7 +16,8 @@ from onward.model.values.instant import rfc3339
 from onward.model.workspace import WORKTREE, branch_name
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
-from onward.store.port import Holder, Record
+from onward.store.port.leases import Holder
+from onward.store.port.record import Record
 
 
 def instant(at_us: int | None) -> str | None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt
 from onward.model.event import CATALOGUE, ContextEvent, Event, StepFinished
-from onward.store.port import KEPT_APART, Position, Record
+from onward.store.port.record import KEPT_APART, Position, Record
 
 VALUE_BYTES_MAX = 4096
 # A kind's stored name and version, the two as the chain has them, and whether it has context to move away.

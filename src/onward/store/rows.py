@@ -10,15 +10,22 @@ import msgspec
 import zstandard
 
 from onward.errors import HistoryCorrupt, StoreCorrupt
+from onward.model.event import Managed
 from onward.model.row import RunRow
-from onward.model.run import RunStatus
+from onward.model.run import Frozen, RunStatus
 from onward.store.codec import content_hash
-from onward.store.port import Effect, Holder, Position, Record, Snapshot, Write, read_with
-from onward.store.retention import Kin, Lineage
+from onward.store.port.effects import Effect
+from onward.store.port.leases import Holder
+from onward.store.port.record import Position, Record, Snapshot, Write, read_with
+from onward.store.port.retention import Kin
+from onward.store.port.runs import Listed
 
 log = logging.getLogger("onward.store")
 T = TypeVar("T")
 R = TypeVar("R")
+UNLIMITED = 2**62
+IsAlive = Callable[[str, bool], bool]
+"""Whether an owner is alive; it is told whether its lease is over."""
 ROW_FIELDS = tuple(field.name for field in msgspec.structs.fields(RunRow))
 
 
@@ -69,14 +76,18 @@ def counted(columns: Sequence[Any]) -> tuple[RunStatus, int]:
     return status_of(status, f"{number} runs"), number
 
 
-def holder_of(
-    owner: str | None, token: int, is_expired: bool, is_alive: Callable[[str, bool], bool]
-) -> Holder | None:
+def holder_of(owner: str | None, token: int, is_expired: bool, is_alive: IsAlive) -> Holder | None:
     """Who holds a run, judged by the adapter's own way to tell."""
     return None if owner is None else Holder(owner, token, is_alive(owner, is_expired))
 
 
-def effect_of(columns: Sequence[Any], is_alive: Callable[[str, bool], bool]) -> Effect:
+def listed_of(columns: Sequence[Any], is_alive: IsAlive) -> Listed:
+    """A row with its holder; the last column says whether the lease is over."""
+    row = run_row(columns)
+    return Listed(row, holder_of(row.owner, row.token, bool(columns[-1]), is_alive))
+
+
+def effect_of(columns: Sequence[Any], is_alive: IsAlive) -> Effect:
     """An effect from its columns. Its time must not be over either: its process may be at something else."""
     key, token, owner, begun_at_us, finished_at_us, result, is_expired = columns
     at_it = not is_expired and is_alive(owner, False)
@@ -94,6 +105,14 @@ def effect_columns(effect: Effect) -> dict[str, str | int | bytes | None]:
         "begun_at_us": effect.begun_at_us,
         "finished_at_us": effect.finished_at_us,
     }
+
+
+def keys_below(under: str) -> tuple[str, str]:
+    """The keys that begin with `under` and a slash: from the first of these on, and before the second.
+
+    No run's id has a `/` in it, so below it are the effects of that run alone.
+    """
+    return f"{under}/", f"{under}{chr(ord('/') + 1)}"
 
 
 def row_parameters(write: Write) -> dict[str, Any]:
@@ -154,6 +173,13 @@ def unpack(name: str, encoding: str, stored: Any) -> bytes | None:
     return content if content_hash(content) == name else None
 
 
+class Lineage(Frozen, frozen=True, kw_only=True):
+    """What a run's first event says about where it came from."""
+
+    managed_by: Managed | None = None
+    restart_of: str | None = None
+
+
 def kin_of(columns: Sequence[Any]) -> Kin | None:
     """A run with its relatives; None when its first event cannot be read, and so nobody knows them."""
     run_id, head, status, parent, successor, body = columns
@@ -170,3 +196,8 @@ def kin_of(columns: Sequence[Any]) -> Kin | None:
         manager=lineage.managed_by.run if lineage.managed_by else None,
         restart_of=lineage.restart_of,
     )
+
+
+def kin_found(found: Iterable[Sequence[Any]]) -> list[Kin]:
+    """Runs with their relatives, without those whose relatives cannot be read."""
+    return [kin for columns in found if (kin := kin_of(columns)) is not None]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from onward.model.run import RunStatus
 from onward.store import rows
-from onward.store.measures import Ended, Measured, Stand, Stuck, holdings_of, stands_of
+from onward.store.port.measures import Ended, Holding, Measured, Stand, Stuck
 
 MEASURES = (
     *("run_count", "measure_reasons", "measure_queue", "measure_holders", "measure_ended", "measure_stuck"),
@@ -35,9 +35,7 @@ def measured(found: Found, is_alive: Callable[[str, bool], bool]) -> Measured:
     due, oldest_due_us = queue.get(True, (0, None))
     return Measured(
         at_us=found.at_us,
-        runs=stands_of(
-            dict(rows.sound(found.statuses, rows.counted)), dict(rows.sound(found.reasons, _stand))
-        ),
+        runs=_stands(dict(rows.sound(found.statuses, rows.counted)), dict(rows.sound(found.reasons, _stand))),
         due=due,
         later=queue.get(False, (0, None))[0],
         oldest_due_us=oldest_due_us,
@@ -51,6 +49,25 @@ def measured(found: Found, is_alive: Callable[[str, bool], bool]) -> Measured:
         size=found.size,
         stuck=tuple(Stuck(*columns) for columns in found.stuck),
     )
+
+
+def holdings_of(held: Iterable[tuple[str, int, bool]]) -> tuple[Holding, ...]:
+    """Who holds how many: from owners, numbers of runs, and whether those are alive."""
+    found: dict[str, Holding] = {}
+    for owner, number, is_alive in held:
+        known = found.get(owner, Holding(owner, 0, 0))
+        stalled = known.stalled + (0 if is_alive else number)
+        found[owner] = Holding(owner, known.runs + number, stalled)
+    return tuple(found[owner] for owner in sorted(found))
+
+
+def _stands(statuses: Mapping[RunStatus, int], reasons: Mapping[Stand, int]) -> Mapping[Stand, int]:
+    """Runs by stand, from all by status and those that have a reason: the rest have none."""
+    without = dict(statuses)
+    for stand, number in reasons.items():
+        without[stand.status] -= number
+    bare = {Stand(status, "", False): number for status, number in without.items() if number}
+    return {**bare, **reasons}
 
 
 def _stand(columns: Sequence[Any]) -> tuple[Stand, int]:

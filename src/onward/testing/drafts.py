@@ -30,7 +30,9 @@ from onward.model.event import (
 )
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import seal, unseal
-from onward.store.port import ORIGIN, Lease, Position, Record, Snapshot, Store, Write
+from onward.store.port.leases import Lease
+from onward.store.port.record import ORIGIN, Position, Record, Snapshot, Write
+from onward.store.port.store import Store
 
 START_US = 1_700_000_000_000_000
 TICK_US = 1_000
@@ -152,13 +154,13 @@ def step(draft: Draft, /, **context: Any) -> tuple[Event, ...]:
 async def created(store: Store, run_id: str | None = None, **fields: Any) -> Draft:
     """A stored run that nobody holds."""
     write, draft = creation(run_id, **fields)
-    await store.create(write, "creation")
+    await store.log.create(write, "creation")
     return draft
 
 
 async def held(store: Store, run_id: str | None = None, **fields: Any) -> Draft:
     """A stored run that `store` holds."""
-    return await created(store, run_id, owner=store.me, **fields)
+    return await created(store, run_id, owner=store.leases.me, **fields)
 
 
 async def queued(store: Store, run_id: str | None = None, *, wait_us: int = 0, **fields: Any) -> Draft:
@@ -166,7 +168,7 @@ async def queued(store: Store, run_id: str | None = None, *, wait_us: int = 0, *
     draft = await held(store, run_id, **fields)
     at_us = draft.run.updated_at_us + TICK_US
     write, after = draft.then(RunQueued(why="tests", wake_at_us=at_us + wait_us))
-    await store.append(write, draft.lease)
+    await store.log.append(write, draft.lease)
     return after
 
 
@@ -174,7 +176,7 @@ async def stepped(store: Store, draft: Draft, /, *, times: int = 1, **context: A
     """The run after some more steps, each one append by its holder."""
     for _ in range(times):
         write, after = draft.then(*step(draft, **context), with_row=False)
-        await store.append(write, draft.lease)
+        await store.log.append(write, draft.lease)
         draft = after
     return draft
 
@@ -190,29 +192,29 @@ async def grown(store: Store, draft: Draft, *, steps: int) -> Draft:
         name = f"start#{number + 1}"
         events += [replace(begun, step=name), replace(ended, step=name)]
     write, after = draft.then(*events, with_row=False)
-    await store.append(write, draft.lease)
+    await store.log.append(write, draft.lease)
     return after
 
 
 async def requested(store: Store, draft: Draft, *events: Event, append_id: str = "request") -> Draft:
     """The run after somebody in control appended `events`."""
     write, after = draft.then(*events)
-    await store.control(draft.id, since=draft.position.seq, append_id=append_id, decide=lambda *_: write)
+    await store.log.control(draft.id, since=draft.position.seq, append_id=append_id, decide=lambda *_: write)
     return after
 
 
 async def claimed(store: Store, draft: Draft) -> Draft:
     """The run after `store` claimed it, whoever held it before."""
-    claim = RunClaimed(token=draft.run.token + 1, worker=store.me, lost=draft.run.worker is not None)
+    claim = RunClaimed(token=draft.run.token + 1, worker=store.leases.me, lost=draft.run.worker is not None)
     return await requested(store, draft, claim, append_id=f"claim-{claim.token}")
 
 
 async def log_of(store: Store, run_id: str) -> Sequence[Record]:
     """The whole stored log."""
-    return await store.read(run_id, after=0, limit=ALL)
+    return await store.log.read(run_id, after=0, limit=ALL)
 
 
 async def everything_of(store: Store, run_id: str) -> object:
     """All that a store says about a run; two of these are equal if nothing was written between."""
-    loaded = await store.load(run_id, fold_version=FOLD_VERSION)
+    loaded = await store.log.load(run_id, fold_version=FOLD_VERSION)
     return (loaded, await log_of(store, run_id))

@@ -3,47 +3,40 @@
     faulty = FaultyStore(store, Fault.DIE_AFTER, at=7)     # the seventh call is made and its caller is gone
 
 Dying raises `Died`, which no engine catches, and from then on the store stays silent, as it is for a
-process that has ended; whoever made the test then lets the owner die for everybody else as well. The other
-faults raise what a real store would raise. Only calls of the kinds in `counted` have a number: renewals
-come by the clock, so counting them would make the place depend on it. A manual clock that is given as `clock`
-never jumps while a call is under way, however long the database takes.
+process that has ended; the test then lets the owner die for all others as well. The other faults raise what a
+real store would raise. A call is named after its part, as in `log.append`. Only calls in `counted` have a
+number: renewals come by the clock, so counting them would make the place depend on it. A manual clock that is
+given as `clock` never jumps while a call is under way, however long the database takes.
+
+What one part does otherwise is a subclass of `Around`:
+
+    class Late(Around[RunLog]):
+        async def append(self, write: Write, lease: Lease) -> None:
+            await asyncio.sleep(1)
+            await self.part.append(write, lease)
+
+    faulty = FaultyStore(store, log=Late)
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import StrEnum
-from typing import TypeVar
+from inspect import iscoroutinefunction
+from typing import Any, Generic, TypeVar
 
 from onward.errors import StoreError, StoreUnavailable
 from onward.model.identity import Identity
-from onward.model.run import RunStatus
-from onward.store.carrying import Arrival
-from onward.store.measures import Measured
-from onward.store.port import (
-    Controlled,
-    Decide,
-    DecideLoaded,
-    Effect,
-    Lease,
-    Listed,
-    Loaded,
-    Record,
-    RunQuery,
-    Store,
-    Unwatch,
-    Wanted,
-    Write,
-)
-from onward.store.retention import Expiry, Kin, Swept
+from onward.store.port.store import Store, Unwatch
 from onward.testing.clock import ManualClock
 
-T = TypeVar("T")
-EFFECTS = frozenset({"begin_effect", "finish_effect", "forget_effect"})
-WRITES = frozenset({"create", "append", "control", "take", "delete", "sweep_blobs", "keep_blobs", "receive"})
-READS = frozenset({"load", "read", "blob"})
+Part = TypeVar("Part")
+EFFECTS = frozenset({"effects.begin", "effects.finish", "effects.forget"})
+WRITES = frozenset({"log.create", "log.append", "log.control", "log.take"})
+WRITES |= {"retention.delete", "blobs.sweep", "blobs.put", "carrying.receive"}
+READS = frozenset({"log.load", "log.read", "blobs.find"})
 
 
 class Fault(StrEnum):
@@ -56,11 +49,21 @@ class Fault(StrEnum):
 
 
 class Died(BaseException):
-    """The process ended here. Not an Exception: nothing may go on after it."""
+    """The process ended here. Not an Exception: nothing may continue after it."""
+
+
+class Around(Generic[Part]):
+    """A part of a faulty store, as it is but for the methods that a subclass has."""
+
+    def __init__(self, part: Part, store: FaultyStore) -> None:
+        self.part, self.store = part, store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.part, name)
 
 
 class FaultyStore:
-    """Passes everything on to `store`, but for the faults."""
+    """Passes everything on to `store`, but for the faults. `parts` are put around parts, by their names."""
 
     def __init__(
         self,
@@ -71,6 +74,7 @@ class FaultyStore:
         times: int = 1,
         error: StoreError | None = None,
         counted: Collection[str] = WRITES | READS,
+        **parts: Callable[[Any, FaultyStore], Around[Any]],
     ) -> None:
         self.store, self.fault, self._counted = store, fault, counted
         self._range = range(at, at + times)
@@ -79,18 +83,29 @@ class FaultyStore:
         self.is_dead = False
         self.clock: ManualClock | None = None
 
+        def faulty(name: str) -> Any:
+            part = _FaultyPart(self, name)
+            return parts.pop(name)(part, self) if name in parts else part
+
+        self.log, self.leases, self.runs = faulty("log"), faulty("leases"), faulty("runs")
+        self.blobs, self.effects = faulty("blobs"), faulty("effects")
+        self.retention, self.carrying = faulty("retention"), faulty("carrying")
+        self.measures = faulty("measures")
+        assert not parts, f"a store has no {', '.join(parts)}"
+
     def fail(self, fault: Fault, *, within: int = 1, times: int = 1) -> None:
         """From now on the next counted call (or the one `within` so many) goes wrong, `times` in a row."""
         self.fault = fault
         self._range = range(len(self.calls) + within, len(self.calls) + within + times)
 
-    async def _call(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def call(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Make a call of a part, unless it goes wrong."""
         if self.is_dead:
             await asyncio.Event().wait()
         with self.clock.busy() if self.clock is not None else contextlib.nullcontext():
             return await self._answered(name, call)
 
-    async def _answered(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def _answered(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         if name not in self._counted:
             return await call()
         self.calls.append(name)
@@ -103,118 +118,9 @@ class FaultyStore:
         self.is_dead = True
         raise Died(f"{self.fault}: call {len(self.calls)}, {name}")
 
-    # -- the port ------------------------------------------------------------------------------------
-
     @property
     def identity(self) -> Identity:
         return self.store.identity
-
-    @property
-    def me(self) -> str:
-        return self.store.me
-
-    @property
-    def lease_s(self) -> float | None:
-        return self.store.lease_s
-
-    @property
-    def heartbeat_s(self) -> float:
-        return self.store.heartbeat_s
-
-    async def create(self, write: Write, append_id: str | None = None) -> None:
-        await self._call("create", lambda: self.store.create(write, append_id))
-
-    async def append(self, write: Write, lease: Lease) -> None:
-        await self._call("append", lambda: self.store.append(write, lease))
-
-    async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
-        return await self._call(
-            "control",
-            lambda: self.store.control(run_id, since=since, append_id=append_id, decide=decide),
-        )
-
-    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
-        return await self._call(
-            "take", lambda: self.store.take(wanted, fold_version=fold_version, decide=decide)
-        )
-
-    async def held(self) -> Sequence[Listed]:
-        return await self._call("held", lambda: self.store.held())
-
-    async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
-        return await self._call("load", lambda: self.store.load(run_id, fold_version=fold_version))
-
-    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
-        return await self._call("read", lambda: self.store.read(run_id, after=after, limit=limit))
-
-    async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
-        return await self._call("renew", lambda: self.store.renew(leases))
-
-    async def find(self, wanted: str) -> Sequence[Listed]:
-        return await self._call("find", lambda: self.store.find(wanted))
-
-    async def forks(self, run_id: str) -> Sequence[Listed]:
-        return await self._call("forks", lambda: self.store.forks(run_id))
-
-    async def list(self, query: RunQuery) -> Sequence[Listed]:
-        return await self._call("list", lambda: self.store.list(query))
-
-    async def count(self) -> Mapping[RunStatus, int]:
-        return await self._call("count", lambda: self.store.count())
-
-    async def measure(self) -> Measured:
-        return await self._call("measure", lambda: self.store.measure())
-
-    async def note_stuck(self, run_id: str, why: str) -> None:
-        await self._call("note_stuck", lambda: self.store.note_stuck(run_id, why))
-
-    async def blob(self, hash: str) -> bytes | None:
-        return await self._call("blob", lambda: self.store.blob(hash))
-
-    async def begin_effect(
-        self, key: str, token: str, *, at_us: int, instead_of: str | None = None
-    ) -> Effect:
-        return await self._call(
-            "begin_effect",
-            lambda: self.store.begin_effect(key, token, at_us=at_us, instead_of=instead_of),
-        )
-
-    async def finish_effect(self, key: str, token: str, result: bytes, *, at_us: int) -> bool:
-        return await self._call(
-            "finish_effect", lambda: self.store.finish_effect(key, token, result, at_us=at_us)
-        )
-
-    async def renew_effect(self, key: str, token: str, *, is_at_it: bool = True) -> bool:
-        return await self._call(
-            "renew_effect", lambda: self.store.renew_effect(key, token, is_at_it=is_at_it)
-        )
-
-    async def forget_effect(self, key: str, token: str) -> None:
-        await self._call("forget_effect", lambda: self.store.forget_effect(key, token))
-
-    async def find_effect(self, key: str) -> Effect | None:
-        return await self._call("find_effect", lambda: self.store.find_effect(key))
-
-    async def read_effects(self, under: str, *, limit: int) -> Sequence[Effect]:
-        return await self._call("read_effects", lambda: self.store.read_effects(under, limit=limit))
-
-    async def expired(self, expiry: Expiry) -> Sequence[Kin]:
-        return await self._call("expired", lambda: self.store.expired(expiry))
-
-    async def attached(self) -> Sequence[Kin]:
-        return await self._call("attached", lambda: self.store.attached())
-
-    async def delete(self, runs: Sequence[Kin]) -> Sequence[str]:
-        return await self._call("delete", lambda: self.store.delete(runs))
-
-    async def sweep_blobs(self, before_us: int, limit: int) -> Swept:
-        return await self._call("sweep_blobs", lambda: self.store.sweep_blobs(before_us, limit))
-
-    async def keep_blobs(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
-        await self._call("keep_blobs", lambda: self.store.keep_blobs(blobs, at_us=at_us))
-
-    async def receive(self, arrival: Arrival) -> None:
-        await self._call("receive", lambda: self.store.receive(arrival))
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         return await self.store.watch(on_due)
@@ -224,3 +130,20 @@ class FaultyStore:
 
     async def close(self) -> None:
         await self.store.close()
+
+
+class _FaultyPart:
+    """A part whose calls are counted, and may go wrong."""
+
+    def __init__(self, store: FaultyStore, name: str) -> None:
+        self._store, self._name = store, name
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(getattr(self._store.store, self._name), name)
+        if not iscoroutinefunction(found):
+            return found
+
+        async def call(*values: Any, **named: Any) -> Any:
+            return await self._store.call(f"{self._name}.{name}", lambda: found(*values, **named))
+
+        return call

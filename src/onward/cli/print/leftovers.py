@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from onward.cli.options import Common
     from onward.engine.log.journal import Folded
     from onward.engine.step.leftovers import Leftovers
-    from onward.store.port import Store
+    from onward.store.port.store import Store
 
 FILES_SHOWN = 10
 EFFECTS = {"begun": "is under way", "in_doubt": "was begun and never finished", "finished": "has finished"}

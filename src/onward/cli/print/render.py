@@ -12,7 +12,7 @@ from onward.model.ids import display_id
 from onward.model.run import Run, RunStatus
 from onward.model.workspace import WORKTREE
 from onward.read.view import dead_end, view_row
-from onward.store.port import Listed
+from onward.store.port.runs import Listed
 
 HEADINGS = ("RUN", "PIPELINE", "STATUS", "STEPS", "NEXT", "CHANGED")
 

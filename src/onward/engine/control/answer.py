@@ -21,7 +21,7 @@ from onward.model.event import GateDecided
 from onward.model.run import Gate, Run, RunStatus
 from onward.read.lookup import newest_first
 from onward.store.codec import unseal
-from onward.store.port import Record
+from onward.store.port.record import Record
 
 
 class Answering:

@@ -21,8 +21,9 @@ from onward.model.values.bounds import DURATION_S_MAX, KEPT, Seconds
 from onward.model.values.instant import rfc3339
 from onward.receipts.homes import Homes, run_of
 from onward.receipts.names import WORKSPACE
-from onward.store.port import Store
-from onward.store.retention import NOTHING, Expiry, Kin, Swept
+from onward.store.port.blobs import NOTHING, Swept
+from onward.store.port.retention import Expiry, Kin
+from onward.store.port.store import Store
 from onward.threads import in_thread
 from onward.workspace.port import Kept
 
@@ -132,18 +133,18 @@ class Collector:
             done.events += sum(kin.head for kin in batch if kin.id in gone)
         done.needed = len(expired) - len(done.runs)
         while True:
-            swept = await self._store.sweep_blobs(self._clock.now_us() - UNTOUCHED_US, BLOBS_AT_ONCE)
+            swept = await self._store.blobs.sweep(self._clock.now_us() - UNTOUCHED_US, BLOBS_AT_ONCE)
             done.swept = done.swept.plus(swept)
             if swept.blobs == 0:
                 return done
 
     async def _chosen(self, policy: Policy) -> tuple[Sequence[Kin], list[Kin], tuple[Unmerged, ...]]:
-        found = await self._store.expired(policy.at(self._clock.now_us()))
+        found = await self._store.retention.expired(policy.at(self._clock.now_us()))
         homes = await self._homes_of([kin.id for kin in found])
         looked = [await in_thread(self._unmerged, name) for name in homes]
         unmerged = {one.run: one for one in looked if one is not None}
         expired = [kin for kin in found if kin.id not in unmerged]
-        chosen = collectable(expired, await self._store.attached()) if expired else []
+        chosen = collectable(expired, await self._store.retention.attached()) if expired else []
         return expired, chosen, tuple(unmerged.values())
 
     async def _homes_of(self, run_ids: Sequence[str]) -> list[str]:
@@ -159,7 +160,7 @@ class Collector:
         if said is None or "database" in said or not self._homes.is_ours(name):
             return self._homes.is_ours(name)
         # From before databases had an identity: of two runs that chose the same id it is the one of its time.
-        listed = await self._store.find(run_of(name))
+        listed = await self._store.runs.find(run_of(name))
         return said.get("start_time") in {rfc3339(one.row.created_at_us) for one in listed}
 
     def _unmerged(self, name: str) -> Unmerged | None:
@@ -182,11 +183,11 @@ class Collector:
     async def _delete(self, batch: Sequence[Kin], done: Collected) -> Sequence[str]:
         named = await self._homes_of([kin.id for kin in batch])
         if self._homes is None or not named:
-            return await self._store.delete(batch)
+            return await self._store.retention.delete(batch)
         # A note of its own for each batch: one that could not be finished is there for the next gc.
         note = f"{self._notes}{os.getpid()}.{named[0]}"
         self._homes.write((), note, json.dumps(named).encode(), synced=True)
-        gone = await self._store.delete(batch)
+        gone = await self._store.retention.delete(batch)
         removed = [name for name in named if run_of(name) in gone]
         done.directories += await in_thread(self._clear, note, removed)
         return gone
@@ -220,7 +221,7 @@ class Collector:
             self._warn(f"{self._homes.path()}/{note} is not a list of runs; remove it.")
 
     async def _is_there(self, run_id: str) -> bool:
-        return bool(await self._store.read(run_id, after=0, limit=1))
+        return bool(await self._store.log.read(run_id, after=0, limit=1))
 
     def _clear(self, note: str, names: Sequence[str]) -> int:
         """Remove these directories, and then the note about them."""

@@ -12,7 +12,7 @@ from onward.model.run import Run
 from onward.pipeline.build import Pipeline, Transform, build, changed_nodes
 from onward.pipeline.dot.reader import decode
 from onward.pipeline.rules.check import RULES, Rule
-from onward.store.port import Blobs
+from onward.store.port.blobs import Blobs
 
 STORED_MAX = 64
 
@@ -47,7 +47,7 @@ class Sources:
         file = run.path or f"<{run.pipeline}>"
         found = self._stored.get((run.pipeline_hash, file))
         if found is None:
-            content = await self.blobs.blob(run.pipeline_hash)
+            content = await self.blobs.find(run.pipeline_hash)
             if content is None:
                 why = f"the pipeline source {run.pipeline_hash} is missing or damaged"
                 raise HistoryCorrupt(run.id, 1, why)
@@ -65,7 +65,7 @@ class Sources:
         if current is None:
             notice = f"{run.path} is gone; going on with the source stored with the run."
             return await self.stored(run), notice
-        if current.encode() == await self.blobs.blob(run.pipeline_hash):
+        if current.encode() == await self.blobs.find(run.pipeline_hash):
             return await self.stored(run), ""
         return await self._changed(run, run.path, current, accept_changes), ""
 

@@ -30,7 +30,8 @@ from onward.receipts.names import (
 )
 from onward.receipts.trail import Trail
 from onward.store.codec import check_chain, unseal
-from onward.store.port import ORIGIN, Store
+from onward.store.port.record import ORIGIN
+from onward.store.port.store import Store
 
 
 async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at: Path) -> int:
@@ -46,7 +47,7 @@ async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at
     work = _Work(definitions, folder, at, database)
     run: Run | None = None
     position = ORIGIN
-    async for page in log_pages(store, known.id):
+    async for page in log_pages(store.log, known.id):
         position = check_chain(position, page)
         for record in page:
             event = unseal(record)
@@ -55,10 +56,10 @@ async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at
     if run is None:
         raise RunNotFound(known.id)
     work.finish(run)
-    async for left in leavings(store, definitions, run, Trail(run.id, run.pipeline)):
+    async for left in leavings(store.log, definitions, run, Trail(run.id, run.pipeline)):
         work.written += put(folder, at, left)
     for id, artifact in run.artifacts.items():
-        content = await store.blob(artifact.hash)
+        content = await store.blobs.find(artifact.hash)
         if content is None:
             raise StoreCorrupt(f"the content of artifact {id!r} ({artifact.hash}) is missing or damaged.")
         work.write((ARTIFACTS,), artifact_name(id), content, only_new=False)

@@ -32,7 +32,7 @@ from onward.receipts.receipt import BYTES_MAX, hash_of, written
 from onward.receipts.syncing import Unsynced
 from onward.receipts.trail import Trail
 from onward.store.codec import unseal
-from onward.store.port import RunLog
+from onward.store.port.log import RunLog
 
 BATCHES_AT_ONCE = 16
 """A disk that hangs keeps a thread for each batch that it has."""

@@ -15,6 +15,7 @@ from typing import Any
 from onward.errors import WorkspaceFailed
 from onward.machine.definition import AGENT
 from onward.model.event import AttemptFailed, Event, StepFinished
+from onward.model.identity import Identity
 from onward.model.ids import display_id
 from onward.model.run import Run
 from onward.pipeline.graph import Graph, Node
@@ -23,7 +24,6 @@ from onward.receipts import pages
 from onward.receipts.held import Held
 from onward.receipts.homes import Homes
 from onward.receipts.names import ARTIFACTS, CHECKPOINT, STATUS, Path, artifact_name
-from onward.store.port import Store
 
 TOOL = "tool"
 WARNED_MAX = 1_000
@@ -49,13 +49,13 @@ class _OnDisk:
 
 
 class RunFiles:
-    """The directories of all runs, below `root`."""
+    """The directories of all runs of a database, below `root`."""
 
     def __init__(
-        self, root: str, log: Store, *, mode: str | None = None, warn: Callable[[str], None]
+        self, root: str, identity: Identity, *, mode: str | None = None, warn: Callable[[str], None]
     ) -> None:
-        self.folder = Homes(os.path.abspath(root), log.identity, held=Held())
-        self._log, self._mode, self._warn = log, mode, warn
+        self.folder = Homes(os.path.abspath(root), identity, held=Held())
+        self._mode, self._warn = mode, warn
         self._on_disk: dict[str, _OnDisk] = {}
         self._warned: set[tuple[str, str]] = set()
         self._lock = threading.Lock()

@@ -15,7 +15,8 @@ from onward.machine.decide.claim import Standing
 from onward.machine.decide.requests import Decide
 from onward.model.event import Event, RunClaimed
 from onward.store.owner import owner_label
-from onward.store.port import Held, Holder, Lease, Leases
+from onward.store.port.leases import Holder, Lease, Leases
+from onward.store.port.log import Held
 
 
 @dataclass(frozen=True, slots=True)

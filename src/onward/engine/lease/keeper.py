@@ -26,7 +26,7 @@ from onward.clock import Alarm, Clock
 from onward.deadline import Deadline
 from onward.engine.log.retry_store import retry_store
 from onward.errors import LeaseLost, StoreError, StoreGone, StoreUnavailable
-from onward.store.port import Lease, Leases
+from onward.store.port.leases import Lease, Leases
 
 TRUSTED, KILLED = 0.8, 0.9  # shares of the lease
 SOONER = 0.25  # of a heartbeat: when to ask again after a failure

@@ -14,7 +14,8 @@ from onward.errors import OnwardError, StoreError, StoreFull, StoreReadOnly, Sto
 from onward.machine.decide.claim import decide_claim
 from onward.model.event import Event
 from onward.model.run import RunStatus
-from onward.store.port import Held, Store, Wanted
+from onward.store.port.log import Held, Wanted
+from onward.store.port.measures import Measures
 
 log = logging.getLogger("onward.worker")
 SKIPPED_MAX = 1_000
@@ -36,9 +37,9 @@ class Taking:
     """Takes due runs. One that cannot be claimed is passed over for a while, longer each time, and noted."""
 
     def __init__(
-        self, store: Store, journal: Journal, claims: Claims, clock: Clock, kinds: Collection[str]
+        self, measures: Measures, journal: Journal, claims: Claims, clock: Clock, kinds: Collection[str]
     ) -> None:
-        self._store, self._journal, self._claims, self._clock = store, journal, claims, clock
+        self._measures, self._journal, self._claims, self._clock = measures, journal, claims, clock
         self._kinds = kinds
         self._unserved: set[str] = set()
         self._passed: dict[str, _Passed] = {}
@@ -93,5 +94,5 @@ class Taking:
         untold, self._untold = self._untold, []
         for run_id, why in untold:
             with contextlib.suppress(OnwardError):  # then the log of this process is the only place
-                await self._store.note_stuck(run_id, why)
+                await self._measures.note_stuck(run_id, why)
         return bool(untold)

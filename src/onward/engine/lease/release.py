@@ -17,7 +17,8 @@ from onward.engine.log.journal import Folded, Journal
 from onward.errors import OnwardError, RunNotFound, StoreGone
 from onward.machine.decide.owner_loss import decide_release
 from onward.model.event import Event
-from onward.store.port import Held, Lease
+from onward.store.port.leases import Lease
+from onward.store.port.log import Held
 
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.5, 30.0
 SAID_MAX = 300

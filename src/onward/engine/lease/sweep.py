@@ -12,7 +12,7 @@ from onward.engine.log.journal import Journal
 from onward.errors import OnwardError
 from onward.machine.decide.owner_loss import decide_loss
 from onward.model.run import Run, RunStatus
-from onward.store.port import Listed, RunQuery, Store
+from onward.store.port.runs import Listed, RunQuery, Runs
 
 log = logging.getLogger("onward.recovery")
 GATES_MAX = 10_000
@@ -31,8 +31,8 @@ class Swept:
 class Sweeper:
     """Takes runs from owners that are dead. One bad run never keeps it from the others."""
 
-    def __init__(self, store: Store, journal: Journal, claims: Claims, ids: Ids) -> None:
-        self._store, self._journal, self._claims, self._ids = store, journal, claims, ids
+    def __init__(self, runs: Runs, journal: Journal, claims: Claims, ids: Ids) -> None:
+        self._runs, self._journal, self._claims, self._ids = runs, journal, claims, ids
         self._told: dict[str, str] = {}
 
     async def sweep(self, *, is_restart: bool = False) -> Swept:
@@ -40,7 +40,7 @@ class Sweeper:
         stopped: list[Run] = []
         requeued: list[Run] = []
         broken: list[tuple[str, str]] = []
-        for listed in await self._store.held():
+        for listed in await self._runs.held():
             if self._is_alive(listed):
                 continue
             try:
@@ -58,7 +58,7 @@ class Sweeper:
         swept = await self.sweep(is_restart=True)
         asking: list[Run] = []
         broken = list(swept.broken)
-        for listed in await self._store.list(RunQuery((RunStatus.WAITING,), limit=GATES_MAX)):
+        for listed in await self._runs.list(RunQuery((RunStatus.WAITING,), limit=GATES_MAX)):
             try:
                 asking.append((await self._journal.load(listed.row.id)).run)
             except OnwardError as error:

@@ -22,20 +22,9 @@ from onward.model.event import Event, RunClaimed
 from onward.model.run import FOLD_VERSION, Frozen, Run
 from onward.model.values.names import check_name, check_names
 from onward.store.codec import check_chain, seal, unseal
-from onward.store.port import (
-    ORIGIN,
-    TAIL_MAX,
-    Held,
-    Holder,
-    Lease,
-    Loaded,
-    Position,
-    Record,
-    RunLog,
-    Snapshot,
-    Wanted,
-    Write,
-)
+from onward.store.port.leases import Holder, Lease
+from onward.store.port.log import TAIL_MAX, Held, Loaded, RunLog, Wanted
+from onward.store.port.record import ORIGIN, Position, Record, Snapshot, Write
 
 SNAPSHOT_BYTES_MIN = 32 * 1024
 EVENT_BYTES = 100  # what reading an event again costs beside its body, about

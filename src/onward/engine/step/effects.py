@@ -32,7 +32,7 @@ from onward.model.effect import (
 )
 from onward.model.values.value import check_value
 from onward.store.owner import owner_label
-from onward.store.port import Effect, Effects
+from onward.store.port.effects import Effect, Effects
 from onward.threads import in_thread
 
 POLL_S = 0.1
@@ -76,7 +76,7 @@ class Made:
 class AtMostOnce:
     """Makes effects, each at most once for its key."""
 
-    store: Effects
+    effects: Effects
     clock: Clock
     ids: Ids
     lease_s: float | None = None
@@ -124,12 +124,12 @@ class AtMostOnce:
 
     async def find(self, key: str) -> Effect | None:
         """How an effect stands."""
-        return await self.store.find_effect(check_key(key))
+        return await self.effects.find(check_key(key))
 
     async def forget(self, key: str) -> Effect:
         """As if it had never begun: the next who asks makes it. One that is under way is left alone."""
         found = await self._stopped(key)
-        await retry_store(self.clock, lambda: self.store.forget_effect(key, found.token))
+        await retry_store(self.clock, lambda: self.effects.forget(key, found.token))
         return found
 
     async def settle(self, key: str, text: str) -> SettledResult:
@@ -154,14 +154,12 @@ class AtMostOnce:
     async def _begin(self, key: str, token: str, instead_of: str | None) -> Effect:
         at_us = self.clock.now_us()
         return await retry_store(
-            self.clock, lambda: self.store.begin_effect(key, token, at_us=at_us, instead_of=instead_of)
+            self.clock, lambda: self.effects.begin(key, token, at_us=at_us, instead_of=instead_of)
         )
 
     async def _finish(self, key: str, token: str, result: EffectResult) -> bool:
         stored, at_us = pack(result), self.clock.now_us()
-        return await retry_store(
-            self.clock, lambda: self.store.finish_effect(key, token, stored, at_us=at_us)
-        )
+        return await retry_store(self.clock, lambda: self.effects.finish(key, token, stored, at_us=at_us))
 
     async def _perform(
         self, key: str, token: str, perform: EffectFunction, once: Once, was_in_doubt: bool
@@ -176,7 +174,7 @@ class AtMostOnce:
         except asyncio.CancelledError:
             # Only for the sake of those who ask soon: without it they wait until its time is over.
             with contextlib.suppress(StoreError):
-                await self.store.renew_effect(key, token, is_at_it=False)
+                await self.effects.renew(key, token, is_at_it=False)
             raise
         # Even if the caller is cancelled now: it was done, and what came of it must not be in doubt.
         await unbroken(self._remember(key, token, result, once))
@@ -184,16 +182,16 @@ class AtMostOnce:
 
     async def _remember(self, key: str, token: str, result: EffectResult, once: Once) -> None:
         if once.only_success and not result.is_success:
-            await retry_store(self.clock, lambda: self.store.forget_effect(key, token))
+            await retry_store(self.clock, lambda: self.effects.forget(key, token))
         elif not await self._finish(key, token, result):
             raise _lost(key)
 
     async def _let_go(self, key: str, token: str, was_in_doubt: bool) -> None:
         """Nothing was done here: the key is free again, unless what was begun before is still in doubt."""
         if was_in_doubt:
-            await retry_store(self.clock, lambda: self.store.renew_effect(key, token, is_at_it=False))
+            await retry_store(self.clock, lambda: self.effects.renew(key, token, is_at_it=False))
         else:
-            await retry_store(self.clock, lambda: self.store.forget_effect(key, token))
+            await retry_store(self.clock, lambda: self.effects.forget(key, token))
 
     @contextlib.asynccontextmanager
     async def _renewed(self, key: str, token: str) -> AsyncIterator[None]:
@@ -210,7 +208,7 @@ class AtMostOnce:
             await self.clock.wait_s(every_s, asyncio.Event())
             # A renewal that fails costs nothing yet: the next may do, and the token alone decides at the end.
             with contextlib.suppress(StoreError):
-                is_ours = await self.store.renew_effect(key, token)
+                is_ours = await self.effects.renew(key, token)
 
 
 async def _called(function: Callable[[], Any]) -> Any:

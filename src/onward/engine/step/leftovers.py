@@ -27,7 +27,8 @@ from onward.receipts.looking import Seen, changed_since, files_named, files_of_a
 from onward.receipts.names import WORKSPACE, attempt_path, step_name
 from onward.store.codec import unseal
 from onward.store.owner import owner_host
-from onward.store.port import Effect, Store
+from onward.store.port.effects import Effect
+from onward.store.port.store import Store
 from onward.threads import in_thread
 from onward.workspace.port import Place, Trees
 
@@ -55,7 +56,7 @@ class Leftovers:
     async def _of(self, run: Run, opened: OpenStep) -> Left:
         began_at_us, owner = await self._beginning(run, opened)
         handler, command = await self._call(run, opened)
-        effects = await self.store.read_effects(idempotency_key(run.id, opened.step), limit=EFFECTS_MAX)
+        effects = await self.store.effects.read(idempotency_key(run.id, opened.step), limit=EFFECTS_MAX)
         left = Left(
             step=opened.step,
             node=opened.node,
@@ -66,7 +67,7 @@ class Leftovers:
             effects=tuple(_effect(effect, run, opened) for effect in effects),
         )
         where = None if owner is None else owner_host(owner)
-        if where != owner_host(self.store.me):
+        if where != owner_host(self.store.leases.me):
             return replace(left, unseen=(f"it ran on {where or 'a machine that is not known'}",))
         directory, files = await in_thread(self._own_files, run, opened)
         place, changed = await in_thread(self._changes, run, opened, began_at_us)
@@ -83,7 +84,7 @@ class Leftovers:
         """When the step last began, and in which process."""
         at_us: int | None = None
         owner = run.last_worker if run.token == opened.token else None
-        async for record in newest_first(partial(self.store.read, run.id), run.head, BEGINNINGS):
+        async for record in newest_first(partial(self.store.log.read, run.id), run.head, BEGINNINGS):
             event = unseal(record)
             if isinstance(event, StepStarted) and event.step == opened.step:
                 at_us = at_us or record.at_us
@@ -95,7 +96,7 @@ class Leftovers:
 
     async def _call(self, run: Run, opened: OpenStep) -> tuple[str, str]:
         """The handler that was called, and the command if it was one."""
-        source = await self.store.blob(run.pipeline_hash)
+        source = await self.store.blobs.find(run.pipeline_hash)
         try:
             node = parse((source or b"").decode(), file=run.path or run.pipeline).graph.nodes[opened.node]
         except (OnwardError, KeyError):  # a transform may have made it; the rest can be told all the same

@@ -21,7 +21,7 @@ from onward.model.run import Run
 from onward.pipeline.graph import Node
 from onward.receipts.names import ARTIFACTS, PROMPT, RESPONSE, STATUS, Path, attempt_path
 from onward.receipts.status import STATUS_BYTES_MAX, as_reported, read_status
-from onward.store.port import Blobs
+from onward.store.port.blobs import Blobs
 from onward.threads import in_thread
 
 
@@ -47,7 +47,7 @@ class Rooms:
         self, run: Run, step: str, loop: asyncio.AbstractEventLoop, *, has_files: bool
     ) -> Artifacts:
         """What a step finds and leaves in the store."""
-        now_us, read = self._clock.now_us, self._blobs.blob
+        now_us, read = self._clock.now_us, self._blobs.find
         return Artifacts(run.artifacts, step=step, now_us=now_us, read=read, has_files=has_files, loop=loop)
 
 

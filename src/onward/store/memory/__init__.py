@@ -1,1 +1,1 @@
-"""The reference store; see `adapter`."""
+"""The store in memory: the reference. Begin with `adapter`, then `log`; `state` has the tables they share."""

@@ -1,13 +1,18 @@
-"""What is in memory: the tables that every process at one database shares."""
+"""What is in memory: the tables that every process at one database shares, and one process as an owner."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from onward.model.row import RunRow
-from onward.store.measures import Stuck
-from onward.store.port import Effect, Position, Record, Snapshot
+from onward.store.port.effects import Effect
+from onward.store.port.leases import Holder
+from onward.store.port.measures import Stuck
+from onward.store.port.record import Position, Record, Snapshot, read_with
+from onward.store.port.runs import Listed
 
 
 @dataclass
@@ -44,3 +49,47 @@ class State:
     touched: dict[str, int] = field(default_factory=dict)
     alive: set[str] = field(default_factory=set)
     watchers: list[Callable[[], None]] = field(default_factory=list)
+
+    def records(self, run_id: str, after: int) -> list[Record]:
+        """A run's log with its large values; before its fork point that is its parent's."""
+        stored = self.runs[run_id]
+        own = [self._filled(record) for record in stored.records if record.seq > after]
+        row = stored.row
+        if row.parent is None or row.parent_seq is None or after >= row.parent_seq:
+            return own
+        shared = self.records(row.parent, after)
+        return [record for record in shared if record.seq <= row.parent_seq] + own
+
+    def _filled(self, record: Record) -> Record:
+        if not record.refs:
+            return record
+        values = {name: self.blobs[name] for name in read_with(record.refs) if name in self.blobs}
+        return replace(record, values=values)
+
+    def put(self, blobs: Mapping[str, bytes], at_us: int) -> None:
+        """Store content, or touch what is stored."""
+        self.blobs.update(blobs)
+        self.touched.update(dict.fromkeys(blobs, at_us))
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """One process as an owner. With `lease_s` an owner is alive until its time is over."""
+
+    state: State
+    me: str
+    lease_s: float | None
+
+    def lease_end(self) -> int:
+        return self.state.now_us() + int((self.lease_s or 0) * 1_000_000)
+
+    def holder_of(self, stored: StoredRun) -> Holder | None:
+        """Who holds a run, and whether it is alive."""
+        owner = stored.row.owner
+        if owner is None:
+            return None
+        in_time = self.lease_s is None or stored.lease_until_us > self.state.now_us()
+        return Holder(owner, stored.row.token, owner in self.state.alive and in_time)
+
+    def listed(self, runs: Sequence[StoredRun]) -> Sequence[Listed]:
+        return [Listed(stored.row, self.holder_of(stored)) for stored in runs]

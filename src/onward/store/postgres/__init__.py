@@ -1,15 +1,18 @@
 """The store in a PostgreSQL database, for many processes on many machines.
 
+Begin with `adapter`, which builds the parts around pools of connections (`link`), then `log`. `reading` and
+`writing` use a connection that a part has taken from a pool.
+
 A step is one statement. It locks the runs it is about in the order of their ids, moves each that still stands
 where its writer thinks, under the lease its writer has, and stores the events of those that moved. Whatever
-did not move is a row that is missing from the answer: a refusal, which disturbs nobody beside it. So fifty
+did not move is a row that is missing from the answer: a refusal, which disturbs no other write. So fifty
 runs commit as fast as one, and one commits in a single trip to the server.
 
 What is sent together is one transaction (`wire`): statements without a BEGIN between two synchronisation
 points stand or fall together, so even a write with blobs and a snapshot is a single trip. Only a request to a
-run needs two, because somebody decides between them, under the lock of the run's row.
+run needs two, because its caller decides between them, under the lock of the run's row.
 
-A connection may break when the server has committed and we have not heard of it. Nobody guesses: `Pool`
+A connection may break when the server has committed and we have not heard of it. Nothing is guessed: `Pool`
 takes another connection and sends the same again. Every write can be sent twice, because its last hash or its
 append id tells that it is there, and what is asked twice is answered as if it had been asked once.
 

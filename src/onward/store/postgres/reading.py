@@ -1,26 +1,24 @@
-"""Reading runs: rows, logs across forks, snapshots and blobs.
+"""Reading logs across forks, snapshots and blobs.
 
-No transaction holds the parts of a read together, because the log itself does: events never change, and each
-part is read up to the end that the row named.
+No transaction holds the pieces of a read together, because the log itself does: events never change, and each
+piece is read up to the end that the row named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from onward.errors import HistoryCorrupt
 from onward.model.row import RunRow
-from onward.model.run import RunStatus
 from onward.store import rows
-from onward.store.port import TAIL_MAX, Listed, Loaded, Record, RunQuery, Snapshot, Wanted
+from onward.store.port.log import Wanted
+from onward.store.port.record import Record, Snapshot
 from onward.store.postgres.link.binary import texts
 from onward.store.postgres.link.failure import ServerError
 from onward.store.postgres.link.wire import Rows, Wire
 from onward.store.postgres.statements import Call, call
+from onward.store.rows import UNLIMITED
 
-UNLIMITED = 2**62
 DAMAGED = frozenset({"XX001", "XX002"})
 
 
@@ -91,7 +89,7 @@ def snapshot_call(run_id: str, seq_max: int, fold_version: int) -> Call:
     return call("snapshot_find", run_id=run_id, seq_max=seq_max, fold_version=fold_version)
 
 
-async def _inherited(wire: Wire, row: RunRow, fold_version: int) -> Snapshot | None:
+async def inherited_snapshot(wire: Wire, row: RunRow, fold_version: int) -> Snapshot | None:
     """The newest fold of the run that this one was forked from, or of its parents, not past the fork."""
     parent, seq_max = row.parent, row.parent_seq or 0
     while parent:
@@ -125,81 +123,3 @@ async def find_due(wire: Wire, wanted: Wanted, now_us: int | None) -> str | None
         if used < max_running:
             return str(run_id)
         full.append(pipeline)
-
-
-async def count_runs(wire: Wire) -> dict[RunStatus, int]:
-    """How many runs there are in each status."""
-    (found,) = await wire.run(call("run_count"))
-    return dict(rows.sound(found, rows.counted))
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Reads runs with their holders: `now_us` is the time to judge leases by, `is_alive` how to judge."""
-
-    now_us: Callable[[], int | None]
-    is_alive: Callable[[str, bool], bool]
-
-    async def load(
-        self, wire: Wire, run_id: str, fold_version: int, known: int | None = None
-    ) -> Loaded | None:
-        """A run's row, its holder, and the log after the newest usable snapshot, or after event `known`."""
-        # The snapshot first: read later, it could be of an event that the row does not know yet.
-        asked = [] if known is not None else [snapshot_call(run_id, UNLIMITED, fold_version)]
-        *cached, found = await wire.run(*asked, self._get(run_id))
-        if not found:
-            return None
-        listed, position, snapshot = self.listed(found[0]), rows.row_position(found[0]), None
-        if cached:
-            own = cached[0]
-            snapshot = rows.snapshot_of(own[0]) if own else await _inherited(wire, listed.row, fold_version)
-        after = known or (snapshot.seq if snapshot else 0)
-        is_cut, is_due = position.seq - after > TAIL_MAX, bool(found[0][-2])
-        tail = () if is_cut else await read_records(wire, run_id, after, upto=position.seq)
-        return Loaded(listed.row, position, listed.holder, snapshot, tail, is_cut, is_due)
-
-    async def find(self, wire: Wire, wanted: str) -> Sequence[Listed]:
-        """By display id; else by id; else by prefix of either."""
-        called, named, begun = await wire.run(
-            call("run_by_display_id", wanted=wanted),
-            self._get(wanted),
-            call("run_by_prefix", wanted=wanted, above=wanted + "\U0010ffff"),
-        )
-        if named and not called:
-            return [self.listed(named[0])]
-        ids = [columns[0] for columns in called or (begun if wanted else [])]
-        answers = await wire.run(*(self._get(run_id) for run_id in ids)) if ids else []
-        return [self.listed(columns) for found in answers for columns in found]
-
-    async def forks(self, wire: Wire, run_id: str) -> Sequence[Listed]:
-        """The runs that came off this one, oldest first."""
-        (ids,) = await wire.run(call("run_forks", parent=run_id))
-        answers = await wire.run(*(self._get(columns[0]) for columns in ids)) if ids else []
-        return rows.sound((columns for found in answers for columns in found), self.listed)
-
-    async def list(self, wire: Wire, query: RunQuery) -> Sequence[Listed]:
-        """Newest first."""
-        statuses = texts([status.value for status in query.statuses]) if query.statuses else None
-        (found,) = await wire.run(
-            call(
-                "run_list",
-                statuses=statuses,
-                pipeline=query.pipeline,
-                limit=query.limit,
-                now_us=self.now_us(),
-            )
-        )
-        return rows.sound(found, self.listed)
-
-    async def held(self, wire: Wire) -> Sequence[Listed]:
-        """Every run that somebody owns, by id."""
-        (found,) = await wire.run(call("run_held", now_us=self.now_us()))
-        return sorted(rows.sound(found, self.listed), key=lambda listed: listed.row.id)
-
-    def _get(self, run_id: str) -> Call:
-        return call("run_get", id=run_id, now_us=self.now_us())
-
-    def listed(self, columns: Sequence[Any]) -> Listed:
-        """A row of `run_get` or `run_list`."""
-        row = rows.run_row(columns)
-        return Listed(row, rows.holder_of(row.owner, row.token, bool(columns[-1]), self.is_alive))

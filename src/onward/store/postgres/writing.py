@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.store import rows
 from onward.store.member import Member
-from onward.store.port import Record, Write
+from onward.store.port.record import Record, Write
 from onward.store.postgres.link.binary import byteas, number, numbers, optional_text, text, texts
 from onward.store.postgres.link.failure import AGAIN, KEY_IN_USE, ServerError
 from onward.store.postgres.link.wire import Wire
@@ -65,7 +65,7 @@ class Writer:
         held = sorted(self.known & blobs.keys())
         snapshots = [member.write for member in sent if member.write.snapshot is not None]
         notices = [call("due_notify")] if any(map(_makes_due, sent)) else []
-        content = [_put(name, *blobs[name]) for name in sorted(blobs.keys() - self.known)]
+        content = [blob_call(name, *blobs[name]) for name in sorted(blobs.keys() - self.known)]
         content += [call("blob_hold", hashes=texts(held))] if held else []
         for member in sent:
             content += relying_on(member.write.relied_on, member.write.at_us)
@@ -113,10 +113,6 @@ class Writer:
         wanted = [parameter for parameter in QUERIES[name].parameters if parameter in table[0]]
         arrays = {column: _ARRAYS.get(column, texts)([row[column] for row in table]) for column in wanted}
         return call(name, **arrays, **others, locked=texts(locked))
-
-    async def keep(self, wire: Wire, blobs: Mapping[str, bytes], at_us: int) -> None:
-        """Store content that nothing refers to yet, or touch it."""
-        await wire.run(*(_put(name, blobs[name], at_us) for name in sorted(blobs)))
 
     def _note(self, names: Collection[str]) -> None:
         if len(self.known) >= KNOWN_MAX:
@@ -220,7 +216,8 @@ def relying_on(names: Collection[str], at_us: int) -> Sequence[Call]:
     return [call("blob_touch", hashes=texts(sorted(names)), touched_at_us=at_us)] if names else []
 
 
-def _put(name: str, content: bytes, at_us: int) -> Call:
+def blob_call(name: str, content: bytes, at_us: int) -> Call:
+    """Stores content, or touches what is stored."""
     encoding, packed = rows.pack(content)
     return call("blob_put", hash=name, encoding=encoding, content=packed, touched_at_us=at_us)
 

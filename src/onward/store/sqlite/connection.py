@@ -17,8 +17,8 @@ from onward.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from onward.store.sqlite.file.migrate import check_schema, migrate
 from onward.store.sqlite.file.presence import CAUSES
-from onward.store.sqlite.migrate import check_schema, migrate
 
 LIBRARY_MIN = (3, 51, 3)
 TRIES_MAX = 20

@@ -1,21 +1,20 @@
-"""Reading runs: rows, logs across forks, snapshots and blobs, all inside the caller's transaction."""
+"""Reading logs across forks, snapshots and blobs, all inside the caller's transaction."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import apsw
 
 from onward.errors import HistoryCorrupt
-from onward.model.run import RunStatus
 from onward.store import rows
-from onward.store.port import TAIL_MAX, Listed, Loaded, Record, RunQuery, Snapshot, Wanted
+from onward.store.port.log import Wanted
+from onward.store.port.record import Record, Snapshot
+from onward.store.rows import UNLIMITED
 from onward.store.sqlite.statements import QUERIES
 
-UNLIMITED = 2**62
 Columns = tuple[Any, ...]
 
 
@@ -45,7 +44,7 @@ def _own_events(db: apsw.Connection, run_id: str, after: int, upto: int, limit: 
     found: list[Columns] = []
     try:
         for columns in db.execute(QUERIES["event_read"], (run_id, after, upto, limit)):
-            found.append(columns)  # one by one, to know behind which event reading failed
+            found.append(columns)  # one by one, to know after which event reading failed
     except (apsw.CorruptError, UnicodeDecodeError) as error:
         seq = found[-1][1] if found else after
         raise HistoryCorrupt(run_id, seq + 1, f"the database cannot read it ({error})") from error
@@ -77,58 +76,6 @@ def find_snapshot(db: apsw.Connection, run_id: str, seq_max: int, fold_version: 
     return find_snapshot(db, parent, min(seq_max, parent_seq), fold_version) if parent else None
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Reads runs with their holders: `now_us` is the time to judge leases by, `is_alive` how to judge."""
-
-    now_us: Callable[[], int | None]
-    is_alive: Callable[[str, bool], bool]
-
-    def load(
-        self, db: apsw.Connection, run_id: str, fold_version: int, known: int | None = None
-    ) -> Loaded | None:
-        """A run's row, its holder, and the log after the newest usable snapshot, or after event `known`."""
-        columns = one(db, "run_get", id=run_id, now_us=self.now_us())
-        if columns is None:
-            return None
-        listed, position = self._listed(columns), rows.row_position(columns)
-        snapshot = find_snapshot(db, run_id, position.seq, fold_version) if known is None else None
-        after = known or (snapshot.seq if snapshot else 0)
-        is_cut, is_due = position.seq - after > TAIL_MAX, bool(columns[-2])
-        tail = () if is_cut else read_records(db, run_id, after)
-        return Loaded(listed.row, position, listed.holder, snapshot, tail, is_cut, is_due)
-
-    def find(self, db: apsw.Connection, wanted: str) -> list[Listed]:
-        """By display id; else by id; else by prefix of either."""
-        ids = [row[0] for row in db.execute(QUERIES["run_by_display_id"], {"wanted": wanted})]
-        if not ids and wanted and one(db, "run_get", id=wanted, now_us=None) is None:
-            values = {"wanted": wanted, "above": wanted + "\U0010ffff"}
-            ids = [row[0] for row in db.execute(QUERIES["run_by_prefix"], values)]
-        found = (one(db, "run_get", id=run_id, now_us=self.now_us()) for run_id in ids or [wanted])
-        return [self._listed(columns) for columns in found if columns is not None]
-
-    def forks(self, db: apsw.Connection, run_id: str) -> list[Listed]:
-        """The runs that came off this one, oldest first."""
-        ids = [row[0] for row in db.execute(QUERIES["run_forks"], {"parent": run_id})]
-        found = (one(db, "run_get", id=fork, now_us=self.now_us()) for fork in ids)
-        return rows.sound((columns for columns in found if columns is not None), self._listed)
-
-    def list(self, db: apsw.Connection, query: RunQuery) -> list[Listed]:
-        """Newest first."""
-        statuses = json.dumps([status.value for status in query.statuses]) if query.statuses else None
-        values = {"statuses": statuses, "pipeline": query.pipeline, "limit": query.limit}
-        return rows.sound(db.execute(QUERIES["run_list"], {**values, "now_us": self.now_us()}), self._listed)
-
-    def held(self, db: apsw.Connection) -> Sequence[Listed]:
-        """Every run that somebody owns, by id."""
-        found = db.execute(QUERIES["run_held"], {"now_us": self.now_us()})
-        return sorted(rows.sound(found, self._listed), key=lambda listed: listed.row.id)
-
-    def _listed(self, columns: Sequence[Any]) -> Listed:
-        row = rows.run_row(columns)
-        return Listed(row, rows.holder_of(row.owner, row.token, bool(columns[-1]), self.is_alive))
-
-
 def find_due(db: apsw.Connection, wanted: Wanted, now_us: int | None) -> str | None:
     """The run whose turn it is, passing over pipelines that have as many runs held as they may."""
     full: list[str] = []
@@ -145,8 +92,3 @@ def find_due(db: apsw.Connection, wanted: Wanted, now_us: int | None) -> str | N
         if used is None or used[0] < max_running:
             return str(run_id)
         full.append(pipeline)
-
-
-def count_runs(db: apsw.Connection) -> dict[RunStatus, int]:
-    """How many runs there are in each status."""
-    return dict(rows.sound(db.execute(QUERIES["run_count"]), rows.counted))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import apsw
@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 from onward.errors import LeaseLost, Refused, RunNotFound, StaleHistory
 from onward.store.member import Member
-from onward.store.port import Record, Write
+from onward.store.port.record import Record, Write
 from onward.store.refusals import content_missing, key_occupied, run_exists
 from onward.store.rows import pack
 from onward.store.sqlite.reading import one, read_records
@@ -88,19 +88,15 @@ class Writer:
         rows += event_columns(write.records)
         for name, content in write.blobs.items():
             if not _holds(db, name, write.at_us):
-                _put(db, name, content, write.at_us)
+                put_blob(db, name, content, write.at_us)
         if write.snapshot is not None:
             db.execute(QUERIES["snapshot_put"], (write.run_id, *write.snapshot))
         if member.append_id is not None:
             db.execute(QUERIES["append_insert"], (write.run_id, member.append_id, write.head.seq))
 
-    def keep(self, db: apsw.Connection, blobs: Mapping[str, bytes], at_us: int) -> None:
-        """Store content that nothing refers to yet, or touch it."""
-        for name, content in blobs.items():
-            _put(db, name, content, at_us)
 
-
-def _put(db: apsw.Connection, name: str, content: bytes, at_us: int) -> None:
+def put_blob(db: apsw.Connection, name: str, content: bytes, at_us: int) -> None:
+    """Store content, or touch what is stored."""
     db.execute(QUERIES["blob_put"], (name, *pack(content), at_us))
 
 

@@ -12,7 +12,8 @@ from onward.machine.fold.row import project
 from onward.model.event import RunPaused, RunQueued, RunResumed
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
-from onward.store.port import ORIGIN, Position, Record, Store
+from onward.store.port.record import ORIGIN, Position, Record
+from onward.store.port.store import Store
 from onward.testing.drafts import (
     claimed,
     created,
@@ -35,9 +36,9 @@ async def test_a_log_is_read_as_it_was_written_without_a_gap(store: Store, other
 async def test_several_events_of_one_append_stand_together(store: Store) -> None:
     run = await held(store)
     write, after = run.then(*step(run), RunPaused(reason="signal"))
-    await store.append(write, run.lease)
-    assert tuple(await store.read(run.id, after=run.position.seq, limit=10)) == write.records
-    loaded = await store.load(run.id, fold_version=FOLD_VERSION)
+    await store.log.append(write, run.lease)
+    assert tuple(await store.log.read(run.id, after=run.position.seq, limit=10)) == write.records
+    loaded = await store.log.load(run.id, fold_version=FOLD_VERSION)
     assert loaded is not None
     assert (loaded.row, loaded.position) == (project(after.run), after.position)
 
@@ -46,7 +47,7 @@ async def test_several_events_of_one_append_stand_together(store: Store) -> None
 async def test_a_log_can_be_read_in_parts(store: Store, limit: int) -> None:
     run = await stepped(store, await held(store), times=3)
     whole, parts = await log_of(store, run.id), list[Record]()
-    while part := await store.read(run.id, after=parts[-1].seq if parts else 0, limit=limit):
+    while part := await store.log.read(run.id, after=parts[-1].seq if parts else 0, limit=limit):
         assert len(part) <= limit
         parts.extend(part)
     assert parts == whole
@@ -55,8 +56,8 @@ async def test_a_log_can_be_read_in_parts(store: Store, limit: int) -> None:
 async def test_an_append_in_passing_moves_only_the_position_and_the_progress(store: Store) -> None:
     run = await held(store, exclusive_key="chat-1", path="story.dot")
     write, after = run.then(*step(run), with_row=False)
-    await store.append(write, run.lease)
-    loaded = await store.load(run.id, fold_version=FOLD_VERSION)
+    await store.log.append(write, run.lease)
+    loaded = await store.log.load(run.id, fold_version=FOLD_VERSION)
     assert loaded is not None
     assert (loaded.row, loaded.position) == (project(after.run), after.position)
 
@@ -67,7 +68,7 @@ async def test_an_append_behind_an_old_head_is_refused_and_writes_nothing(store:
     before = await everything_of(store, old.id)
     late, _ = old.then(*step(old, answer="late"))
     with pytest.raises(StaleHistory):
-        await store.append(late, old.lease)
+        await store.log.append(late, old.lease)
     assert await everything_of(store, old.id) == before
 
 
@@ -77,7 +78,7 @@ async def test_an_append_that_would_leave_a_gap_is_refused(store: Store) -> None
     _, never_stored = run.then(*step(run))
     write, _ = never_stored.then(*step(never_stored))
     with pytest.raises(StaleHistory):
-        await store.append(write, run.lease)
+        await store.log.append(write, run.lease)
     assert await everything_of(store, run.id) == before
 
 
@@ -87,10 +88,10 @@ async def test_an_append_sealed_behind_another_history_is_refused(store: Store) 
     elsewhere = replace(run, position=Position(run.position.seq, b"\1" * 32))
     write, _ = elsewhere.then(*step(run), with_row=False)
     with pytest.raises(StaleHistory):
-        await store.append(write, run.lease)
+        await store.log.append(write, run.lease)
     write, _ = elsewhere.then(*step(run))
     with pytest.raises(StaleHistory):
-        await store.append(write, run.lease)
+        await store.log.append(write, run.lease)
     assert await everything_of(store, run.id) == before
 
 
@@ -103,7 +104,7 @@ async def test_a_wrong_owner_or_token_cannot_append(
     before = await everything_of(store, run.id)
     write, _ = run.then(*step(run), with_row=with_row)
     with pytest.raises(LeaseLost):
-        await store.append(write, run.lease._replace(**wrong))  # type: ignore[arg-type]
+        await store.log.append(write, run.lease._replace(**wrong))  # type: ignore[arg-type]
     assert await everything_of(store, run.id) == before
 
 
@@ -113,18 +114,18 @@ async def test_a_lost_lease_is_told_as_such_even_if_the_log_has_grown_too(store:
     before = await everything_of(store, run.id)
     write, _ = run.then(*step(run))
     with pytest.raises(LeaseLost):
-        await store.append(write, run.lease)
+        await store.log.append(write, run.lease)
     assert await everything_of(store, run.id) == before
 
 
 async def test_a_run_that_was_let_go_of_takes_no_more_work(store: Store) -> None:
     run = await held(store)
     write, _ = run.then(RunQueued(why="drained", wake_at_us=run.run.updated_at_us))
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     before = await everything_of(store, run.id)
     late, _ = run.then(*step(run))
     with pytest.raises(LeaseLost):
-        await store.append(late, run.lease)
+        await store.log.append(late, run.lease)
     assert await everything_of(store, run.id) == before
 
 
@@ -133,7 +134,7 @@ async def test_a_run_that_nobody_claimed_takes_no_work(store: Store) -> None:
     before = await everything_of(store, run.id)
     write, _ = run.then(RunPaused(reason="signal"))
     with pytest.raises(LeaseLost):
-        await store.append(write, (await held(store)).lease._replace(run_id=run.id, token=0))
+        await store.log.append(write, (await held(store)).lease._replace(run_id=run.id, token=0))
     assert await everything_of(store, run.id) == before
 
 
@@ -141,13 +142,13 @@ async def test_a_run_that_nobody_claimed_takes_no_work(store: Store) -> None:
 async def test_the_same_append_again_succeeds_without_a_second_copy(store: Store, with_row: bool) -> None:
     run = await held(store)
     write, after = run.then(*step(run), with_row=with_row)
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     before = await everything_of(store, run.id)
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     assert await everything_of(store, run.id) == before
     await stepped(store, after)
     before = await everything_of(store, run.id)
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     assert await everything_of(store, run.id) == before
 
 
@@ -156,18 +157,18 @@ async def test_an_append_whose_reply_was_lost_is_found_even_by_a_holder_that_los
 ) -> None:
     run = await held(store)
     write, after = run.then(*step(run))
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     await claimed(other, after)
     before = await everything_of(store, run.id)
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     assert await everything_of(store, run.id) == before
 
 
 async def test_the_append_that_stops_a_run_releases_it_too(store: Store) -> None:
     run = await held(store)
     write, after = run.then(RunPaused(reason="signal"))
-    await store.append(write, run.lease)
-    loaded = await store.load(run.id, fold_version=FOLD_VERSION)
+    await store.log.append(write, run.lease)
+    loaded = await store.log.load(run.id, fold_version=FOLD_VERSION)
     assert loaded is not None
     assert loaded.holder is None
     await claimed(store, await requested(store, after, RunResumed(by="tests")))
@@ -177,9 +178,9 @@ async def test_of_rival_appends_behind_one_event_exactly_one_is_written(store: S
     run = await held(store)
     writes = [run.then(*step(run, number=number))[0] for number in range(8)]
     answers = await asyncio.gather(
-        *(store.append(write, run.lease) for write in writes), return_exceptions=True
+        *(store.log.append(write, run.lease) for write in writes), return_exceptions=True
     )
     assert sum(answer is None for answer in answers) == 1
     assert all(answer is None or isinstance(answer, StaleHistory) for answer in answers)
     winner = writes[answers.index(None)]
-    assert tuple(await store.read(run.id, after=run.position.seq, limit=100)) == winner.records
+    assert tuple(await store.log.read(run.id, after=run.position.seq, limit=100)) == winner.records

@@ -13,10 +13,13 @@ from onward.machine.fold.row import project
 from onward.model.event import RunCancelled, RunPaused, RunResumed
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.read.verify import verify_run
-from onward.store.carrying import Arrival
 from onward.store.codec import content_hash
-from onward.store.port import ORIGIN, Effect, Position, Record, Store, Wanted, Write
-from onward.store.retention import Kin
+from onward.store.port.carrying import Arrival
+from onward.store.port.effects import Effect
+from onward.store.port.log import Wanted
+from onward.store.port.record import ORIGIN, Position, Record, Write
+from onward.store.port.retention import Kin
+from onward.store.port.store import Store
 from onward.testing.drafts import (
     START_US,
     Draft,
@@ -37,7 +40,7 @@ LARGE = "x" * 10_000
 async def _paused(store: Store, run_id: str, **context: str) -> Draft:
     run = await stepped(store, await held(store, run_id), times=4, **context)
     write, paused = run.then(RunPaused(reason="operator"))
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     return paused
 
 
@@ -71,12 +74,12 @@ def _arrival(
 async def test_a_run_that_was_taken_in_is_the_run_that_was_sent(store: Store, other: Store) -> None:
     run = await _paused(store, "run", text=LARGE)
     before, records = await everything_of(store, run.id), await log_of(store, run.id)
-    await store.delete([_kin(run)])
-    await other.receive(_arrival(run, records))
+    await store.retention.delete([_kin(run)])
+    await other.carrying.receive(_arrival(run, records))
     assert await everything_of(store, run.id) == before
     assert (await verify_run(store, run.id)).problems == ()
     resumed = await requested(store, run, RunResumed(by="tests"))
-    assert (await Journal(other, SystemClock()).load(run.id)).run == resumed.run
+    assert (await Journal(other.log, SystemClock()).load(run.id)).run == resumed.run
 
 
 async def test_taking_the_same_run_in_again_changes_nothing_also_when_it_has_gone_on(
@@ -85,45 +88,45 @@ async def test_taking_the_same_run_in_again_changes_nothing_also_when_it_has_gon
     run = await _paused(store, "run")
     arrival = _arrival(run, await log_of(store, run.id))
     before = await everything_of(store, run.id)
-    await other.receive(arrival)
+    await other.carrying.receive(arrival)
     assert await everything_of(store, run.id) == before
     gone_on = await requested(store, run, RunResumed(by="tests"))
-    await other.receive(arrival)
-    assert (await Journal(other, SystemClock()).load(run.id)).position == gone_on.position
+    await other.carrying.receive(arrival)
+    assert (await Journal(other.log, SystemClock()).load(run.id)).position == gone_on.position
 
 
 async def test_a_run_is_never_written_over_another_of_its_id(store: Store, other: Store) -> None:
     run = await _paused(store, "run")
     records = await log_of(store, run.id)
-    await store.delete([_kin(run)])
+    await store.retention.delete([_kin(run)])
     theirs = await created(store, "run", at_us=START_US + 5)
     before = await everything_of(store, theirs.id)
     with pytest.raises(Refused, match="exists already"):
-        await other.receive(_arrival(run, records))
+        await other.carrying.receive(_arrival(run, records))
     assert await everything_of(store, theirs.id) == before
 
 
 async def test_a_fork_is_taken_in_only_behind_what_it_stands_on(store: Store, other: Store) -> None:
     begun = await stepped(store, await held(store, "parent"))
     stop, parent = begun.then(RunPaused(reason="operator"))
-    await store.append(stop, begun.lease)
+    await store.log.append(stop, begun.lease)
     write, child = fork(begun, "child")
     arrival = _arrival(child, write.records, after=begun.position)
     records = await log_of(store, parent.id)
-    await store.delete([_kin(parent)])
+    await store.retention.delete([_kin(parent)])
     with pytest.raises(RunNotFound):
-        await store.receive(arrival)
-    assert await store.load("child", fold_version=FOLD_VERSION) is None
-    await store.receive(_arrival(parent, records))
-    await other.receive(arrival)
-    assert (await Journal(store, SystemClock()).load("child")).run == child.run
+        await store.carrying.receive(arrival)
+    assert await store.log.load("child", fold_version=FOLD_VERSION) is None
+    await store.carrying.receive(_arrival(parent, records))
+    await other.carrying.receive(arrival)
+    assert (await Journal(store.log, SystemClock()).load("child")).run == child.run
     assert (await verify_run(store, "child")).problems == ()
 
 
 async def test_a_run_that_breaks_off_on_its_way_leaves_nothing(store: Store, other: Store) -> None:
     run = await _paused(store, "run")
     records = await log_of(store, run.id)
-    await store.delete([_kin(run)])
+    await store.retention.delete([_kin(run)])
     whole = _arrival(run, records, Effect("run/start#1", "token", "them", False, 1))
 
     def rest() -> Iterator[Sequence[Record]]:
@@ -131,39 +134,39 @@ async def test_a_run_that_breaks_off_on_its_way_leaves_nothing(store: Store, oth
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        await store.receive(Arrival(whole.write, rest, whole.effects))
+        await store.carrying.receive(Arrival(whole.write, rest, whole.effects))
     for process in (store, other):
-        assert await process.load(run.id, fold_version=FOLD_VERSION) is None
+        assert await process.log.load(run.id, fold_version=FOLD_VERSION) is None
         assert await log_of(process, run.id) == []
-        assert await process.find_effect("run/start#1") is None
-    await store.receive(whole)
+        assert await process.effects.find("run/start#1") is None
+    await store.carrying.receive(whole)
     assert await log_of(other, run.id) == records
 
 
 async def test_effects_arrive_with_their_run_and_are_nobodys_any_more(store: Store, other: Store) -> None:
     run = await _paused(store, "run")
-    await store.begin_effect("run/start#1", "one", at_us=1)
-    await store.finish_effect("run/start#1", "one", b"\0paid\xff", at_us=2)
-    await store.begin_effect("run/start#2", "two", at_us=3)
-    await store.begin_effect("run-2/start#1", "three", at_us=3)
-    sent = await other.read_effects(run.id, limit=10)
+    await store.effects.begin("run/start#1", "one", at_us=1)
+    await store.effects.finish("run/start#1", "one", b"\0paid\xff", at_us=2)
+    await store.effects.begin("run/start#2", "two", at_us=3)
+    await store.effects.begin("run-2/start#1", "three", at_us=3)
+    sent = await other.effects.read(run.id, limit=10)
     assert [effect.key for effect in sent] == ["run/start#1", "run/start#2"]
     assert [effect.result for effect in sent] == [b"\0paid\xff", None]
     records = await log_of(store, run.id)
-    await store.delete([_kin(run)])
-    assert await store.read_effects(run.id, limit=10) == []
-    await store.begin_effect("run/start#2", "mine", at_us=9)
-    await other.receive(_arrival(run, records, *sent))
-    done, taken = await store.read_effects(run.id, limit=10)
-    assert (done.key, done.token, done.owner) == ("run/start#1", "one", store.me)
+    await store.retention.delete([_kin(run)])
+    assert await store.effects.read(run.id, limit=10) == []
+    await store.effects.begin("run/start#2", "mine", at_us=9)
+    await other.carrying.receive(_arrival(run, records, *sent))
+    done, taken = await store.effects.read(run.id, limit=10)
+    assert (done.key, done.token, done.owner) == ("run/start#1", "one", store.leases.me)
     assert (done.result, done.begun_at_us, done.finished_at_us) == (b"\0paid\xff", 1, 2)
     assert (taken.token, taken.is_alive) == ("mine", True)
-    await store.forget_effect("run/start#2", "mine")
+    await store.effects.forget("run/start#2", "mine")
     cancelled = await requested(store, run, RunCancelled(reason="user"))
     records = await log_of(store, run.id)
-    await store.delete([_kin(cancelled)])
-    await other.receive(_arrival(cancelled, records, *sent))
-    doubtful = await other.find_effect("run/start#2")
+    await store.retention.delete([_kin(cancelled)])
+    await other.carrying.receive(_arrival(cancelled, records, *sent))
+    doubtful = await other.effects.find("run/start#2")
     assert doubtful is not None
     assert (doubtful.token, doubtful.is_alive, doubtful.result) == ("two", False, None)
 
@@ -171,12 +174,12 @@ async def test_effects_arrive_with_their_run_and_are_nobodys_any_more(store: Sto
 async def test_content_can_be_stored_ahead_of_its_run(store: Store, other: Store) -> None:
     content = b"content " * 1_000
     name = content_hash(content)
-    await store.keep_blobs({name: content}, at_us=START_US)
-    await other.keep_blobs({name: content}, at_us=START_US + HOUR_US)
-    assert await other.blob(name) == content
-    assert (await store.sweep_blobs(START_US + HOUR_US, 10)).blobs == 0
-    assert (await store.sweep_blobs(START_US + HOUR_US + 1, 10)).blobs == 1
-    await store.keep_blobs({}, at_us=START_US)
+    await store.blobs.put({name: content}, at_us=START_US)
+    await other.blobs.put({name: content}, at_us=START_US + HOUR_US)
+    assert await other.blobs.find(name) == content
+    assert (await store.blobs.sweep(START_US + HOUR_US, 10)).blobs == 0
+    assert (await store.blobs.sweep(START_US + HOUR_US + 1, 10)).blobs == 1
+    await store.blobs.put({}, at_us=START_US)
 
 
 @pytest.mark.parametrize("first", [1, 100])
@@ -186,26 +189,26 @@ async def test_a_run_whose_content_was_swept_on_its_way_is_not_taken_in(
     content = f'"{LARGE}"'.encode()
     run = await _paused(store, "run", text=LARGE)
     records = await log_of(store, run.id)
-    await store.delete([_kin(run)])
-    await store.keep_blobs({content_hash(content): content}, at_us=START_US)
-    assert (await other.sweep_blobs(START_US + HOUR_US, 10)).blobs == 1  # an import that stood still
+    await store.retention.delete([_kin(run)])
+    await store.blobs.put({content_hash(content): content}, at_us=START_US)
+    assert (await other.blobs.sweep(START_US + HOUR_US, 10)).blobs == 1  # an import that stood still
     with pytest.raises(Refused, match="refers to content that is not stored"):
-        await store.receive(_arrival(run, records, first=first))
+        await store.carrying.receive(_arrival(run, records, first=first))
     assert await log_of(other, run.id) == []
-    assert await other.load(run.id, fold_version=FOLD_VERSION) is None
-    await store.keep_blobs({content_hash(content): content}, at_us=START_US)
-    await store.receive(_arrival(run, records, first=first))
+    assert await other.log.load(run.id, fold_version=FOLD_VERSION) is None
+    await store.blobs.put({content_hash(content): content}, at_us=START_US)
+    await store.carrying.receive(_arrival(run, records, first=first))
     assert (await verify_run(other, run.id)).problems == ()
 
 
 async def test_a_run_that_arrives_queued_is_there_for_the_taking(store: Store, other: Store) -> None:
     write, run = creation("run")
-    await store.receive(_arrival(run, write.records, first=1))
+    await store.carrying.receive(_arrival(run, write.records, first=1))
     seen: list[str] = []
-    await other.take(
+    await other.log.take(
         Wanted(),
         fold_version=FOLD_VERSION,
         decide=lambda _, loaded: seen.append(loaded.row.id),
     )
     assert seen == ["run"]
-    assert (await store.find("run"))[0].row.status is RunStatus.QUEUED
+    assert (await store.runs.find("run"))[0].row.status is RunStatus.QUEUED

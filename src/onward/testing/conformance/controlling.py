@@ -11,7 +11,10 @@ from onward.errors import Refused, StaleHistory
 from onward.model.event import CancelRequested, PauseRequested, RunPaused
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.store.codec import unseal
-from onward.store.port import Controlled, Held, Holder, Record, Store, Write
+from onward.store.port.leases import Holder
+from onward.store.port.log import Controlled, Held
+from onward.store.port.record import Record, Write
+from onward.store.port.store import Store
 from onward.testing.drafts import (
     Draft,
     created,
@@ -44,9 +47,9 @@ async def test_a_request_is_shown_the_run_as_it_is_and_the_log_since_the_asker_l
     run = await stepped(store, seen, times=2)
     write, after = run.then(PAUSE)
     ask = Asked(write)
-    answer = await other.control(run.id, since=seen.position.seq, append_id="pause", decide=ask)
+    answer = await other.log.control(run.id, since=seen.position.seq, append_id="pause", decide=ask)
     ((shown, tail),) = ask.calls
-    assert shown == Held(run.position, RunStatus.RUNNING, Holder(store.me, 1, True), other.me)
+    assert shown == Held(run.position, RunStatus.RUNNING, Holder(store.leases.me, 1, True), other.leases.me)
     assert list(tail) == (await log_of(store, run.id))[seen.position.seq : run.position.seq]
     assert answer == Controlled(after.position)
     assert (await log_of(store, run.id))[-1] == write.records[0]
@@ -55,9 +58,9 @@ async def test_a_request_is_shown_the_run_as_it_is_and_the_log_since_the_asker_l
 async def test_a_run_that_nobody_holds_is_shown_without_a_holder(store: Store) -> None:
     run = await created(store)
     ask = Asked(None)
-    await store.control(run.id, since=0, append_id="look", decide=ask)
+    await store.log.control(run.id, since=0, append_id="look", decide=ask)
     ((shown, tail),) = ask.calls
-    assert shown == Held(run.position, RunStatus.QUEUED, None, store.me)
+    assert shown == Held(run.position, RunStatus.QUEUED, None, store.leases.me)
     assert list(tail) == await log_of(store, run.id)
 
 
@@ -70,7 +73,7 @@ async def test_a_refusal_is_handed_on_and_writes_nothing(store: Store, refusal: 
         raise refusal
 
     with pytest.raises(type(refusal)) as raised:
-        await store.control(run.id, since=0, append_id="pause", decide=refuse)
+        await store.log.control(run.id, since=0, append_id="pause", decide=refuse)
     assert raised.value is refusal
     assert await everything_of(store, run.id) == before
     await stepped(store, await requested(store, run, PAUSE, append_id="pause"))
@@ -79,7 +82,7 @@ async def test_a_refusal_is_handed_on_and_writes_nothing(store: Store, refusal: 
 async def test_a_request_with_nothing_to_do_writes_nothing_and_keeps_its_id(store: Store) -> None:
     run = await held(store)
     before = await everything_of(store, run.id)
-    answer = await store.control(run.id, since=0, append_id="pause", decide=Asked(None))
+    answer = await store.log.control(run.id, since=0, append_id="pause", decide=Asked(None))
     assert answer == Controlled(run.position)
     assert await everything_of(store, run.id) == before
     after = await requested(store, run, PAUSE, append_id="pause")
@@ -94,7 +97,7 @@ async def test_the_same_request_again_is_answered_without_being_decided_again(
     before = await everything_of(store, run.id)
     ask = Asked(run.then(CancelRequested(by="tests"))[0])
     for process in (store, other):
-        answer = await process.control(run.id, since=0, append_id="pause", decide=ask)
+        answer = await process.log.control(run.id, since=0, append_id="pause", decide=ask)
         assert answer == Controlled(run.position, is_repeat=True)
     assert ask.calls == []
     assert await everything_of(store, run.id) == before
@@ -110,7 +113,7 @@ async def test_an_append_id_belongs_to_one_run(store: Store) -> None:
 async def test_the_creation_counts_as_a_request_of_its_id(store: Store) -> None:
     run = await created(store)
     ask = Asked(None)
-    answer = await store.control(run.id, since=0, append_id="creation", decide=ask)
+    answer = await store.log.control(run.id, since=0, append_id="creation", decide=ask)
     assert (answer.is_repeat, ask.calls) == (True, [])
 
 
@@ -119,7 +122,7 @@ async def test_of_two_rival_requests_the_second_sees_the_first(store: Store, oth
     first, second = Decision(run, "first"), Decision(run, "second")
     await asyncio.gather(
         *(
-            process.control(run.id, since=run.position.seq, append_id=decision.by, decide=decision)
+            process.log.control(run.id, since=run.position.seq, append_id=decision.by, decide=decision)
             for process, decision in ((store, first), (other, second))
         )
     )
@@ -152,12 +155,12 @@ async def test_requests_of_many_processes_leave_one_log_without_a_gap(store: Sto
             return current.then(PauseRequested(after="step", by=str(number)))[0]
 
         process = (store, other)[number % 2]
-        await process.control(run.id, since=run.position.seq, append_id=f"ask-{number}", decide=decide)
+        await process.log.control(run.id, since=run.position.seq, append_id=f"ask-{number}", decide=decide)
 
     await asyncio.gather(*(ask(number) for number in range(20)))
     log = await log_of(store, run.id)
     assert [record.seq for record in log] == list(range(1, run.position.seq + 21))
-    loaded = await store.load(run.id, fold_version=FOLD_VERSION)
+    loaded = await store.log.load(run.id, fold_version=FOLD_VERSION)
     assert loaded is not None
     assert loaded.position == (log[-1].seq, log[-1].hash)
 
@@ -168,7 +171,7 @@ async def test_a_request_made_for_an_older_log_is_refused(store: Store) -> None:
     await stepped(store, run)
     before = await everything_of(store, run.id)
     with pytest.raises(StaleHistory):
-        await store.control(run.id, since=0, append_id="pause", decide=Asked(old))
+        await store.log.control(run.id, since=0, append_id="pause", decide=Asked(old))
     assert await everything_of(store, run.id) == before
 
 
@@ -177,5 +180,5 @@ async def test_a_holder_that_was_overtaken_by_a_request_is_told_to_look(store: S
     write, _ = run.then(*step(run))
     asked = await requested(other, run, PAUSE)
     with pytest.raises(StaleHistory):
-        await store.append(write, run.lease)
+        await store.log.append(write, run.lease)
     await stepped(store, asked)

@@ -8,18 +8,20 @@ from onward.machine.fold.row import project
 from onward.model.event import RunCancelled, RunPaused
 from onward.model.ids import display_id
 from onward.model.run import RunStatus
-from onward.store.port import Holder, Listed, RunQuery, Store
+from onward.store.port.leases import Holder
+from onward.store.port.runs import Listed, RunQuery
+from onward.store.port.store import Store
 from onward.testing.drafts import START_US, created, fork, held, requested, stepped
 
 
 async def ids(store: Store, wanted: str) -> list[str]:
     """The ids of the runs that `wanted` could mean."""
-    return [listed.row.id for listed in await store.find(wanted)]
+    return [listed.row.id for listed in await store.runs.find(wanted)]
 
 
 async def listed_ids(store: Store, query: RunQuery) -> list[str]:
     """The ids of a list."""
-    return [listed.row.id for listed in await store.list(query)]
+    return [listed.row.id for listed in await store.runs.list(query)]
 
 
 async def test_a_run_is_found_by_display_id_by_id_and_by_a_prefix_of_either(store: Store) -> None:
@@ -27,7 +29,7 @@ async def test_a_run_is_found_by_display_id_by_id_and_by_a_prefix_of_either(stor
     await created(store, "audit-7")
     name = display_id(run.id)
     for wanted in (name, run.id, "release", "r", name[:3]):
-        assert await store.find(wanted) == [Listed(project(run.run), None)]
+        assert await store.runs.find(wanted) == [Listed(project(run.run), None)]
 
 
 async def test_a_prefix_may_mean_several_runs(store: Store) -> None:
@@ -56,8 +58,8 @@ async def test_a_display_id_comes_before_an_id_and_an_id_before_a_prefix(store: 
 
 async def test_a_found_run_shows_its_holder(store: Store, other: Store) -> None:
     run = await held(store)
-    assert await other.find(run.id) == [Listed(project(run.run), Holder(store.me, 1, True))]
-    assert await other.list(RunQuery()) == [Listed(project(run.run), Holder(store.me, 1, True))]
+    assert await other.runs.find(run.id) == [Listed(project(run.run), Holder(store.leases.me, 1, True))]
+    assert await other.runs.list(RunQuery()) == [Listed(project(run.run), Holder(store.leases.me, 1, True))]
 
 
 async def test_the_newest_run_is_listed_first_and_equals_by_id(store: Store) -> None:
@@ -92,23 +94,23 @@ async def test_the_forks_of_a_run_are_found_oldest_first_and_no_others(store: St
     parent, stranger = await stepped(store, await held(store, "parent")), await held(store, "stranger")
     for name in ("second", "first"):
         write, _ = fork(parent, name)
-        await store.create(write, name)
+        await store.log.create(write, name)
     write, _ = fork(await stepped(store, stranger), "other")
-    await store.create(write, "other")
-    found = [listed.row for listed in await store.forks("parent")]
+    await store.log.create(write, "other")
+    found = [listed.row for listed in await store.runs.forks("parent")]
     assert [row.id for row in found] == sorted(row.id for row in found)
     assert {row.parent for row in found} == {"parent"}
     assert len(found) == 2
-    assert await store.forks("first") == []
+    assert await store.runs.forks("first") == []
 
 
 async def test_runs_are_counted_by_status(store: Store) -> None:
-    assert await store.count() == {}
+    assert await store.runs.count() == {}
     for _ in range(3):
         await created(store)
     await held(store)
     await requested(store, await created(store), RunCancelled(reason="user"))
-    assert await store.count() == {RunStatus.QUEUED: 3, RunStatus.RUNNING: 1, RunStatus.CANCELLED: 1}
+    assert await store.runs.count() == {RunStatus.QUEUED: 3, RunStatus.RUNNING: 1, RunStatus.CANCELLED: 1}
 
 
 async def test_a_store_can_say_how_it_is(store: Store) -> None:

@@ -24,8 +24,9 @@ from onward.model.event import (
 )
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.store.codec import VALUE_BYTES_MAX, content_hash
-from onward.store.port import Store
-from onward.store.retention import Expiry, Kin, Swept
+from onward.store.port.blobs import Swept
+from onward.store.port.retention import Expiry, Kin
+from onward.store.port.store import Store
 from onward.testing.drafts import (
     START_US,
     TICK_US,
@@ -54,7 +55,7 @@ async def completed(store: Store, run_id: str | None = None, **fields: Any) -> D
 
 async def ended(store: Store, run: Draft, restarted_as: str = "") -> Draft:
     write, over = run.then(RunCompleted(restarted_as=restarted_as))
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     return over
 
 
@@ -63,22 +64,22 @@ def kin(draft: Draft) -> Kin:
 
 
 async def ids(store: Store, *statuses: RunStatus, before_us: int = LATER_US, keep: int = 0) -> list[str]:
-    return [found.id for found in await store.expired(Expiry(statuses or OVER, before_us, keep))]
+    return [found.id for found in await store.retention.expired(Expiry(statuses or OVER, before_us, keep))]
 
 
 async def test_what_is_left_of_a_deleted_run_is_nothing(store: Store, other: Store) -> None:
     run = await held(store)
     write, run = run.then(*step(run), with_row=False, snapshot_version=FOLD_VERSION)
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     run = await ended(store, run)
-    assert await other.delete([kin(run)]) == [run.id]
+    assert await other.retention.delete([kin(run)]) == [run.id]
     for process in (store, other):
-        assert await process.load(run.id, fold_version=FOLD_VERSION) is None
-        assert await process.find(run.id) == []
+        assert await process.log.load(run.id, fold_version=FOLD_VERSION) is None
+        assert await process.runs.find(run.id) == []
         assert await log_of(process, run.id) == []
     again = await completed(store, run.id)
     assert len(await log_of(other, run.id)) == again.position.seq
-    assert (await Journal(other, SystemClock()).load(run.id)).run == again.run
+    assert (await Journal(other.log, SystemClock()).load(run.id)).run == again.run
 
 
 async def test_the_effects_of_a_run_go_with_it_and_all_others_stay(store: Store, other: Store) -> None:
@@ -87,47 +88,47 @@ async def test_the_effects_of_a_run_go_with_it_and_all_others_stay(store: Store,
     theirs = ("deploy/start#1", "deploy/fan#1.lint/start#1/charge", "deploy/\U0010ffff")
     others = ("deploy", "deploy-2/start#1", "deploy0", "deploy.x", "charge", "x/deploy/start#1", "deployé/x")
     for key in (*theirs, *others):
-        await store.begin_effect(key, "token", at_us=1)
-        await store.finish_effect(key, "token", b"done", at_us=2)
-    await store.begin_effect("deploy/start#2", "token", at_us=1)
+        await store.effects.begin(key, "token", at_us=1)
+        await store.effects.finish(key, "token", b"done", at_us=2)
+    await store.effects.begin("deploy/start#2", "token", at_us=1)
     grown = replace(kin(run), head=run.position.seq - 1)
-    assert await other.delete([grown, kin(neighbour)]) == []
-    assert [key for key in (*theirs, *others) if await store.find_effect(key) is None] == []
-    assert await other.delete([kin(run)]) == [run.id]
-    assert [key for key in others if await store.find_effect(key) is None] == []
+    assert await other.retention.delete([grown, kin(neighbour)]) == []
+    assert [key for key in (*theirs, *others) if await store.effects.find(key) is None] == []
+    assert await other.retention.delete([kin(run)]) == [run.id]
+    assert [key for key in others if await store.effects.find(key) is None] == []
     for key in (*theirs, "deploy/start#2"):
-        assert await store.find_effect(key) is None
+        assert await store.effects.find(key) is None
 
 
 async def test_deleting_a_run_leaves_its_neighbours_alone(store: Store, other: Store) -> None:
     run, neighbour = await completed(store), await stepped(store, await held(store), text=LARGE)
     before = await everything_of(store, neighbour.id)
-    await other.delete([kin(run)])
+    await other.retention.delete([kin(run)])
     assert await everything_of(store, neighbour.id) == before
     await stepped(store, neighbour)
 
 
 async def test_deleting_again_what_is_gone_is_the_same_answer(store: Store, other: Store) -> None:
     run = await completed(store)
-    assert await store.delete([kin(run)]) == [run.id]
-    assert await other.delete([kin(run)]) == [run.id]
-    assert await store.delete([]) == []
+    assert await store.retention.delete([kin(run)]) == [run.id]
+    assert await other.retention.delete([kin(run)]) == [run.id]
+    assert await store.retention.delete([]) == []
 
 
 async def test_a_run_whose_log_has_grown_since_it_was_seen_stays(store: Store, other: Store) -> None:
     run = await held(store)
     write, failed = run.then(RunFailed(reason="step_failed"))
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     cancelled = await requested(other, failed, RunCancelled(reason="user"))
     before = await everything_of(store, run.id)
-    assert await store.delete([kin(failed)]) == []
+    assert await store.retention.delete([kin(failed)]) == []
     assert await everything_of(store, run.id) == before
-    assert await store.delete([kin(cancelled)]) == [run.id]
+    assert await store.retention.delete([kin(cancelled)]) == [run.id]
 
 
 async def test_a_run_that_somebody_owns_stays(store: Store, other: Store) -> None:
     run = await held(store)
-    assert await other.delete([kin(run)]) == []
+    assert await other.retention.delete([kin(run)]) == []
     await stepped(store, run)
 
 
@@ -135,28 +136,28 @@ async def test_a_run_stays_while_a_fork_stands_on_it_and_goes_behind_it(store: S
     begun = await stepped(store, await held(store))
     parent = await ended(store, begun)
     write, child = fork(begun)
-    await store.create(write, "creation")
+    await store.log.create(write, "creation")
     child = await requested(store, child, RunCancelled(reason="user"))
-    assert await other.delete([kin(parent)]) == []
-    assert (await Journal(other, SystemClock()).load(child.id)).run == child.run
-    assert await other.delete([kin(parent), kin(child)]) == [child.id]
-    assert await other.delete([kin(child), kin(parent)]) == [child.id, parent.id]
+    assert await other.retention.delete([kin(parent)]) == []
+    assert (await Journal(other.log, SystemClock()).load(child.id)).run == child.run
+    assert await other.retention.delete([kin(parent), kin(child)]) == [child.id]
+    assert await other.retention.delete([kin(child), kin(parent)]) == [child.id, parent.id]
 
 
 async def test_a_fork_cannot_stand_on_what_was_deleted(store: Store, other: Store) -> None:
     begun = await held(store)
     write, child = fork(begun)
-    assert await other.delete([kin(await ended(store, begun))]) == [begun.id]
+    assert await other.retention.delete([kin(await ended(store, begun))]) == [begun.id]
     with pytest.raises(RunNotFound):
-        await store.create(write, "creation")
+        await store.log.create(write, "creation")
     assert await log_of(store, child.id) == []
 
 
 async def test_the_holder_of_nothing_is_told_that_its_run_is_gone(store: Store, other: Store) -> None:
     run = await completed(store)
-    await other.delete([kin(run)])
+    await other.retention.delete([kin(run)])
     with pytest.raises(RunNotFound):
-        await store.control(run.id, since=0, append_id="request", decide=lambda *_: None)
+        await store.log.control(run.id, since=0, append_id="request", decide=lambda *_: None)
 
 
 async def test_runs_expire_by_status_age_and_number(store: Store) -> None:
@@ -182,19 +183,19 @@ async def test_runs_are_told_with_their_relatives(store: Store) -> None:
     )
     parent = await held(store, "parent")
     write, branch = fork(parent, "fork")
-    await store.create(write, "creation")
+    await store.log.create(write, "creation")
     await ended(store, parent)
-    found = {one.id: one for one in await store.attached()}
+    found = {one.id: one for one in await store.retention.attached()}
     assert found.keys() == {"manager", "second", "fork"}
     assert found["manager"] == kin(manager)
     assert found["second"] == replace(kin(second), manager="manager", restart_of="child")
     assert found["fork"] == replace(kin(branch), parent="parent")
-    (one,) = [one for one in await store.expired(Expiry(OVER, LATER_US)) if one.id == "child"]
+    (one,) = [one for one in await store.retention.expired(Expiry(OVER, LATER_US)) if one.id == "child"]
     assert one == replace(kin(child), manager="manager", successor="second")
 
 
 async def swept(store: Store, before_us: int = LATER_US, limit: int = 100) -> int:
-    return (await store.sweep_blobs(before_us, limit)).blobs
+    return (await store.blobs.sweep(before_us, limit)).blobs
 
 
 async def test_content_goes_when_the_last_run_that_refers_to_it_has_gone(store: Store, other: Store) -> None:
@@ -202,18 +203,18 @@ async def test_content_goes_when_the_last_run_that_refers_to_it_has_gone(store: 
     two = await ended(other, await stepped(other, await held(other), text=LARGE))
     for run in (one, two):
         assert await swept(store) == 0
-        assert await store.blob(NAME) is not None
-        await store.delete([kin(run)])
-    found = await other.sweep_blobs(LATER_US, 100)
+        assert await store.blobs.find(NAME) is not None
+        await store.retention.delete([kin(run)])
+    found = await other.blobs.sweep(LATER_US, 100)
     assert found.blobs == 1
     assert 0 < found.bytes < len(LARGE) + 3
-    assert await store.blob(NAME) is None
-    assert await other.sweep_blobs(LATER_US, 100) == Swept(0, 0)
+    assert await store.blobs.find(NAME) is None
+    assert await other.blobs.sweep(LATER_US, 100) == Swept(0, 0)
 
 
 async def test_content_that_was_touched_lately_stays(store: Store) -> None:
     write, _ = creation(blobs={content_hash(b"source"): b"source"})
-    await store.create(write, "creation")
+    await store.log.create(write, "creation")
     assert await swept(store, before_us=write.at_us) == 0
     assert await swept(store, before_us=write.at_us + 1) == 1
 
@@ -221,16 +222,16 @@ async def test_content_that_was_touched_lately_stays(store: Store) -> None:
 async def test_content_is_swept_a_part_at_a_time(store: Store) -> None:
     contents = {content_hash(content): content for content in (b"a", b"b", b"c")}
     write, _ = creation(blobs=contents)
-    await store.create(write, "creation")
+    await store.log.create(write, "creation")
     assert [await swept(store, limit=2) for _ in range(3)] == [2, 1, 0]
 
 
 async def test_content_that_was_swept_is_stored_when_it_is_used_again(store: Store, other: Store) -> None:
     run = await ended(store, await stepped(store, await held(store), text=LARGE))
-    await store.delete([kin(run)])
+    await store.retention.delete([kin(run)])
     assert await swept(store) == 1
     again = await stepped(store, await held(store), text=LARGE)
-    assert (await Journal(other, SystemClock()).load(again.id)).run.context["text"] == LARGE
+    assert (await Journal(other.log, SystemClock()).load(again.id)).run.context["text"] == LARGE
 
 
 async def test_content_that_another_process_swept_is_stored_when_it_is_used_again(
@@ -239,16 +240,16 @@ async def test_content_that_another_process_swept_is_stored_when_it_is_used_agai
     """Whatever the writer's clock says: it may have stood still since it last used the content."""
     source = b"digraph { a }"
     name = content_hash(source)
-    write, first = creation(pipeline_hash=name, owner=store.me, blobs={name: source})
-    await store.create(write, "creation")
+    write, first = creation(pipeline_hash=name, owner=store.leases.me, blobs={name: source})
+    await store.log.create(write, "creation")
     run = await ended(store, await stepped(store, first, text=LARGE))
-    await other.delete([kin(run)])
+    await other.retention.delete([kin(run)])
     assert await swept(other) == 2
-    write, again = creation(pipeline_hash=name, owner=store.me, blobs={name: source})
-    await store.create(write, "creation")
+    write, again = creation(pipeline_hash=name, owner=store.leases.me, blobs={name: source})
+    await store.log.create(write, "creation")
     again = await stepped(store, again, text=LARGE)
-    assert (await Journal(other, SystemClock()).load(again.id)).run.context["text"] == LARGE
-    assert await other.blob(name) == source
+    assert (await Journal(other.log, SystemClock()).load(again.id)).run.context["text"] == LARGE
+    assert await other.blobs.find(name) == source
     assert await swept(other) == 0
 
 
@@ -261,15 +262,15 @@ async def test_a_write_that_refers_to_content_which_is_not_there_is_refused(
     bare = replace(write, blobs={})
     beside, _ = neighbour.then(*step(neighbour), with_row=False)
     answers = await gather(
-        store.append(bare, run.lease), store.append(beside, neighbour.lease), return_exceptions=True
+        store.log.append(bare, run.lease), store.log.append(beside, neighbour.lease), return_exceptions=True
     )
     assert isinstance(answers[0], Refused)
     assert (answers[0].code, answers[1]) == ("content_missing", None)
     assert await everything_of(other, run.id) == before
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     write, after = after.then(*step(after, text=LARGE), with_row=False)
-    await store.append(replace(write, blobs={}), after.lease)  # it is there now
-    assert (await Journal(other, SystemClock()).load(run.id)).run.context["text"] == LARGE
+    await store.log.append(replace(write, blobs={}), after.lease)  # it is there now
+    assert (await Journal(other.log, SystemClock()).load(run.id)).run.context["text"] == LARGE
 
 
 async def test_everything_that_a_run_needs_to_be_read_and_gone_on_with_stays(
@@ -277,23 +278,23 @@ async def test_everything_that_a_run_needs_to_be_read_and_gone_on_with_stays(
 ) -> None:
     first, second, kept = b"digraph { a }", b"digraph { b }", b"an artifact"
     names = [content_hash(content) for content in (first, second, kept)]
-    write, run = creation(pipeline_hash=names[0], owner=store.me, blobs={names[0]: first})
-    await store.create(write, "creation")
+    write, run = creation(pipeline_hash=names[0], owner=store.leases.me, blobs={names[0]: first})
+    await store.log.create(write, "creation")
     begun, finished = step(run)
     assert isinstance(finished, StepFinished)
     artifact = Artifact(name="n", size=len(kept), hash=names[2], stored_at_us=1, step=finished.step)
     finished = replace(finished, artifacts={"n": artifact}, contents={names[2]: kept})
     write, run = run.then(begun, finished, with_row=False)
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     run = await stepped(store, run, text=LARGE)
     write, paused = run.then(RunPaused(reason="operator"))
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     change = PipelineChanged(pipeline_hash=names[1], before=names[0], by="tests")
     write, changed = paused.then(RunResumed(by="tests"), change, blobs={names[1]: second})
     since = paused.position.seq
-    await store.control(run.id, since=since, append_id="change", decide=lambda *_: write)
+    await store.log.control(run.id, since=since, append_id="change", decide=lambda *_: write)
     assert await swept(other) == 0
-    assert [await other.blob(name) for name in names] == [first, second, kept]
+    assert [await other.blobs.find(name) for name in names] == [first, second, kept]
     over = await requested(store, changed, RunCancelled(reason="user"))
-    assert await store.delete([kin(over)]) == [run.id]
+    assert await store.retention.delete([kin(over)]) == [run.id]
     assert await swept(other) == 4

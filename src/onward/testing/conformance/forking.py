@@ -13,7 +13,9 @@ from onward.errors import RunNotFound
 from onward.machine.fold.row import project
 from onward.model.event import RunClaimed
 from onward.model.run import FOLD_VERSION
-from onward.store.port import Held, Record, Store, Write
+from onward.store.port.log import Held
+from onward.store.port.record import Record, Write
+from onward.store.port.store import Store
 from onward.testing.drafts import (
     ALL,
     Draft,
@@ -31,7 +33,7 @@ from onward.testing.drafts import (
 async def forked(store: Store, parent: Draft) -> Draft:
     """A stored fork of `parent` as it is in this draft."""
     write, child = fork(parent, colour="blue")
-    await store.create(write, "creation")
+    await store.log.create(write, "creation")
     return child
 
 
@@ -61,11 +63,11 @@ async def test_a_fork_reads_its_parents_events_and_then_its_own(store: Store, ot
 async def test_a_fork_folds_to_its_parents_state_with_its_own_changes(store: Store) -> None:
     parent = await stepped(store, await held(store, context={"goal": "ship"}), answer=42)
     child = await forked(store, parent)
-    folded = await Journal(store, SystemClock()).load(child.id)
+    folded = await Journal(store.log, SystemClock()).load(child.id)
     assert (folded.run, folded.position) == (child.run, child.position)
     assert folded.run.context["colour"] == "blue"
     assert (folded.run.context["goal"], folded.run.context["answer"]) == ("ship", 42)
-    (listed,) = await store.find(child.id)
+    (listed,) = await store.runs.find(child.id)
     assert listed.row == project(child.run)
     assert (listed.row.parent, listed.row.parent_seq) == (parent.id, parent.position.seq)
 
@@ -91,16 +93,16 @@ async def test_a_fork_of_a_fork_reads_three_logs_as_one(store: Store) -> None:
     log = await log_of(store, grandchild.id)
     assert [record.seq for record in log] == list(range(1, grandchild.position.seq + 1))
     assert [record.run_id for record in log] == [parent.id] * 6 + [child.id] * 6 + [grandchild.id] * 4
-    assert (await Journal(store, SystemClock()).load(grandchild.id)).run == grandchild.run
+    assert (await Journal(store.log, SystemClock()).load(grandchild.id)).run == grandchild.run
 
 
 async def test_a_fork_can_stand_on_an_event_that_its_parent_has_from_its_own_parent(store: Store) -> None:
     start = await stepped(store, await held(store))
     child = await forked(store, await stepped(store, start))
-    journal = Journal(store, SystemClock())
+    journal = Journal(store.log, SystemClock())
     early = await journal.load_at(child.id, start.position.seq)
     write, second = fork(Draft(replace(early.run, id=child.id), early.position))
-    await store.create(write, "creation")
+    await store.log.create(write, "creation")
     assert (await journal.load(second.id)).run == second.run
     log = await log_of(store, second.id)
     assert log[:-1] == (await log_of(store, start.id))[: start.position.seq]
@@ -111,7 +113,7 @@ async def test_limits_hold_across_fork_points(store: Store, limit: int) -> None:
     *_, run = await family(store)
     whole = await log_of(store, run.id)
     for after in range(len(whole) + 1):
-        assert await store.read(run.id, after=after, limit=limit) == whole[after : after + limit]
+        assert await store.log.read(run.id, after=after, limit=limit) == whole[after : after + limit]
 
 
 async def test_a_request_to_a_fork_is_shown_the_log_across_its_fork_point(store: Store) -> None:
@@ -123,7 +125,7 @@ async def test_a_request_to_a_fork_is_shown_the_log_across_its_fork_point(store:
         shown.extend(tail)
         return child.then(RunClaimed(token=child.run.token + 1, worker=held.me))[0]
 
-    await store.control(child.id, since=1, append_id="claim", decide=decide)
+    await store.log.control(child.id, since=1, append_id="claim", decide=decide)
     assert shown == (await log_of(store, child.id))[1 : child.position.seq]
 
 
@@ -132,12 +134,12 @@ async def test_a_fork_starts_from_a_snapshot_of_its_parent_that_is_not_past_the_
 ) -> None:
     run = await held(store)
     write, cached = run.then(*step(run), with_row=False, snapshot_version=FOLD_VERSION)
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     late = await stepped(store, cached)
-    journal = Journal(store, SystemClock())
+    journal = Journal(store.log, SystemClock())
     for point, is_used in ((cached, True), (late, True), (run, False)):
         child = await stepped(store, await claimed(store, await forked(store, point)), times=3)
-        loaded = await store.load(child.id, fold_version=FOLD_VERSION)
+        loaded = await store.log.load(child.id, fold_version=FOLD_VERSION)
         assert loaded is not None
         assert (loaded.snapshot is not None) == is_used
         assert loaded.tail[0].seq == (cached.position.seq + 1 if is_used else 1)
@@ -151,6 +153,6 @@ async def test_a_fork_stands_only_on_an_event_that_is_there(store: Store) -> Non
     for parent in (never, ahead):
         write, child = fork(parent)
         with pytest.raises(RunNotFound):
-            await store.create(write, "creation")
-        assert await store.load(child.id, fold_version=FOLD_VERSION) is None
+            await store.log.create(write, "creation")
+        assert await store.log.load(child.id, fold_version=FOLD_VERSION) is None
         assert await log_of(store, child.id) == []

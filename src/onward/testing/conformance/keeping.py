@@ -16,7 +16,7 @@ from onward.model.artifact import Artifact
 from onward.model.event import ContextEvent, StepFinished
 from onward.model.values.value import INT_MAX, INT_MIN, check_value, same
 from onward.store.codec import VALUE_BYTES_MAX, content_hash, unseal
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.testing.drafts import creation, held, log_of, step, stepped
 
 LARGE = VALUE_BYTES_MAX * 3
@@ -46,7 +46,7 @@ async def test_every_value_comes_back_with_its_type(
     check_value([first, second], "what the test itself made up")
     run = await held(store, context=first)
     write, _ = run.then(*step(run, **second), with_row=False)
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     created, *_, finished = [unseal(record) for record in await log_of(store, run.id)]
     assert isinstance(created, ContextEvent)
     assert isinstance(finished, ContextEvent)
@@ -80,7 +80,7 @@ async def test_every_value_comes_back_with_its_type(
 )
 async def test_values_that_resemble_each_other_are_told_apart(store: Store, value: Any) -> None:
     run = await held(store, context={"value": value})
-    folded = await Journal(store, SystemClock()).load(run.id)
+    folded = await Journal(store.log, SystemClock()).load(run.id)
     assert same(folded.run.context["value"], value)
 
 
@@ -95,7 +95,7 @@ async def test_a_large_value_comes_back_whole(store: Store, other: Store, value:
     event = unseal(record)
     assert isinstance(event, ContextEvent)
     assert same(event.context, {"small": 1, "large": value})
-    assert same((await Journal(other, SystemClock()).load(run.id)).run.context["large"], value)
+    assert same((await Journal(other.log, SystemClock()).load(run.id)).run.context["large"], value)
 
 
 async def test_a_large_value_has_one_name_in_all_runs_and_keys(store: Store, other: Store) -> None:
@@ -104,8 +104,8 @@ async def test_a_large_value_has_one_name_in_all_runs_and_keys(store: Store, oth
     two = await stepped(other, await held(other), third=text)
     names = {name for run in (one, two) for name in (await log_of(store, run.id))[-1].refs}
     assert len(names) == 1
-    assert (await Journal(store, SystemClock()).load(one.id)).run.context["second"] == text
-    assert (await Journal(store, SystemClock()).load(two.id)).run.context["third"] == text
+    assert (await Journal(store.log, SystemClock()).load(one.id)).run.context["second"] == text
+    assert (await Journal(store.log, SystemClock()).load(two.id)).run.context["third"] == text
 
 
 async def test_content_that_is_kept_apart_is_stored_with_its_event_and_not_read_with_it(
@@ -119,15 +119,15 @@ async def test_content_that_is_kept_apart_is_stored_with_its_event_and_not_read_
     artifacts = {"x": kept, "gone": None}
     ended = replace(ended, artifacts=artifacts, contents={kept.hash: content}, response=answer)
     write, _ = run.then(begun, ended, with_row=False)
-    await store.append(write, run.lease)
+    await store.log.append(write, run.lease)
     record = (await log_of(other, run.id))[-1]
     assert record.refs == (f"~{kept.hash}", content_hash(answer.encode()))
     assert list(record.values) == [content_hash(answer.encode())]
     event = unseal(record)
     assert isinstance(event, StepFinished)
     assert (event.artifacts, event.contents, event.response) == (artifacts, {}, answer)
-    assert await other.blob(kept.hash) == content
-    assert (await Journal(other, SystemClock()).load(run.id)).run.artifacts == {"x": kept}
+    assert await other.blobs.find(kept.hash) == content
+    assert (await Journal(other.log, SystemClock()).load(run.id)).run.artifacts == {"x": kept}
 
 
 @pytest.mark.parametrize("content", [b"", b"digraph {}", bytes(range(256)) * 100])
@@ -135,10 +135,10 @@ async def test_content_beside_the_events_is_found_by_its_hash(
     store: Store, other: Store, content: bytes
 ) -> None:
     name = content_hash(content)
-    assert await store.blob(name) is None
+    assert await store.blobs.find(name) is None
     write, _ = creation(blobs={name: content})
-    await store.create(write, "creation")
-    assert await other.blob(name) == content
+    await store.log.create(write, "creation")
+    assert await other.blobs.find(name) == content
 
 
 async def test_content_of_a_refused_write_is_stored_by_the_next_one_that_succeeds(
@@ -147,18 +147,18 @@ async def test_content_of_a_refused_write_is_stored_by_the_next_one_that_succeed
     content = b"digraph { a -> b }"
     name = content_hash(content)
     taken, _ = creation("taken")
-    await other.create(taken, "creation")
+    await other.log.create(taken, "creation")
     refused, _ = creation("taken", blobs={name: content})
     with pytest.raises(Refused):
-        await store.create(refused, "another creation")
+        await store.log.create(refused, "another creation")
     write, _ = creation(blobs={name: content})
-    await store.create(write, "creation")
-    assert await other.blob(name) == content
+    await store.log.create(write, "creation")
+    assert await other.blobs.find(name) == content
 
 
 async def test_what_is_not_there_is_not_found(store: Store) -> None:
-    assert await store.blob(content_hash(b"never stored")) is None
-    assert await store.blob("") is None
+    assert await store.blobs.find(content_hash(b"never stored")) is None
+    assert await store.blobs.find("") is None
 
 
 async def test_an_event_once_written_reads_the_same_for_ever(store: Store, other: Store) -> None:

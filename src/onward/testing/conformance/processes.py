@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from onward.store.port import Store
+from onward.store.port.store import Store
 
 Connect = Callable[[], Awaitable[Store]]
 

@@ -14,7 +14,8 @@ from onward.machine.fold.change import IllegalEvent
 from onward.machine.fold.row import project
 from onward.model import event as e
 from onward.model.run import FOLD_VERSION, Run, RunStatus
-from onward.store.port import RunQuery, Store
+from onward.store.port.runs import RunQuery
+from onward.store.port.store import Store
 from onward.testing.drafts import ALL, created
 
 LATER_US = 1_800_000_000_000_000
@@ -98,13 +99,13 @@ async def went_on(journal: Journal, folded: Folded, me: str, die: int) -> Folded
 async def check(store: Store, folded: Folded) -> None:
     """The row, in every place where it is shown, is what the whole log says."""
     run_id = folded.run.id
-    loaded = await store.load(run_id, fold_version=FOLD_VERSION)
-    again = await Journal(store, SystemClock()).load_at(run_id, folded.position.seq)
+    loaded = await store.log.load(run_id, fold_version=FOLD_VERSION)
+    again = await Journal(store.log, SystemClock()).load_at(run_id, folded.position.seq)
     assert loaded is not None
     assert (again.run, again.position) == (folded.run, loaded.position)
     assert loaded.row == project(again.run)
-    assert [listed.row for listed in await store.find(run_id)] == [loaded.row]
-    assert loaded.row in [listed.row for listed in await store.list(RunQuery(limit=ALL))]
+    assert [listed.row for listed in await store.runs.find(run_id)] == [loaded.row]
+    assert loaded.row in [listed.row for listed in await store.runs.list(RunQuery(limit=ALL))]
 
 
 @given(dice=st.lists(st.integers(0, 1_000), min_size=4, max_size=16))
@@ -112,10 +113,10 @@ async def check(store: Store, folded: Folded) -> None:
 async def test_the_row_is_the_projection_of_the_log_after_every_event(
     store: Store, dice: Sequence[int]
 ) -> None:
-    journal = Journal(store, SystemClock())
+    journal = Journal(store.log, SystemClock())
     run = await created(store, start_node="work", path="story.dot")
     folded = await journal.load(run.id)
     await check(store, folded)
     for die in dice:
-        folded = await went_on(journal, folded, store.me, die)
+        folded = await went_on(journal, folded, store.leases.me, die)
         await check(store, folded)

@@ -13,7 +13,10 @@ from onward.machine.fold.row import project
 from onward.model.event import RunClaimed, RunPaused, RunQueued, SteeringGiven
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import seal, unseal
-from onward.store.port import TAIL_MAX, Held, Lease, Loaded, Store, Wanted, Write
+from onward.store.port.leases import Lease
+from onward.store.port.log import TAIL_MAX, Held, Loaded, Wanted
+from onward.store.port.record import Write
+from onward.store.port.store import Store
 from onward.testing.conformance.processes import Connect
 from onward.testing.drafts import START_US, created, grown, held, queued, requested
 
@@ -52,13 +55,13 @@ async def taken_by(store: Store, wanted: Wanted = ANY) -> str | None:
         seen.append(loaded.row.id)
         return claiming(held, loaded)
 
-    answer = await store.take(wanted, fold_version=FOLD_VERSION, decide=decide)
+    answer = await store.log.take(wanted, fold_version=FOLD_VERSION, decide=decide)
     return seen[-1] if answer is not None else None
 
 
 async def is_due(store: Store) -> bool:
     """Whether a run that is loaded waits for no time any more."""
-    loaded = await store.load("run", fold_version=FOLD_VERSION)
+    loaded = await store.log.load("run", fold_version=FOLD_VERSION)
     assert loaded is not None
     return loaded.is_due
 
@@ -78,8 +81,8 @@ async def test_a_higher_priority_goes_before_age(store: Store) -> None:
 async def test_what_is_taken_is_held_by_who_took_it(store: Store, other: Store) -> None:
     run = await created(store)
     await taken_by(other)
-    (listed,) = await store.held()
-    assert (listed.row.id, listed.row.owner, listed.row.token) == (run.id, other.me, 1)
+    (listed,) = await store.runs.held()
+    assert (listed.row.id, listed.row.owner, listed.row.token) == (run.id, other.leases.me, 1)
     assert listed.holder is not None
     assert listed.holder.is_alive
 
@@ -92,9 +95,9 @@ async def test_a_run_whose_time_has_not_come_is_left_alone(store: Store) -> None
 @pytest.mark.parametrize("skew_us", SKEWS_US)
 async def test_a_run_is_due_at_once_wherever_its_writers_clock_stands(store: Store, skew_us: int) -> None:
     """Submitted from a machine whose clock is an hour ahead, it must not wait for an hour."""
-    now_us = (await store.measure()).at_us
+    now_us = (await store.measures.measure()).at_us
     await created(store, "run", at_us=now_us + skew_us)
-    found = await store.measure()
+    found = await store.measures.measure()
     assert (found.due, found.later) == (1, 0)
     assert found.oldest_due_us is not None
     assert found.oldest_due_us >= now_us, "and it has not waited for an hour either"
@@ -106,10 +109,10 @@ async def test_a_run_is_due_at_once_wherever_its_writers_clock_stands(store: Sto
 async def test_a_wait_is_as_long_as_its_writer_said_wherever_its_clock_stands(
     store: Store, other: Store, skew_us: int
 ) -> None:
-    now_us = (await store.measure()).at_us
+    now_us = (await store.measures.measure()).at_us
     await queued(store, "run", wait_us=HOUR_US // 2, at_us=now_us + skew_us)
     assert await taken_by(other) is None
-    found = await other.measure()
+    found = await other.measures.measure()
     assert (found.due, found.later) == (0, 1)
     assert not await is_due(other)
 
@@ -164,7 +167,7 @@ async def test_a_key_that_is_in_use_keeps_a_run_waiting_and_others_not(store: St
 
 async def test_a_worker_may_decide_not_to_take_what_it_was_shown(store: Store) -> None:
     await created(store, "run")
-    answer = await store.take(ANY, fold_version=FOLD_VERSION, decide=lambda *_: None)
+    answer = await store.log.take(ANY, fold_version=FOLD_VERSION, decide=lambda *_: None)
     assert answer is not None
     assert await taken_by(store) == "run"
 
@@ -202,14 +205,14 @@ async def test_a_long_log_is_not_read_under_the_lock_and_what_follows_a_known_ev
     """However long a log is, a claim holds the lock for no longer."""
     run = await grown(store, await held(store, "run"), steps=TAIL_MAX // 2 + 1)
     write, run = run.then(RunQueued(why="tests", wake_at_us=run.run.updated_at_us))
-    await store.append(write, Lease("run", store.me, 1))
+    await store.log.append(write, Lease("run", store.leases.me, 1))
     shown: list[Loaded] = []
     for known in (None, ("another", 1), ("run", run.position.seq - 2), ("run", run.position.seq)):
         wanted = Wanted(known=known)
-        await other.take(wanted, fold_version=FOLD_VERSION, decide=lambda _, loaded: shown.append(loaded))
+        await other.log.take(wanted, fold_version=FOLD_VERSION, decide=lambda _, loaded: shown.append(loaded))
     assert [loaded.is_cut for loaded in shown] == [True, True, False, False]
     assert [len(loaded.tail) for loaded in shown] == [0, 0, 2, 0]
     assert {loaded.position for loaded in shown} == {run.position}
-    loaded = await other.load("run", fold_version=FOLD_VERSION)
+    loaded = await other.log.load("run", fold_version=FOLD_VERSION)
     assert loaded is not None
     assert (loaded.is_cut, loaded.tail, loaded.snapshot) == (True, (), None)

@@ -23,7 +23,7 @@ async def steer(
 ) -> int:
     """Give a run's agents an instruction; the next agent step takes it, whoever is at work on the run."""
     async with foreground(common, out) as desk:
-        run_id = (await find_run(desk.engine.store, run)).row.id
+        run_id = (await find_run(desk.engine.store.runs, run)).row.id
         folded = await desk.engine.steer(run_id, text)
         waiting = len(folded.run.steering)
         out.say(f"run {display_id(run_id)} has been told; its next agent step takes {_count(waiting)}")

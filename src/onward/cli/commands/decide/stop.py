@@ -42,7 +42,7 @@ async def pause(
 ) -> int:
     """Ask a run to stop, so that it can be resumed; at once if nobody is at work on it."""
     async with foreground(common, out) as desk:
-        run_id = (await find_run(desk.engine.store, run)).row.id
+        run_id = (await find_run(desk.engine.store.runs, run)).row.id
         return await _ask(
             desk, lambda: desk.engine.pause(run_id, after=after), RunStatus.PAUSED, timeout if wait else 0
         )
@@ -59,7 +59,7 @@ async def cancel(
 ) -> int:
     """Give a run up for good."""
     async with foreground(common, out) as desk:
-        run_id = (await find_run(desk.engine.store, run)).row.id
+        run_id = (await find_run(desk.engine.store.runs, run)).row.id
         return await _ask(
             desk, lambda: desk.engine.cancel(run_id), RunStatus.CANCELLED, timeout if wait else 0
         )

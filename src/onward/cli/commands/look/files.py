@@ -31,7 +31,7 @@ from onward.read.view import instant
 from onward.receipts.folder import Folder
 from onward.receipts.homes import Homes
 from onward.receipts.names import Path
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.wiring import is_there, open_store
 
 
@@ -55,9 +55,9 @@ async def looking_at(wanted: str, common: Common) -> AsyncIterator[Looking]:
         raise NoDatabase(app.store)
     store = await open_store(app.store) if isinstance(app.store, str) else app.store
     try:
-        run_id = (await find_run(store, wanted)).row.id
-        folded = await Journal(store, SystemClock()).load(run_id)
-        sources = Sources(store, app.transforms, {*app.handlers, *BUILT_IN_TYPES}, app.rules)
+        run_id = (await find_run(store.runs, wanted)).row.id
+        folded = await Journal(store.log, SystemClock()).load(run_id)
+        sources = Sources(store.blobs, app.transforms, {*app.handlers, *BUILT_IN_TYPES}, app.rules)
         is_held = folded.holder is not None and folded.holder.is_alive
         yield Looking(store, folded.run, sources, app.runs_directory, is_held)
     finally:
@@ -120,7 +120,7 @@ async def artifacts(
             return FINE
         if id not in kept:
             raise ArtifactNotFound(id, list(kept))
-        content = await looking.store.blob(kept[id].hash)
+        content = await looking.store.blobs.find(kept[id].hash)
     if content is None:
         raise StoreCorrupt(f"the content of artifact {id!r} ({kept[id].hash}) is missing or damaged.")
     if out_file is not None:

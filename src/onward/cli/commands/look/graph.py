@@ -29,7 +29,7 @@ from onward.pipeline.build import BUILT_IN_TYPES, Pipeline
 from onward.read.lookup import find_run, log_pages
 from onward.read.view import known_row, view_row
 from onward.store.codec import unseal
-from onward.store.port import Store
+from onward.store.port.store import Store
 
 Format = Literal["svg", "text"]
 Subject = dict[str, object]
@@ -98,24 +98,24 @@ def _of_file(path: str, common: Common) -> tuple[Scene, Subject]:
 async def _of_run(wanted: str, original: bool, common: Common) -> tuple[Scene, Subject]:
     try:
         async with store_to_look_at(common) as store:
-            return await _drawn(store, (await find_run(store, wanted)).row.id, original, common)
+            return await _drawn(store, (await find_run(store.runs, wanted)).row.id, original, common)
     except (RunNotFound, NoDatabase) as error:
         message = f"{wanted!r} is neither a file here nor a run: {error}"
         raise Refused("run_not_found", message, details={"wanted": wanted}) from None
 
 
 async def _drawn(store: Store, run_id: str, original: bool, common: Common) -> tuple[Scene, Subject]:
-    folded = await Journal(store, SystemClock()).load(run_id)
+    folded = await Journal(store.log, SystemClock()).load(run_id)
     way, run = Way(), folded.run
     first: RunCreated | None = None
-    async for page in log_pages(store, run_id):
+    async for page in log_pages(store.log, run_id):
         events = [unseal(record) for record in page]
         first = first or next((event for event in events if isinstance(event, RunCreated)), None)
         way.take(events)
     if original and first is not None:
         run = replace(run, pipeline_hash=first.pipeline_hash)
     app = app_of(load_settings(db=common.db, app=common.app))
-    sources = Sources(store, app.transforms, {*app.handlers, *BUILT_IN_TYPES}, app.rules)
+    sources = Sources(store.blobs, app.transforms, {*app.handlers, *BUILT_IN_TYPES}, app.rules)
     pipeline = await sources.stored(run)
     is_at_work = folded.holder is not None and folded.holder.is_alive
     states = states_of(pipeline.graph, folded.run, way, is_at_work=is_at_work)

@@ -9,7 +9,8 @@ from onward.errors import HistoryCorrupt, RunNotFound, StoreCorrupt
 from onward.model.run import RunStatus
 from onward.read.lookup import find_run
 from onward.read.view import has_lost_owner, known_row, view_row
-from onward.store.port import Listed, RunQuery, Store
+from onward.store.port.runs import Listed, RunQuery
+from onward.store.port.store import Store
 
 ALL = 2**31 - 1
 INTERRUPTED, RUNNING = RunStatus.INTERRUPTED.value, RunStatus.RUNNING.value
@@ -29,12 +30,12 @@ class Wanted:
 
     async def _found(self, store: Store) -> Sequence[Listed]:
         if self.run is not None:
-            return [await find_run(store, self.run)]
+            return [await find_run(store.runs, self.run)]
         if not {INTERRUPTED, RUNNING} & set(self.statuses):
-            return await store.list(RunQuery(tuple(map(RunStatus, self.statuses)), limit=self.limit))
+            return await store.runs.list(RunQuery(tuple(map(RunStatus, self.statuses)), limit=self.limit))
         # A running run whose owner died is stored as running until somebody acts on it, and shown as it is.
         asked = {*self.statuses, RUNNING}
-        found = await store.list(RunQuery(tuple(map(RunStatus, sorted(asked))), limit=ALL))
+        found = await store.runs.list(RunQuery(tuple(map(RunStatus, sorted(asked))), limit=ALL))
         kept = [one for one in found if view_row(one.row, one.holder)["status"] in self.statuses]
         return kept[: self.limit]
 
@@ -47,7 +48,7 @@ async def _looked_at(store: Store, listed: Listed) -> Listed:
     from onward.engine.log.journal import Journal
 
     try:
-        run = (await Journal(store, SystemClock()).load(listed.row.id)).run
+        run = (await Journal(store.log, SystemClock()).load(listed.row.id)).run
     except (HistoryCorrupt, StoreCorrupt, RunNotFound):
         return listed  # one that cannot be read must not hide the others
     return replace(listed, row=known_row(listed.row, listed.holder, run))

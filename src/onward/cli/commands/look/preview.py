@@ -36,7 +36,7 @@ Planned = tuple[str, str, str]
 async def preview_resume(desk: Foreground, run_id: str, how: Resume) -> int:
     """Print what a resume would skip and run; the checks are the same, and nothing is changed."""
     notice, plan, left = await _ahead(desk, run_id, how)
-    completed = await completed_of(desk.engine.store, run_id)
+    completed = await completed_of(desk.engine.store.log, run_id)
     if notice:
         desk.out.note(notice)
     for step in completed:

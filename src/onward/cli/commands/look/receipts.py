@@ -43,7 +43,7 @@ async def receipts(
         folder, at = target(looking, out_dir)
         flow, expected = flow_name(looking.run.pipeline), {}
         try:
-            expected = dict(await committed(looking.store, looking.sources, looking.run))
+            expected = dict(await committed(looking.store.log, looking.sources, looking.run))
             before = read_receipts(folder, at, flow, expected) if folder.names(at) else Found()
             written = await rebuild(looking.store, looking.sources, looking.run, folder, at)
             if not looking.is_held:

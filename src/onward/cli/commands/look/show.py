@@ -28,7 +28,8 @@ from onward.read.lookup import find_run, log_pages, read_projection
 from onward.read.steps import view_steps
 from onward.read.view import instant, view_event, view_run
 from onward.store.codec import unseal
-from onward.store.port import Record, Store
+from onward.store.port.record import Record
+from onward.store.port.store import Store
 
 POLL_S = 0.2
 VALUE_WIDTH = 80
@@ -39,7 +40,7 @@ ENVELOPE = ("seq", "kind", "at", "token", "run")
 async def show(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:
     """Show one run: what happened, step by step, what is open, and what to type next."""
     async with store_to_look_at(common) as store:
-        view = await view_page(store, (await find_run(store, run)).row.id, common)
+        view = await view_page(store, (await find_run(store.runs, run)).row.id, common)
     if out.is_json:
         out.value(view)
         return FINE
@@ -50,8 +51,8 @@ async def show(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:
 
 async def view_page(store: Store, run_id: str, common: Common) -> dict[str, Any]:
     """All that `onward show` says about a run, as plain values."""
-    folded = await Journal(store, SystemClock()).load(run_id)
-    log = await read_projection(store, run_id)
+    folded = await Journal(store.log, SystemClock()).load(run_id)
+    log = await read_projection(store.log, run_id)
     is_held = folded.holder is not None and folded.holder.is_alive
     return {
         **view_run(project(folded.run), folded.holder, folded.run, log.completed()),
@@ -64,7 +65,7 @@ async def view_page(store: Store, run_id: str, common: Common) -> dict[str, Any]
 async def _forks(store: Store, run_id: str) -> list[dict[str, Any]]:
     return [
         {"id": row.id, "display_id": row.display_id, "seq": row.parent_seq, "status": row.status.value}
-        for row in (listed.row for listed in await store.forks(run_id))
+        for row in (listed.row for listed in await store.runs.forks(run_id))
     ]
 
 
@@ -83,14 +84,14 @@ async def events(
     """Print a run's log, one event a line."""
     asked, heard = asyncio.Event(), 0
     async with store_to_look_at(common) as store:
-        run_id = (await find_run(store, run)).row.id
+        run_id = (await find_run(store.runs, run)).row.id
         teller = Teller(run_id) if dialect else None
         with on_signals(asked.set):
             while True:
                 # Asked before reading, so that the last events of a run are read once more.
                 is_over = not follow or await _has_ended(store, run_id)
                 # What a name says may depend on what came before, so a teller hears everything.
-                async for page in log_pages(store, run_id, after=heard if teller else after):
+                async for page in log_pages(store.log, run_id, after=heard if teller else after):
                     heard = page[-1].seq
                     for record in page:
                         told = list(_in_dialect(teller, record)) if teller else [_event(record)]
@@ -103,7 +104,7 @@ async def events(
 
 
 async def _has_ended(store: Store, run_id: str) -> bool:
-    folded = await Journal(store, SystemClock()).load(run_id)
+    folded = await Journal(store.log, SystemClock()).load(run_id)
     return folded.run.ended_at_us is not None
 
 
@@ -133,12 +134,12 @@ def _short(value: Any) -> str:
 async def checkpoints(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:
     """List a run's checkpoints: where `onward replay` can start."""
     async with store_to_look_at(common) as store:
-        run_id = (await find_run(store, run)).row.id
+        run_id = (await find_run(store.runs, run)).row.id
         if out.is_json:
-            out.value([checkpoint async for checkpoint in read_checkpoints(store, run_id)])
+            out.value([checkpoint async for checkpoint in read_checkpoints(store.log, run_id)])
             return FINE
         now_us = SystemClock().now_us()
-        rows = [_row(checkpoint, now_us) async for checkpoint in read_checkpoints(store, run_id)]
+        rows = [_row(checkpoint, now_us) async for checkpoint in read_checkpoints(store.log, run_id)]
     for line in table(("SEQ", "WHEN", "FINISHED", "NEXT", "STEPS"), rows):
         out.say(line)
     return FINE

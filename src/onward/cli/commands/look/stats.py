@@ -10,8 +10,8 @@ from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.text import count, one_line, span, table
 from onward.model.ids import display_id
 from onward.observe.figures import ended_of, view_measured
-from onward.store.measures import Measured
 from onward.store.owner import owner_label
+from onward.store.port.measures import Measured
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -22,7 +22,7 @@ async def stats(*, common: Common = COMMON, out: Out) -> int:
     One consistent look; exact, and cheap however many runs are over.
     """
     async with store_to_look_at(common) as store:
-        found = await store.measure()
+        found = await store.measures.measure()
     if out.is_json:
         out.value(view_measured(found))
         return FINE

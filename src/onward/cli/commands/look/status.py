@@ -21,7 +21,8 @@ from onward.model.run import RunStatus
 from onward.model.values.bounds import LIMIT
 from onward.read.lookup import completed_of
 from onward.read.view import view_gate, view_row
-from onward.store.port import Listed, Store
+from onward.store.port.runs import Listed
+from onward.store.port.store import Store
 
 StatusName = Literal[
     "queued", "running", "waiting", "paused", "interrupted", "failed", "completed", "cancelled"
@@ -66,7 +67,7 @@ async def _tell(store: Store, wanted: Wanted, watch: bool, common: Common, out: 
         return
     found = await wanted.find(store)
     if out.is_json:
-        views = [view_row(one.row, one.holder, await completed_of(store, one.row.id)) for one in found]
+        views = [view_row(one.row, one.holder, await completed_of(store.log, one.row.id)) for one in found]
         out.value(views if wanted.run is None else views[0])
         return
     lines = _one(found[0], common) if wanted.run is not None else await _list(store, found, wanted)
@@ -80,7 +81,7 @@ async def _tell_questions(store: Store, run_id: str, out: Output) -> None:
     """What a waiting run waits for; only then is its log worth reading."""
     from onward.engine.log.journal import Journal
 
-    run = (await Journal(store, SystemClock()).load(run_id)).run
+    run = (await Journal(store.log, SystemClock()).load(run_id)).run
     for gate in (gate for gate in run.gates.values() if gate.decided is None):
         for line in gate_lines(view_gate(gate)):
             out.say(f"  {line}")
@@ -106,7 +107,7 @@ async def _list(store: Store, found: Sequence[Listed], wanted: Wanted) -> Sequen
         return [f"no runs{which}"]
     lines = run_table(found, SystemClock().now_us())
     if len(found) == wanted.limit:
-        total = sum((await store.count()).values())
+        total = sum((await store.runs.count()).values())
         if total > len(found) and not wanted.statuses:
             lines.append(f"… and {count(total - len(found), 'older run')}; --all lists every run")
     return lines

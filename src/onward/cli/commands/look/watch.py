@@ -12,7 +12,8 @@ from onward.cli.signals import on_signals
 from onward.clock import SystemClock
 from onward.read.lookup import completed_of
 from onward.read.view import view_row
-from onward.store.port import Listed, Store
+from onward.store.port.runs import Listed
+from onward.store.port.store import Store
 
 POLL_S = 0.5
 Show = Callable[[Sequence[Listed]], None]
@@ -54,7 +55,7 @@ async def _tell_changes(store: Store, wanted: Wanted, out: Output, asked: asynci
                 continue
             told[listed.row.id] = line
             if out.is_json:
-                out.value(view_row(listed.row, listed.holder, await completed_of(store, listed.row.id)))
+                out.value(view_row(listed.row, listed.holder, await completed_of(store.log, listed.row.id)))
             else:
                 out.say(line)
         if _has_ended(wanted, found):

@@ -29,7 +29,8 @@ from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.model.values.bounds import GIBIBYTES
 from onward.read.lookup import find_run
-from onward.store.port import RunQuery, Store
+from onward.store.port.runs import RunQuery
+from onward.store.port.store import Store
 from onward.wiring import open_store
 
 ALL = 2**31 - 1
@@ -78,8 +79,8 @@ async def export(
 
 async def _rows(store: Store, names: Sequence[str]) -> list[RunRow]:
     if names:
-        return [(await find_run(store, name)).row for name in names]
-    return [listed.row for listed in reversed(await store.list(RunQuery(limit=ALL)))]
+        return [(await find_run(store.runs, name)).row for name in names]
+    return [listed.row for listed in reversed(await store.runs.list(RunQuery(limit=ALL)))]
 
 
 @contextmanager

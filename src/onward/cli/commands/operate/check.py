@@ -18,7 +18,7 @@ from onward.config import load_settings
 from onward.errors import InvalidPipeline, NoDatabase
 from onward.model.ids import display_id
 from onward.read.verify import Verified, verify_run
-from onward.store.measures import Measured
+from onward.store.port.measures import Measured
 from onward.store.privacy import exposed
 from onward.version import VERSION
 from onward.wiring import is_there, open_store
@@ -89,7 +89,7 @@ async def doctor(*, common: Common = COMMON, out: Out) -> int:
     store = await open_store(app.store) if isinstance(app.store, str) else app.store
     try:
         found += await store.check()
-        found.append(_queue(await store.measure()))
+        found.append(_queue(await store.measures.measure()))
     finally:
         await store.close()
     found += _files(app.runs_directory)

@@ -21,7 +21,7 @@ from onward.model.effect import CommandResult, EffectResult, FunctionResult, as_
 from onward.process import SystemSpawn
 from onward.read.view import instant
 from onward.store.owner import owner_label
-from onward.store.port import Effect
+from onward.store.port.effects import Effect
 from onward.wiring import open_store
 
 STDERR_CHARACTERS = 8_000
@@ -96,7 +96,7 @@ async def _effects(common: Common) -> AsyncIterator[AtMostOnce]:
     place = app_of(settings).store
     store = await open_store(place) if isinstance(place, str) else place
     try:
-        yield AtMostOnce(store, SystemClock(), SystemIds(), store.lease_s)
+        yield AtMostOnce(store.effects, SystemClock(), SystemIds(), store.leases.lease_s)
     finally:
         await store.close()
 

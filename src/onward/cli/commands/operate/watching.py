@@ -20,7 +20,7 @@ from onward.observe.metrics import Metrics
 from onward.observe.page import Pages
 from onward.observe.serve import address_of, serving
 from onward.store.owner import owner_label
-from onward.store.port import Store
+from onward.store.port.store import Store
 from onward.version import VERSION
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Watch:
             tool_env=tool_env, observe=self._observe, around=self._around, watched=self._watched
         )
         if self._is_logging:
-            log_json(worker=owner_label(engine.store.me))
+            log_json(worker=owner_label(engine.store.leases.me))
         return engine
 
     @asynccontextmanager
@@ -80,7 +80,7 @@ class Watch:
         if self._address is None:
             yield
             return
-        pages = Pages(self.metrics, self._health, store.measure, self._clock, VERSION)
+        pages = Pages(self.metrics, self._health, store.measures.measure, self._clock, VERSION)
         async with aclosing(pages), serving(self._address, pages.answer, METRICS) as place:
             self._out.say(f"metrics at {place}/metrics, health at {place}/healthz")
             yield
@@ -94,5 +94,5 @@ class Watch:
         return WatchedHandler(kind, handler, self.metrics, self._clock)
 
     def _watched(self, store: Store) -> Store:
-        self._health.slow_s = slow_after_s(store.lease_s)
+        self._health.slow_s = slow_after_s(store.leases.lease_s)
         return watched_store(store, self.metrics, self._health, self._clock)

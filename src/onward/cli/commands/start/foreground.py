@@ -69,7 +69,7 @@ class Foreground:
         if ahead:
             self.out.say(f"go on with: {ahead}")
         if self.out.is_json:
-            completed = await completed_of(self.engine.store, run.id)
+            completed = await completed_of(self.engine.store.log, run.id)
             self.out.value(view_run(project(run), folded.holder, run, completed))
 
     def _next_command(self, run: Run) -> str | None:

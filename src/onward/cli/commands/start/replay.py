@@ -37,7 +37,7 @@ async def replay(
     """Fork a run at one of its checkpoints and run the fork. The run itself stays as it is."""
     changes: dict[str, Any] = context_of(settings)
     async with foreground(common, out, answers) as desk:
-        parent = (await find_run(desk.engine.store, run)).row
+        parent = (await find_run(desk.engine.store.runs, run)).row
         forked = await desk.engine.fork(parent.id, checkpoint, changes=changes, new_id=run_id)
         child = forked.run.id
         out.say(

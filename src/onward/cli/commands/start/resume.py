@@ -76,7 +76,7 @@ async def resume(
         restore_workspace=restore_workspace,
     )
     async with foreground(common, out, going.answers) as desk:
-        run_id = (await find_run(desk.engine.store, run)).row.id
+        run_id = (await find_run(desk.engine.store.runs, run)).row.id
         if dry_run:
             return await preview_resume(desk, run_id, how)
         return await _go_on(desk, run_id, replace(how, interviewer=desk.interviewer))
@@ -99,7 +99,7 @@ async def _go_on(desk: Foreground, run_id: str, how: Resume) -> int:
     folded = await desk.engine.resume(run_id, how, desk.stop, tell=desk.out.note)
     if how.action == "abort":
         await desk.tell(folded)
-        last = await last_checkpoint(desk.engine.store, run_id, known.run.head)
+        last = await last_checkpoint(desk.engine.store.log, run_id, known.run.head)
         for line in gave_up_lines(known.run, None if last is None else last.seq, desk.common):
             desk.out.say(line)
         return FINE
@@ -118,7 +118,7 @@ async def _opening(desk: Foreground, run: Run, how: Resume) -> str:
     """What the run goes on with."""
     if how.action == "abort":
         return f"giving up run {display_id(run.id)} ({one_line(run.pipeline)})"
-    record = await last_checkpoint(desk.engine.store, run.id, run.head)
+    record = await last_checkpoint(desk.engine.store.log, run.id, run.head)
     name = f"going on with run {display_id(run.id)} ({one_line(run.pipeline)})"
     if record is None:
         return name

@@ -23,7 +23,7 @@ from onward.engine.engine import Start
 from onward.model.run import RunStatus
 from onward.pipeline.build import Pipeline
 from onward.read.view import view_row
-from onward.store.port import RunQuery
+from onward.store.port.runs import RunQuery
 
 UNFINISHED_RUNS = tuple(
     status for status in RunStatus if status not in (RunStatus.COMPLETED, RunStatus.CANCELLED)
@@ -80,7 +80,7 @@ async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:
     query = RunQuery(UNFINISHED_RUNS, pipeline.name, LOOKED_AT_MAX)
     found = [
         listed
-        for listed in await desk.engine.store.list(query)
+        for listed in await desk.engine.store.runs.list(query)
         if listed.row.path == pipeline.path or listed.row.pipeline_hash == pipeline.hash
     ]
     views = (view_row(listed.row, listed.holder) for listed in found)

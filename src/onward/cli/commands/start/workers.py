@@ -119,7 +119,9 @@ async def worker(
             metrics=watch.metrics,
         )
         with on_signals(asked, Force(grace_s, FAILED)):
-            out.say(f"worker {owner_label(engine.store.me)}: up to {count(concurrency, 'run')} at once")
+            out.say(
+                f"worker {owner_label(engine.store.leases.me)}: up to {count(concurrency, 'run')} at once"
+            )
             shift = await hand.run()
     left = f", {count(shift.left_behind, 'run')} cut off" if shift.left_behind else ""
     out.say(f"worker stopped: {count(shift.driven, 'run')} driven{left}")
@@ -203,7 +205,7 @@ async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out:
 async def workers(*, common: Common = COMMON, out: Out) -> int:
     """List the processes that hold runs, and whether they are alive."""
     async with store_to_look_at(common) as store:
-        held = await store.held()
+        held = await store.runs.held()
     found: dict[str, tuple[bool, list[str]]] = {}
     for listed in held:
         if listed.holder is not None:

@@ -1,1 +1,1 @@
-"""The database file: who else has it open, whether it is still the same file, and on what disk it is."""
+"""The database file: which one it is, whether it is well and still the same, and who else has it open."""

@@ -13,7 +13,7 @@ from onward.store.postgres.link.connection import Address, Session, connect
 from onward.store.postgres.link.failure import translate
 from onward.store.postgres.link.unreachable import reason
 from onward.store.postgres.link.wire import Wire
-from onward.store.postgres.living import is_owner_alive
+from onward.store.postgres.ownership import is_owner_alive
 from onward.store.postgres.statements import MIGRATIONS, QUERIES, Call, call, parse
 from onward.store.queries import needs_no_holders
 

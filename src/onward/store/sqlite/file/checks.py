@@ -11,7 +11,7 @@ import apsw
 from onward.store.privacy import exposed
 from onward.store.sqlite.connection import LIBRARY_MIN
 from onward.store.sqlite.file.filesystem import NETWORK, filesystem_of
-from onward.store.sqlite.migrate import schema_number
+from onward.store.sqlite.file.migrate import schema_number
 
 SPACE_MIN = 64 * 1024 * 1024
 

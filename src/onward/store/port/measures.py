@@ -6,7 +6,7 @@ is queued, held or lately ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -96,30 +96,11 @@ class Measured:
         return 0.0 if self.oldest_due_us is None else max(0, self.at_us - self.oldest_due_us) / 1_000_000
 
 
-def stands_of(statuses: Mapping[RunStatus, int], reasons: Mapping[Stand, int]) -> Mapping[Stand, int]:
-    """Runs by stand, from all by status and those that have a reason: the rest have none."""
-    without = dict(statuses)
-    for stand, number in reasons.items():
-        without[stand.status] -= number
-    bare = {Stand(status, "", False): number for status, number in without.items() if number}
-    return {**bare, **reasons}
-
-
-def holdings_of(held: Iterable[tuple[str, int, bool]]) -> tuple[Holding, ...]:
-    """Who holds how many: from owners, numbers of runs, and whether those are alive."""
-    found: dict[str, Holding] = {}
-    for owner, number, is_alive in held:
-        known = found.get(owner, Holding(owner, 0, 0))
-        stalled = known.stalled + (0 if is_alive else number)
-        found[owner] = Holding(owner, known.runs + number, stalled)
-    return tuple(found[owner] for owner in sorted(found))
-
-
 class Measures(Protocol):
-    """Measuring."""
+    """Numbers for operators."""
 
     async def measure(self) -> Measured:
-        """How the database stands, as one consistent look that holds nobody up."""
+        """How the database stands, as one consistent look that blocks no other process."""
         ...
 
     async def note_stuck(self, run_id: str, why: str) -> None:

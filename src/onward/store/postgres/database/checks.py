@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onward.clock import Clock
+from onward.store.postgres.database.migrate import NEWEST, schema_number
 from onward.store.postgres.link.connection import SERVER_MIN
 from onward.store.postgres.link.wire import Wire
-from onward.store.postgres.migrate import NEWEST, schema_number
 from onward.store.postgres.statements import Call, parse
 
 CLOCK_S_MAX = 1.0

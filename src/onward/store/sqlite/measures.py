@@ -7,16 +7,35 @@ import os
 
 import apsw
 
-from onward.store.measures import DAY_US, HOUR_US
+from onward.store.port.measures import DAY_US, HOUR_US, Measured
 from onward.store.sqlite.connection import translated
+from onward.store.sqlite.ownership import Ownership
 from onward.store.sqlite.statements import QUERIES
-from onward.store.tallies import MEASURES, Found
+from onward.store.sqlite.transaction import Transactions
+from onward.store.tallies import MEASURES, Found, measured
+from onward.threads import in_thread
 
 BUSY_MS_MAX = 5_000
 
 
-def measure_file(path: str, now_us: int | None) -> Found:
-    """Ask everything of one instant. Any thread may do this beside the store's own connection."""
+class SqliteMeasures:
+    """Numbers about one SQLite file."""
+
+    def __init__(self, database: Transactions, ownership: Ownership) -> None:
+        self._database, self._ownership = database, ownership
+
+    async def measure(self) -> Measured:
+        # On a connection and in a thread of its own: counting a million runs must not stop this process.
+        found = await in_thread(_measure, self._database.path, self._ownership.now_us())
+        return measured(found, self._ownership.is_alive)
+
+    async def note_stuck(self, run_id: str, why: str) -> None:
+        values = {"run_id": run_id, "why": why, "now_us": self._ownership.now_us()}
+        await self._database.transact(lambda db: db.execute(QUERIES["stuck_put"], values).fetchall())
+
+
+def _measure(path: str, now_us: int | None) -> Found:
+    """Ask everything of one instant."""
     with translated(path):
         db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         try:

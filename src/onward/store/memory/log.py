@@ -1,0 +1,183 @@
+"""The log in memory: what `RunLog` promises, in as few words as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from onward.errors import LeaseLost, RunNotFound, StaleHistory
+from onward.model.row import RunRow
+from onward.store.memory.state import Ownership, State, StoredRun
+from onward.store.port.leases import Lease
+from onward.store.port.log import TAIL_MAX, Controlled, Decide, DecideLoaded, Held, Loaded, Wanted
+from onward.store.port.record import Record, Snapshot, Write, content_named
+from onward.store.refusals import content_missing, key_occupied, run_exists
+
+
+class MemoryLog:
+    """Logs in this process's memory."""
+
+    def __init__(self, state: State, ownership: Ownership) -> None:
+        self._state, self._ownership = state, ownership
+
+    async def create(self, write: Write, append_id: str | None = None) -> None:
+        assert write.row is not None
+        there = self._state.runs.get(write.run_id)
+        if there is not None:
+            if there.has(write.head) if append_id is None else append_id in there.appends:
+                return
+            raise run_exists(write.run_id)
+        self._check_key(write)
+        self._check_parent(write)
+        check_content(self._state, write)
+        made = StoredRun(write.row, [])
+        self._state.runs[write.run_id] = made
+        self._write(made, write)
+        if append_id is not None:
+            made.appends.add(append_id)
+
+    async def append(self, write: Write, lease: Lease) -> None:
+        stored = self._state.runs.get(write.run_id)
+        if stored is None:
+            raise RunNotFound(write.run_id)
+        if stored.has(write.head):
+            return  # this very write: its reply was lost
+        if (stored.row.owner, stored.row.token) != (lease.owner, lease.token):
+            raise LeaseLost(write.run_id, lease.token)
+        if stored.position != write.after:
+            raise StaleHistory(write.run_id, write.after.seq)
+        check_content(self._state, write)
+        self._write(stored, write)
+
+    async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
+        stored = self._state.runs.get(run_id)
+        if stored is None:
+            raise RunNotFound(run_id)
+        if append_id in stored.appends:
+            return Controlled(stored.position, is_repeat=True)
+        write = decide(self._held(stored), self._state.records(run_id, since))
+        if write is None:
+            return Controlled(stored.position)
+        self._check_key(write)
+        if stored.position != write.after:
+            raise StaleHistory(run_id, write.after.seq)
+        check_content(self._state, write)
+        self._write(stored, write)
+        stored.appends.add(append_id)
+        return Controlled(write.head)
+
+    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+        for stored in sorted(self._state.runs.values(), key=_turn):
+            if self._is_due(stored, wanted):
+                loaded = self._loaded(stored, fold_version, wanted.known_of(stored.row.id))
+                write = decide(self._held(stored), loaded)
+                if write is not None:
+                    check_content(self._state, write)
+                    self._write(stored, write)
+                return Controlled(stored.position)
+        return None
+
+    async def load(self, run_id: str, *, fold_version: int) -> Loaded | None:
+        stored = self._state.runs.get(run_id)
+        return None if stored is None else self._loaded(stored, fold_version)
+
+    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+        return self._state.records(run_id, after)[:limit] if run_id in self._state.runs else []
+
+    def _held(self, stored: StoredRun) -> Held:
+        holder = self._ownership.holder_of(stored)
+        return Held(stored.position, stored.row.status, holder, self._ownership.me)
+
+    def _is_due(self, stored: StoredRun, wanted: Wanted) -> bool:
+        row = stored.row
+        if stored.due_at_us is None or stored.due_at_us > self._state.now_us():
+            return False
+        if row.needs in wanted.unserved or row.id in wanted.skipped:
+            return False
+        others = [other.row for other in self._state.runs.values() if other.row.owner is not None]
+        if row.exclusive_key is not None and any(o.exclusive_key == row.exclusive_key for o in others):
+            return False
+        return row.max_running is None or sum(o.pipeline == row.pipeline for o in others) < row.max_running
+
+    def _check_key(self, write: Write) -> None:
+        row = write.row
+        if row is None or row.owner is None or row.exclusive_key is None:
+            return
+        for other in self._state.runs.values():
+            held = other.row
+            if held.id != row.id and held.exclusive_key == row.exclusive_key and held.owner is not None:
+                raise key_occupied(row.exclusive_key, held.id, held.owner)
+
+    def _check_parent(self, write: Write) -> None:
+        parent = None if write.row is None else write.row.parent
+        if parent is None:
+            return
+        below = self._state.records(parent, write.after.seq - 1) if parent in self._state.runs else []
+        if not below or (below[0].seq, below[0].hash) != write.after:
+            raise RunNotFound(parent)
+
+    def _write(self, stored: StoredRun, write: Write) -> None:
+        stored.records.extend(write.records)
+        if write.row is not None:
+            if write.row.token != stored.row.token or not stored.lease_until_us:
+                stored.lease_until_us = self._ownership.lease_end()
+            stored.due_at_us = self._due_at(stored, write.row, write.at_us)
+            stored.row = write.row
+        else:
+            stored.row = _advanced(stored.row, write)
+        if stored.row.wake_at_us is not None:
+            for on_due in self._state.watchers:
+                on_due()
+        if write.blobs:
+            self._state.put(write.blobs, write.at_us)
+        stored.snapshot = write.snapshot or stored.snapshot
+
+    def _due_at(self, stored: StoredRun, row: RunRow, at_us: int) -> int | None:
+        """By this database's clock: as long from now as the writer's clock says."""
+        if row.wake_at_us is None:
+            return None
+        if stored.due_at_us is not None and stored.row.wake_at_us == row.wake_at_us:
+            return stored.due_at_us
+        return self._state.now_us() + row.wake_at_us - at_us
+
+    def _loaded(self, stored: StoredRun, fold_version: int, known: int | None = None) -> Loaded:
+        run_id, position, holder = stored.row.id, stored.position, self._ownership.holder_of(stored)
+        snapshot = self._snapshot(run_id, position.seq, fold_version) if known is None else None
+        after = known or (snapshot.seq if snapshot else 0)
+        is_cut, is_due = position.seq - after > TAIL_MAX, (stored.due_at_us or 0) <= self._state.now_us()
+        tail = () if is_cut else self._state.records(run_id, after)
+        return Loaded(stored.row, position, holder, snapshot, tail, is_cut, is_due)
+
+    def _snapshot(self, run_id: str, seq_max: int, fold_version: int) -> Snapshot | None:
+        stored = self._state.runs[run_id]
+        found = stored.snapshot
+        if found is not None and found.seq <= seq_max and found.fold_version == fold_version:
+            return found
+        row = stored.row
+        if row.parent is None or row.parent_seq is None:
+            return None
+        return self._snapshot(row.parent, min(seq_max, row.parent_seq), fold_version)
+
+
+def check_content(state: State, write: Write, rest: Sequence[Record] = ()) -> None:
+    """Refuse a write that relies on content which is not stored."""
+    relied_on = write.relied_on
+    if rest:
+        relied_on |= content_named(rest) - write.blobs.keys()
+    if relied_on and not relied_on <= state.blobs.keys():
+        raise content_missing(write.run_id)
+
+
+def _turn(stored: StoredRun) -> tuple[int, int, str]:
+    return -stored.row.priority, stored.due_at_us or 0, stored.row.id
+
+
+def _advanced(row: RunRow, write: Write) -> RunRow:
+    return replace(
+        row,
+        head=write.head.seq,
+        next_node=write.next_node,
+        steps_finished=write.steps_finished,
+        updated_at_us=write.at_us,
+    )

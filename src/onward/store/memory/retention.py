@@ -1,0 +1,50 @@
+"""Forgetting runs in memory: what `Retention` promises, in as few words as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from onward.store import rows
+from onward.store.memory.runs import by_age
+from onward.store.memory.state import State, StoredRun
+from onward.store.port.retention import Expiry, Kin
+
+
+class MemoryRetention:
+    """Old runs of a database."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def expired(self, expiry: Expiry) -> Sequence[Kin]:
+        runs = sorted(self._state.runs.values(), key=by_age)
+        chosen = [run for run in runs if run.row.status in expiry.statuses]
+        old = chosen[: max(0, len(chosen) - expiry.keep)]
+        return _kin(run for run in old if run.row.updated_at_us < expiry.before_us)
+
+    async def attached(self) -> Sequence[Kin]:
+        every = _kin(self._state.runs.values())
+        return [kin for kin in every if kin.parent is not None or not kin.is_final]
+
+    async def delete(self, runs: Sequence[Kin]) -> Sequence[str]:
+        there = self._state.runs
+        for kin in runs:
+            run = there.get(kin.id)
+            is_needed = any(other.row.parent == kin.id for other in there.values())
+            if run is not None and run.row.head == kin.head and run.row.owner is None and not is_needed:
+                del there[kin.id]
+                first, behind = rows.keys_below(kin.id)
+                for key in [key for key in self._state.effects if first <= key < behind]:
+                    del self._state.effects[key]
+        return [kin.id for kin in runs if kin.id not in there]
+
+
+def _kin(runs: Iterable[StoredRun]) -> list[Kin]:
+    return rows.kin_found(map(_columns, runs))
+
+
+def _columns(run: StoredRun) -> tuple[object, ...]:
+    row, first = run.row, run.records[0]
+    successor = row.detail if row.reason == "restarted_as" else None
+    body = first.body if first.seq == 1 else None
+    return row.id, row.head, row.status, row.parent, successor, body

@@ -1,0 +1,66 @@
+"""A database with all its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from onward.model.identity import Identity
+from onward.store.port.blobs import Blobs
+from onward.store.port.carrying import Carrying
+from onward.store.port.effects import Effects
+from onward.store.port.leases import Leases
+from onward.store.port.log import RunLog
+from onward.store.port.measures import Measures
+from onward.store.port.retention import Retention
+from onward.store.port.runs import Runs
+
+Unwatch = Callable[[], Awaitable[None]]
+
+
+class Store(Protocol):
+    """A database as one process uses it: its parts, and what concerns all of it."""
+
+    @property
+    def log(self) -> RunLog: ...
+
+    @property
+    def leases(self) -> Leases: ...
+
+    @property
+    def runs(self) -> Runs: ...
+
+    @property
+    def blobs(self) -> Blobs: ...
+
+    @property
+    def effects(self) -> Effects: ...
+
+    @property
+    def retention(self) -> Retention: ...
+
+    @property
+    def carrying(self) -> Carrying: ...
+
+    @property
+    def measures(self) -> Measures: ...
+
+    @property
+    def identity(self) -> Identity:
+        """Which database this is: the same for every process that uses it, and different for every other."""
+        ...
+
+    async def watch(self, on_due: Callable[[], None]) -> Unwatch:
+        """Call `on_due` when a run may have become due, if the database can tell; returns how to stop that.
+
+        It may call too often, and it may miss some: a worker also looks by itself.
+        """
+        ...
+
+    async def check(self) -> Sequence[tuple[str, bool, str]]:
+        """What `onward doctor` says about this database: subject, whether it is well, and a sentence."""
+        ...
+
+    async def close(self) -> None:
+        """Close files and connections. Other processes can take over the runs that are still held."""
+        ...

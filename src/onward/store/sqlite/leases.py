@@ -1,0 +1,57 @@
+"""Leases in SQLite: the kernel tells which processes are alive, so renewing is mostly looking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import apsw
+
+from onward.clock import Clock
+from onward.store.port.leases import Lease
+from onward.store.sqlite.ownership import Ownership
+from onward.store.sqlite.reading import one
+from onward.store.sqlite.transaction import Transactions
+
+HEARTBEAT_S = 0.25
+
+
+class SqliteLeases:
+    """The leases of this process at one file."""
+
+    def __init__(self, database: Transactions, ownership: Ownership, clock: Clock) -> None:
+        self._database, self._ownership, self._clock = database, ownership, clock
+        self._renewed_s = clock.awake_s()
+
+    @property
+    def me(self) -> str:
+        return self._ownership.me
+
+    @property
+    def lease_s(self) -> float | None:
+        return None  # the kernel tells who is alive; the time limit is only for other machines
+
+    @property
+    def heartbeat_s(self) -> float:
+        return HEARTBEAT_S
+
+    async def renew(self, leases: Sequence[Lease]) -> Mapping[str, int]:
+        # Looking is cheap, writing is not, and the time limit only matters to a machine that cannot see
+        # this process's lock.
+        now_s = self._clock.awake_s()
+        if (now_s - self._renewed_s) * 1_000_000 < self._ownership.lease_us / 3:
+            return await self._database.look(lambda db: _heads(db, "lease_head", leases))
+        values = {"now_us": self._ownership.now_us(), "lease_us": self._ownership.lease_us}
+        heads = await self._database.transact(lambda db: _heads(db, "lease_renew", leases, **values))
+        self._renewed_s = now_s
+        return heads
+
+
+def _heads(
+    db: apsw.Connection, query: str, leases: Sequence[Lease], **values: int | None
+) -> Mapping[str, int]:
+    heads: dict[str, int] = {}
+    for run_id, owner, token in leases:
+        found = one(db, query, id=run_id, owner=owner, token=token, **values)
+        if found is not None:
+            heads[run_id] = found[0]
+    return heads
