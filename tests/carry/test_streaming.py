@@ -39,7 +39,7 @@ async def filled(store: Store) -> None:
 
 
 async def export(store: Store, path: Path, *ids: str) -> None:
-    rows = [await row_of(store, run_id) for run_id in ids]
+    rows = [await row_of(store.runs, run_id) for run_id in ids]
     file = created_file(path)
     try:
         await Exporter(store, file.write).export(rows)
@@ -82,7 +82,7 @@ async def test_an_export_of_a_run_that_goes_on_is_of_one_moment(
 ) -> None:
     name = content_hash(SOURCE)
     run = await stepped(store, await held(store, "run", pipeline_hash=name, blobs={name: SOURCE}), times=30)
-    row = await row_of(other, "run")
+    row = await row_of(other.runs, "run")
     row_after = await stepped(store, run, times=5)
     parts: list[bytes] = []
     await Exporter(other, parts.append).export([row])

@@ -24,6 +24,7 @@ from onward.errors import HistoryCorrupt, Refused, RunNotFound
 from onward.model.row import RunRow
 from onward.store.codec import check_chain
 from onward.store.port.record import KEPT_APART, Record
+from onward.store.port.runs import Runs
 from onward.store.port.store import Store
 from onward.version import VERSION as ONWARD
 
@@ -44,7 +45,7 @@ class Carried:
     bytes: int = 0
 
 
-async def with_parents(store: Store, rows: Sequence[RunRow], *, may_add: bool) -> list[RunRow]:
+async def with_parents(runs: Runs, rows: Sequence[RunRow], *, may_add: bool) -> list[RunRow]:
     """These runs and all that they stand on, parents before their forks; each once."""
     known = {row.id: row for row in rows}
     ordered: dict[str, RunRow] = {}
@@ -58,14 +59,14 @@ async def with_parents(store: Store, rows: Sequence[RunRow], *, may_add: bool) -
                     "name it too, or leave out --no-with-parents.",
                     details={"run": line[-1].id, "parent": parent},
                 )
-            line.append(known.get(parent) or await row_of(store, parent))
+            line.append(known.get(parent) or await row_of(runs, parent))
         ordered.update((one.id, one) for one in reversed(line))
     return list(ordered.values())
 
 
-async def row_of(store: Store, run_id: str) -> RunRow:
+async def row_of(runs: Runs, run_id: str) -> RunRow:
     """The row of the run with this very id."""
-    found = [listed.row for listed in await store.runs.find(run_id) if listed.row.id == run_id]
+    found = [listed.row for listed in await runs.find(run_id) if listed.row.id == run_id]
     if not found:
         raise RunNotFound(run_id)
     return found[0]

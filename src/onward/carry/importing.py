@@ -97,7 +97,7 @@ class Importer:
         for plan, says in zip(planned, there, strict=True):
             if not says:
                 await self._receive(plan)
-            row = plan.row if not says else await row_of(self.store, plan.row.id)
+            row = plan.row if not says else await row_of(self.store.runs, plan.row.id)
             said = says or f"imported, {row.status.value}" + (f": {row.detail}" if plan.added else "")
             brought.append(Brought(row.id, not says, row.status.value, said))
         return brought
@@ -125,7 +125,7 @@ class Importer:
         found = await self.store.log.read(run.id, after=run.head - 1, limit=2)
         if found and (found[0].seq, found[0].hash) == run.end:
             return "is here already" if len(found) == 1 else "is here already, and has gone on since"
-        row = await row_of(self.store, run.id)
+        row = await row_of(self.store.runs, run.id)
         (last,) = await self.store.log.read(run.id, after=row.head - 1, limit=1)
         is_younger = any(record.hash == last.hash for page in self._pages(section) for record in page)
         why = (

@@ -29,8 +29,7 @@ from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.model.values.bounds import GIBIBYTES
 from onward.read.lookup import find_run
-from onward.store.port.runs import RunQuery
-from onward.store.port.store import Store
+from onward.store.port.runs import RunQuery, Runs
 from onward.wiring import open_store
 
 ALL = 2**31 - 1
@@ -70,17 +69,17 @@ async def export(
     if not runs and not all:
         raise InvalidInput("name the runs to export, or give --all for every one.")
     async with store_to_look_at(common) as store:
-        chosen = await with_parents(store, await _rows(store, runs), may_add=parents)
+        chosen = await with_parents(store.runs, await _rows(store.runs, runs), may_add=parents)
         with _target(to, out) as write:
             carried = await Exporter(store, write).export(chosen)
     _tell_exported(carried, chosen, to, out)
     return FAILED if out.is_gone else FINE
 
 
-async def _rows(store: Store, names: Sequence[str]) -> list[RunRow]:
+async def _rows(runs: Runs, names: Sequence[str]) -> list[RunRow]:
     if names:
-        return [(await find_run(store.runs, name)).row for name in names]
-    return [listed.row for listed in reversed(await store.runs.list(RunQuery(limit=ALL)))]
+        return [(await find_run(runs, name)).row for name in names]
+    return [listed.row for listed in reversed(await runs.list(RunQuery(limit=ALL)))]
 
 
 @contextmanager
