@@ -112,7 +112,7 @@ class Engine:
         self._runner = Runner(self.journal, self._claims, ids, self._serving, self.sources, ports, files)
         parts = self.journal, self._claims, clock, ids
         self._starting = Starting(
-            *parts, self._serving, self._workspaces, self._runner, observe, store.leases.me
+            *parts, self._serving, self._workspaces, self._runner, observe, store.leases
         )
         self._resuming = Resuming(
             *parts, self._serving, self.sources, self._runner, self._cancel_orphans, self.leavings

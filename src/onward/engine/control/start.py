@@ -25,6 +25,7 @@ from onward.model.values.namespace import check_given
 from onward.model.values.value import copied
 from onward.model.workspace import IN_PLACE
 from onward.pipeline.build import Pipeline
+from onward.store.port.leases import Leases
 from onward.version import VERSION
 
 
@@ -40,7 +41,7 @@ class Starting:
     workspaces: Workspaces
     runner: Runner
     observe: Observer
-    me: str
+    leases: Leases
 
     async def start(self, pipeline: Pipeline, start: Start, stop: StopSwitch | None = None) -> Folded:
         """Create a run, claim it and execute it until it stops."""
@@ -50,7 +51,7 @@ class Starting:
         stop = stop or StopSwitch(clock=self.clock)
         now_us = self.clock.now_us()
         run, first = applied(None, (created,), run_id=run_id, at_us=now_us)
-        claim = decide_claim(run, Standing(None, False, self.me, now_us))
+        claim = decide_claim(run, Standing(None, False, self.leases.me, now_us))
         run, second = applied(run, claim, run_id=run_id, at_us=now_us)
         # The first step is planned now, so that creating, claiming and starting it are one append.
         ahead = advance(definition, run, (), now_us=now_us, stop_reason=stop.reason)
