@@ -22,7 +22,7 @@ from tests.chance import SAME
 from tests.world import World, connect_to_memory, in_memory
 
 if TYPE_CHECKING:
-    from onward.testing.conformance.processes import Connect
+    from onward.testing.processes import Connect
 
 # Whoever started the tests may have chosen to ignore it (`nohup`), which every child would inherit.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Give all tests the fixtures `store` and `other`; late, because their package follows the profile."""
-    config.pluginmanager.import_plugin("onward.testing.conformance.processes")
+    config.pluginmanager.import_plugin("onward.testing.processes")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -21,10 +21,10 @@ from onward.observe.health import SLOW_S, STALE_S, Health, slow_after_s
 from onward.observe.hooks import CUT_OFF, WatchedHandler, watched_store
 from onward.observe.metrics import Metrics
 from onward.store.port.store import Store
-from onward.testing.conformance.processes import Connect
 from onward.testing.drafts import Draft, claimed, created, held, step
 from onward.testing.faults import Fault, FaultyStore
 from onward.testing.handlers import Act, Doorway, Scripted
+from onward.testing.processes import Connect
 from onward.worker.worker import Worker
 from tests.world import line, until
 

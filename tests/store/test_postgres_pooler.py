@@ -20,10 +20,10 @@ from onward.store.postgres.link.connection import SESSION, Address, connect
 from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.statements import BEGIN, Call, parse
 from onward.testing.conformance import carrying, controlling, measuring, queueing
-from onward.testing.conformance.processes import Connect
 from onward.testing.drafts import Draft, created, held, log_of, requested, step, stepped
 from onward.testing.postgres import PostgresServer
 from onward.testing.postgres_pooler import PgBouncer, find_pgbouncer
+from onward.testing.processes import Connect
 from onward.wiring import open_store
 from tests.cli.shell import Shell, pipeline
 from tests.conftest import Counted

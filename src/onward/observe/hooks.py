@@ -32,6 +32,19 @@ def watched_store(store: Store, metrics: Metrics, health: Health, clock: Clock) 
     return cast("Store", _WatchedStore(store, _Watch(metrics, health, clock)))
 
 
+@dataclass(slots=True)
+class _Decision:
+    """What was decided under a run's lock, by whom, and since when the run was due."""
+
+    write: Write | None = None
+    me: str = ""
+    due_us: int | None = None
+
+    def note(self, write: Write | None, held: Held, due_us: int | None = None) -> Write | None:
+        self.write, self.me, self.due_us = write, held.me, due_us
+        return write
+
+
 class _Around(Generic[T]):
     """Passes everything on; what a subclass has is watched."""
 
@@ -62,37 +75,32 @@ class _WatchedLog(_Around[RunLog]):
             watch.metrics.commits.observe(watch.clock.awake_s() - began_s)
 
     async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
-        claimed: Write | None = None
-        me, due_us = "", None
+        seen = _Decision()
 
         def decided(held: Held, loaded: Loaded) -> Write | None:
-            nonlocal claimed, me, due_us
-            claimed, me, due_us = decide(held, loaded), held.me, loaded.row.wake_at_us
-            return claimed
+            return seen.note(decide(held, loaded), held, loaded.row.wake_at_us)
 
         async with self._watch.asking():
             answer = await self._inner.take(wanted, fold_version=fold_version, decide=decided)
-        self._note_claim(claimed, me, due_us)
+        self._note_claim(seen)
         return answer
 
     async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
-        written: Write | None = None
-        me = ""
+        seen = _Decision()
 
         def decided(held: Held, tail: Sequence[Record]) -> Write | None:
-            nonlocal written, me
-            written, me = decide(held, tail), held.me
-            return written
+            return seen.note(decide(held, tail), held)
 
         async with self._watch.asking():
             answer = await self._inner.control(run_id, since=since, append_id=append_id, decide=decided)
         if not answer.is_repeat:
-            self._note_claim(written, me, None)
+            self._note_claim(seen)
         return answer
 
-    def _note_claim(self, write: Write | None, me: str, due_us: int | None) -> None:
+    def _note_claim(self, seen: _Decision) -> None:
         """Count a write that made the run ours; one that came by its turn tells since when it was due."""
-        if write is None or write.row is None or write.row.owner != me:
+        write, due_us = seen.write, seen.due_us
+        if write is None or write.row is None or write.row.owner != seen.me:
             return
         if all(record.kind != RunClaimed.__name__ for record in write.records):
             return  # it was ours already

@@ -19,7 +19,7 @@ from importlib import import_module
 
 import pytest
 
-from onward.testing.conformance.processes import Connect, anyio_backend, other, store
+from onward.testing.processes import Connect, anyio_backend, other, store
 
 CHAPTERS = (
     "creating",

@@ -15,7 +15,6 @@ from onward.store.port.leases import Holder
 from onward.store.port.log import Held
 from onward.store.port.record import Record, Write
 from onward.store.port.store import Store
-from onward.testing.conformance.processes import Connect
 from onward.testing.drafts import (
     Draft,
     claimed,
@@ -28,6 +27,7 @@ from onward.testing.drafts import (
     step,
     stepped,
 )
+from onward.testing.processes import Connect
 
 
 async def holder_of(store: Store, run: Draft) -> Holder | None:

@@ -6,7 +6,7 @@ import asyncio
 
 from onward.store.port.effects import Effect
 from onward.store.port.store import Store
-from onward.testing.conformance.processes import Connect
+from onward.testing.processes import Connect
 
 AT_US, LATER_US = 1_000, 2_000
 

@@ -8,8 +8,8 @@ from onward.store.port.leases import Lease
 from onward.store.port.measures import HOUR_US, Ended, Holding, Measured, Stand
 from onward.store.port.retention import Kin
 from onward.store.port.store import Store
-from onward.testing.conformance.processes import Connect
 from onward.testing.drafts import claimed, created, held, queued, requested, stepped
+from onward.testing.processes import Connect
 
 SECOND_US = 1_000_000
 

@@ -17,8 +17,8 @@ from onward.store.port.leases import Lease
 from onward.store.port.log import TAIL_MAX, Held, Loaded, Wanted
 from onward.store.port.record import Write
 from onward.store.port.store import Store
-from onward.testing.conformance.processes import Connect
 from onward.testing.drafts import START_US, created, grown, held, queued, requested
+from onward.testing.processes import Connect
 
 SECOND_US, HOUR_US = 1_000_000, 3_600_000_000
 ANY = Wanted()
