@@ -309,9 +309,9 @@ async def test_what_was_prepared_for_an_append_that_was_refused_is_never_taken_f
     process.store.fail(Fault.REFUSE, within=3)  # the append of three events that ends `b`, and the run
     with pytest.raises(StoreError, match="the disk is full"):
         await process.start(line("a", "b"))
-    refused_at = (await process.load()).position.seq
+    await process.engine.dropped.settle()  # else the resume may come before the release, or after it
+    assert (await process.kinds())[-2:] == ["RunClaimed", "RunInterrupted"], "they have the places"
     assert (await process.resume()).status is RunStatus.COMPLETED
-    assert (await process.kinds())[refused_at:][:3] == ["RunInterrupted", "RunResumed", "RunClaimed"]
     assert (await by_the_log(process, tmp_path)).findings == []
     assert [tried.status for tried in receipts(tmp_path)["b#1"].attempts] == ["lost", "succeeded"]
 
