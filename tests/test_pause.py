@@ -10,7 +10,7 @@ import pytest
 from onward.engine.control.interview import AutoApprove
 from onward.engine.engine import Start
 from onward.engine.loop.stop import StopSwitch
-from onward.errors import Refused
+from onward.errors import InvalidInput, Refused
 from onward.handlers.port import StepContext
 from onward.model.event import AttemptInterrupted, Event, PauseRequested, RunCancelled, RunPaused, StepStarted
 from onward.model.result import Result
@@ -36,6 +36,14 @@ def pressing_ctrl_c(stop: StopSwitch, result: Result | None = None) -> Act:
         return result or Result.success()
 
     return act
+
+
+def test_a_reason_that_no_run_could_be_resumed_from_is_refused() -> None:
+    """A run that was paused for an unknown reason could not be resumed."""
+    stop = StopSwitch()
+    with pytest.raises(InvalidInput, match="'deploy' is no reason to stop runs; use one of drain, signal"):
+        stop.request("deploy")
+    assert stop.reason is None
 
 
 async def test_graceful_pause(world: World) -> None:

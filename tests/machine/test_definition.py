@@ -34,7 +34,7 @@ def test_which_nodes_need_a_handler() -> None:
         "a [prompt=p]; t [shape=parallelogram]; c [shape=diamond]; h [shape=hexagon]; x [type=mine]; "
         "start -> a -> t -> c -> h -> x -> exit"
     )
-    assert definition.effect_kinds == {"a": "codergen", "t": "tool", "x": "mine"}
+    assert definition.handler_kinds == {"a": "codergen", "t": "tool", "x": "mine"}
     assert definition.kind("h") == "wait.human"
 
 
@@ -42,7 +42,7 @@ def test_a_start_and_an_exit_by_name_are_control_nodes() -> None:
     source = "digraph g { Start; end; Start -> end }"
     definition = Definition(build(source, file="<test>").graph)
     assert (definition.kind("Start"), definition.kind("end")) == ("start", "exit")
-    assert definition.effect_kinds == {}
+    assert definition.handler_kinds == {}
 
 
 def test_a_graph_that_was_never_checked_has_the_kinds_that_are_written() -> None:

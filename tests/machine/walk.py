@@ -125,7 +125,7 @@ class Walk(Play):
         self.next_node = None if event.next is None else event.next.to
         if "human.gate.selected" in event.context:
             self.context |= event.context
-        elif event.node in self.definition.effect_kinds and event.outcome.notes != "skipped by a person":
+        elif event.node in self.definition.handler_kinds and event.outcome.notes != "skipped by a person":
             self.context |= self._updates
         if event.outcome.status is not StepStatus.SKIPPED:
             self.context["outcome"] = event.outcome.status.value

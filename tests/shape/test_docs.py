@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from onward.model.event import CATALOGUE
 from onward.model.run import RunStatus
+from tests.shape.tree import modules, show
 
 ROOT = Path(__file__).parent.parent.parent
 GLOSSARY = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
@@ -36,3 +38,28 @@ def test_links_between_pages_lead_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+def test_every_module_that_the_architecture_page_names_is_there() -> None:
+    """A signpost to a file that was moved costs a reader more than none."""
+    missing = []
+    for line in (ROOT / "docs/architecture.md").read_text(encoding="utf-8").splitlines():
+        room = re.match(r"\| `([a-z_/]+)/`", line)  # a row of the table, whose names are in this room
+        for name in re.findall(r"`([a-z_/]+\.py)", line):
+            at = ROOT / "src/onward" / (room[1] if room else "")
+            if not (at / name).exists() and not (ROOT / name).exists():
+                missing.append(name)
+    assert missing == []
+
+
+def test_every_module_that_a_package_names_in_its_docstring_is_there() -> None:
+    missing = []
+    for module in modules():
+        if module.path.name != "__init__.py":
+            continue
+        said = ast.get_docstring(module.tree) or ""
+        for name in re.findall(r"(?:Begin with|and|then|,) `([a-z_]+)`", said.partition("\n\n")[0]):
+            here = module.path.parent
+            if not (here / f"{name}.py").exists() and not (here / name).is_dir():
+                missing.append(f"{show(module.path)}: {name}")
+    assert missing == []

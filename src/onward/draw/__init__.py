@@ -3,11 +3,10 @@
 Nothing here reads a file, a clock or a database, so a picture is the same wherever it is asked for. The
 parts, each of which knows only the ones before it:
 
-- `measure`, `geometry`: how wide a text is, and what a place on the page is
-- `ranks`, `layers`, `order`, `place`, `route`, `layout`: where boxes and lines go
+- `layout/`: how wide a text is, and where boxes and lines go
 - `way`, `states`: what a run did, from its log and its fold
 - `scene`: the boxes, lines and words of one picture
-- `shapes`, `palette`, `markup`, `nodes`, `lines`, `legend`, `svg`: the picture as SVG
+- `svg/`: the picture as SVG
 - `text`: the same for a terminal; `view`: as plain values
 
 The layout is the classic one in layers. An edge that leads back to a node on the way to it is a loop and

@@ -199,7 +199,7 @@ class Engine:
         return None if folded is None else (folded, self._driven(folded, claimed_s, stop))
 
     async def _driven(self, folded: Folded, claimed_s: float, stop: StopSwitch) -> Folded:
-        """RunLoop a run that was taken. One that cannot be driven here is given back, and not taken again."""
+        """Execute a run that was taken. One that cannot be executed here is released, and passed over."""
         try:
             return await self._runner.run_from_queue(folded, claimed_s, stop)
         except (LeaseLost, StoreError):

@@ -96,14 +96,14 @@ class Definition:
         return max(1, node.count("max_parallel") or MAX_PARALLEL)
 
     @cached_property
-    def effect_kinds(self) -> dict[str, str]:
+    def handler_kinds(self) -> dict[str, str]:
         """The nodes that need a handler, and which."""
         return {node_id: kind for node_id, kind in self._kinds.items() if kind not in CONTROL_KINDS}
 
     @cached_property
     def handlers(self) -> tuple[str, ...]:
         """The handlers that its nodes need, each once and in order."""
-        return tuple(sorted({*self.effect_kinds.values()}))
+        return tuple(sorted({*self.handler_kinds.values()}))
 
     @cached_property
     def max_running(self) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from onward.cli.print.text import one_line
-from onward.machine.plan.fan_in import CONFLICTS
+from onward.machine.plan.join import CONFLICTS
 from onward.model.event import Event, StepFinished
 from onward.model.ids import branch_of
 from onward.model.run import Run

@@ -56,7 +56,7 @@ class Serving:
                 if agent is None and is_steering(node):
                     raise _missing(node.id, AGENT, handlers)
         if any(kind not in handlers for kind in definition.handlers):
-            for node_id, kind in definition.effect_kinds.items():
+            for node_id, kind in definition.handler_kinds.items():
                 if kind not in handlers:
                     raise _missing(node_id, kind, handlers)
         if self._around is None:

@@ -6,9 +6,15 @@ from collections.abc import Callable
 from functools import partial
 
 from onward.clock import Alarm, Clock, SystemClock
+from onward.errors import InvalidInput
+from onward.machine.lifecycle import REASONS
+from onward.machine.plan.planner import DRAIN
+from onward.model.run import RunStatus
 from onward.model.values.bounds import WAIT
 
 GRACE_S = 30.0
+STOP_REASONS = (DRAIN, *(name for name, reason in REASONS.items() if reason.status is RunStatus.PAUSED))
+"""Why a process stops its runs: they are handed back to the queue (`drain`), or paused for this reason."""
 
 
 class StopSwitch:
@@ -23,7 +29,9 @@ class StopSwitch:
         self._grace: Alarm | None = None
 
     def request(self, reason: str, *, now: bool = False) -> None:
-        """Ask; the second time counts as now."""
+        """Ask; the second time counts as now. `reason` is one of `STOP_REASONS`."""
+        if reason not in STOP_REASONS:
+            raise InvalidInput(f"{reason!r} is no reason to stop runs; use one of {', '.join(STOP_REASONS)}.")
         self.is_now = self.is_now or now or self.reason is not None
         self.reason = self.reason or reason
         if self.is_now and self._grace is not None:

@@ -12,7 +12,7 @@ from onward.model.run import Run, RunStatus
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Who holds the run, as a name for people; whether that process still can; who asks, and when."""
+    """Who holds the run (a name for people), whether that process is alive, who asks, and when."""
 
     holder: str | None
     is_alive: bool

@@ -5,8 +5,8 @@ from __future__ import annotations
 from onward.errors import Refused
 from onward.machine.definition import GATE, Definition
 from onward.machine.plan.action import Stop
+from onward.machine.plan.branch import plan_branch
 from onward.machine.plan.ending import NO_WAY_ON
-from onward.machine.plan.line import plan_line
 from onward.model.event import RunFailed
 from onward.model.ids import display_id, node_of, place_of
 from onward.model.run import Run
@@ -20,7 +20,7 @@ def past_no_way(
     node = node_of(place_of(stopped))
     if step not in (None, stopped, node):
         raise _refused(run, f"run {run.id} stopped after step {stopped}, not at {step!r}", may_retry=True)
-    may_retry = node in definition.effect_kinds or definition.kind(node) == GATE
+    may_retry = node in definition.handler_kinds or definition.kind(node) == GATE
     match action:
         case "retry" if may_retry:
             return node
@@ -36,7 +36,7 @@ def past_no_way(
 
 def _check_way(definition: Definition, run: Run, may_retry: bool, now_us: int) -> None:
     """Refuse to continue only to stop at once for the same reason."""
-    match plan_line(definition, run, "", now_us):
+    match plan_branch(definition, run, "", now_us):
         case Stop((RunFailed(reason="no_way_on", detail=detail),)):
             raise _refused(run, detail.rstrip("."), may_retry=may_retry)
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide.claim import Standing
-from onward.machine.fold.change import Changes, IllegalEvent
-from onward.model.event import Event, SteeringGiven, StepStarted
+from onward.model.event import Event, SteeringGiven
 from onward.model.ids import display_id
 from onward.model.run import Run
 from onward.model.values.value import plain_text
@@ -39,20 +38,3 @@ def decide_steer(run: Run, standing: Standing, *, text: str, by: str) -> tuple[E
             f"see `onward show {display_id(run.id)}` for what it waits for.",
         )
     return (SteeringGiven(text=text, by=by),)
-
-
-def given(run: Run, event: SteeringGiven, at_us: int) -> Changes:
-    return {"steering": (*run.steering, event.text)}
-
-
-def taken(run: Run, event: StepStarted) -> tuple[str, ...]:
-    """What an attempt takes of the instructions that are waiting."""
-    if event.steering > len(run.steering):
-        why = f"step {event.step} takes {event.steering} instructions, and {len(run.steering)} are waiting"
-        raise IllegalEvent(run.status, event, why)
-    return run.steering[: event.steering]
-
-
-def given_back(run: Run) -> tuple[str, ...]:
-    """What is waiting when every open step is left behind: also what they had taken."""
-    return (*(text for opened in run.open_steps.values() for text in opened.steering), *run.steering)

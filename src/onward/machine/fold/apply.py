@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onward.machine.decide import steering
-from onward.machine.fold import branches, gates, life, steps, stops
+from onward.machine.fold import branches, gates, life, steering, steps, stops
 from onward.machine.fold.change import Changes, IllegalEvent
 from onward.machine.lifecycle import next_status
 from onward.model.event import (
@@ -53,7 +52,7 @@ def apply(run: Run | None, event: Event, *, run_id: str, at_us: int, token: int)
         return life.created(event, run_id=run_id, at_us=at_us)
     if token < run.token:
         raise IllegalEvent(run.status, event, f"{event.kind} carries token {token}, older than {run.token}")
-    changes = _EFFECTS[type(event)](run, event, at_us)
+    changes = _FOLDS[type(event)](run, event, at_us)
     if run.id != run_id:
         changes["id"] = run_id  # the prefix of a fork was folded as its parent
     return replace(run, status=status, head=run.head + 1, updated_at_us=at_us, **changes)
@@ -66,7 +65,7 @@ def fold(run: Run | None, events: Iterable[tuple[Event, int, int]], *, run_id: s
     return run
 
 
-_EFFECTS: Mapping[type[Event], Callable[[Run, Any, int], Changes]] = {
+_FOLDS: Mapping[type[Event], Callable[[Run, Any, int], Changes]] = {
     RunForked: life.forked,
     RunClaimed: life.claimed,
     PipelineChanged: life.pipeline_changed,

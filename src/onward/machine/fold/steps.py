@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onward.machine.decide.steering import taken
 from onward.machine.fold.branches import joined
 from onward.machine.fold.change import Changes, IllegalEvent, without
+from onward.machine.fold.steering import taken
 from onward.model.artifact import Artifact
 from onward.model.event import (
     AttemptFailed,

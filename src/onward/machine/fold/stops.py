@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from onward.machine.decide.steering import given_back
 from onward.machine.fold.branches import left_behind
 from onward.machine.fold.change import Changes, IllegalEvent
+from onward.machine.fold.steering import given_back
 from onward.model.event import (
     CancelRequested,
     Event,

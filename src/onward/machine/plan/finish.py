@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from onward.machine.definition import Definition
 from onward.machine.fold.steps import context_after
-from onward.machine.plan.fan_out import candidates, choosing
+from onward.machine.plan.fan import candidates, choosing
 from onward.machine.plan.retry import retry_at_us
 from onward.machine.plan.route import way_on, way_out
 from onward.model.event import AttemptFailed, Event, Outcome, StepFinished, StepStatus, Transition

@@ -14,9 +14,9 @@ from onward.machine.decide.closing import requested_stop
 from onward.machine.decide.owner_loss import LOSSES_MAX, crash_loop
 from onward.machine.definition import Definition
 from onward.machine.plan.action import Action, Execute, Record, Sleep, Stop, Wait
+from onward.machine.plan.branch import has_arrived, plan_branch
 from onward.machine.plan.ending import is_stuck
-from onward.machine.plan.fan_in import join
-from onward.machine.plan.line import has_arrived, plan_line
+from onward.machine.plan.join import join
 from onward.machine.plan.stops import stop_with
 from onward.model.event import BranchFinished, Event, RunFailed, RunPaused, RunQueued, RunWaiting, StepStatus
 from onward.model.ids import branch_of, place
@@ -41,7 +41,7 @@ def plan(definition: Definition, run: Run, *, now_us: int, stop_reason: str | No
         stopped = _asked_to_stop(run, stop_reason, now_us)
         if stopped is not None:
             return stopped
-    return plan_line(definition, run, "", now_us)
+    return plan_branch(definition, run, "", now_us)
 
 
 def _asked_to_stop(run: Run, stop_reason: str | None, now_us: int) -> Stop | None:
@@ -106,7 +106,7 @@ def _plan_branches(
     for path, _ in _lines(run):
         if path in busy:
             continue
-        action = _plan_branch(definition, run, path, owners[path], now_us)
+        action = _plan_opened(definition, run, path, owners[path], now_us)
         match action:
             case Execute() if any(owners[around].step in full for around in _around(path)):
                 pass  # something is under way, and this comes when it is done
@@ -127,14 +127,14 @@ def _first(*instants: int | None) -> int | None:
     return min((instant for instant in instants if instant is not None), default=None)
 
 
-def _plan_branch(definition: Definition, run: Run, path: str, parallel: Parallel, now_us: int) -> Action:
+def _plan_opened(definition: Definition, run: Run, path: str, parallel: Parallel, now_us: int) -> Action:
     """One branch. Where a run would be over, a branch is: its parent goes on with what it came to."""
     branch = run.branches[path]
     ends = (None, parallel.join, definition.graph.exit_id)
     if branch.next_node in ends and not is_stuck(definition, branch):
         status = run.outcomes.get(place(branch.previous, path), StepStatus.SUCCESS.value)
         return Record((BranchFinished(branch=path, status=status, reason=branch.reason),))
-    action = plan_line(definition, run, path, now_us)
+    action = plan_branch(definition, run, path, now_us)
     match action:
         case Stop((RunFailed(reason="step_failed" | "no_way_on", detail=why),)):
             return Record((BranchFinished(branch=path, status="fail", reason=why),))

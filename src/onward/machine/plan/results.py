@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from onward.machine.definition import Definition
 from onward.machine.fold.apply import apply
-from onward.machine.plan.fan_in import joined
 from onward.machine.plan.finish import finish
+from onward.machine.plan.join import joined
 from onward.machine.plan.stops import stop_with
 from onward.model.event import (
     AttemptFailed,

@@ -8,7 +8,7 @@ from onward.pipeline.graph import Graph
 from onward.pipeline.joins import FAN_IN, PARALLEL, joins
 from onward.pipeline.rules.rule import Problem, Subject, about
 
-GATE, MANAGER = "wait.human", "stack.manager_loop"
+MANAGER = "stack.manager_loop"
 CHILD = "stack.child_dotfile"
 TARGETS_SHOWN_MAX = 5
 

@@ -8,7 +8,7 @@ from typing import Any
 from onward.machine.definition import FIRST_SUCCESS, Definition
 from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Merge, Record, Wait
-from onward.machine.plan.fan_out import RESULTS
+from onward.machine.plan.fan import RESULTS
 from onward.machine.plan.route import MET, meant_for_failure
 from onward.model.event import (
     AttemptInterrupted,

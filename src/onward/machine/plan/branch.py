@@ -1,4 +1,4 @@
-"""What one line of a run does next: the run itself, or one of its branches."""
+"""What one branch of a run does next: the main branch (`""`), or one that a fan-out opened."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onward.machine.definition import (
 from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Execute, Record, Sleep, Stop
 from onward.machine.plan.ending import NO_WAY_ON, is_stuck, last_step, way_now, why_stuck
-from onward.machine.plan.fan_out import fan_in, fan_out
+from onward.machine.plan.fan import fan_in, fan_out
 from onward.machine.plan.fidelity import shown_to
 from onward.machine.plan.gates import at_gate, open_gate
 from onward.machine.plan.restart import restart
@@ -45,12 +45,12 @@ ROUTED = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value, StepStatus
 
 
 def has_arrived(definition: Definition, branch: Branch) -> bool:
-    """Whether a line stands at the exit, or nothing leads on from where it is."""
+    """Whether a branch stands at the exit, or nothing leads on from where it is."""
     return branch.next_node is None or branch.next_node == definition.graph.exit_id
 
 
-def plan_line(definition: Definition, run: Run, path: str, now_us: int) -> Action:
-    """The next thing for this line, as if it were alone."""
+def plan_branch(definition: Definition, run: Run, path: str, now_us: int) -> Action:
+    """The next thing for this branch, as if it were alone."""
     node_id = run.branches[path].next_node
     if node_id is None:
         return _after_last(definition, run, path)
@@ -111,12 +111,9 @@ def _enter(definition: Definition, run: Run, path: str, node: Node, visits: int,
         return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     if definition.restarts and run.branches[path].edge in definition.restarts:
         return restart(definition, run, path, node)
-    kind = definition.kind(node.id)
-    if kind == GATE:
-        return open_gate(definition, run, path, node, now_us)
-    rule = _RULES.get(kind)
+    rule = _RULES.get(definition.kind(node.id))
     if rule is not None:
-        return rule(definition, run, path, node)
+        return rule(definition, run, path, node, now_us)
     step = step_id(node.id, visits + 1, path)
     return Execute(_started(definition, run, path, node, step, attempt=1))
 
@@ -175,14 +172,14 @@ def _child(run: Run, step: str) -> str:
     return (opened and opened.child) or child_run_id(run.id, step, run.updated_at_us)
 
 
-def _pass_start(definition: Definition, run: Run, path: str, node: Node) -> Action:
+def _pass_start(definition: Definition, run: Run, path: str, node: Node, now_us: int) -> Action:
     onward = definition.only_way(node.id) or way_on(
         definition.graph, node.id, SUCCEEDED, context_after(run.branches[path].context, SUCCEEDED, {}, {})
     )
     return passed(run, path, node, SUCCEEDED, onward)
 
 
-def _pass_exit(definition: Definition, run: Run, path: str, node: Node) -> Action:
+def _pass_exit(definition: Definition, run: Run, path: str, node: Node, now_us: int) -> Action:
     """Gates are judged before the exit counts as reached."""
     end = _end(definition, run)
     if not (isinstance(end, Stop) and isinstance(end.events[0], RunCompleted)):
@@ -190,7 +187,7 @@ def _pass_exit(definition: Definition, run: Run, path: str, node: Node) -> Actio
     return passed(run, path, node, SUCCEEDED, None)
 
 
-def _pass_conditional(definition: Definition, run: Run, path: str, node: Node) -> Action:
+def _pass_conditional(definition: Definition, run: Run, path: str, node: Node, now_us: int) -> Action:
     """The outcome that came in goes out: a conditional node is where others' outcomes are routed."""
     branch = run.branches[path]
     came_in = branch.context.get("outcome", StepStatus.SUCCESS.value)
@@ -204,10 +201,13 @@ def _pass_conditional(definition: Definition, run: Run, path: str, node: Node) -
     return passed(run, path, node, outcome, onward)
 
 
-_RULES: Mapping[str, Callable[[Definition, Run, str, Node], Action]] = {
+_RULES: Mapping[str, Callable[[Definition, Run, str, Node, int], Action]] = {
     START: _pass_start,
     EXIT: _pass_exit,
     CONDITIONAL: _pass_conditional,
     PARALLEL: fan_out,
     FAN_IN: fan_in,
+    GATE: open_gate,
 }
+"""What a control node does when a run comes to it. One that waits, like a gate, records that it does, and
+`plan_branch` asks what became of it the next time."""

@@ -28,7 +28,7 @@ _WORD = re.compile(r"[\w.]*\w")
 _RANKS = {"success": 0, "partial_success": 1, "retry": 2, "fail": 3}
 
 
-def fan_out(definition: Definition, run: Run, path: str, node: Node) -> Action:
+def fan_out(definition: Definition, run: Run, path: str, node: Node, now_us: int) -> Action:
     """A branch for every edge whose condition, if it has one, holds."""
     if any(piece.startswith(f"{node.id}#") for piece in path.split("/")):
         # Each branch would open as many again, without end.
@@ -81,7 +81,7 @@ def _branches(step: str, edges: Sequence[Edge]) -> tuple[BranchPlan, ...]:
     return tuple(plans)
 
 
-def fan_in(definition: Definition, run: Run, path: str, node: Node) -> Action:
+def fan_in(definition: Definition, run: Run, path: str, node: Node, now_us: int) -> Action:
     """The best result by rule: status, then score, then name. It fails only if every branch did."""
     context = run.branches[path].context
     results = candidates(context)

@@ -1,0 +1,24 @@
+"""Folding instructions: given by anyone, taken by the next agent step, given back if that is left behind."""
+
+from __future__ import annotations
+
+from onward.machine.fold.change import Changes, IllegalEvent
+from onward.model.event import SteeringGiven, StepStarted
+from onward.model.run import Run
+
+
+def given(run: Run, event: SteeringGiven, at_us: int) -> Changes:
+    return {"steering": (*run.steering, event.text)}
+
+
+def taken(run: Run, event: StepStarted) -> tuple[str, ...]:
+    """What an attempt takes of the instructions that are waiting."""
+    if event.steering > len(run.steering):
+        why = f"step {event.step} takes {event.steering} instructions, and {len(run.steering)} are waiting"
+        raise IllegalEvent(run.status, event, why)
+    return run.steering[: event.steering]
+
+
+def given_back(run: Run) -> tuple[str, ...]:
+    """What is waiting when every open step is left behind: also what they had taken."""
+    return (*(text for opened in run.open_steps.values() for text in opened.steering), *run.steering)
