@@ -1,7 +1,7 @@
-"""`make demo`: run a pipeline, kill it with kill -9 half-way, resume it, and count what ran.
+"""`make demo`: run a pipeline, kill it with kill -9 halfway, resume it, and count what ran.
 
-Every shell step of the pipeline appends its name to a ledger outside the database. In the end the ledger is
-compared with the run's log: whatever had finished before the kill must be in it once per visit.
+Every shell step of the pipeline appends its name to a ledger outside the database. At the end the ledger is
+compared with the run's log: a step that had finished before the kill must be in it once per visit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PATIENCE_S = 60
 
 
 def main() -> int:
-    """Exit 0 if nothing that had finished ran again."""
+    """Exit 0 if no finished step ran again."""
     with tempfile.TemporaryDirectory() as directory:
         ledger = Path(directory, "ledger.txt")
         ledger.touch()
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 class Demo:
-    """The steps that the audience sees."""
+    """The demo, step by step."""
 
     def __init__(self, directory: Path, ledger: Path, environment: dict[str, str]) -> None:
         self.directory, self.ledger, self.environment = directory, ledger, environment
@@ -54,9 +54,9 @@ class Demo:
         self.show("status")
         finished = Counter(step.split("#")[0] for step in self.run_json("show", "demo")["completed"])
         did = Counter(self.ledger.read_text().split())
-        say("3. Resume. Finished steps are skipped; only the step that was cut off may run again.")
+        say("3. Resume. Finished steps do not run again; only the step that was cut off may.")
         self.show("resume", "demo")
-        say("4. The proof: what the steps did outside, against what the log says is finished.")
+        say("4. The proof: compare how often each step ran with how often it finished.")
         return self.judge(did, finished)
 
     def judge(self, did_before: Counter[str], finished_before: Counter[str]) -> int:
@@ -64,7 +64,7 @@ class Demo:
         after = self.run_json("show", "demo")
         finished = Counter(step.split("#")[0] for step in after["completed"])
         repeated = 0
-        print(f"   {'step':<10} {'finished':>8} {'performed':>10}   before the kill: finished, performed")
+        print(f"   {'step':<10} {'finished':>8} {'ran':>10}   before the kill: finished, ran")
         for step in did:
             cut_off = did_before[step] - finished_before[step]
             extra = did[step] - finished[step] - cut_off
