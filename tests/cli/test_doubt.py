@@ -298,6 +298,6 @@ def test_giving_up_says_what_nobody_knows_and_what_is_still_possible(shell: Shel
     ]
     refused = shell.inside("resume", "doubt")
     assert (
-        "cannot be resumed: somebody gave the run up; `onward replay doubt --checkpoint SEQ`" in refused.err
+        "cannot be resumed: a cancel was requested; `onward replay doubt --checkpoint SEQ`" in refused.err
     )
     assert shell.inside("replay", "doubt", "--checkpoint", "3", "--no-run").code == 0

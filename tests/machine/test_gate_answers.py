@@ -223,7 +223,7 @@ def test_a_rejection_that_no_edge_takes_fails_the_run_for_good() -> None:
     assert (play.run.status, play.run.reason) == (RunStatus.FAILED, "rejected")
     assert play.run.detail == "pat rejected g#1: not in this colour"
     assert (play.run.stopped_step, play.run.wake_at_us) == ("g#1", None)
-    with pytest.raises(Refused, match="a person said no"):
+    with pytest.raises(Refused, match="a gate was rejected"):
         play.resume(NO_ONE)
     assert play.refolded() == play.run
 

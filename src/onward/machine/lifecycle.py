@@ -1,7 +1,7 @@
-"""The life of a run, as data: which event may follow in which status, and where it leads.
+"""The statuses of a run, as data: which events may happen in each, and where they lead.
 
 Everything that affects a run's status is in this file; nothing else assigns one. A pair that is absent
-is refused. `docs/state-machine.md` is drawn from these tables.
+is refused. `docs/state-machine.md` is generated from these tables.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FIRST: Mapping[type[Event], RunStatus] = {RunCreated: QUEUED}
 
 
 def _stopped(status: RunStatus) -> Mapping[type[Event], RunStatus]:
-    """A stopped run keeps its status until somebody resumes or cancels it; its gates can be answered."""
+    """A stopped run keeps its status until it is resumed or cancelled; its gates can be answered."""
     return {
         RunResumed: QUEUED,
         RunCancelled: CANCELLED,
@@ -120,7 +120,7 @@ RUN: Mapping[RunStatus, Mapping[type[Event], RunStatus]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a run stopped, which status that is, and whether it can go on."""
+    """Why a run stopped, which status that is, and whether it can continue."""
 
     status: RunStatus
     recoverable: bool
@@ -130,23 +130,23 @@ class Reason:
 REASONS: Mapping[str, Reason] = {
     "signal": Reason(PAUSED, True, "stopped by Ctrl-C or a termination signal"),
     "manager": Reason(PAUSED, True, "the run that manages it was stopped"),
-    "operator": Reason(PAUSED, True, "somebody asked for a pause"),
+    "operator": Reason(PAUSED, True, "a pause was requested"),
     "restart": Reason(INTERRUPTED, True, "the server restarted while the run was running"),
     "crash": Reason(INTERRUPTED, True, "the process that held the run died"),
-    "limit": Reason(INTERRUPTED, True, "a limit does not allow another call"),
-    "in_doubt": Reason(INTERRUPTED, True, "a step that must not be repeated may or may not have happened"),
-    "rate_limit": Reason(INTERRUPTED, True, "the provider asks to come back later"),
-    "step_failed": Reason(FAILED, True, "a step failed and nothing leads on from there"),
+    "limit": Reason(INTERRUPTED, True, "a limit allows no further call"),
+    "in_doubt": Reason(INTERRUPTED, True, "a step that must not be repeated may or may not have run"),
+    "rate_limit": Reason(INTERRUPTED, True, "the provider asked to retry later"),
+    "step_failed": Reason(FAILED, True, "a step failed and no edge or retry target handles it"),
     "no_way_on": Reason(FAILED, True, "a step finished and none of its edges can be taken"),
     "goal_unmet": Reason(FAILED, True, "the exit was reached with an unmet goal gate"),
-    "crash_loop": Reason(FAILED, True, "owners died again and again without a new checkpoint"),
-    "pipeline_error": Reason(FAILED, True, "the pipeline itself does not allow to go on"),
-    "rejected": Reason(FAILED, False, "a person said no and no edge leads on from there"),
-    "invalid": Reason(FAILED, False, "the run can never work as it was asked for"),
+    "crash_loop": Reason(FAILED, True, "its holders kept dying without a new checkpoint"),
+    "pipeline_error": Reason(FAILED, True, "the pipeline itself does not let it continue"),
+    "rejected": Reason(FAILED, False, "a gate was rejected and no edge handles that"),
+    "invalid": Reason(FAILED, False, "the run can never work as requested"),
     "dead_end": Reason(COMPLETED, False, "it ended at a node that has no edges and is not the exit"),
-    "restarted_as": Reason(COMPLETED, False, "a loop_restart edge ended it, and another run goes on"),
-    "user": Reason(CANCELLED, False, "somebody gave the run up"),
-    "superseded": Reason(CANCELLED, False, "a fresh start took its place"),
+    "restarted_as": Reason(COMPLETED, False, "a loop_restart edge ended it and another run continues"),
+    "user": Reason(CANCELLED, False, "a cancel was requested"),
+    "superseded": Reason(CANCELLED, False, "a new run replaced it"),
 }
 
 

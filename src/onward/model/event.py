@@ -1,8 +1,8 @@
-"""The events: one immutable line of a run's log each.
+"""The events: each is one immutable entry of a run's log.
 
-An event's class name is its stored kind; kind and version select a closed schema. `CATALOGUE` is the one
-list of them: who may write each, and what it says. Status effects are in `machine/lifecycle.py`; both
-tables together make `docs/events.md`.
+An event's class name is its stored kind; kind and version select a closed schema. `CATALOGUE` lists them
+all, with who may write each. What they do to the status is in `machine/lifecycle.py`; `docs/events.md` is
+generated from both tables.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from onward.model.workspace import Tree, Workspace
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
-    """A fact about a run. Subclasses add fields; a changed schema gets a new VERSION and a lift."""
+    """A fact about a run. Subclasses add fields; a changed schema gets a new VERSION and a conversion."""
 
     VERSION: ClassVar[int] = 1
     BESIDE: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are never in the stored body: what they hold travels beside it."""
+    """Fields that are never in the stored body: their content is stored separately."""
 
     @property
     def kind(self) -> str:
@@ -30,7 +30,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_un
 
 
 class StepStatus(StrEnum):
-    """What came of a step."""
+    """How a step ended."""
 
     SUCCESS = "success"
     PARTIAL_SUCCESS = "partial_success"
@@ -54,7 +54,7 @@ class Outcome(
 class Transition(
     msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """Where the run goes next and why; `edge` is the edge's place in the graph, None for a jump."""
+    """Where the run goes next and why; `edge` is the edge's index in the graph, None for a jump."""
 
     to: str
     reason: str
@@ -62,9 +62,9 @@ class Transition(
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
-    """One answer that a gate offers: the key to press, what it says, the node it leads to.
+    """One answer that a gate offers: the key to press, its label, the node it leads to.
 
-    An empty `to` leads to no node of its own: words that edges are chosen by, or a no that no edge takes.
+    `to` is empty if the answer names no node: free text that edges are chosen by, or a no without an edge.
     """
 
     key: str
@@ -73,7 +73,7 @@ class Choice(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown
 
 
 class BranchPlan(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
-    """A branch that a fan-out opens: its path, the node it begins at, the edge that leads there."""
+    """A branch that a fan-out opens: its id, its first node, the edge that leads there."""
 
     path: str
     to: str
@@ -83,7 +83,7 @@ class BranchPlan(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unk
 class Managed(
     msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
-    """Which step of which run looks after this run, and how many managers there are above it."""
+    """Which step of which run manages this run, and how many managers are above it."""
 
     run: str
     step: str
@@ -91,14 +91,14 @@ class Managed(
 
 
 class ContextEvent(Event, frozen=True, kw_only=True):
-    """An event that changes context. Large values travel beside it, by the hash of their content."""
+    """An event that changes context. Large values are stored separately, by the hash of their content."""
 
     context: dict[str, Any] = {}
     blobs: dict[str, str] = {}
 
 
 class RunCreated(ContextEvent, frozen=True, kw_only=True):
-    """A run exists: which pipeline, from which node, with which context. It is the first checkpoint."""
+    """A run was created: its pipeline, first node and context. The first checkpoint."""
 
     pipeline: str
     pipeline_hash: str
@@ -119,7 +119,7 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
 
 
 class RunForked(ContextEvent, frozen=True, kw_only=True):
-    """This run goes on from another run's event; everything before is that run's log."""
+    """This run continues from another run's event; everything before is that run's log."""
 
     parent: str
     parent_seq: Number
@@ -130,7 +130,7 @@ class RunForked(ContextEvent, frozen=True, kw_only=True):
 
 
 class RunClaimed(Event, frozen=True, kw_only=True):
-    """Somebody owns the run now. `lost`: its owner had died, or gave up driving it."""
+    """A process holds the run now. `lost`: the last holder had died, or had stopped driving it."""
 
     token: Number
     worker: str
@@ -138,7 +138,7 @@ class RunClaimed(Event, frozen=True, kw_only=True):
 
 
 class PipelineChanged(Event, frozen=True, kw_only=True):
-    """A person accepted that the run goes on under a changed definition."""
+    """A person accepted that the run continues with a changed definition."""
 
     pipeline_hash: str
     before: str
@@ -146,9 +146,9 @@ class PipelineChanged(Event, frozen=True, kw_only=True):
 
 
 class StepStarted(Event, frozen=True, kw_only=True):
-    """An attempt of a step is about to begin its work.
+    """An attempt of a step is about to start.
 
-    `steering` says how many of the waiting instructions it takes; `child` is the run that it looks after.
+    `steering` says how many of the waiting instructions it takes; `child` is the run that it manages.
     """
 
     step: str
@@ -166,7 +166,7 @@ class StepStarted(Event, frozen=True, kw_only=True):
 
 
 class AttemptFailed(Event, frozen=True, kw_only=True):
-    """An attempt ended without an outcome for its step; it will be tried again, or somebody must decide."""
+    """An attempt ended without an outcome for its step; it is retried, or a person must decide."""
 
     step: str
     attempt: Number
@@ -179,7 +179,7 @@ class AttemptFailed(Event, frozen=True, kw_only=True):
 class AttemptInterrupted(Event, frozen=True, kw_only=True):
     """An attempt was stopped before it ended; what it did outside is unknown.
 
-    `in_doubt`: something of it may still run, so only a person's word lets the step begin again.
+    `in_doubt`: part of it may still be running, so the step starts again only when a person says so.
     """
 
     step: str
@@ -189,11 +189,11 @@ class AttemptInterrupted(Event, frozen=True, kw_only=True):
 
 
 class StepFinished(ContextEvent, frozen=True, kw_only=True):
-    """A step has its outcome, once and for ever: result, context changes and the way on. A checkpoint.
+    """A step has its final outcome: result, context changes and the chosen edge. A checkpoint.
 
     `response` is what an agent answered, a long one by its hash. `artifacts` are those that the step stored,
     and None for each that it removed; `contents` are theirs, by hash, on the way to the store. `workspace` is
-    the work tree behind it, if that has changed.
+    the work tree after it, if that has changed.
     """
 
     BESIDE: ClassVar[frozenset[str]] = frozenset({"contents"})
@@ -224,7 +224,7 @@ class ParallelStarted(Event, frozen=True, kw_only=True):
 
 
 class BranchFinished(Event, frozen=True, kw_only=True):
-    """A branch has arrived where the branches meet, failed for good, or lost the race."""
+    """A branch has reached the join, failed for good, or lost the race."""
 
     branch: str
     status: str
@@ -232,7 +232,7 @@ class BranchFinished(Event, frozen=True, kw_only=True):
 
 
 class StepRouted(Event, frozen=True, kw_only=True):
-    """A finished step that had no way on has one now: the pipeline or the context has changed since."""
+    """A finished step that could take no edge has one now: the pipeline or the context has changed since."""
 
     step: str
     next: Transition
@@ -269,8 +269,8 @@ class GateOpened(Event, frozen=True, kw_only=True):
 class GateDecided(Event, frozen=True, kw_only=True):
     """A human, or a rule, answered a gate. The first answer is the answer.
 
-    `rejected`: the answer is no, and no edge takes it. `expired`: nobody answered, and the rule for the
-    deadline did. Version 1 had neither.
+    `rejected`: the answer is no, and there is no edge for it. `expired`: no one answered in time, and the
+    rule for the deadline applied. Version 1 had neither.
     """
 
     VERSION: ClassVar[int] = 2
@@ -284,33 +284,33 @@ class GateDecided(Event, frozen=True, kw_only=True):
 
 
 class GateWithdrawn(Event, frozen=True, kw_only=True):
-    """Nobody needs the answer any more."""
+    """The answer is no longer needed."""
 
     gate: str
 
 
 class PauseRequested(Event, frozen=True, kw_only=True):
-    """Somebody asked the holder to stop after the step, after the call, or now."""
+    """The holder was asked to stop after the step, after the call, or now."""
 
     after: str
     by: str
 
 
 class CancelRequested(Event, frozen=True, kw_only=True):
-    """Somebody asked the holder to give the run up."""
+    """The holder was asked to cancel the run."""
 
     by: str
 
 
 class SteeringGiven(Event, frozen=True, kw_only=True):
-    """Somebody has an instruction for the run's agents; the next agent step takes it."""
+    """An instruction for the run's agents; the next agent step takes it."""
 
     text: str
     by: str
 
 
 class RunWaiting(Event, frozen=True, kw_only=True):
-    """Only gates are left to wait for; the lease is free. The wake time is the first deadline with a rule.
+    """Only gates are open; the lease is released. The wake time is the first deadline with a rule.
 
     Version 1 had no wake time.
     """
@@ -321,21 +321,21 @@ class RunWaiting(Event, frozen=True, kw_only=True):
 
 
 class RunQueued(Event, frozen=True, kw_only=True):
-    """Handed back, to be claimed again when the wake time has come."""
+    """Released, to be claimed again at the wake time."""
 
     why: str
     wake_at_us: Instant
 
 
 class RunPaused(Event, frozen=True, kw_only=True):
-    """Stopped because somebody asked."""
+    """Stopped on request."""
 
     reason: str
     detail: str = ""
 
 
 class RunInterrupted(Event, frozen=True, kw_only=True):
-    """Stopped though nobody asked."""
+    """Stopped without a request."""
 
     reason: str
     detail: str = ""
@@ -343,7 +343,7 @@ class RunInterrupted(Event, frozen=True, kw_only=True):
 
 
 class RunFailed(Event, frozen=True, kw_only=True):
-    """Stopped because there is no way on."""
+    """Stopped because the run cannot continue."""
 
     reason: str
     detail: str = ""
@@ -351,7 +351,7 @@ class RunFailed(Event, frozen=True, kw_only=True):
 
 
 class RunResumed(Event, frozen=True, kw_only=True):
-    """A person sends a stopped run on: where from, and what becomes of the step it stopped in."""
+    """A person resumed a stopped run: from where, and what happens to the step it stopped in."""
 
     by: str
     from_node: str | None = None
@@ -361,7 +361,7 @@ class RunResumed(Event, frozen=True, kw_only=True):
 
 
 class RunCompleted(Event, frozen=True, kw_only=True):
-    """The exit was reached, the graph ended elsewhere, or a loop_restart began another run. Final.
+    """The exit was reached, the graph ended elsewhere, or a loop_restart started another run. Final.
 
     `ended_at` is the node at which the graph ended: it has no edges and is not the exit.
     """
@@ -371,14 +371,14 @@ class RunCompleted(Event, frozen=True, kw_only=True):
 
 
 class RunCancelled(Event, frozen=True, kw_only=True):
-    """Given up for good. Final."""
+    """Cancelled for good. Final."""
 
     reason: str
     by: str = ""
 
 
 class Writer(StrEnum):
-    """Who may append an event: the holder of the lease, or anyone in control."""
+    """Who may append an event: the holder of the lease, or a control request."""
 
     HOLDER = "holder"
     CONTROL = "control"
