@@ -116,7 +116,7 @@ class UnknownHandler(OnwardError):
     def __init__(self, node_id: str, kind: str, known: Sequence[str]) -> None:
         self.node_id, self.kind, self.known = node_id, kind, tuple(known)
         super().__init__(
-            f"node {node_id!r} wants handler {kind!r}, which is not registered; "
+            f"node {node_id!r} needs handler {kind!r}, which is not registered; "
             f"registered: {', '.join(sorted(known))}. Check the node's `type`, or name the app with --app."
         )
 

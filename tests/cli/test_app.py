@@ -95,7 +95,7 @@ def test_validate_and_graph_use_the_transforms_and_rules_of_the_app_like_a_run(s
     )
     for subject in ("orphan.dot", "orphan"):
         assert shell.inside("graph", subject, "--app", "mine:app", "--format", "svg").code == 0
-    said = "transform 'name_the_model' returned None and no graph"
+    said = "transform 'name_the_model' returned None, not a graph"
     for command in ("validate", "run", "graph"):
         done = shell(command, "broken.dot", "--app", "mine:app")
         assert (done.code, said in done.out + done.err) == (2, True)

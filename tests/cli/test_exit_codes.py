@@ -62,7 +62,7 @@ def test_a_command_line_that_means_nothing_exits_2(shell: Shell, words: tuple[st
             ("run", "agent.dot"),
             "node 'think' is an agent step and no model provider is set up; try it with --simulate",
         ),
-        (("run", "typed.dot"), "node 'a' wants handler 'mystery'"),
+        (("run", "typed.dot"), "node 'a' needs handler 'mystery'"),
         (("run", "ok.dot", "--app", "nomodule"), "--app 'nomodule' is not package.module:name"),
         (("run", "ok.dot", "--app", "no.such:app"), "there is no module 'no.such'"),
         (

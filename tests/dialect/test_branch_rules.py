@@ -29,28 +29,31 @@ INSIDE = "is inside a branch of 'P' and"
         ("a -> b [loop_restart=false]", []),
         (
             'a -> b [condition="outcome=fail", loop_restart=true]',
-            [f"error 5:48 the loop_restart edge a -> b {INSIDE} cannot end its run"],
+            [f"error 5:48 the loop_restart edge a -> b {INSIDE} cannot end the run"],
         ),
         (
             "P -> c [loop_restart=true]; c -> F; c",
-            [f"error 5:22 the loop_restart edge P -> c {INSIDE} cannot end its run"],
+            [f"error 5:22 the loop_restart edge P -> c {INSIDE} cannot end the run"],
         ),
         # What happens only when the fan-out itself has failed happens outside of its branches.
         ('c; P -> c [condition="outcome=fail", loop_restart=true]; c -> exit', []),
-        ("b -> F [loop_restart=true]", [f"warning 5:22 the loop_restart edge b -> F {INSIDE} only ends it"]),
+        (
+            "b -> F [loop_restart=true]",
+            [f"warning 5:22 the loop_restart edge b -> F {INSIDE} ends only that branch"],
+        ),
         # The same edge can be taken by the run itself, where it is a good one.
         (
             'start -> a [condition="context.k=1"]; a -> c [loop_restart=true]; c -> F; c',
-            [f"warning 5:60 the loop_restart edge a -> c {INSIDE} cannot end its run"],
+            [f"warning 5:60 the loop_restart edge a -> c {INSIDE} cannot end the run"],
         ),
         (
             f"{NESTED}b -> Q -> c -> G -> F; Q -> d -> G; d -> e [loop_restart=true]; e -> F; e",
-            ["error 6:58 the loop_restart edge d -> e is inside a branch of 'Q' and cannot end its run"],
+            ["error 6:58 the loop_restart edge d -> e is inside a branch of 'Q' and cannot end the run"],
         ),
         # A branch comes there by a jump.
         (
             "a [retry_target=c]; c -> F; c; c -> b [loop_restart=true]",
-            [f"error 5:53 the loop_restart edge c -> b {INSIDE} cannot end its run"],
+            [f"error 5:53 the loop_restart edge c -> b {INSIDE} cannot end the run"],
         ),
         # The fan-in is where the branches have ended.
         ("F -> c -> P [loop_restart=true]; c", []),

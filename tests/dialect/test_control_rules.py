@@ -25,7 +25,7 @@ FORK = "P [shape=component]\nF [shape=tripleoctagon]\na\nb\nexit\n"
             "parallel_join",
             FORK + "P -> a -> exit\nP -> b -> exit",
             [
-                "2:1 parallel_join the branches of parallel node 'P' meet in no fan-in; they end at the exit",
+                "2:1 parallel_join the branches of parallel node 'P' share no fan-in; they end at the exit",
             ],
         ),
         (
@@ -50,7 +50,7 @@ FORK = "P [shape=component]\nF [shape=tripleoctagon]\na\nb\nexit\n"
         (
             "manager_loop_child",
             "m [shape=house]",
-            ["2:1 manager_loop_child manager loop 'm' has no pipeline to supervise"],
+            ["2:1 manager_loop_child manager loop 'm' has no pipeline to manage"],
         ),
         (
             "tool_command",

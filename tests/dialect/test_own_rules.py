@@ -40,9 +40,9 @@ async def test_a_warning_can_be_an_error() -> None:
 @pytest.mark.parametrize(
     ("rule", "severity", "said"),
     [
-        ("start_node", "warning", "start_node stays an error: a run relies on it"),
+        ("start_node", "warning", "start_node must stay an error: runs rely on it"),
         ("orphans", "warning", "there is no rule 'orphans'; the rules are start_node, terminal_node"),
-        ("reachability", "fatal", "'fatal' is no severity; write error, warning or info"),
+        ("reachability", "fatal", "'fatal' is not a severity; write error, warning or info"),
     ],
 )
 def test_what_cannot_be_overridden_is_refused(rule: str, severity: str, said: str) -> None:

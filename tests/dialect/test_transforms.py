@@ -89,8 +89,8 @@ def test_a_transform_that_changes_the_graph_it_was_given_is_stopped() -> None:
 @pytest.mark.parametrize(
     ("result", "said"),
     [
-        (None, "returned None and no graph"),
-        ("a", "returned a str and no graph"),
+        (None, "returned None, not a graph"),
+        ("a", "returned a str, not a graph"),
         (Graph(nodes={"x": "y"}), "returned a graph whose node 'x' is a str"),  # type: ignore[dict-item]
         (Graph(nodes=["x"]), "returned a graph whose nodes are a list, not a mapping by id"),  # type: ignore[arg-type]
         (Graph(edges=("x",)), "returned a graph whose edges contain a str"),  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ def test_a_transform_that_renames_a_node_by_half_is_named() -> None:
         return replace(graph, nodes={**graph.nodes, "b": graph.nodes["a"]})
 
     assert refusal(rename) == (
-        "1:1 transform transform 'rename' returned a graph whose node 'b' calls itself 'a'"
+        "1:1 transform transform 'rename' returned a graph whose node 'b' has the id 'a'"
     )
 
 
@@ -129,7 +129,7 @@ def test_edges_that_a_transform_adds_are_numbered_by_their_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("transform", "said"), [(Append, "Append is a class; register an object"), (7, "int is no transform")]
+    ("transform", "said"), [(Append, "Append is a class; register an object"), (7, "int is not a transform")]
 )
 def test_what_can_be_no_transform_is_refused_when_it_is_registered(transform: Any, said: str) -> None:
     app = Onward(":memory:")

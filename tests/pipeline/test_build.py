@@ -77,7 +77,7 @@ def test_warnings_do_not_stop_a_pipeline_and_come_in_order() -> None:
     assert [place(warning) for warning in pipeline.warnings] == [
         "3:2 prompt_on_llm_nodes node 'A' has neither a prompt nor a label",
         "3:8 separator attributes are separated by ','",
-        "4:7 type_known node 'A' wants handler 'mine', which is not registered",
+        "4:7 type_known node 'A' needs handler 'mine', which is not registered",
     ][1:]
     known = build(pipeline.source, file="w.dot", known_types={"mine"})
     assert [warning.rule for warning in known.warnings] == ["separator"]

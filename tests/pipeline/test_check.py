@@ -153,7 +153,7 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
             "A -> B [condition=a:b]",
             [
                 "2:20 condition_syntax the condition of edge A -> B does not parse: "
-                "expected '&&' or the end of the condition, found ':b'; a value with spaces is quoted"
+                "expected '&&' or the end of the condition, found ':b'; quote a value that has spaces"
             ],
         ),
         (
@@ -161,13 +161,13 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
             'model_stylesheet = "\n  * { llm_model: \\"m\\" }\n  box { color: red }"',
             [
                 "4:9 stylesheet_syntax the model stylesheet does not parse: unknown property 'color'; "
-                "known are llm_model, llm_provider, reasoning_effort"
+                "use one of llm_model, llm_provider, reasoning_effort"
             ],
         ),
         (
             "type_known",
             'A [label=x, type="my.handler"]',
-            ["2:18 type_known node 'A' wants handler 'my.handler', which is not registered"],
+            ["2:18 type_known node 'A' needs handler 'my.handler', which is not registered"],
         ),
         (
             "fidelity_valid",
@@ -197,7 +197,7 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
             'A [goal_gate=true]\nB [goal_gate="true", fallback_retry_target=A]\nC [goal_gate=false]\nD',
             [
                 "2:1 goal_gate_has_retry node 'A' is a goal gate without a retry target; "
-                "unmet, it fails the run"
+                "if it is unmet, the run fails"
             ],
         ),
         ("goal_gate_has_retry", "retry_target=A; A [goal_gate=true]", []),
@@ -298,7 +298,7 @@ def test_a_retry_target_does_not_make_a_node_reachable_but_changes_the_advice() 
     assert (
         fixes["A"]
         == fixes["B"]
-        == "a retry target does not count as a way: add an edge, with a condition if need be"
+        == "a retry target does not make it reachable: add an edge, with a condition if needed"
     )
     assert fixes["C"] == "add an edge to it, or remove it"
 
@@ -357,7 +357,7 @@ def test_a_rule_with_endless_findings_says_that_there_are_more() -> None:
     found = findings(f"digraph {{ start; {nodes} }}", "reachability")
     assert len(found) == FINDINGS_MAX + 1
     assert [item.message for item in found if item.node_id is None] == [
-        "reachability has more to say than these 100 findings"
+        "reachability has more than these 100 findings"
     ]
     assert (
         len(findings("digraph { start; " + nodes.removesuffix(";n100") + "}", "reachability")) == FINDINGS_MAX

@@ -288,16 +288,16 @@ def test_other_separators_are_accepted_with_a_warning() -> None:
 def test_an_attribute_written_twice_is_a_warning_and_the_last_one_counts() -> None:
     text = "digraph G { A [x=1, x=2; x=3] }"
     assert warnings(text) == [
-        "1:21 repeated_attribute attribute 'x' is written twice; the last one counts",
+        "1:21 repeated_attribute attribute 'x' is set twice; the last one counts",
         "1:24 separator attributes are separated by ','",
-        "1:26 repeated_attribute attribute 'x' is written twice; the last one counts",
+        "1:26 repeated_attribute attribute 'x' is set twice; the last one counts",
     ]
     assert parse(text, file=FILE).graph.nodes["A"].attrs["x"] == 3
 
 
 def test_a_node_declared_twice_is_a_warning_and_the_attributes_add_up() -> None:
     text = "digraph G {\n A [x=1, y=1]\n A [y=2]\n A\n}"
-    assert warnings(text) == ["3:2 repeated_node node 'A' is declared again and adds to what line 2 says"]
+    assert warnings(text) == ["3:2 repeated_node node 'A' is declared again, which adds to line 2"]
     assert dict(parse(text, file=FILE).graph.nodes["A"].attrs) == {"x": 1, "y": 2}
 
 

@@ -36,7 +36,7 @@ def test_a_default_choice_that_nobody_offers_is_an_error_with_what_is_offered() 
     assert wrong("human.default_choice=exit", "ask -> b") == [
         (
             "human_gate",
-            "human.default_choice of ask is 'exit', which names none of: a, b",
+            "human.default_choice of ask is 'exit', which is none of: a, b",
             3,
         )
     ]
@@ -47,7 +47,7 @@ def test_a_yes_no_question_whose_edges_are_neither_is_an_error(edges: str) -> No
     [(rule, message, line)] = wrong("human.type=yes_no", edges)
     assert (rule, line) == ("human_gate", 3)
     assert message == (
-        "human gate ask is of type yes_no, and its edges are not a yes and a no; "
+        "human gate ask is of type yes_no, but its edges are not a yes and a no; "
         "label one Yes and at most one other No"
     )
 

@@ -218,7 +218,7 @@ def test_many_nodes_with_one_long_prompt_share_its_expansion() -> None:
 def test_more_words_than_any_pipeline_needs_are_refused() -> None:
     """S22: the total is bounded whatever they are."""
     assert errors(filled("digraph {", ";", "}"))[0].endswith(
-        f"limit there are more than {TOKENS_MAX:,} words and marks"
+        f"limit there are more than {TOKENS_MAX:,} tokens"
     )
 
 

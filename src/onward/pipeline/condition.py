@@ -117,7 +117,7 @@ def _literal(text: str, place: int) -> tuple[str, int]:
     if match := _BARE.match(text, place):
         return match[0], match.end()
     if text.startswith('"', place):
-        raise ConditionError("the string that starts here never ends", place)
+        raise ConditionError("the string that starts here is never closed", place)
     if place == len(text) or text.startswith("&&", place):
         raise ConditionError('a value is missing; write "" for the empty string', place)
     raise _unexpected(text, place, "a value")
@@ -128,7 +128,7 @@ def _unexpected(text: str, place: int, expected: str) -> ConditionError:
         if text.startswith(sign, place) or (sign == "==" and text.startswith("==", place - 1)):
             return ConditionError(f"{sign!r} is not allowed: {hint}", place)
     if word := _BARE.match(text, place):
-        return ConditionError(f"expected {expected}, found {word[0]!r}; a value with spaces is quoted", place)
+        return ConditionError(f"expected {expected}, found {word[0]!r}; quote a value that has spaces", place)
     return ConditionError(f"expected {expected}, found {text[place]!r}", place)
 
 

@@ -30,7 +30,9 @@ def checked_transform(transform: Transform) -> Transform:
     if isinstance(transform, type):
         raise InvalidInput(f"{transform.__name__} is a class; register an object of it as a transform.")
     if not callable(getattr(transform, "apply", transform)):
-        raise InvalidInput(f"{name_of(transform)} is no transform: no function, and without apply(graph).")
+        raise InvalidInput(
+            f"{name_of(transform)} is not a transform: neither a function nor an object with apply(graph)."
+        )
     return transform
 
 
@@ -51,7 +53,7 @@ def _transformed(graph: Graph, transform: Transform) -> Graph:
         if fault := _fault(result):
             raise _failure(graph, transform, f"returned a graph whose {fault}")
         return _numbered(result)
-    raise _failure(graph, transform, f"returned {_article(result)} and no graph")
+    raise _failure(graph, transform, f"returned {_article(result)}, not a graph")
 
 
 def _fault(graph: Graph) -> str | None:
@@ -63,7 +65,7 @@ def _fault(graph: Graph) -> str | None:
         if not isinstance(node, Node):
             return f"node {node_id!r} is {_article(node)}"
         if node.id != node_id:
-            return f"node {node_id!r} calls itself {node.id!r}"
+            return f"node {node_id!r} has the id {node.id!r}"
     stranger = next((edge for edge in edges if not isinstance(edge, Edge)), None)
     return None if stranger is None else f"edges contain {_article(stranger)}"
 

@@ -136,7 +136,7 @@ def _yes_and_no(node: Node, kind: str, choices: tuple[Choice, ...]) -> tuple[Cho
         no = _as(rest.pop(0), no_label, "N", yes)
     if yes is None or rest:
         raise Unaskable(
-            f"human gate {node.id} is of type {kind}, and its edges are not a yes and a no; "
+            f"human gate {node.id} is of type {kind}, but its edges are not a yes and a no; "
             f"label one {yes_label} and at most one other {no_label}",
             "human.type",
         )
@@ -163,7 +163,7 @@ def default_of(node: Node, kind: str, choices: Sequence[Choice]) -> Choice | Non
     if found is None:
         names = ", ".join(choice.to or choice.label for choice in choices)
         raise Unaskable(
-            f"human.default_choice of {node.id} is {shown(written)}, which names none of: {names}",
+            f"human.default_choice of {node.id} is {shown(written)}, which is none of: {names}",
             "human.default_choice",
         )
     return found

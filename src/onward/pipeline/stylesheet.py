@@ -114,7 +114,7 @@ class _Reader:
             raise self.unexpected("a property")
         if match[0] not in PROPERTIES:
             known = ", ".join(PROPERTIES)
-            raise StylesheetError(f"unknown property {match[0]!r}; known are {known}", match.start())
+            raise StylesheetError(f"unknown property {match[0]!r}; use one of {known}", match.start())
         self.place = match.end()
         self.skip()
         self.expect(":")

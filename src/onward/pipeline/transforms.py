@@ -51,6 +51,6 @@ def expand_goal(graph: Graph) -> Graph:
 
 def _too_long(graph: Graph, node: Node) -> Diagnostic:
     message = f"with {VARIABLE} expanded, the prompts exceed {EXPANDED_CHARACTERS_MAX:,} characters"
-    fix = "shorten the goal or name it less often"
+    fix = "shorten the goal or use it less often"
     place = graph.file, node.line, node.column
     return Diagnostic("limit", Severity.ERROR, message, *place, node_id=node.id, fix=fix)

@@ -37,7 +37,7 @@ class BlockReader:
             if count > ATTRIBUTES_MAX:
                 self.draft.too_many_attributes(opened.start)
             if key in values:
-                message = f"attribute {key!r} is written twice; the last one counts"
+                message = f"attribute {key!r} is set twice; the last one counts"
                 self.draft.warn("repeated_attribute", message, start, fix="remove one")
             values[key] = value
             written[key] = place
@@ -73,7 +73,7 @@ class BlockReader:
     def _key(self) -> Token:
         key = self.lexer.token
         if key.kind == "string":
-            raise unsupported("an attribute's key has no quotes", key.start, fix="remove the quotes")
+            raise unsupported("an attribute's key cannot be quoted", key.start, fix="remove the quotes")
         if key.kind != "word":
             raise unexpected(key, 'an attribute such as label="..."')
         self.lexer.take()

@@ -125,7 +125,7 @@ class Draft:
         if known := self._nodes.get(node_id):
             if block.values:
                 line = self.source.position(known.token.start)[0]
-                message = f"node {node_id!r} is declared again and adds to what line {line} says"
+                message = f"node {node_id!r} is declared again, which adds to line {line}"
                 self.warn("repeated_node", message, token.start, fix="declare it once")
             known.block = self._merged(block, known.block, token.start)
         elif len(self._nodes) == NODES_MAX:

@@ -80,9 +80,9 @@ class Lexer:
             kind = text
         elif kind == "unclosed":
             what = "string" if text == '"' else "comment"
-            raise Unreadable("syntax", f"this {what} never ends", start)
+            raise Unreadable("syntax", f"this {what} is never closed", start)
         if self._count > TOKENS_MAX:
-            raise Unreadable("limit", f"there are more than {TOKENS_MAX:,} words and marks", start)
+            raise Unreadable("limit", f"there are more than {TOKENS_MAX:,} tokens", start)
         return Token(kind, text, start, end)
 
     def take(self) -> Token:

@@ -121,7 +121,7 @@ class _Reader:
 
     def end_of_file(self) -> None:
         if self.at_word("strict", "digraph", "graph"):
-            raise unsupported("a second graph begins here", self.token.start, fix="one graph per file")
+            raise unsupported("a second graph starts here", self.token.start, fix="one graph per file")
         if self.token.kind != "end":
             raise unexpected(self.token, "the end of the file")
 
@@ -241,7 +241,7 @@ class _Reader:
         if token.kind in ("string", "number"):
             return unsupported(f"{token} cannot be a node id", token.start, fix=_ID_RULE)
         if token.text == "#":
-            return unsupported("'#' does not begin a comment", token.start, fix="write // or /* */")
+            return unsupported("'#' does not start a comment", token.start, fix="write // or /* */")
         return unexpected(token, expected)
 
     def group_endpoint(self) -> Trouble:

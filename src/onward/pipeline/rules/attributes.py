@@ -182,7 +182,7 @@ def type_known(subject: Subject) -> Iterator[Problem]:
     for node in subject.graph.nodes.values():
         if node.type and node.type not in subject.known_types:
             known = ", ".join(sorted(subject.known_types))
-            message = f"node {node.id!r} wants handler {shown(node.type)}, which is not registered"
+            message = f"node {node.id!r} needs handler {shown(node.type)}, which is not registered"
             yield about(node, message, key="type", fix=f"registered: {known}")
 
 
@@ -202,7 +202,7 @@ def _unknown_fidelity(owner: Graph | Node | Edge, key: str) -> Iterator[Problem]
             owner,
             message,
             key=key,
-            fix=f"write one of {', '.join(FIDELITIES)}; as it is, it counts as {DEFAULT_FIDELITY}",
+            fix=f"write one of {', '.join(FIDELITIES)}; until then it counts as {DEFAULT_FIDELITY}",
         )
 
 
@@ -214,7 +214,7 @@ def thread_id_once(subject: Subject) -> Iterator[Problem]:
         ours, theirs = edge.text("thread_id"), node.text("thread_id") if node else ""
         if ours and theirs and ours != theirs:
             message = f"thread_id of {edge.subject} is {shown(ours)}, but node {edge.target!r} has its own"
-            yield about(edge, message, key="thread_id", fix=f"the node's {shown(theirs)} counts; write one")
+            yield about(edge, message, key="thread_id", fix=f"the node's {shown(theirs)} wins; keep one")
 
 
 def effort_known(subject: Subject) -> Iterator[Problem]:

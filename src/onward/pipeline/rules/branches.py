@@ -29,10 +29,10 @@ def branch_restart(subject: Subject) -> Iterator[Problem]:
         if line is None or hop.edge is None:
             continue
         ends_the_branch = hop.target in (line.join, graph.exit_id)
-        what = "only ends it" if ends_the_branch else "cannot end its run"
+        what = "ends only that branch" if ends_the_branch else "cannot end the run"
         where = f"is inside a branch of {line.fan_out!r}"
         message = f"the loop_restart edge {hop.source} -> {hop.target} {where} and {what}"
-        problem = about(hop.edge, message, key="loop_restart", fix="restart behind the fan-in")
+        problem = about(hop.edge, message, key="loop_restart", fix="restart after the fan-in")
         yield replace(problem, only_possible=ends_the_branch or takers[0] is not line)
 
 
@@ -70,7 +70,5 @@ def _back(subject: Subject, lines: Lines, line: Line, hop: Hop) -> Problem:
     shown = names if len(names) <= WAY_SHOWN_MAX else [*names[:3], "...", *names[-3:]]
     message = f"a branch of {hop.target!r} leads back to it: {' -> '.join(shown)}"
     owner = culprit.edge or subject.graph.nodes[culprit.source]
-    problem = about(
-        owner, message, key=culprit.key or None, fix="lead it to the fan-in or to a node of its own"
-    )
+    problem = about(owner, message, key=culprit.key or None, fix="route it to the fan-in or to another node")
     return replace(problem, only_possible=lines.is_taken_in(outside, hop))

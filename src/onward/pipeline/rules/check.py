@@ -62,7 +62,7 @@ def _findings(rule: Rule, subject: Subject) -> Iterator[Diagnostic]:
         last = rule.diagnostic(problem, file)
         yield last
     if last is not None and next(problems, None) is not None:
-        message = f"{rule.name} has more to say than these {FINDINGS_MAX} findings"
+        message = f"{rule.name} has more than these {FINDINGS_MAX} findings"
         yield replace(last, message=message, node_id=None, edge=None, fix="fix these first")
 
 

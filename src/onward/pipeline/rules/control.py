@@ -16,7 +16,7 @@ TARGETS_SHOWN_MAX = 5
 def parallel_join(subject: Subject) -> Iterator[Problem]:
     """A parallel node has branches, and they meet in a fan-in."""
     graph = subject.graph
-    fix = "lead all branches to one node with shape=tripleoctagon"
+    fix = "route all branches to one node with shape=tripleoctagon"
     for node_id, join in joins(graph).items():
         node = graph.nodes[node_id]
         if not graph.outgoing(node_id):
@@ -25,7 +25,7 @@ def parallel_join(subject: Subject) -> Iterator[Problem]:
             message = f"no common end was found for the branches of parallel node {node_id!r}"
             yield about(node, message, fix=fix)
         elif join == graph.exit_id:
-            message = f"the branches of parallel node {node_id!r} meet in no fan-in; they end at the exit"
+            message = f"the branches of parallel node {node_id!r} share no fan-in; they end at the exit"
             yield about(node, message, fix=fix)
 
 
@@ -56,5 +56,5 @@ def manager_loop_child(subject: Subject) -> Iterator[Problem]:
     graph = subject.graph
     for node in graph.nodes.values():
         if node.kind == MANAGER and not (node.text(CHILD) or graph.text(CHILD)):
-            message = f"manager loop {node.id!r} has no pipeline to supervise"
+            message = f"manager loop {node.id!r} has no pipeline to manage"
             yield about(node, message, fix=f'write graph [{CHILD}="child.dot"]')

@@ -25,7 +25,7 @@ def with_one_severity(rules: Sequence[Rule], name: str, severity: str) -> list[R
         raise InvalidInput(f"there is no rule {name!r}; the rules are {known}.")
     wanted = _severity(severity)
     if name in RELIED_ON and wanted is not Severity.ERROR:
-        raise InvalidInput(f"{name} stays an error: a run relies on it.")
+        raise InvalidInput(f"{name} must stay an error: runs rely on it.")
     return [replace(rule, severity=wanted) if rule.name == name else rule for rule in rules]
 
 
@@ -46,4 +46,4 @@ def _severity(name: str) -> Severity:
     try:
         return Severity(name)
     except ValueError:
-        raise InvalidInput(f"{name!r} is no severity; write error, warning or info.") from None
+        raise InvalidInput(f"{name!r} is not a severity; write error, warning or info.") from None

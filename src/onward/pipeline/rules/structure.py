@@ -64,7 +64,7 @@ def reachability(subject: Subject) -> Iterator[Problem]:
         if node.id not in reached:
             fix = "add an edge to it, or remove it"
             if node.id in jumps:
-                fix = "a retry target does not count as a way: add an edge, with a condition if need be"
+                fix = "a retry target does not make it reachable: add an edge, with a condition if needed"
             yield about(node, f"node {node.id!r} cannot be reached from the start", fix=fix)
 
 
@@ -83,7 +83,7 @@ def start_no_incoming(subject: Subject) -> Iterator[Problem]:
     graph = subject.graph
     for node_id in graph.starts:
         for edge in graph.incoming(node_id):
-            fix = "lead it to the node after the start"
+            fix = "point it at the node after the start"
             yield about(edge, f"edge {edge.source} -> {edge.target} leads to the start node", fix=fix)
 
 
@@ -126,7 +126,7 @@ def goal_gate_has_retry(subject: Subject) -> Iterator[Problem]:
         return
     for node in graph.nodes.values():
         if node.text("goal_gate").strip() == "true" and not any(_targets(node)):
-            message = f"node {node.id!r} is a goal gate without a retry target; unmet, it fails the run"
+            message = f"node {node.id!r} is a goal gate without a retry target; if it is unmet, the run fails"
             yield about(node, message, fix="set retry_target on the node or the graph")
 
 
