@@ -101,12 +101,12 @@ def test_importing_again_skips_what_is_there_and_says_so(shell: Shell, there: Sh
     assert there.inside("import", file).code == 0
     again = there.inside("import", file)
     assert again.code == 0
-    assert again.out.count("is here already\n") == 3
+    assert again.out.count("already exists here\n") == 3
     assert "0 runs imported, 3 skipped" in again.out
     assert there.inside("answer", "gate", "Yes", "--answers", "auto").code == 0
     before = everything(there, ["line", "fork", "gate"])
     last = there.inside("import", file)
-    assert f"run {display_id('gate')} (id gate): is here already, and has gone on since" in last.out
+    assert f"run {display_id('gate')} (id gate): already exists here, and has continued since" in last.out
     assert everything(there, ["line", "fork", "gate"]) == before
 
 
@@ -126,14 +126,14 @@ def test_a_run_with_another_history_or_a_shorter_one_is_refused_and_nothing_is_w
     before = everything(there, ["gate"])
     longer = there.inside("import", late)
     assert longer.code == 1
-    assert "run gate is here as it was at event" in longer.err
+    assert "run gate exists here up to event" in longer.err
     assert there.inside("show", "first").code == 1
     assert everything(there, ["gate"]) == before
     (there.directory / "onward.db").unlink()
     assert there.inside("run", "gate.dot", "--run-id", "gate", "--answers", "wait").code == 75
     other = there.inside("import", late, "--json")
     assert (other.code, other.error["code"]) == (1, "run_differs")
-    assert "is here with another history" in other.err
+    assert "exists here with another history" in other.err
 
 
 @pytest.mark.parametrize(("policy", "status"), [((), "interrupted"), (("submit",), "queued")])
@@ -228,22 +228,22 @@ def damages(content: bytes) -> Iterator[tuple[bytes, str]]:
     yield b"[1, 2]\n", "is not an export of Onward"
     yield b'{"format": "something"}\n', "is not an export of Onward"
     yield put(0, changed(header, version=2, novelty=1)), "version 2 of the format"
-    yield content[:-1], "is cut off"
-    yield b"".join(lines[:-1]), "is cut off"
-    yield b"".join(lines[: event + 1]), "is cut off"
+    yield content[:-1], "is truncated"
+    yield b"".join(lines[:-1]), "is truncated"
+    yield b"".join(lines[: event + 1]), "is truncated"
     yield content[: len(content) // 2], "is "
     yield b"\x28\xb5\x2f\xfd" + content, "does not decompress"
-    yield content + b"\n", "goes on behind its end"
+    yield content + b"\n", "continues after its end"
     yield put(event, changed(lines[event], kind="Novelty")), "is damaged in line"
-    yield put(event, changed(lines[event], at_us=1)), "its hash does not fit"
+    yield put(event, changed(lines[event], at_us=1)), "its hash does not match"
     yield put(event, changed(lines[event], extra=1)), "is damaged in line"
     yield put(event, b""), "is damaged in line"
-    yield put(blob, changed(lines[blob], content="AAAA")), "is not what its name says"
+    yield put(blob, changed(lines[blob], content="AAAA")), "does not match its hash"
     yield put(blob, b""), "is missing"
     yield put(len(lines) - 1, changed(last, lines=1)), "was changed since it was written"
     effect = next(index for index, line in enumerate(lines) if line.startswith(b'{"line":"effect"'))
     yield put(effect, changed(lines[effect], token="other")), "was changed since it was written"
-    yield put(effect, changed(lines[effect], key="other/x")), "has no place here"
+    yield put(effect, changed(lines[effect], key="other/x")), "does not belong here"
 
 
 def test_what_is_not_an_export_is_refused_in_one_sentence_and_nothing_is_written(

@@ -56,7 +56,7 @@ def test_an_edited_event_is_found(change: dict[str, Any]) -> None:
     with pytest.raises(HistoryCorrupt) as found:
         check_chain(ORIGIN, edited)
     assert found.value.seq == 4
-    assert "does not fit" in found.value.why
+    assert "does not match" in found.value.why
 
 
 @given(at=st.integers(0, len(LOG) - 2))

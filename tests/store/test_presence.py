@@ -377,7 +377,7 @@ def test_the_mount_of_a_directory_is_found_by_its_id_and_not_by_its_path(tmp_pat
 
 def test_a_directory_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreUnavailable, match="cannot announce this process in"):
+    with pytest.raises(StoreUnavailable, match="cannot register this process in"):
         Presence.announce(str(tmp_path / "file" / "alive"))
 
 

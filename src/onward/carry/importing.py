@@ -124,15 +124,17 @@ class Importer:
             return ""
         found = await self.store.log.read(run.id, after=run.head - 1, limit=2)
         if found and (found[0].seq, found[0].hash) == run.end:
-            return "is here already" if len(found) == 1 else "is here already, and has gone on since"
+            return (
+                "already exists here" if len(found) == 1 else "already exists here, and has continued since"
+            )
         row = await row_of(self.store.runs, run.id)
         (last,) = await self.store.log.read(run.id, after=row.head - 1, limit=1)
         is_younger = any(record.hash == last.hash for page in self._pages(section) for record in page)
         why = (
-            f"is here as it was at event {row.head}, and the file has it up to event {run.head}: "
-            "an import never changes a run that is here; import into a database without it"
+            f"exists here up to event {row.head}, and the file has it up to event {run.head}: "
+            "an import never changes an existing run; import into a database without it"
             if is_younger
-            else "is here with another history: import into another database"
+            else "exists here with another history: import into another database"
         )
         raise Refused("run_differs", f"run {run.id} {why}; nothing was imported.", details={"run": run.id})
 

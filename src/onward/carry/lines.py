@@ -144,5 +144,5 @@ def read_line(line: bytes) -> AnyLine:
     """What a line says; `msgspec.MsgspecError` or `ValueError` if nothing of ours."""
     found: AnyLine = _decoder.decode(line)
     if isinstance(found, BlobLine) and content_hash(found.content) != found.hash:
-        raise ValueError(f"the content {found.hash} is not what its name says")
+        raise ValueError(f"the content {found.hash} does not match its hash")
     return found

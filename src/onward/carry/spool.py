@@ -58,7 +58,7 @@ class Spool:
     def _fill(self, source: BinaryIO) -> None:
         head = source.read(len(ZSTD))
         if head == ZSTD:
-            self.why_nothing = "is cut off: it ends before its first line"
+            self.why_nothing = "is truncated: it ends before its first line"
             self._unpack(_Behind(head, source))
         else:
             self._copy(_Behind(head, source))
@@ -85,7 +85,7 @@ class Spool:
                 raise unreadable(
                     self.name,
                     f"unpacks to more than {self._limits.unpacked(packed.count):,} bytes out of "
-                    f"{packed.count:,}, as no export should: give --unpacked-max GIB if you trust it",
+                    f"{packed.count:,}, which no export should: pass --unpacked-max GIB if you trust it",
                 )
             self._keep(chunk)
 
@@ -95,7 +95,7 @@ class Spool:
             self._file.flush()
         except OSError as error:
             why = f"cannot be copied into {tempfile.gettempdir()} to be checked: {error.strerror}"
-            raise unreadable(self.name, f"{why}; name another place with TMPDIR") from error
+            raise unreadable(self.name, f"{why}; name another directory with TMPDIR") from error
 
     def lines(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Every line from one place to another, with the place where it begins."""

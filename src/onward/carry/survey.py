@@ -68,7 +68,7 @@ class Survey:
                 if not line.endswith(b"\n"):
                     raise self._cut_off()
                 if is_over:
-                    raise unreadable(self._spool.name, "goes on behind its end")
+                    raise unreadable(self._spool.name, "continues after its end")
                 found = self._read(number, line)
                 if isinstance(found, End):
                     if (found.lines, found.hash) != (number - 1, hash_.hexdigest()):
@@ -129,7 +129,7 @@ class Survey:
                     self._forks[_origin(known, run)] = (None, b"")
                 known[run.id] = run
         except (ValueError, KeyError, InvalidInput):
-            raise unreadable(self._spool.name, "is damaged: its header names runs that cannot be") from None
+            raise unreadable(self._spool.name, "is damaged: its header names impossible runs") from None
 
     def _read(self, number: int, line: bytes) -> Header | BlobLine | EventLine | EffectLine | End:
         try:
@@ -142,13 +142,13 @@ class Survey:
 
     def _next(self, number: int, line: EventLine, place: int) -> None:
         if not self._waiting or self._waiting[0].id != line.run:
-            raise self._damaged(number, f"an event of run {line.run} has no place here")
+            raise self._damaged(number, f"an event of run {line.run} does not belong here")
         run = self._waiting.popleft()
         self._section, self._position, self._fold = Section(run, place), run.start, None
         if run.parent is not None:
             self._fold, hash_ = self._forks[_origin(self._known, run)]
             if hash_ != run.start.hash:
-                raise self._damaged(number, f"run {run.id} does not stand on what it was forked from")
+                raise self._damaged(number, f"run {run.id} does not match the run it was forked from")
 
     def _take(self, number: int, place: int, end: int, line: object) -> None:
         section = self._section
@@ -160,7 +160,7 @@ class Survey:
                 section.ends, section.fold = end, self._fold
             case EffectLine(key=key):
                 if not self._is_whole() or not key.startswith(f"{section.run.id}/"):
-                    raise self._damaged(number, f"the effect {key!r} has no place here")
+                    raise self._damaged(number, f"the effect {key!r} does not belong here")
                 section.ends = end
             case Header():
                 raise self._damaged(number, "there is a second header")
@@ -170,7 +170,7 @@ class Survey:
         try:
             record = line.record()
             if record.run_id != run.id or record.seq > run.head:
-                raise self._damaged(number, f"an event of run {record.run_id} has no place here")
+                raise self._damaged(number, f"an event of run {record.run_id} does not belong here")
             self._position = check_chain(self._position, (record,))
             missing = [name for name in content_of(record) if name not in self._blobs]
             if missing:
@@ -192,7 +192,7 @@ class Survey:
         return unreadable(self._spool.name, f"is damaged in line {number}: {why.rstrip('.')}")
 
     def _cut_off(self) -> Refused:
-        return unreadable(self._spool.name, "is cut off: its end is missing")
+        return unreadable(self._spool.name, "is truncated: its end is missing")
 
 
 def _origin(known: dict[str, CarriedRun], run: CarriedRun) -> tuple[str, int]:

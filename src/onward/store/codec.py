@@ -147,7 +147,7 @@ def check_chain(after: Position, records: Sequence[Record]) -> Position:
         if record.seq != after.seq + 1:
             raise HistoryCorrupt(record.run_id, after.seq + 1, "the event is missing")
         if chain_hash(record, after.hash) != record.hash:
-            why = "its hash does not fit its content and the event before it"
+            why = "its hash does not match its content and the event before it"
             raise HistoryCorrupt(record.run_id, record.seq, why)
         after = Position(record.seq, record.hash)
     return after

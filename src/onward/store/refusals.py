@@ -8,14 +8,14 @@ from onward.store.owner import owner_label
 
 def run_exists(run_id: str) -> Refused:
     """The id of a new run is taken."""
-    return Refused("run_exists", f"a run {run_id!r} exists already; choose another --run-id.")
+    return Refused("run_exists", f"a run {run_id!r} already exists; choose another --run-id.")
 
 
 def content_missing(run_id: str) -> Refused:
     """A write relies on content that was stored before, and is not there any more."""
     return Refused(
         "content_missing",
-        f"run {run_id} refers to content that is not stored, so nothing was written; do the same again.",
+        f"run {run_id} refers to content that is not stored, so nothing was written; try again.",
         details={"run": run_id},
     )
 

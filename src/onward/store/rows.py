@@ -67,7 +67,7 @@ def status_of(status: Any, whose: str) -> RunStatus:
     try:
         return RunStatus(status)
     except ValueError:
-        raise StoreCorrupt(f"the row of {whose} is damaged: {status!r} is no status.") from None
+        raise StoreCorrupt(f"the row of {whose} is damaged: {status!r} is not a status.") from None
 
 
 def counted(columns: Sequence[Any]) -> tuple[RunStatus, int]:

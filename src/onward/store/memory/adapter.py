@@ -65,7 +65,9 @@ class MemoryStore:
         return unwatch
 
     async def check(self) -> Sequence[tuple[str, bool, str]]:
-        return (("durability", False, "memory keeps nothing; use SQLite or PostgreSQL to keep runs"),)
+        return (
+            ("durability", False, "the memory store keeps nothing; use SQLite or PostgreSQL to keep runs"),
+        )
 
     async def close(self) -> None:
         self.kill()

@@ -137,10 +137,10 @@ _KINDS: tuple[tuple[type[apsw.Error], type[StoreError], str], ...] = (
     ),
     (apsw.CantOpenError, StoreUnavailable, "{path} cannot be opened; check the path and its permissions"),
     (apsw.NotADBError, StoreCorrupt, "{path} is not a SQLite database; name another file with --db"),
-    (apsw.CorruptError, StoreCorrupt, "{path} is damaged; keep it, and restore a copy"),
+    (apsw.CorruptError, StoreCorrupt, "{path} is damaged; keep it, and restore a backup"),
     (apsw.BusyError, StoreUnavailable, "{path} stayed locked by another process; try again"),
     (apsw.LockedError, StoreUnavailable, "{path} stayed locked by another process; try again"),
-    (apsw.IOError, StoreIO, "the disk failed while {path} was used; nothing acknowledged is lost"),
+    (apsw.IOError, StoreIO, "the disk failed while {path} was in use; nothing acknowledged is lost"),
 )
 
 

@@ -101,7 +101,7 @@ async def test_a_run_is_never_written_over_another_of_its_id(store: Store, other
     await store.retention.delete([_kin(run)])
     theirs = await created(store, "run", at_us=START_US + 5)
     before = await everything_of(store, theirs.id)
-    with pytest.raises(Refused, match="exists already"):
+    with pytest.raises(Refused, match="already exists"):
         await other.carrying.receive(_arrival(run, records))
     assert await everything_of(store, theirs.id) == before
 

@@ -12,12 +12,12 @@ from onward.store.postgres.statements import Call, parse
 
 CLOCK_S_MAX = 1.0
 POOLER = (
-    "between here and the server: safe, but every statement is planned again, and workers look for due runs "
-    "instead of being told; give workers the server's own address if you can"
+    "between here and the server: safe, but every statement is planned again, and workers poll for due runs "
+    "instead of being notified; give workers the server's own address if you can"
 )
 ISOLATION = "read committed"
 OTHER = (
-    "transactions that meet are refused and tried again; set default_transaction_isolation to read committed "
+    "conflicting transactions are refused and retried; set default_transaction_isolation to read committed "
     "for this role"
 )
 _PRIMARY = {

@@ -62,9 +62,9 @@ _KINDS: dict[str, tuple[type[StoreError], str]] = {
     "57014": (StoreUnavailable, "{place} took too long to answer, or the statement was cancelled; try again"),
     "57": (StoreUnavailable, "{place} is shutting down or starting; try again"),
     "08": (StoreUnavailable, "the connection to {place} failed; try again"),
-    "42P01": (StoreCorrupt, "{place} lacks a table that its schema number promises; restore a copy"),
-    "42703": (StoreCorrupt, "{place} lacks a column that its schema number promises; restore a copy"),
-    "XX001": (StoreCorrupt, "{place} is damaged; keep it, and restore a copy"),
+    "42P01": (StoreCorrupt, "{place} lacks a table of its schema; restore a backup"),
+    "42703": (StoreCorrupt, "{place} lacks a column of its schema; restore a backup"),
+    "XX001": (StoreCorrupt, "{place} is damaged; keep it, and restore a backup"),
     "XX002": (StoreCorrupt, "an index of {place} is damaged; rebuild it with REINDEX"),
 }
 

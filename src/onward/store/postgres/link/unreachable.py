@@ -22,7 +22,7 @@ _ADVICE = (
     (r"session is read-only|hot standby", "start or promote the primary, or add it to the address"),
     (r"database \"[^\"]*\" does not exist", "create it with `createdb`, or name another in the address"),
     (r"password|authentication|\brole \"", "correct the role and the password in the address"),
-    (r"pg_hba", "let this machine in by the server's pg_hba.conf, or use another address"),
+    (r"pg_hba", "allow this machine in the server's pg_hba.conf, or use another address"),
     (r"starting up|shutting down|recovery|too many|remaining connection slots", "try again later"),
     (r"SSL|certificate", "correct sslmode in the address, or set up TLS on the server"),
     (r"resolve host|could not translate host|port number", "correct the host and port in the address"),

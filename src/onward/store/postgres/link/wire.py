@@ -71,7 +71,7 @@ class Wire:
             self.close(str(error))
             raise ConnectionLost(self._lost) from error
         except BaseException as error:
-            self.close(str(error) or "the conversation was broken off")
+            self.close(str(error) or "the exchange was interrupted")
             raise
         if failure is not None:
             raise failure

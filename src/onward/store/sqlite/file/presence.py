@@ -86,7 +86,7 @@ class Presence:
                 _announced.add(presence)
             return presence
         except OSError as error:
-            raise _store_error(f"cannot announce this process in {directory}", error) from error
+            raise _store_error(f"cannot register this process in {directory}", error) from error
 
     def close(self) -> None:
         """Stop being alive and leave no file. Release the runs first: afterwards they are *unknown*."""
@@ -124,7 +124,7 @@ def probe(directory: str, worker: str, *, boot_id: str | None = None) -> Alive:
     except OSError as error:
         if error.errno in TELLS_NOTHING:
             return Alive.unknown
-        raise _store_error(f"cannot look at {path}", error) from error
+        raise _store_error(f"cannot read {path}", error) from error
     try:
         if not _is_file_of(fd, token["nonce"], int(token["inode"])):
             return Alive.unknown
@@ -165,7 +165,7 @@ def _occupy(path: str, fd: int, nonce: str) -> str:
         # A file system may accept a lock and forget it; better to learn that now than in a take-over.
         if probe(os.path.dirname(path), worker) is not Alive.alive:
             raise StoreUnavailable(
-                f"the file system of {path} does not keep locks; put the database on a local disk."
+                f"the file system of {path} does not support locks; put the database on a local disk."
             )
         return worker
     except BaseException:
