@@ -176,7 +176,7 @@ def test_a_worker_that_drains_says_that_it_is_not_ready(shell: Shell) -> None:
     site = Site(worker)
     latch.wait_reached()
     worker.signal(signal.SIGTERM)
-    assert site.wait_for_health(503) == "draining: this worker takes no new runs.\n"
+    assert site.wait_for_health(503) == "draining: this worker claims no new runs.\n"
     assert site.numbers()["onward_draining"] == 1
     latch.release()
     assert worker.end().code == 0
@@ -283,7 +283,7 @@ def test_every_line_of_a_workers_log_is_json_and_names_its_run_and_step(shell: S
     ):
         found = about[message]
         assert (found["run"], found["pipeline"], found["step"]) == ("r1", "mine", step)
-    assert about["run r1 taken"]["run"] == "r1"
+    assert about["run r1 claimed"]["run"] == "r1"
     ended = about[f"run {display_id('r1')} completed"]
     assert (ended["run"], ended["status"], ended["logger"]) == ("r1", "completed", "onward.worker")
     broken = about["it broke: postgresql://me:***@db/runs"]

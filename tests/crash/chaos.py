@@ -176,7 +176,7 @@ def chaos(*, workers: int, runs: int, seed: int, patience_s: float = 600, faults
         finally:
             crew.dismiss()
         counts.seconds = time.monotonic() - began
-        counts.fenced = crew.output.read_text().count("was taken over by somebody else")
+        counts.fenced = crew.output.read_text().count("was taken over by another process")
         asyncio.run(_judge(url, counts, (directory / "ledger").read_text().splitlines()))
         _judge_commands(lives, counts)
         if counts.problems:

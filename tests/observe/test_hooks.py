@@ -170,7 +170,7 @@ async def test_a_database_that_fails_is_told_until_it_answers_again(store: Store
     with pytest.raises(StoreUnavailable):
         await watching.store.runs.held()
     assert watching.health.fault(now_s) == (
-        "the database is out of reach: the connection timed out; this is a test."
+        "the database cannot be reached: the connection timed out; this is a test."
     )
     assert watching.metrics.store_errors.value("StoreUnavailable") == 1
     await watching.store.runs.held()
@@ -193,7 +193,7 @@ def test_a_database_that_hangs_is_told_before_the_call_fails() -> None:
     assert health.fault(101.0 + SLOW_S) == "the database has not answered for 6 s."
     health.answered(call, 101.0 + SLOW_S)
     assert health.fault(101.0 + SLOW_S) is None
-    assert health.fault(102.0 + SLOW_S + STALE_S) == "nothing was heard of the database for 31 s."
+    assert health.fault(102.0 + SLOW_S + STALE_S) == "no answer from the database for 31 s."
 
 
 @pytest.mark.parametrize(("lease_s", "slow_s"), [(10.0, 10 / 3), (1.0, 1.0), (60.0, SLOW_S), (None, SLOW_S)])
@@ -208,4 +208,4 @@ def test_a_database_is_away_when_a_heartbeat_goes_unanswered(lease_s: float | No
 def test_a_worker_that_drains_is_not_ready_whatever_else_it_is() -> None:
     health = Health(0.0)
     health.is_draining = True
-    assert health.fault(0.0) == "draining: this worker takes no new runs."
+    assert health.fault(0.0) == "draining: this worker claims no new runs."

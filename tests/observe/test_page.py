@@ -112,7 +112,7 @@ async def test_health_is_a_status_and_a_sentence_and_all_else_is_not_found() -> 
     assert (await site.pages.answer("/healthz")).status == 200
     site.health.is_draining = True
     reply = await site.pages.answer("/healthz")
-    assert (reply.status, reply.body) == (503, "draining: this worker takes no new runs.\n")
+    assert (reply.status, reply.body) == (503, "draining: this worker claims no new runs.\n")
     assert "onward_healthy 0" in await site.lines()
     for path in ("/", "/metrics/", "/healthz/x", "/../metrics"):
         assert (await site.pages.answer(path)).status == 404

@@ -57,7 +57,7 @@ async def test_a_worker_passes_over_a_due_run_whose_row_is_damaged(
     with caplog.at_level(logging.ERROR, "onward"):
         assert await taken_by(engine) == "good"
         assert await taken_by(engine) is None
-    assert caplog.text.count("run bad is passed over") == 1, "whoever looks after the worker is told, once"
+    assert caplog.text.count("run bad is skipped") == 1, "whoever looks after the worker is told, once"
     await engine.close()
 
 
@@ -74,7 +74,7 @@ async def test_a_run_that_cannot_be_driven_is_tried_once_and_its_log_does_not_gr
     db.close()
     with caplog.at_level(logging.ERROR, "onward"), pytest.raises(HistoryCorrupt, match="source"):
         await taken_by(engine)
-    assert caplog.text.count("run bad is passed over") == 1
+    assert caplog.text.count("run bad is skipped") == 1
     await engine.sweep()  # gives back what this process does not drive
     (given_back,) = await store.runs.find("bad")
     assert (given_back.row.status, given_back.row.owner) == (RunStatus.QUEUED, None)

@@ -148,7 +148,7 @@ def test_b2_2_a_frozen_workers_run_is_taken_after_its_lease_and_its_late_write_i
     assert turnstile.arrival() == Arrival("job", "a#1", 1)
     before = shell.log("job")
     frozen.signal(signal.SIGCONT)
-    frozen.wait_for(f"run {display_id('job')} was taken over by somebody else")
+    frozen.wait_for(f"run {display_id('job')} was taken over by another process")
     assert shell.log("job") == before
     turnstile.let_through()
     other.wait_for(f"run {display_id('job')} completed")

@@ -25,7 +25,9 @@ def families_of(found: Measured) -> Iterator[Family]:
     yield Family("onward_runs", "gauge", "Runs in the database, by status and reason.", samples)
     yield gauge("onward_runs_recoverable", "Stopped runs that a person may resume.", found.recoverable)
     yield gauge("onward_runs_held", "Runs that a process holds.", found.held)
-    yield gauge("onward_runs_stalled", "Held runs whose holder is dead or late.", found.stalled)
+    yield gauge(
+        "onward_runs_stalled", "Held runs whose holder is dead or whose lease has expired.", found.stalled
+    )
     yield gauge("onward_workers_holding", "Processes that hold runs.", len(found.holdings))
     yield gauge("onward_queue_due", "Runs that wait for a worker now.", found.due)
     yield gauge("onward_queue_later", "Runs that wait for their time.", found.later)

@@ -48,12 +48,12 @@ class Health:
     def fault(self, now_s: float) -> str | None:
         """What is wrong; a call that hangs is noticed before it fails."""
         if self.is_draining:
-            return "draining: this worker takes no new runs."
+            return "draining: this worker claims no new runs."
         if self._failure:
-            return f"the database is out of reach: {self._failure}"
+            return f"the database cannot be reached: {self._failure}"
         slowest_s = max((now_s - began_s for began_s in self._waiting.values()), default=0.0)
         if slowest_s > self.slow_s:
             return f"the database has not answered for {slowest_s:.0f} s."
         if now_s - self._reached_s > STALE_S:
-            return f"nothing was heard of the database for {now_s - self._reached_s:.0f} s."
+            return f"no answer from the database for {now_s - self._reached_s:.0f} s."
         return None

@@ -19,17 +19,17 @@ class Metrics:
 
     def __init__(self) -> None:
         self.claims = Counter(
-            "onward_claims_total", "Runs that this worker took from the queue, by pipeline.", "pipeline"
+            "onward_claims_total", "Runs that this worker claimed from the queue, by pipeline.", "pipeline"
         )
         self.claim_latency = Histogram(
             "onward_claim_latency_seconds",
             "From the moment a run was due to its claim by this worker.",
             buckets=WAITS_S,
         )
-        self.driving = Gauge("onward_runs_driving", "Runs that this worker drives now.")
-        self.draining = Gauge("onward_draining", "1 when this worker takes no new runs, else 0.")
+        self.driving = Gauge("onward_runs_driving", "Runs that this worker executes now.")
+        self.draining = Gauge("onward_draining", "1 when this worker claims no new runs, else 0.")
         self.lease_losses = Counter(
-            "onward_lease_losses_total", "Runs that this worker drove and lost to somebody else."
+            "onward_lease_losses_total", "Runs that this worker held and lost to another process."
         )
         self.fenced_writes = Counter(
             "onward_fenced_writes_total", "Writes that the database refused because the lease was lost."
@@ -57,25 +57,25 @@ class Metrics:
             "result",
         )
         self.retries = Counter(
-            "onward_retries_total", "Attempts that failed and are made again, by pipeline.", "pipeline"
+            "onward_retries_total", "Attempts that failed and are retried, by pipeline.", "pipeline"
         )
         self.interrupted = Counter(
             "onward_attempts_interrupted_total",
-            "Attempts that were ended from outside before they had a result, by pipeline.",
+            "Attempts that were interrupted from outside before they had a result, by pipeline.",
             "pipeline",
         )
         self.stops = Counter(
             "onward_runs_stopped_total",
-            "Runs that stopped under this worker, by status and reason.",
+            "Runs that stopped in this worker, by status and reason.",
             "status",
             "reason",
         )
         self.sweeps = Counter(
-            "onward_sweeps_total", "Looks for runs whose owner died, by result: ok or failed.", "result"
+            "onward_sweeps_total", "Sweeps for runs whose holder died, by result: ok or failed.", "result"
         )
         self.swept = Counter(
             "onward_swept_runs_total",
-            "Runs found without an owner, by what became of them: a status, or broken.",
+            "Runs found without a living holder, by their status afterwards, or broken.",
             "became",
         )
 

@@ -52,7 +52,7 @@ class Pages:
             Family("onward_build_info", "gauge", "Its version.", [Sample(1, {"version": self._version})]),
             gauge(
                 "onward_start_time_seconds",
-                "When this process began, in seconds since 1970.",
+                "When this process started, in seconds since 1970.",
                 self._began_us / 1_000_000,
             ),
             gauge("onward_healthy", "1 when /healthz says so, else 0.", fault is None),

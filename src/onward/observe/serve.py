@@ -140,7 +140,7 @@ class _Server:
         try:
             reply = await self._answer(path)
         except Exception:
-            log.exception("the page %s could not be made", path)
+            log.exception("the page %s could not be rendered", path)
             reply = _BROKEN
         return reply, words[0] == b"GET"
 

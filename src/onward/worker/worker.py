@@ -96,7 +96,7 @@ class Worker:
                 self._gone = error
                 return True  # what it holds is driven to its end first
             except OnwardError as error:
-                self._warn(f"cannot take a run: {error}")
+                self._warn(f"cannot claim a run: {error}")
                 return False
             if taken is None:
                 # A run that a dead process holds is not due before somebody has looked for the dead.
@@ -105,7 +105,7 @@ class Worker:
                 return not self._news.is_set()  # the other look, every now and then, may have been first
             folded, drive = taken
             told = {"run": folded.run.id, "pipeline": folded.run.pipeline, "token": folded.run.token}
-            log.info("run %s taken", folded.run.id, extra=told)
+            log.info("run %s claimed", folded.run.id, extra=told)
             task = asyncio.create_task(self._drive(folded, drive))
             self._driving[task] = folded.run.id
             self._metrics.driving.set(len(self._driving))
@@ -128,7 +128,7 @@ class Worker:
             self._gone = error
         except LeaseLost:
             self._metrics.lease_losses.add()
-            self._warn(f"run {display_id(run_id)} was taken over by somebody else")
+            self._warn(f"run {display_id(run_id)} was taken over by another process")
         except OnwardError as error:
             self._warn(f"run {display_id(run_id)}: {error}")
         else:
@@ -181,7 +181,7 @@ class Worker:
         for run in (*swept.stopped, *swept.requeued):
             self._metrics.swept.add(run.status.value)
             with about(run=run.id, pipeline=run.pipeline):
-                self._say(f"run {display_id(run.id)} lost its owner and is {run.status.value}")
+                self._say(f"run {display_id(run.id)} lost its holder and is {run.status.value}")
         for _ in swept.broken:
             self._metrics.swept.add("broken")
 

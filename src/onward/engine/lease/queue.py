@@ -87,7 +87,7 @@ class Taking:
         wait_s = min(PASSED_S_FIRST * 2.0 ** min(failures - 1, 20), most_s)
         self._passed[run_id] = _Passed(failures, self._clock.awake_s() + wait_s)
         self._untold.append((run_id, (str(error) or type(error).__name__)[:WHY_MAX]))
-        log.error("run %s is passed over for %g s: %s", run_id, wait_s, error, extra={"run": run_id})
+        log.error("run %s is skipped for %g s: %s", run_id, wait_s, error, extra={"run": run_id})
 
     async def _tell(self) -> bool:
         """Note in the database what could not be claimed, for whoever looks; says whether there was any."""
