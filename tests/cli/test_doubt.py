@@ -163,7 +163,7 @@ def test_changes_in_the_runs_work_tree_are_seen(shell: Shell) -> None:
     given_up = shell.inside("abort", "doubt")
     assert given_up.code == 0
     assert not Path(left["place"]).exists()
-    assert "what was not recorded of it is kept as refs/onward/doubt/saved-" in given_up.err
+    assert "what was not recorded is kept as refs/onward/doubt/saved-" in given_up.err
 
 
 # -- several at once -------------------------------------------------------------------------------------

@@ -36,15 +36,15 @@ def test_a_work_tree_with_changes_keeps_its_run_until_they_are_somewhere_else(de
         assert stays == {
             "run": "run",
             "directory": str(desk.tree()),
-            "why": "has changes that are not committed",
+            "why": "has uncommitted changes",
         }
-        assert f"its work tree {desk.tree()} has changes" in done.err
+        assert f"its work tree {desk.tree()} has uncommitted changes" in done.err
         assert (desk.tree() / "note").read_text() == "new\n"
         assert desk.inside("verify").code == 0
     desk.repository.git("add", "note", at=desk.tree())
     desk.repository.git("commit", "-qm", "work", at=desk.tree())
     assert desk.inside("gc", "--keep", "0", "--dry-run", "--json").json["unmerged"][0]["why"] == (
-        "has commits that are merged nowhere"
+        "has commits that are not merged"
     )
     desk.repository.git("merge", "-q", "onward/run")
     assert desk.inside("gc", "--keep", "0", "--json").json["runs"] == ["run"]
@@ -75,7 +75,7 @@ def test_a_work_tree_that_nobody_can_look_at_stays(desk: Desk) -> None:
     kept(desk, "true")
     desk.repository.path.rename(desk.directory / "elsewhere")
     (stays,) = desk.inside("gc", "--keep", "0", "--json").json["unmerged"]
-    assert stays["why"].startswith("cannot be looked at (git status in ")
+    assert stays["why"].startswith("cannot be checked (git status in ")
     assert desk.tree().is_dir()
 
 
@@ -84,7 +84,7 @@ def test_a_repository_that_a_step_made_of_its_work_tree_stays(desk: Desk) -> Non
     (desk.tree() / ".git").unlink()
     desk.repository.git("init", "-q", at=desk.tree())
     (stays,) = desk.inside("gc", "--keep", "0", "--json").json["unmerged"]
-    assert stays["why"] == "is a repository of its own"
+    assert stays["why"] == "is a separate repository"
 
 
 def test_with_keep_files_only_the_database_forgets(desk: Desk) -> None:

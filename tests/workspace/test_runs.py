@@ -160,7 +160,7 @@ def test_a_restore_that_fails_stops_the_run_before_anything_is_executed(desk: De
     assert done.code == 1
     run = desk.read("run")
     assert (run["status"], run["reason"]) == ("failed", "pipeline_error")
-    assert "is not in the repository" in run["detail"]
+    assert "is no longer in the repository" in run["detail"]
     assert desk.ledger == ["hold#1"]
     assert desk.inside("resume", "run", "--original").code == 0  # as it is, if a person says so
 
@@ -206,12 +206,12 @@ def test_in_place_steps_change_the_repository_itself_and_nobody_else_may(desk: D
 def test_a_workspace_that_cannot_be_used_is_refused_before_there_is_a_run(desk: Desk) -> None:
     file = desk.line(("write", "true"), more="")
     (desk.directory / "plain").mkdir()
-    for where, why in {"plain": "is in no git repository", "nowhere": "is no directory"}.items():
+    for where, why in {"plain": "is not in a git repository", "nowhere": "is not a directory"}.items():
         done = desk.inside("run", file, "--run-id", "run", "--workspace", where)
         assert (done.code, why in done.err) == (2, True), done.err
     desk.repository.git("branch", "onward/run")
     done = desk.inside("submit", file, "--run-id", "run", "--workspace", "repo")
-    assert (done.code, "has a branch onward/run already" in done.err) == (2, True), done.err
+    assert (done.code, "already has a branch onward/run" in done.err) == (2, True), done.err
     assert desk.inside("status", "--json").json == []
 
 
@@ -348,4 +348,4 @@ def test_a_step_that_puts_a_link_in_the_place_of_its_tree_leads_nobody_away(desk
     assert desk.repository.git("rev-parse", "HEAD") == before
     assert (desk.repository.path / "story").read_text() == "once\n"
     assert done.code == 1
-    assert "a link is not followed" in done.out + done.err
+    assert "links are not followed" in done.out + done.err

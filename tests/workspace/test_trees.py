@@ -89,7 +89,7 @@ def test_commits_behind_the_recorded_state_are_kept_when_the_tree_is_made_again(
 
 def test_a_branch_of_another_run_of_the_same_name_is_never_used(desk: Desk, tmp_path: Path) -> None:
     other = replace(desk.place, stamp=8, directory=str(tmp_path / "elsewhere"))
-    with pytest.raises(WorkspaceFailed, match="belongs to another run of this name"):
+    with pytest.raises(WorkspaceFailed, match="belongs to another run with this id"):
         desk.trees.make(other, desk.start)
 
 
@@ -142,7 +142,7 @@ def test_a_restore_saves_what_it_replaces(desk: Desk) -> None:
 def test_a_state_that_is_gone_is_never_restored_to_something_else(desk: Desk) -> None:
     lost = Tree(head=desk.start.head, commit="0" * 39 + "1")
     (desk.directory / "note").write_text("mine")
-    with pytest.raises(WorkspaceFailed, match="is not in the repository"):
+    with pytest.raises(WorkspaceFailed, match="is no longer in the repository"):
         desk.trees.restore(desk.place, lost)
     assert (desk.directory / "note").read_text() == "mine"
 
@@ -229,8 +229,8 @@ def test_what_is_no_usable_repository_is_refused_with_a_sentence(tmp_path: Path)
     tool.git("init", "-q", "--bare", str(tmp_path / "bare"))
     tool.git("init", "-q", str(tmp_path / "empty"))
     for name, why in {
-        "missing": "no directory",
-        "plain": "no git repository",
+        "missing": "not a directory",
+        "plain": "not in a git repository",
         "bare": "a bare repository",
         "empty": "without a commit",
     }.items():
@@ -251,7 +251,11 @@ def test_a_ctrl_c_is_meant_for_us_and_not_for_git(desk: Desk) -> None:
 
 def test_somebody_else_at_work_for_the_run_is_waited_for(tmp_path: Path) -> None:
     path = str(tmp_path / "locks/run.lock")
-    with locked(path), pytest.raises(WorkspaceFailed, match="another git still works"), locked(path, 0.05):
+    with (
+        locked(path),
+        pytest.raises(WorkspaceFailed, match="another git process is still working"),
+        locked(path, 0.05),
+    ):
         raise AssertionError("two at once")
     with locked(path, 0.05):
         pass
@@ -276,5 +280,5 @@ def test_a_work_tree_that_was_never_whole_has_no_changes(desk: Desk) -> None:
 
 def test_changes_against_a_state_that_is_lost_are_an_error(desk: Desk) -> None:
     lost = Tree(head=desk.start.head, commit="0" * 40)
-    with pytest.raises(WorkspaceFailed, match="not in the repository"):
+    with pytest.raises(WorkspaceFailed, match="no longer in the repository"):
         desk.trees.changed(desk.place, lost)

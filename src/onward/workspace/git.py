@@ -125,7 +125,9 @@ def locked(path: str, timeout_s: float = TIMEOUT_S) -> Iterator[int]:
             except BlockingIOError:
                 pause.wait(LOCK_POLL_S)
         else:
-            raise WorkspaceFailed(f"another git still works for this run after {timeout_s:g} s ({path}).")
+            raise WorkspaceFailed(
+                f"another git process is still working for this run after {timeout_s:g} s ({path})."
+            )
         yield descriptor
     finally:
         os.close(descriptor)

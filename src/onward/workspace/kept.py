@@ -23,18 +23,18 @@ class GitKept:
             case None:
                 return ""
             case mode if not stat.S_ISREG(mode):
-                return "is a repository of its own"
+                return "is a separate repository"
         git = Git(os.path.realpath(directory), self.environment)
         own = (f"refs/heads/{branch_name(run_id)}", f"refs/onward/{run_id}/")
         try:
             if git("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=none"):
-                return "has changes that are not committed"
+                return "has uncommitted changes"
             holding = git("for-each-ref", "--format=%(refname)", "--contains", "HEAD").splitlines()
         except WorkspaceFailed as error:
-            return f"cannot be looked at ({str(error).rstrip('.')})"
+            return f"cannot be checked ({str(error).rstrip('.')})"
         if any(ref != own[0] and not ref.startswith(own[1]) for ref in holding):
             return ""
-        return "has commits that are merged nowhere"
+        return "has commits that are not merged"
 
     def remove(self, directory: str) -> None:
         if _mode(os.path.join(directory, ".git")) is None:

@@ -40,19 +40,19 @@ class GitTrees:
 
     def find(self, directory: str) -> tuple[str, Tree]:
         if not os.path.isdir(directory):
-            raise InvalidInput(f"the workspace {directory} is no directory; name a git repository.")
+            raise InvalidInput(f"the workspace {directory} is not a directory; name a git repository.")
         git = Git(directory, self.environment, looks_up=True)
         try:
             top = git.ask("rev-parse", "--show-toplevel")
             if top.code != 0:
                 bare = git.ask("rev-parse", "--is-bare-repository").out.strip() == "true"
-                why = "is a bare repository" if bare else "is in no git repository"
+                why = "is a bare repository" if bare else "is not in a git repository"
                 raise InvalidInput(
                     f"the workspace {directory} {why}; name a directory in a work tree of one."
                 )
             if git.ask("rev-parse", "--verify", "-q", "HEAD^{commit}").code != 0:
                 raise InvalidInput(
-                    f"the workspace {directory} is a repository without a commit; make a first one."
+                    f"the workspace {directory} is a repository without a commit; create one first."
                 )
             head, branch = _head(git)
         except WorkspaceFailed as error:
@@ -89,14 +89,14 @@ class GitTrees:
     def _check_ours(self, repository: Git, place: Place, tree: Tree) -> None:
         """A branch of this name may be another run's, of the same id; ours is marked before it is made."""
         if _commit_of(repository, tree.commit) is None:
-            raise WorkspaceFailed(f"the recorded state {tree.commit} is not in {place.repository} any more.")
+            raise WorkspaceFailed(f"the recorded state {tree.commit} is no longer in {place.repository}.")
         if not place.branch:
             return
         begun = f"refs/onward/{place.run}/begun-{place.stamp}"
         tip = _commit_of(repository, f"refs/heads/{place.branch}")
         if tip is not None and _commit_of(repository, begun) is None:
             raise WorkspaceFailed(
-                f"the branch {place.branch} of {place.repository} belongs to another run of this name; "
+                f"the branch {place.branch} of {place.repository} belongs to another run with this id; "
                 f"rename or delete it (`git branch -D {place.branch}`), or choose another run id."
             )
         repository("update-ref", begun, tree.head)
@@ -251,7 +251,7 @@ def _content_of(git: Git, commit: str) -> str:
     said = git.ask("rev-parse", "--verify", "-q", f"{commit}^{{tree}}")
     if said.code != 0:
         raise WorkspaceFailed(
-            f"the recorded state {commit} is not in the repository of {git.directory} any more."
+            f"the recorded state {commit} is no longer in the repository of {git.directory}."
         )
     return said.out.strip()
 

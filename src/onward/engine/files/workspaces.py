@@ -73,7 +73,7 @@ class Workspaces:
     async def _check_room(self, trees: Trees, repository: str, run_id: str, *, is_new: bool) -> None:
         if self._files is None:
             raise InvalidInput(
-                "a work tree of the run's own needs a directory for runs; give one with --runs, "
+                "a work tree for the run needs a directory for runs; name one with --runs, "
                 "or work in place with workspace_mode=in_place."
             )
         branch = branch_name(run_id)
@@ -83,7 +83,7 @@ class Workspaces:
             raise InvalidInput(str(error)) from error
         if is_taken:
             raise InvalidInput(
-                f"{repository} has a branch {branch} already; choose another run id, "
+                f"{repository} already has a branch {branch}; choose another run id, "
                 f"or delete it: git branch -D {branch}."
             )
 
@@ -103,8 +103,8 @@ class Workspaces:
         saved = await in_thread(self._git().restore, self._place(run, path), _known(run, path))
         if saved:
             self._warn(
-                f"the workspace of run {display_id(run.id)} was put back to its last checkpoint; "
-                f"what it held is kept as {saved}."
+                f"the workspace of run {display_id(run.id)} was restored to its last checkpoint; "
+                f"what it held before is kept as {saved}."
             )
 
     async def directory(self, definition: Definition, run: Run, path: str) -> str:
@@ -169,11 +169,11 @@ class Workspaces:
 
     def _tell_saved(self, place: Place, ref: str) -> None:
         if ref:
-            self._warn(f"{place.directory} is removed; what was not recorded of it is kept as {ref}.")
+            self._warn(f"{place.directory} was removed; what was not recorded is kept as {ref}.")
 
     def _git(self) -> Trees:
         if self._trees is None:
-            raise InvalidInput("this process cannot use workspaces: it was made without git.")
+            raise InvalidInput("this process cannot use workspaces: it was set up without git.")
         return self._trees
 
     def _place(self, run: Run, path: str) -> Place:
@@ -183,7 +183,7 @@ class Workspaces:
         if workspace.mode == IN_PLACE:
             return Place(run.id, stamp, repository, repository)
         if self._files is None:
-            raise WorkspaceFailed("there is no directory for runs here; give the one of before with --runs.")
+            raise WorkspaceFailed("there is no directory for runs here; name the earlier one with --runs.")
         name = f"{WORKSPACE}-{step_name(path)}" if path else WORKSPACE
         folder = self._files.folder
         directory = _own(os.path.join(os.path.realpath(folder.root), folder.home(run.id), name))
@@ -210,7 +210,7 @@ def _from_a_thread(ask: StillOurs) -> Check:
 def _own(directory: str) -> str:
     """A step can put a link where its tree was: what that leads to is neither changed nor removed."""
     if os.path.realpath(directory) != directory:
-        raise WorkspaceFailed(f"{directory} is not a directory of the run's own (a link is not followed).")
+        raise WorkspaceFailed(f"{directory} is not the run's own directory (links are not followed).")
     return directory
 
 
