@@ -89,7 +89,7 @@ async def test_gates_are_answered_by_a_registered_interviewer(app: Onward) -> No
 
 
 async def test_an_interviewer_that_nobody_registered_is_refused_before_anything_begins(app: Onward) -> None:
-    with pytest.raises(InvalidInput, match="no interviewer is called 'boss'; registered: auto"):
+    with pytest.raises(InvalidInput, match="there is no interviewer 'boss'; registered: auto"):
         await app.run(await app.pipeline(GATED), simulate=True, run_id="run", answers="boss")
     assert list(await (await app.engine()).store.runs.find("run")) == []
 

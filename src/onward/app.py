@@ -302,7 +302,7 @@ class Onward:
         found = self.interviewers.get(answers) if isinstance(answers, str) else answers
         if found is None:
             names = ", ".join(sorted(self.interviewers))
-            raise InvalidInput(f"no interviewer is called {answers!r}; registered: {names}.")
+            raise InvalidInput(f"there is no interviewer {answers!r}; registered: {names}.")
         return found
 
     async def _attended(self, folded: Folded, interviewer: Interviewer | None, stop: StopSwitch) -> Folded:

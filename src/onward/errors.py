@@ -6,27 +6,27 @@
     - StylesheetError         the definition: a model stylesheet that does not parse (carries an offset)
     - InvalidInput            the caller: a value, flag or setting that cannot be used
         - UnstorableValue     a context value that would not come back exactly as it went in
-    - Refused                 the run: a request that its state does not allow (carries a code)
+    - Refused                 the run: a request that its state does not allow (has a code)
     - RunNotFound             the caller: no run has this id
     - AmbiguousRun            the caller: several runs have this id or prefix
     - ArtifactNotFound        the caller: the run has no artifact of this id
-    - UnknownHandler          the definition or the app: nobody serves this node type
+    - UnknownHandler          the definition or the app: no handler serves this node type
     - SpawnFailed             the machine: a command could not be started, and did not run
         - CannotExecute       the caller: there is no such program, or it may not be run
-    - EffectFailed            the effect: it was made once, failed, and is not made again
+    - EffectFailed            the effect: it ran once, failed, and does not run again
     - WorkspaceFailed         the workspace: git could not do what a run needs
-      - GitKilled             the same, because a signal ended it: another try may well do
-    - LeaseLost               the holder: somebody else owns the run now
+      - GitKilled             the same, because a signal ended it: another try may succeed
+    - LeaseLost               the holder: another process holds the run now
     - StaleHistory            the holder: the log grew since it was read
     - HistoryCorrupt          the store: an event does not decode, fold or chain
     - StoreError              the store
         - StoreUnavailable    cannot be reached or opened, or stayed locked
-            - NoDatabase      there is none yet, and the request makes none
+            - NoDatabase      there is none yet, and the request creates none
         - StoreFull           no space left
         - StoreReadOnly       cannot be written
-        - StoreIO             the disk or connection failed half-way
+        - StoreIO             the disk or connection failed halfway
         - StoreCorrupt        not a database, or a damaged one
-            - RunUnreadable   a worker: the run whose turn it is cannot be read
+            - RunUnreadable   a worker: the next due run cannot be read
         - StoreGone           a file of it was deleted or replaced while it was in use
         - SchemaTooNew        written by a newer Onward
         - SchemaInUse         must be migrated, and a process of an older Onward holds runs in it
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class OnwardError(Exception):
-    """Something that Onward itself says went wrong; the message is one sentence for a person."""
+    """Any error that Onward raises; the message is one sentence for a person."""
 
 
 class InvalidPipeline(OnwardError):
@@ -70,7 +70,7 @@ class StylesheetError(OnwardError):
 
 
 class InvalidInput(OnwardError):
-    """A value, flag or setting that cannot be used as it stands."""
+    """A value, flag or setting that cannot be used as it is."""
 
 
 class UnstorableValue(InvalidInput):
@@ -94,19 +94,19 @@ class RunNotFound(OnwardError):
 
 
 class AmbiguousRun(OnwardError):
-    """Several runs answer to this id."""
+    """Several runs match this id."""
 
     def __init__(self, wanted: str, matches: Sequence[str]) -> None:
         self.wanted, self.matches = wanted, tuple(matches)
-        super().__init__(f"{wanted!r} could be any of {', '.join(self.matches)}; give more of the id.")
+        super().__init__(f"{wanted!r} matches several runs: {', '.join(self.matches)}; give more of the id.")
 
 
 class ArtifactNotFound(OnwardError):
-    """The run has no artifact of this id."""
+    """The run has no artifact with this id."""
 
     def __init__(self, id: str, known: Sequence[str]) -> None:
         self.id, self.known = id, tuple(known)
-        there = f"there are {', '.join(sorted(known)[:20])}" if known else "there is none at all"
+        there = f"it has {', '.join(sorted(known)[:20])}" if known else "it has none"
         super().__init__(f"no artifact {id!r} in this run; {there}.")
 
 
@@ -122,48 +122,48 @@ class UnknownHandler(OnwardError):
 
 
 class SpawnFailed(OnwardError):
-    """The machine could not start a command; nothing of it ran."""
+    """The machine could not start a command; it did not run."""
 
 
 class CannotExecute(SpawnFailed):
-    """A program could not be executed, so nothing of it ran; `is_missing` if there is none of that name."""
+    """A program could not be executed and did not run; `is_missing` if there is none of that name."""
 
     def __init__(self, program: str, why: str, *, is_missing: bool) -> None:
         self.program, self.is_missing = program, is_missing
-        super().__init__(f"{program!r} cannot be started: {why}; nothing of it ran.")
+        super().__init__(f"{program!r} cannot be started: {why}; it did not run.")
 
 
 class EffectFailed(OnwardError):
-    """An effect that is made at most once failed when it was made; that is what it came to."""
+    """An effect that runs at most once failed; the failure is its result."""
 
     def __init__(self, key: str, why: str) -> None:
         self.key, self.why = key, why
         super().__init__(
-            f"effect {key!r} failed when it was made and is not made again: {why}. "
-            f"`onward effect {key} --forget` lets it be made again."
+            f"effect {key!r} failed and does not run again: {why}. "
+            f"`onward effect {key} --forget` lets it run again."
         )
 
 
 class WorkspaceFailed(OnwardError):
-    """A work tree could not be made, recorded, restored or merged; nothing of it was thrown away."""
+    """A work tree could not be created, recorded, restored or merged; none of it was deleted."""
 
     may_pass = False
-    """Whether another try may do, with nothing changed."""
+    """Whether another try may succeed, with nothing changed."""
 
 
 class GitKilled(WorkspaceFailed):
-    """Git was ended from outside: by a signal for all that belongs to us, or for want of memory."""
+    """Git was killed: by a signal to our whole process group, or for lack of memory."""
 
     may_pass = True
 
 
 class LeaseLost(OnwardError):
-    """The run belongs to somebody else now; whatever this holder knew is void."""
+    """Another process holds the run now; this holder's state is out of date."""
 
     def __init__(self, run_id: str, token: int) -> None:
         self.run_id, self.token = run_id, token
         super().__init__(
-            f"the lease of run {run_id} with token {token} is lost; another process owns the run."
+            f"the lease of run {run_id} with token {token} is lost; another process holds the run."
         )
 
 
@@ -182,7 +182,7 @@ class HistoryCorrupt(OnwardError):
         self.run_id, self.seq, self.why = run_id, seq, why
         super().__init__(
             f"event {seq} of run {run_id} is damaged: {why}. Nothing was changed; "
-            f"`onward verify {run_id}` shows how far the history is sound."
+            f"`onward verify {run_id}` shows how far the log is intact."
         )
 
 
@@ -190,7 +190,7 @@ class StoreError(OnwardError):
     """The database failed; nothing that was acknowledged is lost."""
 
     run_id: str | None = None
-    """The run that was being claimed, if it failed then."""
+    """The run whose claim failed, if it was one."""
 
 
 class StoreUnavailable(StoreError):
@@ -198,22 +198,22 @@ class StoreUnavailable(StoreError):
 
 
 class NoDatabase(StoreUnavailable):
-    """There is no database yet, and looking at runs does not make one."""
+    """There is no database yet, and reading runs does not create one."""
 
     def __init__(self, place: str) -> None:
         self.place = place
         super().__init__(
-            f"there is no database {place} yet; `onward run` makes it, or name another with --db."
+            f"there is no database {place} yet; `onward run` creates it, or name another with --db."
         )
 
 
 class StoreGone(StoreError):
-    """A file of the database was deleted or replaced while it was in use: trying again does not help."""
+    """A file of the database was deleted or replaced while it was in use; a retry does not help."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         super().__init__(
-            f"{path} was deleted or replaced while it was in use, and what is written to it would be lost; "
+            f"{path} was deleted or replaced while it was in use, and writes to it would be lost; "
             "put it back if you can, and start again."
         )
 
@@ -227,7 +227,7 @@ class StoreReadOnly(StoreError):
 
 
 class StoreIO(StoreError):
-    """The disk or the connection failed half-way."""
+    """The disk or the connection failed halfway."""
 
 
 class StoreCorrupt(StoreError):
@@ -235,7 +235,7 @@ class StoreCorrupt(StoreError):
 
 
 class RunUnreadable(StoreCorrupt):
-    """The run whose turn it is cannot be read, whatever of it is damaged; others can be taken."""
+    """The next due run is damaged and cannot be read; others can be claimed."""
 
     def __init__(self, run_id: str, why: object) -> None:
         self.run_id = run_id

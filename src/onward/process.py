@@ -102,7 +102,7 @@ class SystemSpawn:
         deadline: Deadline = NO_DEADLINE,
     ) -> Finished:
         if timeout_s is not None and not timeout_s > 0:
-            raise InvalidInput(f"a time limit of {timeout_s} s cannot be kept; give more than 0, or none.")
+            raise InvalidInput(f"a time limit of {timeout_s} s is not possible; use more than 0, or none.")
         request = _request(SHELL, ["sh", "-c", command], env, cwd)
         return await self._run(request, cwd, timeout_s, stdin, deadline)
 
@@ -232,7 +232,7 @@ def _outcome(child: Child, cwd: str | None) -> tuple[int | None, int | None]:
     """The exit code or the signal; raises what kept the command from running."""
     match child.failure:
         case _, "deadline":
-            raise SpawnFailed("the command was not started, because the lease of its run had run out.")
+            raise SpawnFailed("the command was not started, because the lease of its run had expired.")
         case number, "directory":
             raise InvalidInput(
                 f"cannot run a command in {cwd!r}: {os.strerror(number)}; "

@@ -51,10 +51,10 @@ def check_address(db: str) -> None:
     """Refuse what looks like an address and is none of ours: as a path it would make odd files."""
     scheme, colon, _ = db.partition(":")
     if colon and scheme in ("postgres", "postgresql") and not db.startswith(POSTGRES):
-        raise InvalidInput(f"the database {db!r} is no address; write postgresql://HOST/NAME.")
+        raise InvalidInput(f"the database {db!r} is not an address; write postgresql://HOST/NAME.")
     if "://" in db and not db.startswith((*POSTGRES, "sqlite://")):
         raise InvalidInput(
-            f"the database {scheme}://… is of no kind that is known; write postgresql://HOST/NAME, or a path."
+            f"{scheme}://… is not a known kind of database; write postgresql://HOST/NAME, or a path."
         )
 
 

@@ -79,7 +79,7 @@ def test_a_plain_resume_shows_it_and_changes_nothing(any_shell: Shell) -> None:
     before = any_shell.log("doubt")
     refused = any_shell.inside("resume", "doubt")
     assert refused.code == 1
-    assert "say --retry, --skip, --continue or --abort" in refused.err
+    assert "choose --retry, --skip, --continue or --abort" in refused.err
     assert "what it left: partial" in refused.err
     assert "paid.txt (3 bytes)" in refused.err
     asked = any_shell.inside("resume", "doubt", "--json").error
@@ -141,7 +141,7 @@ def test_in_another_directory_only_its_own_files_are_seen(shell: Shell) -> None:
     elsewhere = Shell(shell.directory / "elsewhere", shell.db)
     (left,) = elsewhere.read("doubt")["left"]
     assert (left["place"], left["changed"], left["assessment"]) == (None, [], "partial")
-    assert "where it worked is not known here" in left["unseen"]
+    assert "its working directory is not known here" in left["unseen"]
 
 
 def test_changes_in_the_runs_work_tree_are_seen(shell: Shell) -> None:
@@ -277,10 +277,8 @@ def test_going_back_to_a_finished_step_that_must_not_be_repeated_is_said(
     shell.write("work.dot", source)
     assert shell.inside("run", "work.dot", "--run-id", "work").code == 1
     done = shell.inside("resume", "work", "--from", "pay", *flags)
-    assert (
-        "pay has finished before and is not repeatable; it is made again because --from says so" in done.err
-    )
-    assert "made again" not in shell.inside("resume", "work", "--from", "b", *flags).err
+    assert "pay has finished before and is not repeatable; it runs again because --from says so" in done.err
+    assert "runs again" not in shell.inside("resume", "work", "--from", "b", *flags).err
 
 
 def test_giving_up_says_what_nobody_knows_and_what_is_still_possible(shell: Shell) -> None:
@@ -297,7 +295,5 @@ def test_giving_up_says_what_nobody_knows_and_what_is_still_possible(shell: Shel
         f"onward replay {name} --checkpoint 3 --db {shell.db}",
     ]
     refused = shell.inside("resume", "doubt")
-    assert (
-        "cannot be resumed: a cancel was requested; `onward replay doubt --checkpoint SEQ`" in refused.err
-    )
+    assert "cannot be resumed: a cancel was requested; `onward replay doubt --checkpoint SEQ`" in refused.err
     assert shell.inside("replay", "doubt", "--checkpoint", "3", "--no-run").code == 0

@@ -33,7 +33,7 @@ def test_a_command_that_cannot_be_started_leaves_its_key_free(
     done = shell.inside("effect", "charge", "--", program, "7")
     assert done.code == code
     assert done.err == (
-        f"onward: '{program}' cannot be started: {why}; nothing of it ran.\n"
+        f"onward: '{program}' cannot be started: {why}; it did not run.\n"
         "effect charge was not begun by this; whoever asks for it next makes it\n"
     )
     assert shell.inside("effect", "charge", "--json").json["state"] == "absent"

@@ -62,7 +62,7 @@ def test_files_are_not_put_where_something_else_is(shell: Shell) -> None:
     shell.inside("run", "agent.dot", "--simulate", "--run-id", "agent")
     done = shell.inside("files", "agent", "--out", ".")
     assert done.code == 2
-    assert "holds something else than files of this run" in done.err
+    assert "holds files that are not this run's" in done.err
 
 
 def test_artifacts_are_listed_and_fetched(shell: Shell) -> None:
@@ -80,7 +80,7 @@ def test_artifacts_are_listed_and_fetched(shell: Shell) -> None:
     missing = shell.inside("artifacts", "work", "other")
     assert (missing.code, missing.err) == (
         1,
-        "onward: no artifact 'other' in this run; there are report.txt.\n",
+        "onward: no artifact 'other' in this run; it has report.txt.\n",
     )
     assert shell.inside("artifacts", "work", "--out", "x").code == 2
 
@@ -116,5 +116,7 @@ def test_a_disk_that_takes_no_files_is_told_and_costs_no_step(shell: Shell) -> N
     shell.write("work.dot", pipeline(("a", shell.noting())))
     done = shell.inside("run", "work.dot", "--run-id", "work")
     assert done.code == 0
-    assert "is not a directory (a link is not followed); remove it. The run goes on without them" in done.err
+    assert (
+        "is not a directory (a link is not followed); remove it. The run continues without them" in done.err
+    )
     assert shell.ledger == ["a#1"]

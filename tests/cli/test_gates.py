@@ -41,7 +41,7 @@ def test_a_person_at_a_terminal_is_asked_until_the_answer_is_a_choice(shell: She
     terminal = shell.terminal("run", "gate.dot", "--run-id", "gate")
     terminal.wait_for(r"your answer \(Y/N\): ")
     terminal.type("maybe\n")
-    terminal.wait_for("ask#1 does not offer 'maybe'")
+    terminal.wait_for("ask#1 has no choice 'maybe'")
     terminal.wait_for(r"your answer \(Y/N\): ", times=2)
     terminal.type("\n")
     terminal.wait_for(r"your answer \(Y/N\): ", times=3)

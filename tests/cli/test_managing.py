@@ -96,7 +96,7 @@ def test_steering_waits_for_the_next_agent_step(shell: Shell) -> None:
     assert shown["steering"] == []
     assert shown["context"]["last_response"] == "[simulated] write done, told: Be brief. In French."
     refused = shell.inside("steer", "work", "Too late.")
-    assert (refused.code, "nobody is left" in refused.err) == (1, True)
+    assert (refused.code, "no agent step is left" in refused.err) == (1, True)
 
 
 def test_whoever_answers_for_the_parent_answers_for_the_child(shell: Shell) -> None:

@@ -91,7 +91,7 @@ def test_a_stuck_holder_is_robbed_and_can_write_nothing_more(shell: Shell) -> No
     stuck.signal(signal.SIGCONT)
     robbed = stuck.end()
     assert robbed.code == 1
-    assert "another process owns the run" in robbed.err
+    assert "another process holds the run" in robbed.err
     assert shell.ledger == ["b#1"]
 
 
@@ -135,7 +135,7 @@ def test_a_missing_file_means_the_stored_source_with_a_notice(shell: Shell) -> N
     (shell.directory / "mended").touch()
     done = shell.inside("resume", "work")
     assert done.code == 0
-    assert "work.dot is gone; going on with the source stored with the run." in done.err
+    assert "work.dot is gone; continuing with the source stored with the run." in done.err
 
 
 def test_the_file_is_found_from_another_directory(shell: Shell) -> None:

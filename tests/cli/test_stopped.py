@@ -77,6 +77,6 @@ def test_a_run_that_is_over_is_not_given_up_and_the_refusal_says_what_is_possibl
     refused = shell.inside("abort", "work")
     assert refused.code == 1
     assert refused.err == (
-        "onward: run work is completed and cannot be given up: it has finished; "
-        "`onward replay work --checkpoint SEQ` goes on from a checkpoint as a fork.\n"
+        "onward: run work is completed and cannot be cancelled: it has finished; "
+        "`onward replay work --checkpoint SEQ` continues from a checkpoint in a fork.\n"
     )

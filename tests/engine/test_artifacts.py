@@ -166,8 +166,8 @@ async def test_an_id_that_is_not_there_is_an_error_that_names_those_that_are(wor
     process = await world.process({"a": [storing(x=1)], "b": [fetching("y")]})
     run = await process.start(line("a", "b"))
     assert run.status is RunStatus.FAILED
-    assert "no artifact 'y' in this run; there are x." in run.detail
-    with pytest.raises(ArtifactNotFound, match="there is none at all"):
+    assert "no artifact 'y' in this run; it has x." in run.detail
+    with pytest.raises(ArtifactNotFound, match="it has none"):
         Artifacts().remove("x")
 
 
@@ -180,7 +180,10 @@ async def test_an_id_that_is_not_there_is_an_error_that_names_those_that_are(wor
         (lambda kept: kept.store("x", "n", object()), "artifact 'x' is a object"),
         (lambda kept: kept.store("x", "n", float("nan")), "artifact 'x' is nan"),
         (lambda kept: kept.store("x", 1, b""), "the name of artifact 'x' is a int"),
-        (lambda kept: kept.store("x", "n", bytes(ARTIFACT_BYTES_MAX + 1)), "at most 67,108,864 can be kept"),
+        (
+            lambda kept: kept.store("x", "n", bytes(ARTIFACT_BYTES_MAX + 1)),
+            "at most 67,108,864 can be stored",
+        ),
     ],
 )
 def test_what_cannot_be_kept_is_refused_when_it_is_stored(act: Callable[[Artifacts], Any], why: str) -> None:
@@ -201,7 +204,7 @@ def test_there_is_an_end_to_what_a_step_and_a_run_may_store(monkeypatch: pytest.
     for number in range(ARTIFACTS_MAX):
         full.store(str(number), "n", b"")
     full.store("0", "again", b"")
-    with pytest.raises(InvalidInput, match="which is all it can keep"):
+    with pytest.raises(InvalidInput, match="the most it can have"):
         full.store("one more", "n", b"")
 
 

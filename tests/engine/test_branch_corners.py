@@ -144,7 +144,7 @@ async def test_an_answer_that_comes_too_late_for_a_race_leaves_nothing_behind(wo
     await hold.entered()
     seen = (await person.load()).run
     assert (seen.gates, [g.gate for g in await gates_decided(person)]) == ({}, ["fan#1.ask/ask#1"])
-    with pytest.raises(Refused, match="asks nothing"):
+    with pytest.raises(Refused, match="has no open gate"):
         await person.engine.answer("run", "no", by="bob", run=False)
     hold.open()
     assert (await running).status is RunStatus.COMPLETED

@@ -280,7 +280,7 @@ async def test_whoever_was_asked_is_told_that_somebody_else_answered(world: Worl
         await other.engine.answer("run", "R", by="ann", run=False)
         return "A"
 
-    with pytest.raises(Refused, match=r"decided already: '\[R\] Reject' by ann") as refused:
+    with pytest.raises(Refused, match=r"already decided: '\[R\] Reject' by ann") as refused:
         await _attended(process, asking(), CallbackInterviewer("slow", slowly))
     assert refused.value.code == "gate_decided"
 

@@ -1,4 +1,4 @@
-"""Steps that began and never finished: repeated where that is harmless, else decided by a person."""
+"""Steps that started and never finished: repeated where that is harmless, else decided by a person."""
 
 from __future__ import annotations
 

@@ -472,7 +472,7 @@ async def test_a_full_disk_costs_a_warning_and_no_step(tmp_path: Path, world: Wo
     run = await process.start(line("a", "b"))
     assert run.status is RunStatus.COMPLETED
     assert len(warnings) == 1
-    assert "cannot be written: No space left on device. The run goes on without them" in warnings[0]
+    assert "cannot be written: No space left on device. The run continues without them" in warnings[0]
     assert await process.completed() == ["start#1", "a#1", "b#1", "exit#1"]
 
 
@@ -497,6 +497,6 @@ async def test_files_are_not_made_where_something_else_lies(app: Onward, tmp_pat
     engine = await app.engine()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes").write_text("n")
-    with pytest.raises(InvalidInput, match="holds something else than files of this run"):
+    with pytest.raises(InvalidInput, match="holds files that are not this run's"):
         await rebuild(engine.store, engine.sources, run, Folder(str(tmp_path / "mine")), ())
     assert os.listdir(tmp_path / "mine") == ["notes"]

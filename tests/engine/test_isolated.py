@@ -186,7 +186,7 @@ _of_the_script.__module__ = "__main__"
         (lambda step: None, "is a lambda"),
         (_nested(), "is defined inside another function"),
         (_async, "is async"),
-        (_Called(), "is no function"),
+        (_Called(), "is not a function"),
         (_of_the_script, "move it to a module"),
     ],
 )

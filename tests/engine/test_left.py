@@ -120,7 +120,7 @@ async def test_without_files_and_a_directory_to_look_at_it_is_unknown(world: Wor
     await crashed(world, DOUBTFUL, at="pay")
     left = await found(await world.process())
     assert left.assessment is Assessment.UNKNOWN
-    assert left.unseen == ("there is no directory for runs here", "where it worked is not known here")
+    assert left.unseen == ("there is no directory for runs here", "its working directory is not known here")
 
 
 async def test_a_step_of_another_machine_is_unknown(world: World, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ async def test_an_agent_that_goes_on_is_told_behind_its_preamble(world: World, t
     process.agent.script["pay"] = [looked]
     await process.resume(action="continue")
     (told,) = looked.preambles
-    account, _, rest = told.partition("This step was begun before and cut off.")
+    account, _, rest = told.partition("An earlier attempt of this step was cut off.")
     assert "a: success" in account
     assert rest.endswith("I have paid half of it")
 
@@ -302,7 +302,7 @@ async def test_several_stopped_steps_are_each_shown_and_each_wait_for_a_word(wor
     for action in ("retry", "skip", "continue"):
         several = await refusal(process, action=action)
         assert (several.code, several.details) == ("several_stopped", {"steps": steps})
-        assert f"say with --step which of them to {action}" in str(several)
+        assert f"name the one to {action} with --step" in str(several)
 
 
 async def test_a_word_about_one_of_several_leaves_the_others_in_doubt(world: World) -> None:

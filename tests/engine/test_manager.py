@@ -308,7 +308,7 @@ async def test_when_the_cycles_are_used_up_the_step_fails_and_the_child_is_cance
     run = await ticking(clock, running)
     assert (run.status, run.reason) == (RunStatus.FAILED, "step_failed")
     assert "had not ended after 3 cycles (manager.max_cycles)" in run.detail
-    assert "--from manage` begins another" in run.detail
+    assert "--from manage` starts another" in run.detail
     assert clock.awake_s() - began >= 3 * 45
     assert (await child_run(process)).status is RunStatus.CANCELLED
     door.open()
@@ -379,7 +379,7 @@ async def test_a_model_that_cannot_instruct_does_not_disturb_the_child(world: Wo
     door.open()
     assert (await running).status is RunStatus.COMPLETED
     (finished,) = [e for e in await process.events() if isinstance(e, StepFinished) and e.step == "manage#1"]
-    assert "an instruction could not be made: RuntimeError: no model" in finished.outcome.notes
+    assert "no instruction could be given: RuntimeError: no model" in finished.outcome.notes
 
 
 async def test_an_instruction_reaches_a_run_that_somebody_holds(world: World) -> None:

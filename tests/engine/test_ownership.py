@@ -140,7 +140,7 @@ async def test_a_process_gives_back_what_it_does_not_drive_any_more(world: World
     process, driving = await inside(world)
     other = await world.process()
     assert await gone_on(process, driving, other) == "interrupted"
-    assert "stopped driving it" in (await other.shown())["detail"]
+    assert "stopped running it" in (await other.shown())["detail"]
     assert (await other.resume()).status is RunStatus.COMPLETED
     assert await process.is_sound()
 

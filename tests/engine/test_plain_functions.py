@@ -163,7 +163,7 @@ async def test_a_pause_now_waits_for_a_function_and_then_leaves_it_in_doubt(
     with pytest.raises(Refused) as refused:
         await (await memory.process(handlers={"work": FunctionHandler(charge)})).resume()
     assert refused.value.code == "in_doubt"
-    assert "(paused by ann, and its function runs in thread 'onward run/a#1'" in str(refused.value)
+    assert "(paused by ann, and its function is running in thread 'onward run/a#1'" in str(refused.value)
     assert charge.ledger == ["begun"]
 
 

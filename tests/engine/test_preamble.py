@@ -70,7 +70,7 @@ async def test_a_step_may_ask_for_another_mode_and_full_tells_nothing(world: Wor
 
 async def test_a_mode_that_does_not_exist_fails_the_step_with_a_sentence(world: World) -> None:
     process = await world.process({"a": [Asked("best")]})
-    assert "'best' is no fidelity; ask for one of full, " in (await process.start(line("a"))).detail
+    assert "'best' is not a fidelity; use one of full, " in (await process.start(line("a"))).detail
 
 
 async def test_a_step_that_does_not_ask_costs_no_reading(world: World) -> None:

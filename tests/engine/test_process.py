@@ -390,6 +390,6 @@ async def test_a_command_outlives_a_deadline_that_moved(
 
 
 async def test_a_command_whose_deadline_has_passed_is_not_started(spawn: SystemSpawn, tmp_path: Path) -> None:
-    with pytest.raises(SpawnFailed, match="the lease of its run had run out"):
+    with pytest.raises(SpawnFailed, match="the lease of its run had expired"):
         await run(spawn, f"touch {tmp_path}/begun", deadline=Deadline(SystemClock().awake_s()))
     assert not (tmp_path / "begun").exists()

@@ -107,7 +107,7 @@ async def test_who_answers_a_gate_that_was_passed_long_ago_is_told_who_decided(w
         await other.engine.answer("run", Answer.reject(), by="bob", gate="ask#1")
     assert refused.value.code == "gate_decided"
     assert refused.value.details == {"gate": "ask#1", "choice": "Y", "by": "ann"}
-    assert str(refused.value) == "gate ask#1 was decided already: '[Y] Yes' by ann."
+    assert str(refused.value) == "gate ask#1 is already decided: '[Y] Yes' by ann."
     with pytest.raises(Refused, match=r"has no gate 'ask#2'"):
         await other.engine.answer("run", Answer.reject(), by="bob", gate="ask#2")
     assert await process.log() == before

@@ -150,7 +150,7 @@ def test_a_loser_that_an_earlier_owner_left_open_is_closed_with_the_race() -> No
     play.claim()
     assert begun(play) == ["fan#1.b/b#1"], "what is in doubt waits for a person while another can go on"
     land(play, "fan#1.b/b#1")
-    assert AttemptInterrupted(step="fan#1.a/a#1", attempt=1, why="another branch was first") in play.events
+    assert AttemptInterrupted(step="fan#1.a/a#1", attempt=1, why="another branch won") in play.events
     assert results(play) == {"a": "skipped", "b": "success"}
 
 

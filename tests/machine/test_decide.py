@@ -226,7 +226,7 @@ def test_a_run_that_its_owner_no_longer_drives_follows_its_own_policy(
     play.run = replace(play.run, on_owner_loss=policy)
     release(play)
     assert (play.run.status, play.run.wake_at_us, play.run.worker) == (status, wake_at_us, None)
-    assert play.run.detail == "the process that held it stopped driving it"
+    assert play.run.detail == "the process that held it stopped running it"
 
 
 @pytest.mark.parametrize(("owner", "token"), [("second", 1), ("first", 2)])
@@ -264,7 +264,7 @@ def test_the_first_of_two_rival_answers_wins() -> None:
     assert isinstance(decided, GateDecided)
     assert (decided.gate, decided.choice.to, decided.by, decided.text) == ("g#1", "b", "pat", "fine")
     for answer, text in (("No", ""), ("No", "fine"), ("Yes", "but")):
-        with pytest.raises(Refused, match="decided already: 'Yes' by pat") as refused:
+        with pytest.raises(Refused, match="already decided: 'Yes' by pat") as refused:
             play.answer(answer, text=text)
         assert refused.value.code == "gate_decided"
         assert refused.value.details == {"choice": "Y", "by": "pat"}
@@ -280,7 +280,7 @@ def test_giving_the_same_answer_again_is_nothing() -> None:
 
 @pytest.mark.parametrize("gate", [None, "g#1"])
 def test_an_answer_that_the_gate_does_not_offer_is_refused_with_what_it_does(gate: str | None) -> None:
-    with pytest.raises(InvalidInput, match=r"does not offer 'perhaps'; choose one of: Y \(Yes\), N \(No\)"):
+    with pytest.raises(InvalidInput, match=r"has no choice 'perhaps'; choose one of: Y \(Yes\), N \(No\)"):
         Play(ASK).answer("perhaps", gate=gate)
 
 
@@ -298,7 +298,7 @@ def test_a_gate_that_is_not_there_cannot_be_answered() -> None:
 
 
 def test_a_run_that_asks_nothing_cannot_be_answered() -> None:
-    with pytest.raises(Refused, match="is running and asks nothing") as refused:
+    with pytest.raises(Refused, match="is running and has no open gate") as refused:
         Play(TWO).answer("Yes")
     assert refused.value.code == "no_open_gate"
 
@@ -307,7 +307,7 @@ def test_with_several_open_gates_one_must_be_named() -> None:
     play = Play(ASK)
     other = play.run.gates["g#1"]
     play.run = replace(play.run, gates={"g#1": other, "h#1": replace(other, gate="h#1")})
-    with pytest.raises(InvalidInput, match=r"several open gates \(g#1, h#1\); say which with --gate"):
+    with pytest.raises(InvalidInput, match=r"several open gates \(g#1, h#1\); name one with --gate"):
         play.answer("Yes")
     assert play.answer("Yes", gate="h#1")
 

@@ -161,7 +161,7 @@ def test_words_can_come_beside_a_choice_where_words_are_asked_for() -> None:
 
 @pytest.mark.parametrize("said", [Answer(), Answer("  "), Answer(text=" ")])
 def test_no_words_are_no_answer_to_a_question_for_words(said: Answer) -> None:
-    with pytest.raises(InvalidInput, match="gate g#1 asks for words; say some"):
+    with pytest.raises(InvalidInput, match="gate g#1 asks for text; write some"):
         ask("human.type=freeform").answer(said)
 
 
@@ -230,7 +230,7 @@ def test_a_rejection_that_no_edge_takes_fails_the_run_for_good() -> None:
 
 def test_a_word_for_no_that_is_not_offered_does_not_end_the_run() -> None:
     """Only a verdict does: a slip of the tongue must not."""
-    with pytest.raises(InvalidInput, match="does not offer 'no'"):
+    with pytest.raises(InvalidInput, match="has no choice 'no'"):
         ask("", "g -> b [label=Red]; g -> c [label=Blue]").answer("no")
 
 
@@ -350,7 +350,7 @@ def test_a_deadline_can_reject() -> None:
     play.now_us = 3 * SECOND
     play.claim()
     assert (play.run.status, play.run.reason) == (RunStatus.FAILED, "rejected")
-    assert play.run.detail == "nobody answered g#1 in time, which rejects it"
+    assert play.run.detail == "g#1 was not answered in time, which rejects it"
 
 
 @pytest.mark.parametrize("attrs", ["human.timeout=2s", "human.timeout=2s, human.on_timeout=none"])
@@ -395,7 +395,7 @@ def test_an_answer_that_comes_too_late_is_refused_even_if_nobody_applied_the_rul
     assert play.run.gates["g#1"].deadline_us == play.now_us + 1
     play.now_us += 1
     with pytest.raises(
-        Refused, match=r"`onward resume r` goes on as the gate says \(it takes '\[R\] Reject'\)"
+        Refused, match=r"`onward resume r` continues as the gate says \(it takes '\[R\] Reject'\)"
     ) as refused:
         play.answer("A")
     assert refused.value.code == "gate_expired"
@@ -405,7 +405,7 @@ def test_an_answer_that_comes_too_late_is_refused_even_if_nobody_applied_the_rul
 def test_an_answer_to_a_gate_that_its_deadline_rejected_is_refused() -> None:
     play = ask("human.timeout=2s, human.on_timeout=reject", "g -> b [label=Red]; g -> c [label=Blue]")
     play.now_us = 3 * SECOND
-    with pytest.raises(Refused, match=r"goes on as the gate says \(it is rejected\)"):
+    with pytest.raises(Refused, match=r"continues as the gate says \(it is rejected\)"):
         play.answer("R")
 
 

@@ -154,7 +154,7 @@ def test_an_event_leads_where_the_table_says_or_is_refused(status: RunStatus) ->
         assert next_status(status, event) is expected
         if expected is None:
             with pytest.raises(
-                IllegalEvent, match=f"{kind.__name__} may not follow when the run is {status}"
+                IllegalEvent, match=f"{kind.__name__} is not allowed when the run is {status}"
             ):
                 applied(run, event)
         else:
@@ -164,7 +164,7 @@ def test_an_event_leads_where_the_table_says_or_is_refused(status: RunStatus) ->
 def test_a_log_begins_with_the_runs_creation() -> None:
     assert apply(None, SAMPLES[RunCreated], run_id="r", at_us=5, token=0).status is Q
     for kind in set(CATALOGUE) - {RunCreated}:
-        with pytest.raises(IllegalEvent, match=f"{kind.__name__} may not follow when the run is not created"):
+        with pytest.raises(IllegalEvent, match=f"{kind.__name__} is not allowed when the run is not created"):
             apply(None, SAMPLES[kind], run_id="r", at_us=5, token=0)
 
 

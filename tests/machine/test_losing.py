@@ -71,12 +71,12 @@ def test_a_release_counts_and_waits_like_a_loss(losses: int, wait_s: int) -> Non
     after = then(run, *events)
     assert (after.status, after.wake_at_us) == (RunStatus.QUEUED, 1_000 + wait_s * 1_000_000)
     assert (after.losses, after.token, after.worker) == (losses + 1, run.token + 1, None)
-    assert after.detail == "the process that held it stopped driving it: no space"
+    assert after.detail == "the process that held it stopped running it: no space"
 
 
 def test_a_drained_workers_hand_back_is_no_loss() -> None:
     run = replace(held(), losses=3)
-    handed_back = then(run, RunQueued(why="handed back by a worker that stops", wake_at_us=1))
+    handed_back = then(run, RunQueued(why="released by a worker that stops", wake_at_us=1))
     assert then(handed_back, RunClaimed(token=run.token + 1, worker="next")).losses == 3
 
 
@@ -85,7 +85,7 @@ def test_five_releases_in_a_row_are_a_crash_loop_that_says_what_happened_last() 
     events = decide_release(run, owner=run.worker or "", token=run.token, now_us=1_000, error="no space")
     after = then(run, *events)
     assert (after.status, after.reason) == (RunStatus.FAILED, "crash_loop")
-    assert after.detail.endswith("the last time: the process that held it stopped driving it: no space")
+    assert after.detail.endswith("the last time: the process that held it stopped running it: no space")
 
 
 @pytest.mark.parametrize("policy", ["requeue", "interrupt"])

@@ -111,7 +111,7 @@ def test_start_routes_on_its_own_outcome() -> None:
 def test_a_step_open_under_my_token_is_mine_and_not_to_be_planned() -> None:
     """Design §5: with my token it is under way here; to start it again would be to do it twice."""
     play = Play(TWO)
-    with pytest.raises(AssertionError, match="a#1 is being performed under token 1"):
+    with pytest.raises(AssertionError, match="a#1 is being executed under token 1"):
         plan(play.definition, play.run, now_us=play.now_us)
 
 

@@ -108,7 +108,7 @@ def test_a_running_run_with_a_dead_owner_counts_as_interrupted() -> None:
 
 def test_a_running_run_without_any_owner_counts_as_interrupted_too() -> None:
     [fallen] = check_resumable(Play(TWO).run, NO_ONE, ResumeRequest("pat"))
-    assert fallen == RunInterrupted(reason="crash", detail="its owner died")
+    assert fallen == RunInterrupted(reason="crash", detail="its holder died")
 
 
 def test_a_stopped_process_can_be_robbed_and_the_log_says_so() -> None:
@@ -128,7 +128,7 @@ def test_a_queued_run_is_simply_started() -> None:
 
 
 def test_a_waiting_run_is_answered_and_not_resumed() -> None:
-    with pytest.raises(Refused, match="waits for an answer at g#1; give it with `onward answer r`"):
+    with pytest.raises(Refused, match="waits for an answer at g#1; answer with `onward answer r`"):
         Play(ASK).resume(NO_ONE)
 
 
@@ -159,7 +159,7 @@ def test_a_step_in_doubt_must_be_decided() -> None:
     """I11: with what the attempt was, and what can be said."""
     play = doubtful()
     with pytest.raises(
-        Refused, match=r"a#1 began and never finished.*--retry, --skip, --continue"
+        Refused, match=r"a#1 started and never finished.*--retry, --skip, --continue"
     ) as refused:
         play.resume(NO_ONE)
     assert (refused.value.code, refused.value.details) == ("in_doubt", {"step": "a#1", "attempt": 1})
@@ -206,7 +206,7 @@ def test_an_attempt_that_was_cut_off_by_a_signal_is_in_doubt_as_well() -> None:
     play.go([AttemptInterrupted(step="a#1", attempt=1, why="stopped")], stop_reason="signal")
     assert play.run.status is RunStatus.PAUSED
     assert is_in_doubt(play.run.open_steps["a#1"])
-    with pytest.raises(Refused, match="a#1 began and never finished"):
+    with pytest.raises(Refused, match="a#1 started and never finished"):
         play.resume(NO_ONE)
 
 

@@ -94,7 +94,7 @@ def test_instructions_that_nobody_takes_do_not_pile_up() -> None:
 
 def test_a_run_that_is_over_takes_no_instruction() -> None:
     run: Run = Play("start -> exit").run
-    with pytest.raises(Refused, match="nobody is left"):
+    with pytest.raises(Refused, match="no agent step is left"):
         decide_steer(run, NO_ONE, text="be brief", by="ann")
     assert run.status == "completed"
     with pytest.raises(IllegalEvent):

@@ -42,7 +42,7 @@ def test_an_agent_that_goes_on_is_told_what_is_there_and_no_more_than_it_can_tak
     assert "- and 3 more" in told
     assert "(without the first 1 characters)" in told
     assert "x" not in told.rpartition(":\n")[2]
-    assert "no files that are known" in NOTHING_LEFT.told()
+    assert "no known files" in NOTHING_LEFT.told()
 
 
 def test_a_file_name_cannot_add_lines_to_what_an_agent_is_told() -> None:

@@ -34,9 +34,9 @@ def test_every_other_key_is_free() -> None:
     [
         ("graph.goal", "change 'goal' in its file"),
         ("graph.", "mirrors the pipeline"),
-        ("current_node", "is kept by the engine; use another name"),
-        ("internal.retry_count.a", "is kept by the engine; use another name"),
-        ("internal.mine", "is kept by the engine"),
+        ("current_node", "is reserved for the engine; use another name"),
+        ("internal.retry_count.a", "is reserved for the engine; use another name"),
+        ("internal.mine", "is reserved for the engine"),
     ],
 )
 def test_what_the_engine_keeps_is_set_by_nobody(key: str, advice: str) -> None:

@@ -63,5 +63,5 @@ def test_of_approve_and_reject_by_two_processes_one_wins(shell: Shell) -> None:
         won, lost = answers[key], answers["N" if key == "Y" else "Y"]
         assert (won.code, json.loads(won.out)["status"]) == (0, "completed")
         assert (lost.code, lost.error["code"]) == (1, "gate_decided")
-        said = f"gate ask#1 was decided already: {label!r} by {decided['by']}."
+        said = f"gate ask#1 is already decided: {label!r} by {decided['by']}."
         assert lost.error["message"] == said

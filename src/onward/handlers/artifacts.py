@@ -84,8 +84,8 @@ class Artifacts:
     def _check_room(self, id: str, size: int) -> None:
         if size > ARTIFACT_BYTES_MAX:
             raise InvalidInput(
-                f"artifact {id!r} has {size:,} bytes, and at most {ARTIFACT_BYTES_MAX:,} can be kept; "
-                "put it elsewhere and store where it is."
+                f"artifact {id!r} has {size:,} bytes, and at most {ARTIFACT_BYTES_MAX:,} can be stored; "
+                "put it elsewhere and store its location."
             )
         others = sum(kept.size for other, kept in self.changes.items() if kept is not None and other != id)
         if size + others > STEP_BYTES_MAX:
@@ -95,8 +95,8 @@ class Artifacts:
             )
         if not self.has(id) and len(self._present()) >= ARTIFACTS_MAX:
             raise InvalidInput(
-                f"the run has {ARTIFACTS_MAX:,} artifacts, which is all it can keep; remove some, "
-                "or store several things as one."
+                f"the run has {ARTIFACTS_MAX:,} artifacts, the most it can have; remove some, "
+                "or combine several into one."
             )
 
     async def retrieve(self, id: str) -> Any:
@@ -113,7 +113,7 @@ class Artifacts:
         """`retrieve` for a handler that is not async: such a one runs in a thread of its own."""
         if _is_in_event_loop():
             raise InvalidInput(
-                f"fetch({id!r}) would stop the event loop; write `await step.artifacts.retrieve({id!r})`."
+                f"fetch({id!r}) would block the event loop; write `await step.artifacts.retrieve({id!r})`."
             )
         if self._loop is None:
             return asyncio.run(self.retrieve(id))

@@ -39,22 +39,20 @@ def importable(function: Callable[..., Any]) -> Importable:
     """Where the function is found; InvalidInput, if another process cannot import it or need not."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not inspect.isfunction(function) or module is None or name is None:
-        raise _refused(f"{function!r} is no function")
+        raise _refused(f"{function!r} is not a function")
     if inspect.iscoroutinefunction(function):
-        raise _refused(f"{name} is async, and can be ended by cancelling it: leave isolated out")
+        raise _refused(f"{name} is async, and can be ended by cancelling it: remove isolated=True")
     if "<lambda>" in name:
         raise _refused(f"{name} is a lambda, which no other process can import: give it a name")
     if "<locals>" in name:
-        raise _refused(f"{name} is defined inside another function: move it to the top of its module")
+        raise _refused(f"{name} is defined inside another function: move it to the top level of its module")
     if module == "__main__":
-        raise _refused(
-            f"{name} is in the script that is being run, which would run again: move it to a module"
-        )
+        raise _refused(f"{name} is in the script being run, which would run again: move it to a module")
     return Importable(module, name)
 
 
 def _refused(why: str) -> InvalidInput:
-    return InvalidInput(f"an isolated handler is a plain function at the top of a module; {why}.")
+    return InvalidInput(f"an isolated handler must be a plain function at the top level of a module; {why}.")
 
 
 class IsolatedHandler:

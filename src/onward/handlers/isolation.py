@@ -125,7 +125,7 @@ def encoded(answer: Answer) -> bytes:
     if len(sent) <= ANSWER_BYTES_MAX:
         return sent
     why = (
-        f"it returned {len(sent):,} bytes; at most {ANSWER_BYTES_MAX >> 20} MiB can be told. "
+        f"it returned {len(sent):,} bytes; at most {ANSWER_BYTES_MAX >> 20} MiB can be returned. "
         "Put large data into step.directory, below artifacts/."
     )
     return msgspec.json.encode(Answer(lines=answer.lines, raised=why, retryable=False))
@@ -137,6 +137,6 @@ def asked(request: Request) -> bytes:
     if len(sent) > REQUEST_BYTES_MAX:
         raise InvalidInput(
             f"the context of step {request.step.step} is {len(sent):,} bytes of JSON; "
-            f"an isolated function is told at most {REQUEST_BYTES_MAX >> 20} MiB. Keep the rest in artifacts."
+            f"an isolated function gets at most {REQUEST_BYTES_MAX >> 20} MiB. Keep the rest in artifacts."
         )
     return sent

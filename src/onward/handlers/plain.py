@@ -37,7 +37,7 @@ class Calls:
         if not self.is_open:
             raise Refused(
                 "attempt_over",
-                f"this attempt of {self._key} is over, so nothing can be begun for it any more; "
+                f"this attempt of {self._key} has ended and can start nothing more; "
                 "return from the function.",
             )
 
@@ -48,7 +48,9 @@ class Calls:
     async def call(self, function: Callable[..., T], *arguments: object) -> T:
         """Call a plain function in a thread. A cancelled caller leaves it running, and registered."""
         name = f"onward {self._key}"
-        entry = Entry(f"its function runs in thread {name!r} of process {os.getpid()}, which cannot be ended")
+        entry = Entry(
+            f"its function is running in thread {name!r} of process {os.getpid()}, which cannot be ended"
+        )
         # Before the thread begins: an attempt that ends just then must see that there is one.
         running.begin(self._key, entry)
         try:
@@ -89,7 +91,7 @@ class Calls:
 
     def _leave(self, task: asyncio.Task[Any], name: str) -> None:
         entry = Entry(
-            f"its async function {name} still runs in process {os.getpid()}, although it was cancelled",
+            f"its async function {name} is still running in process {os.getpid()}, although it was cancelled",
             is_gone=lambda: task.get_loop().is_closed(),  # it also keeps the task from the garbage collector
         )
         running.begin(self._key, entry)

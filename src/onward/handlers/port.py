@@ -37,7 +37,7 @@ async def _no_past(mode: str) -> str:
 
 
 async def _made_by_hand(key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
-    raise InvalidInput(f"effect {key!r} has no database to be remembered in; this step was made by hand.")
+    raise InvalidInput(f"effect {key!r} has no database to be stored in; this step was created by hand.")
 
 
 class MakeOnce(Protocol):

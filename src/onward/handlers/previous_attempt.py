@@ -26,9 +26,11 @@ class LeftBefore:
 
     def told(self) -> str:
         """For an agent's session: that it goes on, and with what. Of a long response, the end."""
-        lines = ["This step was begun before and cut off. Go on from what it left; do not start over."]
+        lines = [
+            "An earlier attempt of this step was cut off. Continue from what it left; do not start over."
+        ]
         if self.directory is None:
-            lines.append("It left no files that are known.")
+            lines.append("It left no known files.")
         else:
             lines += [f"Its directory: {self.directory}", *(_line(file) for file in self.files[:FILES_TOLD])]
             if len(self.files) > FILES_TOLD:

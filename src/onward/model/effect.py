@@ -70,7 +70,7 @@ def check_key(key: str) -> str:
     """A key that can be stored and shown."""
     if not key or len(key) > KEY_CHARACTERS_MAX or not key.isprintable():
         raise InvalidInput(
-            f"{key[:50]!r} cannot be the key of an effect; use 1 to {KEY_CHARACTERS_MAX} printable ones."
+            f"{key[:50]!r} cannot be an effect's key; use 1 to {KEY_CHARACTERS_MAX} printable characters."
         )
     return key
 
@@ -84,7 +84,7 @@ def as_command(key: str, result: EffectResult) -> CommandResult:
             return CommandResult(exit_code=0, stdout=text)
         case FunctionResult():
             raise InvalidInput(
-                f"effect {key!r} was made by a Python function and not by a command; use another key."
+                f"effect {key!r} was run by a Python function, not by a command; use another key."
             )
 
 
@@ -99,7 +99,7 @@ def as_value(key: str, result: EffectResult) -> Any:
             return _json_or_text(text)
         case CommandResult():
             raise InvalidInput(
-                f"effect {key!r} was made by a command and not by a Python function; use another key."
+                f"effect {key!r} was run by a command, not by a Python function; use another key."
             )
 
 

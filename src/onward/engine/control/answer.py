@@ -60,7 +60,7 @@ class Answering:
         decided = await self._last_decision(run_id, gate)
         if decided is None:
             return refusal
-        said = f"gate {decided.gate} was decided already: {decided.choice.label!r} by {decided.by}."
+        said = f"gate {decided.gate} is already decided: {decided.choice.label!r} by {decided.by}."
         details = {"gate": decided.gate, "choice": decided.choice.key, "by": decided.by}
         if gate is None:
             return Refused(refusal.code, f"{str(refusal).removesuffix('.')}; {said}", details=details)

@@ -53,8 +53,8 @@ async def answers_of(interviewer: Interviewer, run: Run, gates: Sequence[Gate]) 
     said: object = await interviewer.ask_multiple(run, gates)
     if not isinstance(said, list | tuple) or len(said) > len(gates):
         raise InvalidInput(
-            f"{interviewer.name} was asked {len(gates)} questions; ask_multiple returns a list of at most as "
-            "many answers, None for a question that stays open."
+            f"{interviewer.name} was asked {len(gates)} questions; ask_multiple must return a list of at "
+            "most as many answers, with None for a question that stays open."
         )
     return [Answer.of(one) for one in said] or [Answer.skip()]
 

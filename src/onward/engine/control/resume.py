@@ -139,7 +139,7 @@ class Resuming:
             restore_workspace=resume.restore_workspace,
         )
         if resume.restore_workspace and known.run.workspace is None:
-            raise InvalidInput(f"run {run_id} has no workspace that could be restored.")
+            raise InvalidInput(f"run {run_id} has no workspace to restore.")
         if stop is not None and (resume.wait or _is_ending(known)):
             known = await self._wait_free(known, stop, None if resume.wait else ENDING_S)
         check_resumable(known.run, self.claims.standing(known), request)

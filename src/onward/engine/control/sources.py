@@ -63,7 +63,7 @@ class Sources:
             return await self.stored(run), ""
         current = _read_if_there(run.path)
         if current is None:
-            notice = f"{run.path} is gone; going on with the source stored with the run."
+            notice = f"{run.path} is gone; continuing with the source stored with the run."
             return await self.stored(run), notice
         if current.encode() == await self.blobs.find(run.pipeline_hash):
             return await self.stored(run), ""
@@ -72,7 +72,7 @@ class Sources:
     async def _changed(self, run: Run, path: str, current: str, accept_changes: bool) -> Pipeline:
         new, old = self.prepare(current, path), await self.stored(run)
         changed = changed_nodes(old.graph, new.graph)
-        what = ", ".join(changed) or "nothing but comments, layout or graph attributes"
+        what = ", ".join(changed) or "only comments, layout or graph attributes"
         if not accept_changes:
             raise Refused(
                 "pipeline_changed",

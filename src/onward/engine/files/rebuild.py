@@ -73,7 +73,7 @@ def _check_free(folder: Folder, at: Path, run: Run, database: str) -> None:
     said = said_by(folder.read(at, MANIFEST, limit=MANIFEST_BYTES_MAX))
     start_time = instant(run.created_at_us) or ""
     if not pages.is_of(said, run, start_time=start_time, database=database):
-        raise InvalidInput(f"{folder.path(*at)} holds something else than files of this run; name another.")
+        raise InvalidInput(f"{folder.path(*at)} holds files that are not this run's; name another directory.")
 
 
 def _sign(folder: Folder, at: Path, run: Run, database: str) -> None:

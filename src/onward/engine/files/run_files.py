@@ -102,8 +102,8 @@ class RunFiles:
             self._warned.clear()
         self._warned.add((run_id, why))
         self._warn(
-            f"the files of run {display_id(run_id)} cannot be written: {why}. The run goes on without them; "
-            f"`onward files {display_id(run_id)}` writes them from its log."
+            f"the files of run {display_id(run_id)} cannot be written: {why}. The run continues without "
+            f"them; `onward files {display_id(run_id)}` writes them from its log."
         )
 
     def _enter(self, run: Run) -> _OnDisk:

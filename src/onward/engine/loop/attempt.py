@@ -132,7 +132,7 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | E
     room = step.room
     try:
         if step.calls.is_busy and not await step.calls.wait_idle():
-            return Ended(f"an earlier attempt is not over: {step.calls.told}", in_doubt=True)
+            return Ended(f"an earlier attempt has not ended: {step.calls.told}", in_doubt=True)
         if room.is_full:
             await room.prepare(step.node, step.prompt)
         if step.node.timeout_s is None or handler.keeps_time:
@@ -150,7 +150,7 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | E
         return result.with_log(step.lines) if step.lines else result
     except Postponed as postponed:
         if not step.stopping.is_set():
-            return Result.fail("the handler put its step off, and nobody had asked it to", retryable=False)
+            return Result.fail("the handler postponed its step without being asked to", retryable=False)
         return Ended(postponed.why)
     except OnwardError as error:
         may_pass = isinstance(error, StoreUnavailable | StoreIO)  # a database may come back

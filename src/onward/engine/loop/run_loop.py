@@ -28,7 +28,7 @@ from onward.model.event import StepStarted
 from onward.model.run import RunStatus
 from onward.version import VERSION
 
-HALTED = "it is not needed any more"
+HALTED = "it is no longer needed"
 Results = Sequence[ActionResult]
 
 

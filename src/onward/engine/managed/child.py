@@ -73,8 +73,8 @@ async def find_or_make(runs: ManagedRuns, step: StepContext) -> str:
     by = found.managed_by
     if by is None or (by.run, by.step) != (step.run_id, step.step):
         raise InvalidInput(
-            f"step {step.step} would manage run {step.child}, which belongs to somebody else; "
-            f"go on with `onward resume {step.run_id} --from {step.node.id}`, which takes a new one."
+            f"step {step.step} would manage run {step.child}, which it did not create; "
+            f"continue with `onward resume {step.run_id} --from {step.node.id}`, which creates a new one."
         )
     return found.id
 
@@ -84,7 +84,7 @@ async def _make(runs: ManagedRuns, step: StepContext, run_id: str) -> Run:
     depth = 1 + (parent.managed_by.depth if parent.managed_by else 0)
     if depth > DEPTH_MAX:
         raise InvalidInput(
-            f"node {step.node.id!r} would make a child run {depth} levels below the first; "
+            f"node {step.node.id!r} would create a child run {depth} levels below the first; "
             f"runs manage runs at most {DEPTH_MAX} deep. Does a pipeline manage itself?"
         )
     pipeline = runs.sources.read(_file(step, parent))
@@ -106,7 +106,7 @@ def _file(step: StepContext, parent: Run) -> str:
     written = setting(step, "stack.child_dotfile")
     if not written:
         raise InvalidInput(
-            f"node {step.node.id!r} manages a child run and nothing says which; "
+            f"node {step.node.id!r} manages a child run, but names no file for it; "
             'write stack.child_dotfile="FILE.dot" on the graph or on the node.'
         )
     return _beside(parent, written)

@@ -44,7 +44,7 @@ class Instructor:
         try:
             said = await self._agent.run(asking)
             if said.status not in (StepStatus.SUCCESS, StepStatus.PARTIAL_SUCCESS):
-                self._trouble = f"an instruction could not be made: {said.failure_reason}"
+                self._trouble = f"no instruction could be given: {said.failure_reason}"
                 return
             updates = said.context_updates
             text = str(updates.get(INSTRUCTION) or updates.get("last_response") or "").strip()
@@ -54,7 +54,7 @@ class Instructor:
         except Refused:
             return  # the child has ended meanwhile
         except Exception as error:
-            self._trouble = f"an instruction could not be made: {type(error).__name__}: {error}"
+            self._trouble = f"no instruction could be given: {type(error).__name__}: {error}"
 
     def notes(self) -> list[str]:
         """What there is to say about it."""

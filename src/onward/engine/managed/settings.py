@@ -14,7 +14,7 @@ from onward.pipeline.rules.attributes import as_actions
 
 MANAGER = "manager"
 # Why a manager cancelled its child, as the child's log keeps it: the next attempt reads it there.
-ORPHANED = f"{MANAGER} (nobody looks after it any more)"
+ORPHANED = f"{MANAGER} (no step manages it any more)"
 SATISFIED = f"{MANAGER} (stop condition)"
 EXHAUSTED = f"{MANAGER} (max_cycles)"
 TIMED_OUT = f"{MANAGER} (timeout)"
@@ -72,10 +72,10 @@ def stands_idle(child: Folded, *, is_at_work: bool) -> bool:
 
 def why_cancelled(step: StepContext, child: Run, by: str) -> str:
     """The sentence with which a managing step fails when its child was given up."""
-    anew = f"`onward resume {step.run_id} --from {step.node.id}` begins another"
+    anew = f"`onward resume {step.run_id} --from {step.node.id}` starts another"
     if by == EXHAUSTED:
         cycles = Terms.of(step.node).cycles_max
         return f"{named(child)} had not ended after {cycles} cycles (manager.max_cycles); {anew}"
     if by == TIMED_OUT:
         return f"timed out: {named(child)} had not ended in time, and was cancelled; {anew}"
-    return f"{named(child)} was cancelled by {by or 'somebody'}; {anew}"
+    return f"{named(child)} was cancelled by {by or 'someone'}; {anew}"

@@ -34,8 +34,8 @@ class Circles:
         if self._reached(key) & set(makers):
             raise Refused(
                 "effect_in_itself",
-                f"effect {key!r} is asked for inside effect {makers[-1]!r}, and waits for that itself; "
-                "ask for it before or after, not inside.",
+                f"effect {key!r} is called inside effect {makers[-1]!r}, which it waits for; "
+                "call it before or after, not inside.",
                 details={"key": key},
             )
         waits = [(maker, key) for maker in makers]

@@ -137,7 +137,7 @@ class AtMostOnce:
         found = await self._stopped(key)
         token, result = self.ids.unique(), SettledResult(text=text)
         if found.result is not None:
-            raise Refused("effect_finished", f"effect {key!r} is not in doubt: it has its result already.")
+            raise Refused("effect_finished", f"effect {key!r} is not in doubt: it already has its result.")
         begun = await self._begin(key, token, found.token)
         if begun.token != token or not await self._finish(key, token, result):
             raise _lost(key)
@@ -223,9 +223,9 @@ def in_doubt(found: Effect) -> Refused:
     """The refusal that says how to decide."""
     return Refused(
         "effect_in_doubt",
-        f"effect {found.key!r} was begun by {owner_label(found.owner)} and never finished, so nobody knows "
-        f"whether it was done; look, and then say `onward effect {shlex.quote(found.key)} --forget` "
-        "(it was not) or `--done TEXT` (it was, with this output); `--retry -- COMMAND` runs it again.",
+        f"effect {found.key!r} was started by {owner_label(found.owner)} and never finished, so it may or "
+        f"may not have been done; check, then run `onward effect {shlex.quote(found.key)} --forget` (it was "
+        "not), `--done TEXT` (it was, with this output), or `--retry -- COMMAND` to run it again.",
         details={"key": found.key, "begun_at_us": found.begun_at_us},
     )
 
@@ -233,7 +233,7 @@ def in_doubt(found: Effect) -> Refused:
 def _under_way(found: Effect) -> Refused:
     return Refused(
         "effect_under_way",
-        f"effect {found.key!r} is being made by {owner_label(found.owner)}; ask again when that has ended.",
+        f"effect {found.key!r} is being run by {owner_label(found.owner)}; try again when that has ended.",
         details={"key": found.key, "begun_at_us": found.begun_at_us},
     )
 
@@ -241,7 +241,7 @@ def _under_way(found: Effect) -> Refused:
 def _lost(key: str) -> Refused:
     return Refused(
         "effect_lost",
-        f"effect {key!r} was made, but somebody had decided meanwhile that it be made again; "
-        "what came of it here is not stored.",
+        f"effect {key!r} ran, but meanwhile it was decided to run it again; "
+        "the result of this execution is not stored.",
         details={"key": key},
     )

@@ -68,7 +68,7 @@ class Leftovers:
         )
         where = None if owner is None else owner_host(owner)
         if where != owner_host(self.store.leases.me):
-            return replace(left, unseen=(f"it ran on {where or 'a machine that is not known'}",))
+            return replace(left, unseen=(f"it ran on {where or 'an unknown machine'}",))
         directory, files = await in_thread(self._own_files, run, opened)
         place, changed = await in_thread(self._changes, run, opened, began_at_us)
         return replace(
@@ -117,17 +117,17 @@ class Leftovers:
 
     def _changes(self, run: Run, opened: OpenStep, began_at_us: int | None) -> tuple[str | None, Seen]:
         if began_at_us is None:
-            return None, Seen(unseen=("the log does not say when it began",))
+            return None, Seen(unseen=("the log does not say when it started",))
         if run.workspace is not None:
             return self._changes_in_tree(run, branch_of(opened.step))
         place, is_certain = (run.workdir, True) if run.workdir is not None else (_project(run), False)
         if place is None:
-            return None, Seen(unseen=("where it worked is not known here",))
+            return None, Seen(unseen=("its working directory is not known here",))
         place = os.path.realpath(place)  # what commands meet there; below it nothing is followed
         seen = changed_since(place, began_at_us - file_tick_us(), own=self._not_the_steps())
         if is_certain:
             return place, seen
-        return place, Seen(seen.files, (*seen.unseen, f"it may have worked elsewhere than in {place}"))
+        return place, Seen(seen.files, (*seen.unseen, f"it may have worked outside {place}"))
 
     def _changes_in_tree(self, run: Run, line: str) -> tuple[str | None, Seen]:
         """Against the last checkpoint: the tree may have been made after the step was planned."""

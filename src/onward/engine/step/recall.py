@@ -19,7 +19,7 @@ async def recall(journal: Journal, goal: str, folded: Folded, started: StepStart
     """What the step that `started` is told about the run up to there, under its own mode or another."""
     mode = mode or started.fidelity or DEFAULT_FIDELITY
     if mode not in FIDELITIES:
-        raise InvalidInput(f"{mode!r} is no fidelity; ask for one of {', '.join(FIDELITIES)}.")
+        raise InvalidInput(f"{mode!r} is not a fidelity; use one of {', '.join(FIDELITIES)}.")
     if mode not in STYLES:
         return ""
     records = await journal.tail(folded, EVENTS_READ.get(mode, 0))

@@ -149,7 +149,7 @@ class RoomOnDisk(StoredRoom):
         except InvalidInput as error:
             return _failed(result, str(error))
         except OSError as error:
-            return _failed(result, f"its artifacts cannot be taken: {error.strerror or error}.")
+            return _failed(result, f"its artifacts cannot be read: {error.strerror or error}.")
         return result
 
     def _take(self, found: list[Path], depth: int) -> None:

@@ -44,7 +44,7 @@ def decision(gate: Gate, answer: Answer, *, by: str) -> GateDecided:
         return _in_words(gate, answer.choice or answer.text, by)
     choice = match_choice(gate, answer.choice)
     if choice is None:
-        raise InvalidInput(f"gate {gate.gate} does not offer {answer.choice!r}; {_choose(gate)}.")
+        raise InvalidInput(f"gate {gate.gate} has no choice {answer.choice!r}; {_choose(gate)}.")
     return _decided(gate, choice, by, answer.text)
 
 
@@ -58,15 +58,13 @@ def _approved(gate: Gate) -> Choice:
     if len(gate.choices) == 1 and rejecting(gate.type, gate.choices) is None:
         return gate.choices[0]
     words = ", ".join(APPROVING)
-    raise InvalidInput(
-        f"gate {gate.gate} has no choice that approves (one labelled {words}); {_choose(gate)}."
-    )
+    raise InvalidInput(f"gate {gate.gate} has no choice that approves (labelled {words}); {_choose(gate)}.")
 
 
 def _in_words(gate: Gate, words: str, by: str) -> GateDecided:
     """Any words will do, and they go on by the only edge, or as edges are chosen."""
     if not words.strip():
-        raise InvalidInput(f"gate {gate.gate} asks for words; say some.")
+        raise InvalidInput(f"gate {gate.gate} asks for text; write some.")
     only = gate.choices[0] if len(gate.choices) == 1 else OWN_WORDS
     return GateDecided(gate=gate.gate, choice=only, by=by, text=words)
 

@@ -42,7 +42,9 @@ def decide_claim(
         case RunStatus.INTERRUPTED if run.wake_at_us is not None:
             return (RunQueued(why=run.reason, wake_at_us=run.wake_at_us), claim)
         case _:
-            raise wrong_state(run, "claimed", f"start it with `onward resume {run.id}` if it can go on")
+            raise wrong_state(
+                run, "claimed", f"continue it with `onward resume {run.id}` if it can be resumed"
+            )
 
 
 def occupied(run: Run, standing: Standing) -> Refused:
@@ -70,5 +72,5 @@ def still_waits(run: Run) -> Refused:
     gates = ", ".join(gate.gate for gate in run.gates.values() if gate.decided is None)
     return Refused(
         "invalid_state",
-        f"run {run.id} waits for an answer at {gates}; give it with `onward answer {run.id}`.",
+        f"run {run.id} waits for an answer at {gates}; answer with `onward answer {run.id}`.",
     )

@@ -16,5 +16,5 @@ def interruption(run: Run, reason: str, detail: str) -> RunInterrupted:
     doubtful = next((opened.step for opened in run.open_steps.values() if is_in_doubt(opened)), None)
     if doubtful is None:
         return RunInterrupted(reason=reason, detail=detail)
-    why = f"step {doubtful} was cut off and must not be blindly repeated"
+    why = f"step {doubtful} was cut off and must not be repeated blindly"
     return RunInterrupted(reason="in_doubt", detail=f"{detail}; {why}")

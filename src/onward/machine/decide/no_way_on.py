@@ -25,7 +25,7 @@ def past_no_way(
         case "retry" if may_retry:
             return node
         case "retry":
-            raise _refused(run, f"{node} only routes, so there is nothing to execute again", may_retry=False)
+            raise _refused(run, f"{node} only routes, so there is nothing to retry", may_retry=False)
         case None:
             _check_way(definition, run, may_retry, now_us)
             return None
@@ -42,7 +42,7 @@ def _check_way(definition: Definition, run: Run, may_retry: bool, now_us: int) -
 
 
 def _refused(run: Run, what: str, *, may_retry: bool) -> Refused:
-    again = "execute the step again with --retry, " if may_retry else ""
+    again = "run the step again with --retry, " if may_retry else ""
     return Refused(
         NO_WAY_ON,
         f"{what}; correct the edges and resume with --accept-changes, {again}continue at another node with "

@@ -16,7 +16,7 @@ LOSSES_MAX = 5
 REQUEUE = "requeue"
 RESTARTED = "Server restarted while workflow was running"
 ARRIVED = "it was running in the database that it was exported from"
-GIVEN_UP = "the process that held it stopped driving it"
+GIVEN_UP = "the process that held it stopped running it"
 BACK_OFF_S_FIRST, BACK_OFF_S_MAX = 1.0, 60.0
 
 
@@ -27,7 +27,7 @@ def decide_loss(run: Run, standing: Standing, *, is_restart: bool = False) -> tu
     """
     if run.status is not RunStatus.RUNNING or standing.is_alive:
         return ()
-    died = f"{standing.holder or 'its owner'} died"
+    died = f"{standing.holder or 'its holder'} died"
     stop = interruption(run, "restart", RESTARTED) if is_restart else interruption(run, "crash", died)
     return _taken(run, standing.me, standing.now_us, died, stop)
 
@@ -77,7 +77,7 @@ def _lost(run: Run, now_us: int, why: str, stop: RunInterrupted) -> Event:
 
 def crash_loop(losses: int, why: str = "") -> RunFailed:
     """The end of a run that was lost too often; `why` is what happened the last time."""
-    detail = f"{losses} owners in a row died or gave it up without finishing a step"
+    detail = f"{losses} holders in a row died or released it without finishing a step"
     return RunFailed(reason="crash_loop", detail=f"{detail}; the last time: {why}" if why else detail)
 
 

@@ -37,7 +37,7 @@ def decide_pause(run: Run, standing: Standing, *, after: str, by: str) -> tuple[
         case RunStatus.QUEUED | RunStatus.WAITING:
             return (pausing(by=by),)
         case _:
-            raise wrong_state(run, "paused", "only a queued, running or waiting run can be")
+            raise wrong_state(run, "paused", "only queued, running and waiting runs can be paused")
 
 
 def decide_cancel(run: Run, standing: Standing, *, by: str, reason: str = "user") -> tuple[Event, ...]:
@@ -69,8 +69,8 @@ def decide_answer(
     if has_expired(open_gate(run, gate_id), standing.now_us):
         raise Refused(
             "gate_expired",
-            f"gate {gate.gate} could be answered until its deadline, which has come; "
-            f"`onward resume {run.id}` goes on as the gate says ({told(gate)}).",
+            f"gate {gate.gate} was open until its deadline, which has passed; "
+            f"`onward resume {run.id}` continues as the gate says ({told(gate)}).",
             details={"gate": gate.gate, "on_timeout": gate.on_timeout},
         )
     return (decided,)
@@ -96,7 +96,7 @@ def open_gate(run: Run, gate_id: str | None) -> Gate:
     if gate.decided is not None:
         raise Refused(
             "gate_decided",
-            f"gate {gate.gate} was decided already: {gate.decided.label!r} by {gate.by}.",
+            f"gate {gate.gate} is already decided: {gate.decided.label!r} by {gate.by}.",
             details={"choice": gate.decided.key, "by": gate.by},
         )
     return gate
@@ -114,10 +114,10 @@ def _gate(run: Run, gate_id: str | None) -> Gate:
         return undecided[0]
     if undecided:
         names = ", ".join(gate.gate for gate in undecided)
-        raise InvalidInput(f"run {run.id} has several open gates ({names}); say which with --gate.")
+        raise InvalidInput(f"run {run.id} has several open gates ({names}); name one with --gate.")
     decided = list(run.gates.values())
     if decided:
         return decided[-1]
     raise Refused(
-        "no_open_gate", f"run {run.id} is {run.status} and asks nothing; see `onward show {run.id}`."
+        "no_open_gate", f"run {run.id} is {run.status} and has no open gate; see `onward show {run.id}`."
     )

@@ -84,7 +84,7 @@ def made_again(definition: Definition, run: Run, from_node: str | None) -> str:
     node = definition.graph.nodes.get(from_node or "")
     if node is None or node.repeatable or node.id not in run.outcomes:
         return ""
-    return f"{node.id} has finished before and is not repeatable; it is made again because --from says so"
+    return f"{node.id} has finished before and is not repeatable; it runs again because --from says so"
 
 
 def _check_request(request: ResumeRequest) -> None:
@@ -92,7 +92,7 @@ def _check_request(request: ResumeRequest) -> None:
         raise InvalidInput(f"the action {request.action!r} is not one of {', '.join(ACTIONS)}.")
     if request.action is not None and request.from_node is not None:
         raise InvalidInput(
-            f"--from {request.from_node} leaves the stopped step behind, so there is nothing to "
+            f"--from {request.from_node} drops the stopped step, so there is nothing to "
             f"{request.action}; give only one of the two."
         )
 
@@ -118,13 +118,13 @@ def check_resumable(run: Run, standing: Standing, request: ResumeRequest) -> tup
         case RunStatus.QUEUED:
             return ()
         case _ if run.is_final or not is_recoverable(run.status, run.reason):
-            raise wrong_state(run, "given up" if request.action == "abort" else "resumed", _why_final(run))
+            raise wrong_state(run, "cancelled" if request.action == "abort" else "resumed", _why_final(run))
         case _:
             return ()
 
 
 def _how_lost(standing: Standing) -> str:
-    holder = standing.holder or "its owner"
+    holder = standing.holder or "its holder"
     return f"taken over from {holder}, which was still alive" if standing.is_alive else f"{holder} died"
 
 
@@ -133,7 +133,7 @@ def _why_final(run: Run) -> str:
     why = reason.says if reason else "it has ended"
     if run.status is RunStatus.COMPLETED:
         why = "it has finished"
-    return f"{why}; `onward replay {run.id} --checkpoint SEQ` goes on from a checkpoint as a fork"
+    return f"{why}; `onward replay {run.id} --checkpoint SEQ` continues from a checkpoint in a fork"
 
 
 def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
@@ -142,9 +142,9 @@ def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
     if request.from_node is None and in_doubt and request.action not in ACTIONS:
         raise Refused(
             "in_doubt",
-            f"step {in_doubt[0].step} began and never finished{_why_not(in_doubt[0])}, "
-            "and must not be blindly repeated; "
-            "say --retry, --skip, --continue or --abort.",
+            f"step {in_doubt[0].step} started and never finished{_why_not(in_doubt[0])}, "
+            "and must not be repeated blindly; "
+            "choose --retry, --skip, --continue or --abort.",
             details={"step": in_doubt[0].step, "attempt": in_doubt[0].attempt},
         )
     if request.action is None:
@@ -162,7 +162,7 @@ def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
         raise Refused(
             "several_stopped",
             f"run {run.id} has several stopped steps ({', '.join(steps)}); "
-            f"say with --step which of them to {request.action}.",
+            f"name the one to {request.action} with --step.",
             details={"steps": steps},
         )
     return named[0]

@@ -24,12 +24,12 @@ def decide_steer(run: Run, standing: Standing, *, text: str, by: str) -> tuple[E
         raise InvalidInput("the instruction is empty; say what the run's agents should do.")
     if len(text) > CHARACTERS_MAX:
         raise InvalidInput(
-            f"the instruction has {len(text)} characters; say it in at most {CHARACTERS_MAX}, "
+            f"the instruction has {len(text)} characters; use at most {CHARACTERS_MAX}, "
             "or put the rest in a file that the agents can read."
         )
     if run.is_final:
         raise Refused(
-            "invalid_state", f"run {run.id} is {run.status}; nobody is left to take an instruction."
+            "invalid_state", f"run {run.id} is {run.status}; no agent step is left to take an instruction."
         )
     if len(run.steering) >= PENDING_MAX:
         raise Refused(

@@ -21,7 +21,7 @@ def started(run: Run, event: ParallelStarted, at_us: int) -> Changes:
     parent = run.branches.get(branch_of(event.step))
     if parent is None or event.step in run.parallels:
         raise IllegalEvent(
-            run.status, event, f"{event.step} has no line to branch off, or has branches already"
+            run.status, event, f"{event.step} has no branch to fan out from, or already has branches"
         )
     opened = {
         plan.path: Branch(

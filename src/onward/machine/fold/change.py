@@ -16,7 +16,7 @@ class IllegalEvent(Exception):
 
     def __init__(self, status: RunStatus | None, event: Event, why: str = "") -> None:
         self.status, self.event = status, event
-        super().__init__(why or f"{event.kind} may not follow when the run is {status or 'not created'}")
+        super().__init__(why or f"{event.kind} is not allowed when the run is {status or 'not created'}")
 
 
 def without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:

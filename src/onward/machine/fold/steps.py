@@ -195,7 +195,7 @@ def routed(run: Run, event: StepRouted, at_us: int) -> Changes:
     path = branch_of(event.step)
     branch = run.branches.get(path)
     if branch is None or branch.next_node is not None or branch.ended:
-        raise IllegalEvent(run.status, event, f"step {event.step} is not where its line ended")
+        raise IllegalEvent(run.status, event, f"step {event.step} is not where its branch ended")
     moved = replace(branch, next_node=event.next.to, edge=event.next.edge, suggested=())
     return {"branches": {**run.branches, path: moved}}
 

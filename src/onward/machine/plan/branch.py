@@ -56,7 +56,7 @@ def plan_branch(definition: Definition, run: Run, path: str, now_us: int) -> Act
         return _after_last(definition, run, path)
     node = definition.graph.nodes.get(node_id)
     if node is None:
-        detail = f"the pipeline has no node {node_id!r} any more; resume with --original or --from"
+        detail = f"the pipeline no longer has node {node_id!r}; resume with --original or --from"
         return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     visits = run.visits.get(place(node_id, path), 0)
     if run.open_steps or run.gates:
@@ -93,7 +93,7 @@ def _end(definition: Definition, run: Run, *, ended_at: str = "") -> Action:
         return Stop((RunCompleted(ended_at=ended_at),))
     back = way_back(definition.graph, gate)
     if back is None:
-        detail = f"goal gate {gate} ended as {run.outcomes[gate]} and names no retry_target"
+        detail = f"goal gate {gate} ended as {run.outcomes[gate]} and has no retry_target"
         return stop_with(run, RunFailed(reason="goal_unmet", detail=detail, step=gate))
     if run.reroutes >= definition.max_reroutes:
         detail = f"goal gate {gate} is still unmet after {run.reroutes} redirects (max_reroutes)"
@@ -131,7 +131,7 @@ def _continue(
             detail = f"step {opened.step}: {opened.reason}"
             return stop_with(run, RunFailed(reason="step_failed", detail=detail, step=opened.step))
         case AttemptState.OPEN if opened.token == run.token:
-            raise AssertionError(f"{opened.step} is being performed under token {run.token}")
+            raise AssertionError(f"{opened.step} is being executed under token {run.token}")
         case _:
             return _abandoned(definition, run, path, node, opened)
 
@@ -140,7 +140,7 @@ def _abandoned(definition: Definition, run: Run, path: str, node: Node, opened: 
     """An attempt that somebody began and nobody finished keeps its number, if it may be made again."""
     if opened.repeatable:
         return Execute(_started(definition, run, path, node, opened.step, attempt=opened.attempt))
-    detail = f"step {opened.step} was cut off and must not be blindly repeated"
+    detail = f"step {opened.step} was cut off and must not be repeated blindly"
     if opened.state is AttemptState.INTERRUPTED:
         detail += f": {opened.reason}"
     return stop_with(run, RunInterrupted(reason="in_doubt", detail=detail))
@@ -197,7 +197,7 @@ def _pass_conditional(definition: Definition, run: Run, path: str, node: Node, n
     outcome = Outcome(status=StepStatus(came_in), preferred_label=branch.label)
     onward = way_on(definition.graph, node.id, outcome, branch.context)
     if came_in == StepStatus.FAIL.value and not definition.graph.outgoing(node.id):
-        return failed(run, f"a failure came to {node.id}, which has no edges")
+        return failed(run, f"a failure reached {node.id}, which has no edges")
     return passed(run, path, node, outcome, onward)
 
 

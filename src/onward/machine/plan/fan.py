@@ -32,7 +32,7 @@ def fan_out(definition: Definition, run: Run, path: str, node: Node, now_us: int
     """A branch for every edge whose condition, if it has one, holds."""
     if any(piece.startswith(f"{node.id}#") for piece in path.split("/")):
         # Each branch would open as many again, without end.
-        detail = f"a branch of {node.id} leads back to it; let it lead to the join or to a node of its own"
+        detail = f"a branch of {node.id} leads back to it; route it to the join or to another node"
         return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     step = step_id(node.id, run.visits.get(place(node.id, path), 0) + 1, path)
     edges = _open_edges(definition, run, path, node)

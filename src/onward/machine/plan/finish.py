@@ -66,7 +66,7 @@ def _events(
 
 def _give_up(definition: Definition, run: Run, opened: OpenStep, node: Node, result: Result) -> list[Event]:
     """A failure leads somewhere, or it leaves the step open and failed: the plan stops the run there."""
-    reason = result.failure_reason or "the step failed without saying why"
+    reason = result.failure_reason or "the step failed without a reason"
     if result.status is StepStatus.RETRY:
         reason = f"max retries exceeded: {reason}"
     finished = _finished(definition, run, opened, node, result, StepStatus.FAIL, reason)

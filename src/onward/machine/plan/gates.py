@@ -95,7 +95,7 @@ def _rejected(graph: Graph, run: Run, path: str, node: Node, gate: Gate, said: M
     """No, and no edge takes it: a way for failures does, or it is the end of the branch, or of the run."""
     why = f"{gate.by} rejected {gate.gate}"
     if gate.expired:
-        why = f"nobody answered {gate.gate} in time, which rejects it"
+        why = f"{gate.gate} was not answered in time, which rejects it"
     if gate.answer:
         why += f": {gate.answer}"
     outcome = Outcome(status=StepStatus.FAIL, failure_reason=why)

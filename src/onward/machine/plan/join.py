@@ -82,13 +82,11 @@ def _closed(run: Run, losers: Sequence[str]) -> tuple[Event, ...]:
         if gate.decided is None and branch_of(name) in losers
     ]
     attempts = [
-        AttemptInterrupted(step=name, attempt=step.attempt, why="another branch was first")
+        AttemptInterrupted(step=name, attempt=step.attempt, why="another branch won")
         for name, step in run.open_steps.items()
         if step.state is AttemptState.OPEN and branch_of(name) in losers
     ]
-    ends = [
-        BranchFinished(branch=path, status=CANCELLED, reason="another branch was first") for path in losers
-    ]
+    ends = [BranchFinished(branch=path, status=CANCELLED, reason="another branch won") for path in losers]
     return (*gates, *attempts, *ends)
 
 

@@ -55,7 +55,7 @@ def _asked_to_stop(run: Run, stop_reason: str | None, now_us: int) -> Stop | Non
 def _let_go(stop_reason: str, now_us: int) -> Event:
     """What stops here was a foreground process, or a worker, whose runs others may go on with."""
     if stop_reason == DRAIN:
-        return RunQueued(why="handed back by a worker that stops", wake_at_us=now_us)
+        return RunQueued(why="released by a worker that stops", wake_at_us=now_us)
     return RunPaused(reason=stop_reason)
 
 

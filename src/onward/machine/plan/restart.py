@@ -22,10 +22,10 @@ _OWN_PREFIXES = ("human.gate.", "parallel.", "internal.", "stack.child.")
 def restart(definition: Definition, run: Run, path: str, node: Node) -> Action:
     """End the run here, unless this is a branch or has happened too often."""
     if path:
-        detail = f"the loop_restart edge to {node.id} is inside a parallel branch, which cannot end its run"
+        detail = f"the loop_restart edge to {node.id} is inside a parallel branch, which cannot end the run"
         return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     if run.restarts >= definition.max_restarts:
-        detail = f"loop_restart began {run.restarts} runs one after the other (max_restarts)"
+        detail = f"loop_restart started {run.restarts} runs in a row (max_restarts)"
         return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     # Whoever plans this again after a crash comes to the same id, and finds the run that was made.
     step = step_id(node.id, run.visits.get(place(node.id), 0) + 1)

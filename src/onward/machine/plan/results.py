@@ -123,7 +123,7 @@ def _without_workspace(run: Run, why: str, has_begun: bool) -> Sequence[Event]:
             step=step.step,
             attempt=step.attempt,
             status=StepStatus.FAIL,
-            reason="it was not begun, because its workspace cannot be used",
+            reason="it was not started, because its workspace cannot be used",
         )
         for step in never
         if step.token == run.token

@@ -37,7 +37,7 @@ def check_given(changes: Mapping[str, Any]) -> None:
             name = key.removeprefix(GRAPH)
             raise InvalidInput(f"the context key {key!r} mirrors the pipeline; change {name!r} in its file.")
         if key == CURRENT_NODE or key.startswith(INTERNAL):
-            raise InvalidInput(f"the context key {key!r} is kept by the engine; use another name.")
+            raise InvalidInput(f"the context key {key!r} is reserved for the engine; use another name.")
 
 
 def check_updates(updates: Mapping[str, Any]) -> None:
