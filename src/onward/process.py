@@ -40,7 +40,7 @@ SHELL = "/bin/sh"
 OUTPUT_BYTES_MAX = 1 << 20
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 LINGER_S = 1.0  # for processes that the shell left running
-DRAIN_S = 1.0  # for output, should somebody outside the command hold its pipe
+DRAIN_S = 1.0  # for output, if a process outside the command holds its pipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ def _request(program: str, words: Sequence[str], env: Mapping[str, str], cwd: st
 
 
 def _input(data: bytes) -> int:
-    """A descriptor to read `data` from. A file, not a pipe: nobody has to feed it while the command runs."""
+    """A descriptor to read `data` from. A file, not a pipe: it needs no writer while the command runs."""
     if not data:
         return os.open(os.devnull, os.O_RDONLY)
     with (

@@ -29,7 +29,7 @@ POSTGRES = ("postgres://", "postgresql://")
 async def open_store(db: str, *, lease_s: float | None = None) -> Store:
     """The store that a path or address names. A driver is imported only when it is used.
 
-    `lease_s` is how long a claim is good for where nobody can see whether its process lives.
+    `lease_s` is how long a claim lasts if no one can see whether its process is alive.
     """
     check_address(db)
     if lease_s is not None:

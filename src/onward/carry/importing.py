@@ -1,4 +1,4 @@
-"""Taking in the runs of an export: all is checked first, and then each arrives whole, held by nobody."""
+"""Import the runs of an export: check everything first, then write each run whole, held by no process."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Brought:
 
 @dataclass(slots=True)
 class _Planned:
-    """A run to take in: its row as it will be, and what is written behind the log that came."""
+    """A run to import: its row as it will be, and what is appended to the log that came."""
 
     section: Section
     row: RunRow

@@ -1,8 +1,8 @@
 """The lines of an export: JSON, one object a line, closed schemas.
 
-A header that names the runs, parents before their forks; then, run by run, its events, each behind the
-content that it is the first in the file to name, and the run's effects; and an end that tells how many lines
-there were and what their bytes hash to, so that a file that was cut off or changed is known as such.
+A header that names the runs, parents before their forks; then, run by run, its events, each after the
+content that it is the first in the file to name, and the run's effects; and an end with the number of lines
+and the hash of their bytes, so that a truncated or changed file is recognised.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CarriedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def start(self) -> Position:
-        """What its own events stand behind."""
+        """The position that its own events follow."""
         return Position(self.parent_seq, bytes.fromhex(self.parent_hash))
 
 

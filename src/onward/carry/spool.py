@@ -73,7 +73,7 @@ class Spool:
     def _copy(
         self, source: _Behind | zstandard.ZstdDecompressionReader, packed: _Behind | None = None
     ) -> None:
-        """Copy what comes, and stop where no export would still go on."""
+        """Copy what comes, and stop where no export would continue."""
         total = line = 0
         while chunk := source.read(CHUNK):
             total += len(chunk)
@@ -112,7 +112,7 @@ class Spool:
 
 
 class _Behind(io.RawIOBase):
-    """What was read already, and then what comes behind it."""
+    """What was already read, then the rest."""
 
     def __init__(self, head: bytes, source: BinaryIO) -> None:
         self._head, self._source = head, source

@@ -92,7 +92,7 @@ class IsolatedHandler:
 
 
 def _pass_on(printed: str) -> None:
-    """Print what the function printed; that nobody can read it is no failure of the step."""
+    """Print what the function printed; if that fails, the step does not."""
     with contextlib.suppress(OSError, ValueError):
         if printed and sys.stderr is not None:
             sys.stderr.write(printed)

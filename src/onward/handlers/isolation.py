@@ -63,7 +63,7 @@ class IsolatedStep(_Closed, frozen=True, kw_only=True):
         return self.context.get(key, default)
 
     def log(self, text: str) -> None:
-        """Write a line down for whoever looks at the run later; it is stored with the attempt's end."""
+        """Record a line for people who read the run later; it is stored when the attempt ends."""
         if len(self.lines) <= LOG_LINES_MAX:  # one more than are kept, to say that there were more
             self.lines.append(log_line(text))
 
@@ -93,7 +93,7 @@ class Outcome(_Closed, frozen=True, kw_only=True):
 
 
 class Answer(_Closed, frozen=True, kw_only=True):
-    """What came of the call: an outcome, or why there is none. `lines` are for the run's log."""
+    """The result of the call: an outcome, or why there is none. `lines` are for the run's log."""
 
     lines: list[str]
     outcome: Outcome | None = None

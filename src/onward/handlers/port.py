@@ -32,7 +32,7 @@ from onward.pipeline.graph import Graph
 
 
 async def _no_past(mode: str) -> str:
-    """A step that was made by hand has nothing behind it."""
+    """A step that was created by hand has no history."""
     return ""
 
 
@@ -90,7 +90,7 @@ class StepContext:
         self.deadline = deadline
         """When every process of this attempt must have ended, unless the run's lease is renewed."""
         self.stopping = stopping
-        """Set when the run is to stop as soon as it can: a handler that can go on later may end early."""
+        """Set when the run should stop as soon as it can: a handler that can continue later may end early."""
         self.lines: list[str] = []
 
     @property
@@ -129,12 +129,12 @@ class StepContext:
 
     @property
     def is_continued(self) -> bool:
-        """Whether somebody asked to go on from what the attempt before left."""
+        """Whether the run was resumed with --continue, to use what the previous attempt left."""
         return self._run.directives.get(self.step) == "continue"
 
     @property
     def left(self) -> LeftBefore | None:
-        """What the attempt before left, if somebody asked to go on from it; None for any other attempt."""
+        """What the previous attempt left, if the run was resumed with --continue; else None."""
         return self.room.left if self.is_continued else None
 
     @property
@@ -147,7 +147,7 @@ class StepContext:
 
     @property
     def steering(self) -> tuple[str, ...]:
-        """Instructions that somebody gave while the run was under way, for an agent to follow."""
+        """Instructions given while the run was running, for an agent to follow."""
         return self._run.open_steps[self.step].steering
 
     @property
@@ -157,7 +157,7 @@ class StepContext:
 
     @property
     def child(self) -> str | None:
-        """The run that a managing step looks after."""
+        """The run that a managing step manages."""
         return self._started.child
 
     def asking(self, seen: Mapping[str, Any], *, execution: int) -> StepContext:
@@ -186,8 +186,8 @@ class StepContext:
         """What `function` returns; it is called at most once for this step and key, on whatever attempt.
 
         The value is stored, so it must be JSON. An exception is remembered too, unless `only_success`. If the
-        process died meanwhile, nobody knows whether it was done: this refuses until a person has decided. It
-        refuses too when the attempt is over.
+        process died meanwhile, it may or may not have been done: this refuses until a person has decided. It
+        also refuses when the attempt has ended.
         """
         self.calls.check_open()
         if not inspect.iscoroutinefunction(function):
@@ -239,7 +239,7 @@ class StepContext:
         return told if left is None else "\n\n".join(filter(None, (told, left.told())))
 
     def log(self, text: str) -> None:
-        """Write a line down for whoever looks at the run later; it is stored with the attempt's end."""
+        """Record a line for people who read the run later; it is stored when the attempt ends."""
         if len(self.lines) <= LOG_LINES_MAX:  # one more than are kept, to say that there were more
             self.lines.append(log_line(text))
 
@@ -255,7 +255,7 @@ class StepContext:
 
 
 class Postponed(Exception):
-    """A handler that was asked to stop has done so; its step is made again when the run goes on."""
+    """A handler that was asked to stop has done so; its step runs again when the run continues."""
 
     def __init__(self, why: str) -> None:
         self.why = why

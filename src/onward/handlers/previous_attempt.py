@@ -25,7 +25,7 @@ class LeftBefore:
     artifacts: Mapping[str, str] = field(default_factory=dict)
 
     def told(self) -> str:
-        """For an agent's session: that it goes on, and with what. Of a long response, the end."""
+        """For an agent's session: that it continues, and with what. Of a long response, the end."""
         lines = [
             "An earlier attempt of this step was cut off. Continue from what it left; do not start over."
         ]

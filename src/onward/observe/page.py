@@ -20,7 +20,7 @@ PATIENCE_S = 3.0
 
 
 class Pages:
-    """Answers `/metrics` and `/healthz`. The database is measured when somebody looks, and not often."""
+    """Answers `/metrics` and `/healthz`. The database is measured on request, and not often."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ Resolve = Callable[[str], str]
 
 CLAUSES_MAX = 100
 SHORT = 100
-"""Conditions up to this length are remembered, whoever wrote them."""
+"""Conditions up to this length are cached."""
 
 _SPACE = re.compile(r"\s*+")
 _KEY = re.compile(r"[A-Za-z_][\w-]*+(?:\.[\w-]++)*+", re.ASCII)

@@ -1,7 +1,7 @@
 """What is done to a graph between reading and checking, always in this order.
 
-First `$goal`, then the model stylesheet, then the transforms of whoever runs the pipeline, in the order they
-were registered. Theirs is foreign code: what it raises or returns is judged here, and the message names it.
+First `$goal`, then the model stylesheet, then the app's transforms, in the order they were registered.
+They are foreign code: what they raise or return is checked here, and the message names the transform.
 """
 
 from __future__ import annotations

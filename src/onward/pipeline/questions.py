@@ -1,4 +1,4 @@
-"""What a human gate asks: its type, its choices, and which of them somebody means.
+"""What a human gate asks: its type, its choices, and which of them an answer means.
 
 A choice stands for an edge. Words of approval and rejection are understood by every gate, so that an API
 or a button can say yes or no without knowing what the edges are called.

@@ -31,7 +31,7 @@ EXPANDED_CHARACTERS_MAX = 8_388_608
 def expand_goal(graph: Graph) -> Graph:
     """Put the graph's goal in the place of `$goal` in every prompt; what the goal itself contains stays.
 
-    A label that stands in for a missing prompt is expanded into the prompt, so nobody has to expand later.
+    A label that stands in for a missing prompt is expanded into the prompt, so no one has to expand it later.
     """
     changed: dict[str, Node] = {}
     expanded: dict[str, str] = {}

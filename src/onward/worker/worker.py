@@ -32,7 +32,7 @@ SAY_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """What a worker came to: how many runs it drove, and whether it had to leave some behind."""
+    """A worker's result: how many runs it executed, and whether it had to leave some unfinished."""
 
     driven: int
     left_behind: int
@@ -99,7 +99,7 @@ class Worker:
                 self._warn(f"cannot claim a run: {error}")
                 return False
             if taken is None:
-                # A run that a dead process holds is not due before somebody has looked for the dead.
+                # A run that a dead process holds is not due before a sweep has found it.
                 if not self._until_idle or self._driving or await self._look():
                     return False
                 return not self._news.is_set()  # the other look, every now and then, may have been first
@@ -167,7 +167,7 @@ class Worker:
             self._gone = error
             self._news.set()
             return False
-        except Exception as error:  # of whatever kind: nobody would notice that the looking has ended
+        except Exception as error:  # of any kind: no one would notice that the sweep has ended
             self._metrics.sweeps.add("failed")
             self._warn(f"cannot look for lost runs: {error}")
             return False

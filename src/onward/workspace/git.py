@@ -1,7 +1,7 @@
 """Calling git: one place for every call, so that all of them are equally careful.
 
 Arguments are lists, never a shell's text. Neither hooks nor a file-system monitor of the repository are run,
-nobody is asked for a password, and nothing goes on in the background.
+git never asks for a password, and nothing runs in the background.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Git:
                 capture_output=True,
                 timeout=self.timeout_s,
                 pass_fds=() if self.lock is None else (self.lock,),
-                process_group=0,  # a Ctrl-C asks us to stop behind the step, which needs this git
+                process_group=0,  # a Ctrl-C asks us to stop after the step, which needs this git
                 check=False,
             )
         except subprocess.TimeoutExpired:
@@ -112,7 +112,7 @@ class Git:
 def locked(path: str, timeout_s: float = TIMEOUT_S) -> Iterator[int]:
     """Be the only one; a descriptor that a child inherits keeps it so until the child has ended as well.
 
-    A process that is killed leaves its git running for a moment: whoever goes on with the run waits for it.
+    A process that is killed leaves its git running for a moment: the next holder waits for it.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -14,7 +14,7 @@ from onward.workspace.git import Git
 
 @dataclass(frozen=True, slots=True)
 class GitKept:
-    """Looks at work trees of real repositories. Ignored files are nobody's work."""
+    """Checks work trees of real repositories. Ignored files do not count as work."""
 
     environment: Mapping[str, str]
 

@@ -80,7 +80,7 @@ class GitTrees:
             repository("update-ref", _made(place), tree.commit)
 
     def _is_made(self, repository: Git, place: Place) -> bool:
-        """Whether the work tree is there and whole: one that was being made at a crash is made anew."""
+        """Whether the work tree exists and is complete: one that a crash left half-made is created again."""
         if not os.path.isdir(place.directory) or _commit_of(repository, _made(place)) is None:
             return False
         top = Git(place.directory, self.environment).ask("rev-parse", "--show-toplevel")
@@ -124,7 +124,7 @@ class GitTrees:
 
     def changed(self, place: Place, known: Tree) -> Sequence[str]:
         if not place.is_in_place and not self._is_made(Git(place.repository, self.environment), place):
-            return ()  # nobody can have begun to work in it
+            return ()  # no step can have started to work in it
         with self._open(place) as git:
             found, before = self._content(git, place), _content_of(git, known.commit)
             names = git("diff-tree", "-r", "-z", "--no-renames", "--name-only", before, found.content)
@@ -136,7 +136,7 @@ class GitTrees:
         head, branch = _head(git)
         index, own = _indexes(git)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{own}.lock")  # left by a git that was killed: nobody else uses this index
+            os.unlink(f"{own}.lock")  # left by a git that was killed: nothing else uses this index
         with contextlib.suppress(FileNotFoundError):
             os.unlink(own)
         if os.path.exists(index):
@@ -166,7 +166,7 @@ class GitTrees:
     def _move(
         self, git: Git, found: _Found, *, head: str, branch: str, content: str, only_if: str = ""
     ) -> None:
-        """Change files first and HEAD last: whoever is cut off between them does it again.
+        """Change files first and HEAD last, so that a crash between them repeats the change.
 
         With `only_if`, a branch that is not at that commit any more is left alone.
         """

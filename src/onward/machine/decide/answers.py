@@ -1,7 +1,7 @@
 """What an answer decides, and what a deadline does: pure functions of the stored question.
 
-Everything that they need is in the gate, so a question means the same to whoever answers it, whatever became
-of the pipeline's file since.
+Everything that they need is in the gate, so a question means the same whoever answers it, even if the
+pipeline's file has changed since.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _approved(gate: Gate) -> Choice:
 
 
 def _in_words(gate: Gate, words: str, by: str) -> GateDecided:
-    """Any words will do, and they go on by the only edge, or as edges are chosen."""
+    """Any text is an answer; it takes the only edge, or edges are chosen as usual."""
     if not words.strip():
         raise InvalidInput(f"gate {gate.gate} asks for text; write some.")
     only = gate.choices[0] if len(gate.choices) == 1 else OWN_WORDS

@@ -44,19 +44,19 @@ def decide_release(run: Run, *, owner: str, token: int, now_us: int, error: str 
 
 
 def decide_arrival(run: Run, me: str, *, now_us: int) -> tuple[Event, ...]:
-    """What becomes of a run that was running in the database that it comes from: nobody drives it here."""
+    """Stop or requeue an imported run that was running where it came from: no process holds it here."""
     if run.status is not RunStatus.RUNNING:
         return ()
     return _taken(run, me, now_us, ARRIVED, interruption(run, "restart", ARRIVED))
 
 
 def decide_held_back(run: Run, *, why: str) -> tuple[Event, ...]:
-    """Pause a run that nobody holds and that somebody might take: only a person goes on with it."""
+    """Pause a run that a worker could claim, so that only a person continues it."""
     pause = RunPaused(reason="operator", detail=why)
     match run.status:
         case RunStatus.QUEUED | RunStatus.WAITING:
             return (pause,)
-        case RunStatus.INTERRUPTED if run.wake_at_us is not None:  # it would go on by itself
+        case RunStatus.INTERRUPTED if run.wake_at_us is not None:  # it would continue by itself
             return (RunQueued(why=run.detail, wake_at_us=run.wake_at_us), pause)
         case _:
             return ()

@@ -60,7 +60,7 @@ def decide_answer(
 ) -> tuple[Event, ...]:
     """Decide a gate. The first decision is the decision; saying the same again is no contradiction.
 
-    When the deadline has come, its rule is the first, whether or not somebody was there to apply it.
+    Once the deadline has passed, its rule is the first, whether or not a process has applied it.
     """
     gate = _gate(run, gate_id)
     decided = decision(gate, answer, by=by)

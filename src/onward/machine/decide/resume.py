@@ -100,7 +100,7 @@ def _check_request(request: ResumeRequest) -> None:
 def check_resumable(run: Run, standing: Standing, request: ResumeRequest) -> tuple[Event, ...]:
     """Whether the status allows it. A running run with a dead owner counts as interrupted.
 
-    A waiting run can go on when the deadline of a gate has come, and be given up at any time.
+    A waiting run can continue when the deadline of a gate has passed, and be cancelled at any time.
     """
     match run.status:
         case RunStatus.RUNNING:
@@ -137,7 +137,7 @@ def _why_final(run: Run) -> str:
 
 
 def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
-    """The step that the request speaks of; refuses doubt that nobody decided."""
+    """The step that the request is about; refuses if a step is in doubt and no action is given."""
     in_doubt = [opened for opened in run.open_steps.values() if is_in_doubt(opened)]
     if request.from_node is None and in_doubt and request.action not in ACTIONS:
         raise Refused(
@@ -153,7 +153,7 @@ def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
     if request.step is not None:
         named = [o for o in stopped if request.step in (o.step, o.node)]
     else:
-        # What goes on by itself when the run does needs nobody's word, unless there is nothing else.
+        # A step that continues with the run needs no decision, unless there is no other.
         named = [o for o in stopped if is_in_doubt(o) or o.state is AttemptState.FAILED] or stopped
     if not named:
         raise Refused("nothing_stopped", _nothing_to(request, run))
@@ -187,7 +187,7 @@ def _from_node(definition: Definition, run: Run, request: ResumeRequest) -> str 
                 f"the pipeline has no node {request.from_node!r}; it has {', '.join(definition.graph.nodes)}."
             )
         return request.from_node
-    # Going on behind an unmet gate would only meet it again: go back to the gate itself.
+    # Continuing after an unmet gate would only reach it again: go back to the gate itself.
     return run.stopped_step if run.reason == "goal_unmet" else None
 
 

@@ -121,7 +121,7 @@ def _enter(definition: Definition, run: Run, path: str, node: Node, visits: int,
 def _continue(
     definition: Definition, run: Run, path: str, node: Node, opened: OpenStep, now_us: int
 ) -> Action:
-    """A step that has begun: what became of its last attempt decides."""
+    """A step that has started: the state of its last attempt decides."""
     match opened.state:
         case AttemptState.RETRYING:
             if opened.retry_at_us is not None and opened.retry_at_us > now_us:
@@ -137,7 +137,7 @@ def _continue(
 
 
 def _abandoned(definition: Definition, run: Run, path: str, node: Node, opened: OpenStep) -> Action:
-    """An attempt that somebody began and nobody finished keeps its number, if it may be made again."""
+    """An attempt that started and never finished keeps its number, if it may run again."""
     if opened.repeatable:
         return Execute(_started(definition, run, path, node, opened.step, attempt=opened.attempt))
     detail = f"step {opened.step} was cut off and must not be repeated blindly"
@@ -167,7 +167,7 @@ def _started(
 
 
 def _child(run: Run, step: str) -> str:
-    """The run that a managing step looks after: named when the step begins, the same on every attempt."""
+    """The run that a managing step manages: named when the step starts, the same on every attempt."""
     opened = run.open_steps.get(step)
     return (opened and opened.child) or child_run_id(run.id, step, run.updated_at_us)
 

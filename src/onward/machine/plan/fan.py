@@ -103,7 +103,7 @@ def _fail(definition: Definition, run: Run, path: str, node: Node, why: str) -> 
 
 
 def candidates(context: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The results of the last fan-out; what somebody else put under that name counts for nothing."""
+    """The results of the last fan-out; anything else under that name is ignored."""
     found = context.get(RESULTS)
     if not isinstance(found, list):
         return ()

@@ -37,7 +37,7 @@ def finish(
 ) -> list[Event]:
     """The events that record `result` for an open step. Its values must have been checked.
 
-    `tree` is the work tree behind it, if that has changed.
+    `tree` is the work tree after it, if that has changed.
     """
     events = _events(definition, run, step, result, now_us=now_us, jitter=jitter)
     if tree is None:
@@ -71,7 +71,7 @@ def _give_up(definition: Definition, run: Run, opened: OpenStep, node: Node, res
         reason = f"max retries exceeded: {reason}"
     finished = _finished(definition, run, opened, node, result, StepStatus.FAIL, reason)
     if finished.next is not None or branch_of(opened.step):
-        return [finished]  # a branch that fails has ended, and its fan-out goes on with that
+        return [finished]  # a branch that fails has ended, and its fan-out continues with that
     return [_failed_attempt(opened, result, reason, retry_at_us=None)]
 
 

@@ -76,7 +76,7 @@ def _said(gate: Gate, choice: Choice, before: Mapping[str, Any]) -> dict[str, st
 
 
 def _led_on(graph: Graph, run: Run, path: str, gate: Gate, choice: Choice, said: Mapping[str, str]) -> Action:
-    """By the edge that was chosen; words that chose none go on as edges are chosen after any step."""
+    """Take the chosen edge; for free text without one, choose an edge as after any step."""
     if choice.to:
         outcome = Outcome(
             status=StepStatus.SUCCESS, preferred_label=choice.label, suggested_next_ids=(choice.to,)

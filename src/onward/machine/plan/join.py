@@ -127,7 +127,7 @@ def _status(parallel: Parallel, statuses: Sequence[str]) -> StepStatus:
 
 
 def _result(parallel: Parallel, path: str, branch: Branch, before: FrozenMap[Any]) -> dict[str, Any]:
-    """What a branch came to, for whoever chooses between them. Its context goes no further than this."""
+    """The result of a branch, for the choice between them. Its context goes no further than this."""
     changed = {
         key: value
         for key, value in branch.context.items()
@@ -149,7 +149,7 @@ def _result(parallel: Parallel, path: str, branch: Branch, before: FrozenMap[Any
 def _onward(
     definition: Definition, parallel: Parallel, outcome: Outcome, context: Mapping[str, Any]
 ) -> Transition | None:
-    """The edges of a fan-out are its branches: it goes on where they meet, or where a failure leads."""
+    """The edges of a fan-out are its branches: it continues at the join, or where a failure leads."""
     join = None if parallel.join is None else Transition(to=parallel.join, reason="join")
     if outcome.status is not StepStatus.FAIL:
         return join

@@ -1,7 +1,7 @@
 """What the holder of a run does next: a pure function of the graph, the run and the time.
 
 Starting, resuming, taking over and waking all come here. Control nodes are rules of the planner; only
-effects leave it, as something to perform.
+effects leave it, as actions to execute.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ def _asked_to_stop(run: Run, stop_reason: str | None, now_us: int) -> Stop | Non
 
 
 def _let_go(stop_reason: str, now_us: int) -> Event:
-    """What stops here was a foreground process, or a worker, whose runs others may go on with."""
+    """What stops here was a foreground process, or a worker, whose runs others may continue."""
     if stop_reason == DRAIN:
         return RunQueued(why="released by a worker that stops", wake_at_us=now_us)
     return RunPaused(reason=stop_reason)
 
 
 def _only_asks(run: Run) -> bool:
-    """Whether every line stands before a question that nobody has answered."""
+    """Whether every branch waits at an unanswered question."""
     asking = {place(gate.node, branch_of(name)) for name, gate in run.gates.items() if gate.decided is None}
     return all(place(branch.next_node or "", path) in asking for path, branch in _lines(run))
 
 
 def _lines(run: Run) -> list[tuple[str, Branch]]:
-    """The lines that can go on: neither ended, nor waiting for branches of their own."""
+    """The branches that can continue: neither ended, nor waiting for branches of their own."""
     parents = {branch_of(step) for step in run.parallels}
     return [
         (path, branch) for path, branch in run.branches.items() if not branch.ended and path not in parents
@@ -83,7 +83,7 @@ def _flying(run: Run) -> tuple[OpenStep, ...]:
 
 
 def _when_landed(flying: tuple[OpenStep, ...], action: Action, *, halt: bool) -> Action:
-    """Nothing is left behind: what is under way ends first, by itself or because it is told to."""
+    """Running attempts end first, by themselves or because they are told to."""
     if not flying:
         return action
     return Wait(halt=tuple(step.step for step in flying) if halt else ())
@@ -128,7 +128,7 @@ def _first(*instants: int | None) -> int | None:
 
 
 def _plan_opened(definition: Definition, run: Run, path: str, parallel: Parallel, now_us: int) -> Action:
-    """One branch. Where a run would be over, a branch is: its parent goes on with what it came to."""
+    """One branch. Where a run would end, a branch ends, and its parent continues with the result."""
     branch = run.branches[path]
     ends = (None, parallel.join, definition.graph.exit_id)
     if branch.next_node in ends and not is_stuck(definition, branch):
@@ -157,6 +157,6 @@ def _around(path: str) -> Iterator[str]:
 
 
 def _stop_all(run: Run, stops: list[Event]) -> Action:
-    """No line can go on. An open question is worth waiting for, whatever else has stopped."""
+    """No branch can continue. An open question is worth waiting for, whatever else has stopped."""
     waiting = next((event for event in stops if isinstance(event, RunWaiting)), None)
     return stop_with(run, waiting or stops[0])

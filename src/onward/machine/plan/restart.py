@@ -27,7 +27,7 @@ def restart(definition: Definition, run: Run, path: str, node: Node) -> Action:
     if run.restarts >= definition.max_restarts:
         detail = f"loop_restart started {run.restarts} runs in a row (max_restarts)"
         return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
-    # Whoever plans this again after a crash comes to the same id, and finds the run that was made.
+    # Planning this again after a crash gives the same id, and finds the run that was created.
     step = step_id(node.id, run.visits.get(place(node.id), 0) + 1)
     return Restart(node.id, derived_run_id(run.created_at_us, f"{run.id}/{step}"))
 

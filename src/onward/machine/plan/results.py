@@ -1,4 +1,4 @@
-"""What came of an action, as a value: recorded against the run as it is when it is written."""
+"""The result of an action, as a value: recorded against the run as it is when it is written."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Token(NamedTuple):
 
 
 class Lexer:
-    """Reads one token after another; `token` is the one that nobody has taken yet."""
+    """Reads one token after another; `token` is the next one."""
 
     def __init__(self, source: Source) -> None:
         self._text = source.text

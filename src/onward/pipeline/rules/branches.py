@@ -1,7 +1,7 @@
 """Rules about what a branch cannot do: end its run, or open the fan-out that it came from.
 
-The planner refuses both when a run gets there, which may be hours later. Here they are errors where the way
-can be taken by nobody else, and warnings where it is also a good one, for a line outside of those branches.
+The planner refuses both when a run gets there, which may be hours later. Here they are errors if
+nothing outside those branches can get there, and warnings if something can.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def fan_out_in_itself(subject: Subject) -> Iterator[Problem]:
 
 
 def _comes_back(lines: Lines, knots: Mapping[str, int], line: Line, hop: Hop) -> bool:
-    """Whether the branch can be inside of the fan-out that it comes to."""
+    """Whether the branch can be inside the fan-out that it reaches."""
     assert line.fan_out is not None
     if hop.target == line.fan_out:
         return True

@@ -1,4 +1,4 @@
-"""Rules of the checker as whoever runs pipelines wants them: other severities, and rules of their own."""
+"""Adjust the checker: other severities, and your own rules."""
 
 from __future__ import annotations
 
