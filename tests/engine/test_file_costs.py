@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +32,7 @@ from tests.world import Process, World, in_memory, line, until
 OPENS_MAX, SYNCS_MAX = 6.5, 2
 LEASE_S = 30.0
 OPENING = {"open", "os.listdir", "os.scandir"}
+CHANGING = {"os.mkdir", "os.rename", "os.link", "os.remove"}
 
 
 @pytest.fixture
@@ -43,18 +44,27 @@ async def leased() -> AsyncIterator[World]:
 
 @dataclass
 class Calls:
-    """How often the interpreter was asked to open or to sync, since the count began."""
+    """How often the interpreter was asked to open or to sync, since the count began.
+
+    `by_loop` is what the event loop's own thread asked for, changes of directories too.
+    """
 
     paths: list[str] = field(default_factory=list)
     syncs: list[int] = field(default_factory=list)
+    by_loop: list[str] = field(default_factory=list)
 
 
 _counting: list[Calls] = []
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if _counting and event in OPENING:
-        _counting[-1].paths.append(f"{event} {arguments[0]}")
+    if not _counting or event not in OPENING | CHANGING:
+        return
+    asked = f"{event} {arguments[0]}"
+    if event in OPENING:
+        _counting[-1].paths.append(asked)
+    if threading.current_thread() is threading.main_thread():
+        _counting[-1].by_loop.append(asked)
 
 
 @pytest.fixture(scope="session")
@@ -63,8 +73,9 @@ def audited() -> None:
     sys.addaudithook(_audit)
 
 
-def agents(count: int) -> str:
-    return line(*(f"n{number}" for number in range(count)), **{f"n{n}": "files=full" for n in range(count)})
+def in_full(count: int, more: str = "") -> str:
+    names = [f"n{number}" for number in range(count)]
+    return line(*names, **dict.fromkeys(names, f"files=full{more}"))
 
 
 def loop(visits: int) -> str:
@@ -82,14 +93,16 @@ def looping(visits: int) -> Any:
     return answer
 
 
-async def calls_of(world: World, root: Path, steps: int, monkeypatch: pytest.MonkeyPatch) -> Calls:
+async def calls_of(
+    world: World, root: Path, steps: int, monkeypatch: pytest.MonkeyPatch, more: str = ""
+) -> Calls:
     process = await world.process(files=lambda store: RunFiles(str(root), store.identity, warn=pytest.fail))
     calls = Calls()
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", calls.syncs.append)
         _counting.append(calls)
         try:
-            run = await process.start(agents(steps), f"run-{steps}")
+            run = await process.start(in_full(steps, more), f"run-{steps}")
         finally:
             _counting.pop()
     assert run.status is RunStatus.COMPLETED
@@ -110,6 +123,70 @@ async def test_a_step_with_files_costs_two_syncs_and_hardly_more_opens_than_it_h
     told = "\n".join(f"{count}: {path}" for path, count in Counter(many.paths).most_common(20))
     assert opens <= OPENS_MAX, f"{opens} opens a step, of {len(many.paths)}:\n{told}"
     assert (len(many.syncs) - len(few.syncs)) / 30 <= SYNCS_MAX
+
+
+async def test_the_event_loop_leaves_the_disk_to_others_unless_a_step_uses_its_directory(
+    memory: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audited: None
+) -> None:
+    """Neither for the step nor for the run as a whole; all files are there when the run has ended."""
+    await calls_of(memory, tmp_path, 1, monkeypatch, ", type=work")  # modules are imported once
+    calls = await calls_of(memory, tmp_path, 3, monkeypatch, ", type=work")
+    assert calls.by_loop == []
+    there = {path.name for path in (tmp_path / "run-3").rglob("*") if path.is_file()}
+    assert there >= {"manifest.json", "checkpoint.json", "n2-work.json", "status.json"}
+    assert sorted(path.parent.parent.name for path in (tmp_path / "run-3").glob("*/1/status.json")) == [
+        "n0",
+        "n1",
+        "n2",
+    ]
+
+
+async def test_the_files_of_the_steps_before_are_there_when_a_step_knows_its_directory(
+    memory: World, tmp_path: Path
+) -> None:
+    found: list[list[str]] = []
+
+    async def answer(step: StepContext) -> str:
+        return "said"
+
+    async def look(step: StepContext) -> None:
+        found.append(sorted(os.listdir(f"{step.run_directory}/a/1")))
+
+    handlers = {"work": FunctionHandler(answer), "look": FunctionHandler(look)}
+    process = await memory.process(
+        handlers=handlers, files=lambda store: RunFiles(str(tmp_path), store.identity, warn=pytest.fail)
+    )
+    run = await process.start(line("a", "b", a="type=work, files=full", b="type=look, files=full"))
+    assert run.status is RunStatus.COMPLETED
+    assert found == [["response.md", "status.json"]]
+
+
+async def test_the_files_of_a_step_do_not_wait_for_the_end_of_the_next(memory: World, tmp_path: Path) -> None:
+    async def look(step: StepContext) -> None:
+        if step.node.id == "b":
+            await until((tmp_path / "run" / "a" / "1" / "status.json").exists)
+
+    process = await memory.process(
+        handlers={"work": FunctionHandler(look)},
+        files=lambda store: RunFiles(str(tmp_path), store.identity, warn=pytest.fail),
+    )
+    run = await process.start(line("a", "b", a="type=work, files=full", b="type=work, files=full"))
+    assert run.status is RunStatus.COMPLETED
+
+
+async def test_files_that_wait_are_not_written_when_the_run_may_be_anothers(
+    memory: World, tmp_path: Path
+) -> None:
+    process = await memory.process()
+    await process.start(line("a", a="shape=hexagon"))
+    run = (await process.load()).run
+    for is_ours in (False, True):
+        files = RunFiles(str(tmp_path), process.store.identity, warn=pytest.fail)
+        files.register(run, "a#1", ("a", "1"))
+        files.settled(run.id, "a#1", {}, response="said")
+        await files.close(run, is_ours=is_ours)
+        assert (tmp_path / "run").exists() is is_ours
+        assert not files.is_on_disk(run.id)
 
 
 async def test_the_files_of_a_new_run_are_written_without_reading_its_log(
@@ -134,14 +211,14 @@ async def test_the_files_of_a_new_run_are_written_without_reading_its_log(
     assert checkpoint(tmp_path)["completed_nodes"] == ["start", "a", "b", "exit"]
 
 
-def counting(root: Path, written: list[int]) -> Callable[[Store], RunFiles]:
+def counting(root: Path, written: list[tuple[str, int]]) -> Callable[[Store], RunFiles]:
     class Counting(Homes):
-        """Notes how many bytes each file has that is written."""
+        """Notes the name of each file that is written, and how many bytes it has."""
 
         __slots__ = ()
 
         def write(self, parts: Any, name: str, content: bytes, **how: Any) -> bool:
-            written.append(len(content))
+            written.append((name, len(content)))
             return Homes.write(self, parts, name, content, **how)
 
     def files(store: Store) -> RunFiles:
@@ -153,12 +230,12 @@ def counting(root: Path, written: list[int]) -> Callable[[Store], RunFiles]:
 
 
 async def bytes_a_step(world: World, root: Path, visits: int) -> float:
-    written: list[int] = []
+    written: list[tuple[str, int]] = []
     process = await world.process(
         {"a": [looping(visits)]}, clock=ManualClock(autojump=False), files=counting(root, written)
     )
     assert (await process.start(loop(visits), f"run-{visits}")).status is RunStatus.COMPLETED
-    return sum(written) / visits
+    return sum(size for _, size in written) / visits
 
 
 @pytest.fixture
@@ -264,24 +341,36 @@ async def test_a_run_that_has_stopped_holds_nothing_open(memory: World, tmp_path
         assert len(made[0].folder.held) == 0
 
 
+def checkpoints(written: Sequence[tuple[str, int]]) -> int:
+    """How often one was written."""
+    return sum(name == "checkpoint.json" for name, _ in written)
+
+
+def completed(root: Path) -> int:
+    """How many steps the checkpoint has."""
+    is_there = (root / "run" / "checkpoint.json").exists()
+    return len(checkpoint(root)["completed_nodes"]) if is_there else 0
+
+
 def checkpoint(root: Path) -> Any:
     return json.loads((root / "run" / "checkpoint.json").read_bytes())
 
 
-async def looked_at(memory: World, root: Path, visits: int, look: Callable[[Process, int], None]) -> None:
+async def looked_at(
+    memory: World,
+    visits: int,
+    look: Callable[[Process, int], Awaitable[None]],
+    files: Callable[[Store], RunFiles],
+) -> None:
     """Go around a loop, and look at the files at the beginning of every visit."""
     last = looping(visits)
 
     async def visit(step: StepContext) -> Result:
-        look(process, int(step.step.partition("#")[2]))
+        await look(process, int(step.step.partition("#")[2]))
         result: Result = await last(step)
         return result
 
-    process = await memory.process(
-        {"a": [visit]},
-        clock=ManualClock(autojump=False),
-        files=lambda store: RunFiles(str(root), store.identity, warn=pytest.fail),
-    )
+    process = await memory.process({"a": [visit]}, clock=ManualClock(autojump=False), files=files)
     assert (await process.start(loop(visits))).status is RunStatus.COMPLETED
 
 
@@ -290,17 +379,16 @@ async def test_a_checkpoint_is_written_a_second_after_a_step_and_when_the_run_st
     memory: World, tmp_path: Path
 ) -> None:
     """However long the next step takes, and however long the run is: quick steps share one."""
-    found: list[tuple[int, int]] = []
+    written: list[tuple[str, int]] = []
 
-    def look(process: Process, visit: int) -> None:
+    async def look(process: Process, visit: int) -> None:
         if visit % 40 == 0:
             process.clock.advance(1.0)
-            found.append((visit, len(checkpoint(tmp_path)["completed_nodes"])))
-        elif visit > 40:
-            assert len(checkpoint(tmp_path)["completed_nodes"]) == found[-1][1]
+            await until(lambda: completed(tmp_path) == visit)  # the start and all visits before
+            assert checkpoints(written) == visit // 40
 
-    await looked_at(memory, tmp_path, 120, look)
-    assert found == [(40, 40), (80, 80), (120, 120)], "the start and all visits before"
+    await looked_at(memory, 120, look, counting(tmp_path, written))
+    assert checkpoints(written) == 4, "and the last one when the run stopped"
     assert checkpoint(tmp_path)["completed_nodes"] == ["start", *["a"] * 120, "exit"]
 
 
@@ -309,22 +397,24 @@ async def test_a_process_that_may_have_lost_its_run_does_not_write_the_checkpoin
     leased: World, tmp_path: Path
 ) -> None:
     """Another may have written a newer one by then."""
-    seen: list[bool] = []
+    late: list[int] = []
 
-    def look(process: Process, visit: int) -> None:
-        if visit == 3 and not seen:
+    async def look(process: Process, visit: int) -> None:
+        if visit == 3 and not late:
+            late.append(visit)
             process.clock.advance(LEASE_S * 0.85)
-            seen.append((tmp_path / "run" / "checkpoint.json").exists())
 
-    await looked_at(leased, tmp_path, 4, look)
-    assert seen == [False]
-    assert checkpoint(tmp_path)["completed_nodes"] == ["start", *["a"] * 4, "exit"], "it still was the holder"
+    written: list[tuple[str, int]] = []
+    await looked_at(leased, 4, look, counting(tmp_path, written))
+    assert late == [3]
+    assert checkpoints(written) == 1, "only the one at the end: it still was the holder"
+    assert checkpoint(tmp_path)["completed_nodes"] == ["start", *["a"] * 4, "exit"]
 
 
 @pytest.mark.usefixtures("without_syncs")
 async def test_a_run_of_quick_steps_replaces_no_file(memory: World, tmp_path: Path) -> None:
     """A replaced file is a deleted one, and those make a file system slow."""
-    written: list[int] = []
+    written: list[tuple[str, int]] = []
     process = await memory.process(
         {"a": [looping(3)]}, clock=ManualClock(autojump=False), files=counting(tmp_path, written)
     )

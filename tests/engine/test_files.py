@@ -424,7 +424,10 @@ async def test_a_step_cannot_prepare_the_next_attempts_directory(app: Onward, ru
     assert read(run_dir / "a" / "1" / "attempt-2.before-1" / "status.json") == {"outcome": "fail"}
 
 
-async def test_k23_a_link_that_a_step_puts_in_the_way_leads_nowhere(tmp_path: Path, world: World) -> None:
+@pytest.mark.parametrize("later", ["", "type=work"], ids=["agents", "functions"])
+async def test_k23_a_link_that_a_step_puts_in_the_way_leads_nowhere(
+    tmp_path: Path, world: World, later: str
+) -> None:
     """The run goes on without files, says so once, and nothing is written through the link."""
     elsewhere, warnings = tmp_path / "elsewhere", list[str]()
     elsewhere.mkdir()
@@ -439,7 +442,7 @@ async def test_k23_a_link_that_a_step_puts_in_the_way_leads_nowhere(tmp_path: Pa
         {"a": [plant]},
         files=lambda store: RunFiles(str(runs), store.identity, mode="full", warn=warnings.append),
     )
-    run = await process.start(line("a", "b", "c", "d"))
+    run = await process.start(line("a", "b", "c", "d", b=later, c=later, d=later))
     assert run.status is RunStatus.COMPLETED
     assert list(elsewhere.iterdir()) == []
     assert [warning.partition(" is not a directory")[0].rpartition("/")[2] for warning in warnings] == [

@@ -13,7 +13,7 @@ def step_environment(step: StepContext) -> dict[str, str]:
         "ONWARD_ATTEMPT": str(step.attempt),
         "ONWARD_IDEMPOTENCY_KEY": step.idempotency_key,
     }
-    # A command cannot ask for its directory, so it is told of one only where that is there anyway.
+    # A command cannot ask for its directory, so it is told of one only where its files are kept anyway.
     if step.room.is_full and step.directory is not None and step.run_directory is not None:
         told |= {"ONWARD_STEP_DIR": step.directory, "ONWARD_RUN_DIR": step.run_directory}
     left = step.left

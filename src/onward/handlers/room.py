@@ -1,4 +1,4 @@
-"""What a step has of its own while it is made: its artifacts, and perhaps a directory."""
+"""What a step has of its own while it is executed: its artifacts, and perhaps a directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Room:
     """A room without a directory. The engine has one with."""
 
     is_full = False
-    """Whether the directory is there before the step begins."""
+    """Whether the files of the step are kept as it happens, whether it asks for its directory or not."""
 
     _artifacts: Artifacts | None = None
 
@@ -48,7 +48,7 @@ class Room:
         return self._artifacts is not None
 
     async def prepare(self, node: Node, prompt: str) -> None:
-        """Before the step begins, if the room is full."""
+        """Keep the files of the step from now on. It is about to begin, and the room is full."""
 
     async def settle(self, node: Node, result: Result) -> Result:
         """The result together with what the step left here."""

@@ -63,16 +63,24 @@ class Folder:
 
     def make_new(self, parts: Path) -> str:
         """Have a last directory that is empty, and say its path; what has the name is moved aside first."""
+        directory = self._made_new(parts)
+        if self.held is not None:
+            self.held.keep(parts, directory)
+        return directory.path
+
+    def write_in_new(self, parts: Path, name: str, content: bytes) -> None:
+        """The same, with this file in it. The directory is not held open."""
+        directory = self._made_new(parts)  # which is closed when no name is left for it
+        os.close(_put(directory.descriptor, name, content))
+
+    def _made_new(self, parts: Path) -> Directory:
         above, name = self._open(parts[:-1], make=True), parts[-1]
         try:
             os.mkdir(name, 0o700, dir_fd=above.descriptor)
         except FileExistsError:
             move_aside(above.descriptor, name)
             os.mkdir(name, 0o700, dir_fd=above.descriptor)
-        directory = above.within(name)
-        if self.held is not None:
-            self.held.keep(parts, directory)
-        return directory.path
+        return above.within(name)
 
     def put_aside(self, name: str, parts: Path = ()) -> None:
         """Give the name free again, whatever has it."""
@@ -100,20 +108,7 @@ class Folder:
         directory = opened.descriptor
         if only_new and exists(directory, name):
             return False
-        part = f".{name}.{os.getpid()}.part"
-        file = created(directory, part)
-        try:
-            fill(file, content)
-            if synced:
-                os.fsync(file)
-            os.replace(part, name, src_dir_fd=directory, dst_dir_fd=directory)
-            if synced:
-                os.fsync(directory)
-        except BaseException:
-            os.close(file)
-            with contextlib.suppress(OSError):
-                os.unlink(part, dir_fd=directory)
-            raise
+        file = _put(directory, name, content, synced=synced)
         if unsynced is None:
             os.close(file)
         else:
@@ -221,3 +216,22 @@ class Folder:
         if self.held is not None:
             self.held.keep((), top)
         return top
+
+
+def _put(directory: int, name: str, content: bytes, *, synced: bool = False) -> int:
+    """Write a file there under another name and give it its own when it is whole; returns its descriptor."""
+    part = f".{name}.{os.getpid()}.part"
+    file = created(directory, part)
+    try:
+        fill(file, content)
+        if synced:
+            os.fsync(file)
+        os.replace(part, name, src_dir_fd=directory, dst_dir_fd=directory)
+        if synced:
+            os.fsync(directory)
+    except BaseException:
+        os.close(file)
+        with contextlib.suppress(OSError):
+            os.unlink(part, dir_fd=directory)
+        raise
+    return file

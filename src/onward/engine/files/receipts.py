@@ -7,7 +7,6 @@ again, replaces it. All that is written follows from the log alone, so a disk th
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 
 from onward.engine.control.sources import Sources
 from onward.engine.files.run_files import RunFiles
-from onward.engine.files.sync_group import SyncGroup, Write
+from onward.engine.files.sync_group import Write
 from onward.engine.log.journal import Folded
 from onward.engine.step.shielded import unbroken
 from onward.errors import OnwardError
@@ -34,9 +33,6 @@ from onward.receipts.trail import Trail
 from onward.store.codec import unseal
 from onward.store.port.log import RunLog
 
-BATCHES_AT_ONCE = 16
-"""A disk that hangs keeps a thread for each batch that it has."""
-BEGUN_MAX = 10_000
 WRITES_MAX = 32
 
 
@@ -125,13 +121,11 @@ class _Prepared:
 class StepReceipts:
     """Writes what steps leave, for the runs of this process that have a directory.
 
-    It is written and synced in threads of its own, together with what other runs leave at that moment, and
-    the step waits for it. Handlers that use up other threads of the process hold up none.
+    It is written and synced together with what other runs leave at that moment, and the step waits for it.
     """
 
     def __init__(self, files: RunFiles, log: RunLog, sources: Sources) -> None:
         self._files, self._log, self._sources = files, log, sources
-        self._group = SyncGroup(ThreadPoolExecutor(BATCHES_AT_ONCE, thread_name_prefix="onward-sync"))
         self._trails: dict[str, Trail] = {}
         self._ahead: dict[str, _Prepared] = {}
         # How the runs began that this process started: their logs need not be read for that.
@@ -145,7 +139,7 @@ class StepReceipts:
         self, definition: Definition, folded: Folded, events: Sequence[Event], at_us: int
     ) -> None:
         """Write what `events` leave, which are about to be appended behind `folded`: artifacts first."""
-        run, writes = folded.run, list[Write]()
+        run, writes = folded.run, self._files.first(folded.run.id)
         self._ahead.pop(run.id, None)  # of an append that was refused
         try:
             self._leave_artifacts(definition, run, events, writes)
@@ -158,28 +152,35 @@ class StepReceipts:
             self._files.tell(run.id, error)
         except OnwardError as error:
             self._files.tell_why(run.id, str(error).rstrip("."))
+        self._files.tell_late(run.id)
 
     def after(self, run: Run, events: Sequence[Event]) -> None:
         """What was written ahead is committed, if these are the events it was written for."""
         ahead = self._ahead.pop(run.id, None)
-        if run.worker is None:
-            self._trails.pop(run.id, None)
-            self._begun.pop(run.id, None)
-        elif run.head == len(events):
-            if len(self._begun) >= BEGUN_MAX:  # runs that were lost are never heard of again
-                self._begun.clear()
+        if run.head == len(events) and run.worker is not None:
             self._begun[run.id] = events
         elif ahead is not None and ahead.became(run, events):
             self._trails[run.id] = ahead.trail
 
+    def write_soon(self, run_id: str) -> None:
+        """Have written what steps leave after their commit; the run does not wait for it."""
+        self._files.write_soon(run_id)
+
     def write_checkpoint(self, run: Run) -> None:
         """Have every finished step of a run in its `checkpoint.json`."""
-        self._files.write_checkpoint(run)
+        self._files.add_checkpoint(run)
+        self._files.write_soon(run.id)
+
+    async def close(self, run: Run, *, is_ours: bool) -> None:
+        """Return when all that the run left is written; what waits is given up unless the run `is_ours`."""
+        for known in (self._ahead, self._trails, self._begun):
+            known.pop(run.id, None)
+        await self._files.close(run, is_ours=is_ours)
 
     async def _write(self, writes: list[Write]) -> None:
         """A caller that is cancelled ends when all is written: the run may be another's after that."""
         if writes:
-            await unbroken(self._group.write(tuple(writes)))
+            await unbroken(self._files.group.write(tuple(writes)))
             writes.clear()
 
     async def _caught_up(self, definition: Definition, folded: Folded, writes: list[Write]) -> Trail:

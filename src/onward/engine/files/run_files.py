@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
+from onward.engine.files.run_on_disk import RunOnDisk
+from onward.engine.files.sync_group import SyncGroup, Write
 from onward.errors import WorkspaceFailed
 from onward.machine.definition import AGENT
 from onward.model.event import AttemptFailed, Event, StepFinished
@@ -23,29 +26,12 @@ from onward.read.view import instant
 from onward.receipts import pages
 from onward.receipts.held import Held
 from onward.receipts.homes import Homes
-from onward.receipts.names import ARTIFACTS, CHECKPOINT, STATUS, Path, artifact_name
+from onward.receipts.names import ARTIFACTS, CHECKPOINT, RESPONSE, STATUS, Path, artifact_name
 
 TOOL = "tool"
 WARNED_MAX = 1_000
-
-
-@dataclass(slots=True)
-class _OnDisk:
-    """A run that this process holds and that has a directory; `finished` is known up to event `upto`."""
-
-    token: int
-    paths: dict[str, Path] = field(default_factory=dict)
-    updates: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    finished: list[pages.Told] = field(default_factory=list)
-    upto: int = 0
-    told: int = 0
-
-    def learn(self, seq: int, event: Event) -> None:
-        """Take in an event, if it is the next one."""
-        if seq == self.upto + 1:
-            self.upto = seq
-            if isinstance(event, StepFinished):
-                self.finished.append(pages.told(event))
+BATCHES_AT_ONCE = 16
+"""A disk that hangs keeps a thread for each batch that it has."""
 
 
 class RunFiles:
@@ -55,10 +41,12 @@ class RunFiles:
         self, root: str, identity: Identity, *, mode: str | None = None, warn: Callable[[str], None]
     ) -> None:
         self.folder = Homes(os.path.abspath(root), identity, held=Held())
+        # Threads of its own: handlers that use up other threads of the process hold up no file.
+        self.group = SyncGroup(ThreadPoolExecutor(BATCHES_AT_ONCE, thread_name_prefix="onward-sync"))
         self._mode, self._warn = mode, warn
-        self._on_disk: dict[str, _OnDisk] = {}
+        self._on_disk: dict[str, RunOnDisk] = {}
         self._warned: set[tuple[str, str]] = set()
-        self._lock = threading.Lock()
+        self._entering = threading.Lock()
 
     def mode_of(self, graph: Graph, node: Node, kind: str, run: Run) -> str:
         """How a step is kept: as was set, as its node or graph says, or as suits its kind."""
@@ -67,17 +55,31 @@ class RunFiles:
             return asked
         return "full" if kind == TOOL or (kind == AGENT and run.simulation is None) else "lazy"
 
-    # -- while a step is made ------------------------------------------------------------------------
+    # -- while a step is executed --------------------------------------------------------------------
+
+    def register(self, run: Run, step: str, path: Path) -> RunOnDisk:
+        """Keep the files of an attempt from now on. Nothing is written yet."""
+        found = self._enter(run)
+        found.paths[step] = path
+        found.made.discard(step)
+        return found
 
     def begin(self, run: Run, step: str, path: Path) -> str | None:
-        """Have a new directory for an attempt, and say its path; None, and a warning, if that cannot be."""
+        """Have a new directory for an attempt, and say its path; None, and a warning, if that cannot be.
+
+        All that the steps before left is there then: whoever knows the directory can look.
+        """
+        found = self.register(run, step, path)
         try:
-            with self._lock:  # a handler's thread may ask for its directory
-                self._enter(run).paths[step] = path
-                return self.folder.make_new((run.id, *path))
+            found.write_out()
+            made = self.folder.make_new((run.id, *path))
         except OSError as error:
             self.tell(run.id, error)
             return None
+        finally:
+            self.tell_late(run.id)
+        found.made.add(step)
+        return made
 
     def write(self, run_id: str, path: Path, name: str, content: bytes) -> None:
         """Put a file there; a disk that does not take it is warned of."""
@@ -88,7 +90,8 @@ class RunFiles:
 
     def is_on_disk(self, run_id: str) -> bool:
         """Whether the run has a directory that this process keeps up to date."""
-        return run_id in self._on_disk
+        found = self._on_disk.get(run_id)
+        return found is not None and not found.is_refused
 
     def tell(self, run_id: str, error: OSError) -> None:
         """Warn, once for each thing that can be wrong with a run's files."""
@@ -106,13 +109,22 @@ class RunFiles:
             f"them; `onward files {display_id(run_id)}` writes them from its log."
         )
 
-    def _enter(self, run: Run) -> _OnDisk:
-        found = self._on_disk.get(run.id)
-        if found is not None and found.token == run.token:
+    def tell_late(self, run_id: str) -> None:
+        """Warn of what went wrong in a thread."""
+        found = self._on_disk.get(run_id)
+        for error in () if found is None else found.errors():
+            self.tell(run_id, error)
+
+    def _enter(self, run: Run) -> RunOnDisk:
+        with self._entering:  # a handler's thread may ask for its directory
+            found = self._on_disk.get(run.id)
+            if found is not None and found.token == run.token and not found.is_refused:
+                return found
+            if found is not None:
+                found.give_up()
+            make = partial(self._have_directory, run)
+            found = self._on_disk[run.id] = RunOnDisk(run.token, make, self.group)
             return found
-        self._have_directory(run)
-        found = self._on_disk[run.id] = _OnDisk(run.token)
-        return found
 
     def _have_directory(self, run: Run) -> None:
         start_time, database = instant(run.created_at_us) or "", self.folder.identity.name
@@ -122,18 +134,27 @@ class RunFiles:
         )
 
     def own(self, run: Run) -> None:
-        """Have a directory for something that is not a step's, such as the work tree."""
+        """Have a directory for something that is not a step's, such as the work tree.
+
+        This is before anything of the run is executed, so no thread writes its files meanwhile.
+        """
         try:
-            with self._lock:
-                self._have_directory(run)
+            self._have_directory(run)
         except OSError as error:
             raise WorkspaceFailed(f"{self.folder.path(run.id)}: {error.strerror or error}.") from error
 
-    def settled(self, run_id: str, step: str, updates: Mapping[str, Any]) -> None:
-        """Remember what a step sets, until it is recorded: its branch may be gone by then."""
+    def settled(self, run_id: str, step: str, updates: Mapping[str, Any], *, response: str) -> None:
+        """Keep what a step answered, and what it sets: its branch may be gone when that is recorded."""
         found = self._on_disk.get(run_id)
-        if found is not None:
-            found.updates[step] = updates
+        if found is None:
+            return
+        found.updates[step] = updates
+        if response and step in found.paths:
+            parts = run_id, *found.paths[step]
+            if step not in found.made:
+                found.made.add(step)
+                found.add(lambda: self.folder.make_new(parts))
+            found.add(lambda: self.folder.write(parts, RESPONSE, response.encode()))
 
     def upto(self, run_id: str) -> int:
         """The event up to which it is known what the run has finished."""
@@ -149,33 +170,28 @@ class RunFiles:
     # -- when something was recorded -----------------------------------------------------------------
 
     def go_on(self, run: Run) -> None:
-        """A run is driven on: if it has a directory already, that is kept up to date from now on."""
-        if self._mode == "off" or not os.path.isdir(self.folder.path(run.id)):
-            return
-        try:
-            with self._lock:
-                self._enter(run)
-        except OSError as error:
-            self.tell(run.id, error)
+        """A run continues: if it has a directory already, that is kept up to date from now on."""
+        if self._mode != "off" and os.path.isdir(self.folder.path(run.id)):
+            self._enter(run)
 
     def observe(self, run: Run, events: Sequence[Event]) -> None:
-        """Write down what was just recorded, if the run has a directory."""
+        """Have written what was just recorded, if the run has a directory: soon, and in this order."""
         found = self._on_disk.get(run.id)
         if found is None:
             return
         for seq, event in enumerate(events, run.head - len(events) + 1):
             found.learn(seq, event)
             if isinstance(event, StepFinished):
-                self._step_finished(run, event, found)
-            elif isinstance(event, AttemptFailed) and event.step in found.paths:
+                updates = found.updates.pop(event.step, {})
+                self._end(run.id, found, event.step, partial(pages.finished_status, event, updates))
+                self._remove_artifacts(run.id, found, event)
+            elif isinstance(event, AttemptFailed):
                 found.updates.pop(event.step, None)
-                self._end(run.id, found.paths.pop(event.step), pages.failed_status(event))
+                self._end(run.id, found, event.step, partial(pages.failed_status, event))
         if run.worker is None:
-            self.write_checkpoint(run)
-            del self._on_disk[run.id]
-            self.folder.let_go((run.id,) if self._on_disk else (), below=True)
+            self.add_checkpoint(run)
 
-    def write_checkpoint(self, run: Run) -> None:
+    def add_checkpoint(self, run: Run) -> None:
         """Have every finished step in the checkpoint.
 
         It has a line for each of them and replaces the one before, so it is written after several steps.
@@ -183,22 +199,59 @@ class RunFiles:
         found = self._on_disk.get(run.id)
         if found is not None and found.upto == run.head and found.told < len(found.finished):
             found.told = len(found.finished)
-            timestamp = instant(run.updated_at_us) or ""
-            self.write(run.id, (), CHECKPOINT, pages.checkpoint(run, found.finished, timestamp=timestamp))
+            finished, timestamp = tuple(found.finished), instant(run.updated_at_us) or ""
+            found.add(lambda: self._write_checkpoint(run, finished, timestamp))
 
-    def _end(self, run_id: str, path: Path, status: bytes) -> None:
-        """An attempt is over: nothing more is written to its directory."""
-        self.write(run_id, path, STATUS, status)
-        self.folder.let_go((run_id, *path))
+    def _write_checkpoint(self, run: Run, finished: Sequence[pages.Told], timestamp: str) -> None:
+        self.folder.write((run.id,), CHECKPOINT, pages.checkpoint(run, finished, timestamp=timestamp))
 
-    def _step_finished(self, run: Run, event: StepFinished, found: _OnDisk) -> None:
-        path, updates = found.paths.pop(event.step, None), found.updates.pop(event.step, {})
+    def _end(self, run_id: str, found: RunOnDisk, step: str, status: Callable[[], bytes]) -> None:
+        """An attempt is over: after this, nothing more is written to its directory."""
+        path, is_made = found.paths.pop(step, None), step in found.made
+        found.made.discard(step)
         if path is not None:
-            self._end(run.id, path, pages.finished_status(event, updates))
+            found.add(partial(self._write_status, (run_id, *path), status, is_made))
+
+    def _write_status(self, parts: Path, status: Callable[[], bytes], is_made: bool) -> None:
+        if is_made:
+            self.folder.write(parts, STATUS, status())
+            self.folder.let_go(parts)
+        else:
+            self.folder.write_in_new(parts, STATUS, status())
+
+    def _remove_artifacts(self, run_id: str, found: RunOnDisk, event: StepFinished) -> None:
         for id, artifact in event.artifacts.items():
-            if artifact is not None:
-                continue  # written before the commit, with the step's receipt
-            try:
-                self.folder.remove((run.id, ARTIFACTS), artifact_name(id))
-            except OSError as error:
-                self.tell(run.id, error)
+            if artifact is None:  # others were written before the commit, with the step's receipt
+                found.add(partial(self.folder.remove, (run_id, ARTIFACTS), artifact_name(id)))
+
+    # -- when it is written --------------------------------------------------------------------------
+
+    def first(self, run_id: str) -> list[Write]:
+        """What must be written before anything else of the run is."""
+        found = self._on_disk.get(run_id)
+        return [] if found is None else found.first()
+
+    def write_soon(self, run_id: str) -> None:
+        """Write what waits beside the event loop. The run waits for it when it is closed."""
+        found = self._on_disk.get(run_id)
+        if found is not None:
+            found.write_soon()
+
+    async def close(self, run: Run, *, is_ours: bool) -> None:
+        """Return when all of the run is written, and let its directories go.
+
+        If it may not be ours any more, what waits is given up: the files may be the next holder's.
+        """
+        found = self._on_disk.get(run.id)
+        if found is None or found.token != run.token:
+            return
+        if not is_ours:
+            found.give_up()
+        try:
+            await found.finish(partial(self.folder.let_go, (run.id,), below=True))
+        except OSError as error:
+            self.tell(run.id, error)
+        finally:
+            self.tell_late(run.id)
+            del self._on_disk[run.id]
+            self.folder.let_go((run.id,) if self._on_disk else (), below=True)

@@ -80,9 +80,8 @@ class Appender:
                     await self._catch_up()
                     continue
                 await self._tell(before.run, ahead.run, ahead.events)
-                if receipts is not None and self._checkpoint is None:
-                    at_s = self._ports.clock.awake_s() + CHECKPOINT_AFTER_S
-                    self._checkpoint = self._ports.clock.alarm(at_s, self._write_checkpoint)
+                if receipts is not None and ahead.run.worker is not None:
+                    self._write_soon(receipts)
                 return ahead.action
 
     async def catch_up(self) -> None:
@@ -101,10 +100,13 @@ class Appender:
             raise LeaseLost(lease.run_id, lease.token)
         self._folded = folded
 
-    def close(self) -> None:
-        """Nothing more is written."""
+    async def close(self) -> None:
+        """Return when the run's files are written. Nothing more is written then."""
         if self._checkpoint is not None:
             self._checkpoint.cancel()
+        if self._ports.receipts is not None:
+            is_ours = self.run.worker is None or self._ports.keeper.is_trusted(self._hold)
+            await self._ports.receipts.close(self.run, is_ours=is_ours)
 
     def _receipts(self) -> StepReceipts | None:
         """Where files of this run are written, if there are any.
@@ -115,6 +117,12 @@ class Appender:
         if receipts is None or not receipts.is_kept(self._folded.run.id):
             return None
         return receipts if self._ports.keeper.is_trusted(self._hold) else None
+
+    def _write_soon(self, receipts: StepReceipts) -> None:
+        receipts.write_soon(self.run.id)
+        if self._checkpoint is None:
+            at_s = self._ports.clock.awake_s() + CHECKPOINT_AFTER_S
+            self._checkpoint = self._ports.clock.alarm(at_s, self._write_checkpoint)
 
     def _write_checkpoint(self) -> None:
         self._checkpoint, receipts = None, self._receipts()

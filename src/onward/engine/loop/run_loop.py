@@ -103,9 +103,11 @@ class RunLoop:
     async def _let_go(self) -> None:
         if self._looking is not None:
             self._looking.cancel()
-        self._appender.close()
-        await self._tasks.end_all()
-        self._ports.keeper.release(self._hold)
+        try:
+            await self._tasks.end_all()
+            await self._appender.close()
+        finally:
+            self._ports.keeper.release(self._hold)
 
     async def _record(self, results: Results) -> Action:
         """Write what came of the last action, and plan the next."""

@@ -19,7 +19,7 @@ from onward.model.event import StepStarted, StepStatus
 from onward.model.result import Result
 from onward.model.run import Run
 from onward.pipeline.graph import Node
-from onward.receipts.names import ARTIFACTS, PROMPT, RESPONSE, STATUS, Path, attempt_path
+from onward.receipts.names import ARTIFACTS, PROMPT, STATUS, Path, attempt_path
 from onward.receipts.status import STATUS_BYTES_MAX, as_reported, read_status
 from onward.store.port.blobs import Blobs
 from onward.threads import in_thread
@@ -63,7 +63,11 @@ class StoredRoom(Room):
 
 
 class RoomOnDisk(StoredRoom):
-    """A room with a directory: made before the step if it is full, else when somebody asks for it."""
+    """A room with a directory, which is made when it is asked for.
+
+    That of an agent is made before the step, for its prompt. If the room is full and no one asks, it is made
+    when there is something to write.
+    """
 
     def __init__(
         self,
@@ -77,16 +81,17 @@ class RoomOnDisk(StoredRoom):
     ) -> None:
         super().__init__(rooms, run, started, loop)
         self._files, self.is_full = files, is_full
-        self._path: Path | None = None
-        self._is_made = self._is_told = False
+        self._is_kept = self._is_told = False
+
+    @cached_property
+    def _path(self) -> Path:
+        opened = self._run.open_steps[self._started.step]
+        return attempt_path(opened.step, opened.attempt, opened.tries)
 
     @cached_property
     def _made(self) -> str | None:
-        opened = self._run.open_steps[self._started.step]
-        self._path = attempt_path(opened.step, opened.attempt, opened.tries)
-        made = self._files.begin(self._run, opened.step, self._path)
-        self._is_made = made is not None
-        return made
+        self._is_kept = True
+        return self._files.begin(self._run, self._started.step, self._path)
 
     @property
     def directory(self) -> str | None:
@@ -103,26 +108,29 @@ class RoomOnDisk(StoredRoom):
 
     @property
     def is_used(self) -> bool:
-        return self._artifacts is not None or self._is_made
+        return self._artifacts is not None or self._is_kept
 
     @property
     def _parts(self) -> Path:
-        assert self._path is not None
         return (self._run.id, *self._path)
 
     async def prepare(self, node: Node, prompt: str) -> None:
-        if self._made is not None and node.kind == AGENT:
-            self._files.write(self._run.id, self._parts[1:], PROMPT, prompt.encode())
+        if node.kind == AGENT:
+            if self._made is not None:
+                self._files.write(self._run.id, self._path, PROMPT, prompt.encode())
+        else:
+            self._is_kept = True
+            self._files.register(self._run, self._started.step, self._path)
 
     async def settle(self, node: Node, result: Result) -> Result:
-        if not self._is_made:
+        if not self._is_kept:
             return await super().settle(node, result)
-        if result.response:
-            self._files.write(self._run.id, self._parts[1:], RESPONSE, result.response.encode())
-        if self._is_told:  # else nobody could put anything there
+        if self._is_told and self._made is not None:  # else no one could put anything there
             result = result if result.is_decided else self._reported(result)
             result = await self._with_files(result)
-        self._files.settled(self._run.id, self._started.step, result.context_updates)
+        self._files.settled(
+            self._run.id, self._started.step, result.context_updates, response=result.response
+        )
         return await super().settle(node, result)
 
     def _reported(self, result: Result) -> Result:
