@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from onward.engine.files.sync_group import SyncGroup, Write
+from tests.world import until
 
 CLOSED = 2**30  # no process has so many descriptors
 
@@ -58,6 +60,29 @@ async def test_a_file_that_cannot_be_written_fails_its_own_step_and_ends_what_co
     assert done == ["other", "third"]
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(first)
+
+
+async def test_the_next_batch_is_written_while_the_one_before_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_syncing, may_end = threading.Event(), threading.Event()
+
+    def hang(file: int) -> None:
+        is_syncing.set()
+        assert may_end.wait(20), "the next batch waited for this sync"
+
+    monkeypatch.setattr(os, "fsync", hang)
+    monkeypatch.setattr("onward.engine.files.sync_group.SLOW_S", 3_600)
+    with ThreadPoolExecutor(2) as threads:
+        group = SyncGroup(threads)
+        synced = group.write([handing(opened(tmp_path / "first"))])
+        await until(is_syncing.is_set)
+        try:
+            await asyncio.wait_for(group.write([lambda unsynced: None]), 10)
+            assert not synced.done()
+        finally:
+            may_end.set()
+        await asyncio.wait_for(synced, 10)
 
 
 async def test_a_batch_that_ends_by_a_defect_tells_everyone_who_waits(

@@ -1,13 +1,15 @@
 """Group commit for files: what several steps leave at the same time is written and synced together.
 
 A thread for each file makes the threads fight for the interpreter's lock. What waits together goes to the
-disk as one batch in one thread. The next batch waits for the one under way, unless that takes long: the cause
-may be that batch's alone, and others do not wait for it.
+disk as one batch in one thread. The next batch is written while the one before is synced, which needs no
+interpreter. It waits while that one is still being written, unless that takes long: the cause may be that
+batch's alone, and others do not wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -26,7 +28,7 @@ class SyncGroup:
     def __init__(self, threads: Executor) -> None:
         self._threads = threads
         self._waiting: list[Waiting] = []
-        self._under_way = 0
+        self._being_written = 0
         self._hurry: asyncio.TimerHandle | None = None
 
     def write(self, writes: Sequence[Write]) -> asyncio.Future[None]:
@@ -34,7 +36,7 @@ class SyncGroup:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[None] = loop.create_future()
         self._waiting.append((writes, answer))
-        if not self._under_way:
+        if not self._being_written:
             self._begin()
         elif self._hurry is None:
             self._hurry = loop.call_later(SLOW_S, self._begin)
@@ -47,15 +49,15 @@ class SyncGroup:
         batch, self._waiting = self._waiting, []
         if not batch:
             return
-        self._under_way += 1
-        works = [writes for writes, _ in batch]
-        working = asyncio.get_running_loop().run_in_executor(self._threads, write_and_sync, works)
+        self._being_written += 1
+        works, loop = [writes for writes, _ in batch], asyncio.get_running_loop()
+        wrote = partial(loop.call_soon_threadsafe, self._wrote)
+        working = loop.run_in_executor(self._threads, write_and_sync, works, wrote)
         working.add_done_callback(partial(self._ended, batch))
 
     def _ended(
         self, batch: Sequence[Waiting], working: asyncio.Future[Sequence[BaseException | None]]
     ) -> None:
-        self._under_way -= 1
         defect = working.exception()
         failures = working.result() if defect is None else [defect] * len(batch)
         for (_, answer), failure in zip(batch, failures, strict=True):
@@ -65,12 +67,17 @@ class SyncGroup:
                 answer.set_result(None)
             else:
                 answer.set_exception(failure)
-        if not self._under_way:
+
+    def _wrote(self) -> None:
+        self._being_written -= 1
+        if not self._being_written:
             self._begin()
 
 
-def write_and_sync(works: Sequence[Sequence[Write]]) -> Sequence[BaseException | None]:
-    """Do all of them, then sync what they wrote; answers what went wrong with which."""
+def write_and_sync(
+    works: Sequence[Sequence[Write]], wrote: Callable[[], object]
+) -> Sequence[BaseException | None]:
+    """Do all of them, say so, then sync what they wrote; answers what went wrong with which."""
     written: list[tuple[Sequence[int], BaseException | None]] = []
     for writes in works:
         unsynced, failure = Unsynced(), None
@@ -80,6 +87,8 @@ def write_and_sync(works: Sequence[Sequence[Write]]) -> Sequence[BaseException |
         except Exception as error:
             failure = error
         written.append((unsynced.take(), failure))
+    with contextlib.suppress(RuntimeError):  # the loop is closed: no batch comes after this one
+        wrote()
     unsure = sync_files([file for files, _ in written for file in files])
     return [
         failure or next((unsure[file] for file in files if file in unsure), None)
