@@ -8,6 +8,7 @@ No name can lead elsewhere: whatever is not a plain character in it is written a
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from blake3 import blake3
 
@@ -23,6 +24,7 @@ _NOT_IN_ARTIFACTS = re.compile(r"[^A-Za-z0-9_.\-]")
 Path = tuple[str, ...]
 
 
+@lru_cache(maxsize=1024)  # many runs have the same steps
 def attempt_path(step: str, attempt: int, tries: int = 1) -> Path:
     """The directories below the run's own that lead to one try of one attempt."""
     node, _, visit = step.rpartition("/")[2].rpartition("#")
