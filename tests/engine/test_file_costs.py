@@ -96,7 +96,11 @@ def looping(visits: int) -> Any:
 async def calls_of(
     world: World, root: Path, steps: int, monkeypatch: pytest.MonkeyPatch, more: str = ""
 ) -> Calls:
-    process = await world.process(files=lambda store: RunFiles(str(root), store.identity, warn=pytest.fail))
+    # No time passes, so that how often the checkpoint is written does not depend on how busy the machine is.
+    process = await world.process(
+        clock=ManualClock(autojump=False),
+        files=lambda store: RunFiles(str(root), store.identity, warn=pytest.fail),
+    )
     calls = Calls()
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", calls.syncs.append)
