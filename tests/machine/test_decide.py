@@ -200,6 +200,29 @@ def test_a_run_can_be_superseded() -> None:
     assert event == RunCancelled(reason="superseded", by="kim")
 
 
+@pytest.mark.parametrize("standing", [ALIVE, DEAD])
+def test_a_cancel_says_why_in_the_words_of_whoever_asked(standing: Standing) -> None:
+    """Also when the holder does it later, after whatever it had under way."""
+    play = Play(TWO)
+    play.write(*decide_cancel(play.run, standing, by="kim", detail=" wrong branch "))
+    if standing is ALIVE:
+        play.succeed()
+    assert play.last == RunCancelled(reason="user", by="kim", detail="wrong branch")
+    assert (play.run.status, play.run.detail) == (RunStatus.CANCELLED, "wrong branch")
+
+
+def test_a_pause_keeps_why_a_cancel_was_asked_for() -> None:
+    play = Play(TWO)
+    play.write(*decide_cancel(play.run, ALIVE, by="kim", detail="wrong branch"))
+    play.write(AttemptInterrupted(step="a#1", attempt=1, why="stop"), RunPaused(reason="signal"))
+    assert (play.run.pending.cancel_by, play.run.pending.cancel_detail) == ("kim", "wrong branch")
+
+
+def test_a_reason_has_an_end() -> None:
+    with pytest.raises(InvalidInput, match="1001 characters; say it in at most 1000"):
+        decide_cancel(Play(TWO).run, ALIVE, by="kim", detail="x" * 1_001)
+
+
 def test_what_has_finished_cannot_be_cancelled() -> None:
     with pytest.raises(Refused, match="is completed and cannot be cancelled: it has finished"):
         decide_cancel(done().run, NO_ONE, by="kim")

@@ -297,9 +297,10 @@ class PauseRequested(Event, frozen=True, kw_only=True):
 
 
 class CancelRequested(Event, frozen=True, kw_only=True):
-    """The holder was asked to cancel the run."""
+    """The holder was asked to cancel the run; `detail` is why, in free text."""
 
     by: str
+    detail: str = ""
 
 
 class SteeringGiven(Event, frozen=True, kw_only=True):
@@ -371,10 +372,11 @@ class RunCompleted(Event, frozen=True, kw_only=True):
 
 
 class RunCancelled(Event, frozen=True, kw_only=True):
-    """Cancelled for good. Final."""
+    """Cancelled for good. Final. `detail` is why, in free text."""
 
     reason: str
     by: str = ""
+    detail: str = ""
 
 
 class Writer(StrEnum):

@@ -16,7 +16,7 @@ from onward.model.event import Choice, Managed
 from onward.model.values.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import Tree, Workspace
 
-FOLD_VERSION = 10
+FOLD_VERSION = 11
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 
@@ -137,6 +137,7 @@ class Pending(Frozen, frozen=True, kw_only=True):
     """What control has asked of the holder."""
 
     cancel_by: str | None = None
+    cancel_detail: str = ""
     pause_after: str | None = None
     pause_by: str = ""
 

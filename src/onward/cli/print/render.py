@@ -106,7 +106,8 @@ def summary(run: Run) -> str:
             gates = ", ".join(gate.gate for gate in run.gates.values() if gate.decided is None)
             return f"{name} waits for an answer at {gates}"
         case RunStatus.CANCELLED:
-            return f"{name} cancelled: given up for good"
+            because = f" ({one_line(run.detail, 1_000)})" if run.detail else ""
+            return f"{name} cancelled: given up for good{because}"
         case RunStatus.RUNNING:
             return f"{name} is running"
         case status:

@@ -9,7 +9,7 @@ from onward.model.run import AttemptState, Run
 def requested_stop(run: Run) -> tuple[Event, ...]:
     """What a pending request makes of any stop: a cancel first, then a pause, else nothing."""
     if run.pending.cancel_by is not None:
-        return cancelling(run, by=run.pending.cancel_by)
+        return cancelling(run, by=run.pending.cancel_by, detail=run.pending.cancel_detail)
     if run.pending.pause_after is not None:
         return (pausing(by=run.pending.pause_by),)
     return ()
@@ -20,9 +20,9 @@ def pausing(*, by: str | None) -> RunPaused:
     return RunPaused(reason="operator", detail=f"asked by {by}")
 
 
-def cancelling(run: Run, *, by: str, reason: str = "user") -> tuple[Event, ...]:
+def cancelling(run: Run, *, by: str, reason: str = "user", detail: str = "") -> tuple[Event, ...]:
     """Cancel a run: withdraw its gates, close its attempts, and say so, in one append."""
-    return (*closing(run, why="cancelled"), RunCancelled(reason=reason, by=by))
+    return (*closing(run, why="cancelled"), RunCancelled(reason=reason, by=by, detail=detail))
 
 
 def closing(run: Run, *, why: str) -> tuple[Event, ...]:

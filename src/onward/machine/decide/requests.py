@@ -14,9 +14,11 @@ from onward.machine.decide.closing import cancelling, pausing, requested_stop
 from onward.model.answer import Answer
 from onward.model.event import CancelRequested, Event, PauseRequested
 from onward.model.run import Gate, Run, RunStatus
+from onward.model.values.value import plain_text
 
 Decide = Callable[[Run, Standing], Sequence[Event]]
 """A request to a run, decided under its lock."""
+DETAIL_CHARACTERS_MAX = 1_000
 PAUSE_STRENGTH = {"step": 1, "call": 2, "now": 3}
 
 
@@ -40,19 +42,26 @@ def decide_pause(run: Run, standing: Standing, *, after: str, by: str) -> tuple[
             raise wrong_state(run, "paused", "only queued, running and waiting runs can be paused")
 
 
-def decide_cancel(run: Run, standing: Standing, *, by: str, reason: str = "user") -> tuple[Event, ...]:
-    """Cancel the run: through its holder if that is alive, else at once."""
+def decide_cancel(
+    run: Run, standing: Standing, *, by: str, reason: str = "user", detail: str = ""
+) -> tuple[Event, ...]:
+    """Cancel the run: through its holder if that is alive, else at once. `detail` is why, in free text."""
+    detail = plain_text(detail, "the reason").strip()
+    if len(detail) > DETAIL_CHARACTERS_MAX:
+        raise InvalidInput(
+            f"the reason has {len(detail)} characters; say it in at most {DETAIL_CHARACTERS_MAX}."
+        )
     match run.status:
         case RunStatus.CANCELLED:
             return ()
         case RunStatus.COMPLETED:
             raise wrong_state(run, "cancelled", "it has finished")
         case RunStatus.RUNNING if standing.is_alive:
-            return () if run.pending.cancel_by is not None else (CancelRequested(by=by),)
+            return () if run.pending.cancel_by is not None else (CancelRequested(by=by, detail=detail),)
         case RunStatus.RUNNING:
-            return (claim_of(run, standing.me), *cancelling(run, by=by, reason=reason))
+            return (claim_of(run, standing.me), *cancelling(run, by=by, reason=reason, detail=detail))
         case _:
-            return cancelling(run, by=by, reason=reason)
+            return cancelling(run, by=by, reason=reason, detail=detail)
 
 
 def decide_answer(

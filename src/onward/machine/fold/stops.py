@@ -31,7 +31,7 @@ def pause_requested(run: Run, event: PauseRequested, at_us: int) -> Changes:
 
 
 def cancel_requested(run: Run, event: CancelRequested, at_us: int) -> Changes:
-    return {"pending": replace(run.pending, cancel_by=event.by)}
+    return {"pending": replace(run.pending, cancel_by=event.by, cancel_detail=event.detail)}
 
 
 def _released(wake_at_us: int | None) -> Changes:
@@ -48,7 +48,7 @@ def queued(run: Run, event: RunQueued, at_us: int) -> Changes:
 
 
 def paused(run: Run, event: RunPaused, at_us: int) -> Changes:
-    pending = Pending(cancel_by=run.pending.cancel_by)
+    pending = Pending(cancel_by=run.pending.cancel_by, cancel_detail=run.pending.cancel_detail)
     return {**_released(None), "reason": event.reason, "detail": event.detail, "pending": pending}
 
 
@@ -114,7 +114,7 @@ def cancelled(run: Run, event: RunCancelled, at_us: int) -> Changes:
     return {
         **_released(None),
         "reason": event.reason,
-        "detail": "",
+        "detail": event.detail,
         "ended_at_us": at_us,
         "pending": NOTHING_PENDING,
         **_closed(run, event),

@@ -168,7 +168,7 @@ class Projection:
         self.stop = None
 
     def _stopped(self, event: RunPaused | RunInterrupted | RunFailed | RunCancelled, at_us: int) -> None:
-        detail = event.by if isinstance(event, RunCancelled) else event.detail
+        detail = event.detail or (event.by if isinstance(event, RunCancelled) else "")
         self.stop = Stop(kind=event.kind, reason=event.reason, detail=detail, at_us=at_us)
 
     def _forked(self, event: RunForked, at_us: int) -> None:
