@@ -11,6 +11,7 @@ import pytest
 from onward.engine.engine import Resume, Start
 from onward.engine.log.journal import Folded
 from onward.engine.log.retry_store import RETRY_S
+from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import (
     SchemaTooNew,
@@ -41,6 +42,7 @@ FINAL = [
     StoreCorrupt("damaged"),
     SchemaTooNew(9, 1),
 ]
+KEY = RequestTerms("request-1")
 PASSING = [StoreUnavailable("timed out"), StoreIO("the connection broke")]
 
 
@@ -132,7 +134,7 @@ async def test_a_resume_asked_twice_under_one_append_id_is_driven_once(world: Wo
     stop.request("signal")
     process = await world.process({"a": [door]})
     await process.start(line("a"), stop=stop)
-    asked = Resume(append_id="request-1")
+    asked = Resume(terms=KEY)
     driving = asyncio.create_task(process.engine.resume("run", asked))
     await door.entered()
     other = await world.process()
@@ -185,12 +187,12 @@ async def test_a_request_that_was_undone_is_answered_by_the_one_that_was_made_un
 
     async def rival() -> None:
         other.clock.advance(1)
-        same = other.engine.answer("run", "yes", by="ann", append_id="request-1")
+        same = other.engine.answer("run", "yes", by="ann", terms=KEY)
         driving.append(asyncio.create_task(same))
         await door.entered()
 
     store.rival = rival
-    answered = await process.engine.answer("run", "yes", by="ann", append_id="request-1")
+    answered = await process.engine.answer("run", "yes", by="ann", terms=KEY)
     assert (answered.is_repeat, answered.run.worker) == (True, other.store.leases.me)
     door.open()
     assert (await driving[0]).run.status is RunStatus.COMPLETED
@@ -200,7 +202,7 @@ async def test_a_request_that_was_undone_is_answered_by_the_one_that_was_made_un
 async def test_a_start_asked_twice_under_one_append_id_makes_one_run(world: World) -> None:
     """K21: an idempotency key of the caller's own; the second call is told how the first one's run stands."""
     process, other = await world.process(), await world.process()
-    pipeline, asked = process.pipeline(line("a", "b")), Start(run_id="run", append_id="request-1")
+    pipeline, asked = process.pipeline(line("a", "b")), Start(run_id="run", terms=KEY)
     first = await process.engine.start(pipeline, asked)
     before = await process.log()
     process.clock.advance(5)
@@ -216,7 +218,7 @@ async def test_a_start_that_is_being_driven_is_not_driven_again(world: World) ->
     """K21: the same request while the first one is still at work."""
     door = Doorway()
     process = await world.process({"a": [door]})
-    pipeline, asked = process.pipeline(line("a", "b")), Start(run_id="run", append_id="request-1")
+    pipeline, asked = process.pipeline(line("a", "b")), Start(run_id="run", terms=KEY)
     driving = asyncio.create_task(process.engine.start(pipeline, asked))
     await door.entered()
     process.clock.advance(5)

@@ -11,6 +11,7 @@ import pytest
 
 from onward.engine.control.requests import Start
 from onward.engine.lease.queue import PASSED_S_MAX
+from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, InvalidPipeline, StoreError, StoreIO
 from onward.model.event import RunQueued
@@ -182,7 +183,7 @@ NAMED: dict[str, tuple[str, dict[str, Any]]] = {
     "a node": (line(LONG), {}),
     "a handler": (line("a", a=f"type={LONG}"), {}),
     "a key": (line("a"), {"exclusive_key": LONG}),
-    "a request": (line("a"), {"append_id": LONG}),
+    "a request": (line("a"), {"terms": RequestTerms(LONG)}),
 }
 
 

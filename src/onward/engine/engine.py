@@ -25,6 +25,7 @@ from onward.engine.lease.queue import Taking
 from onward.engine.lease.release import Dropped
 from onward.engine.lease.sweep import Sweeper, Swept
 from onward.engine.log.journal import Folded, Journal, applied
+from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.engine.loop.ports import Observer, Ports
 from onward.engine.loop.runner import Runner
 from onward.engine.loop.serving import Around, Serving
@@ -164,20 +165,19 @@ class Engine:
         gate: str | None = None,
         text: str = "",
         run: bool = True,
-        append_id: str | None = None,
+        terms: RequestTerms = NO_TERMS,
         stop: StopSwitch | None = None,
         interviewer: Interviewer | None = None,
     ) -> Folded:
         """Decide a gate; with `run`, go on with the run in the same transaction and drive it."""
         said = answer if isinstance(answer, Answer) else Answer(answer, text)
-        append_id = append_id or self._ids.unique()
         return await self._answering.answer(
             run_id,
             said,
             by=by,
             gate=gate,
             run=run,
-            append_id=append_id,
+            terms=terms,
             stop=stop,
             interviewer=interviewer,
         )
@@ -218,25 +218,32 @@ class Engine:
 
     # -- requests ------------------------------------------------------------------------------------
 
-    async def pause(self, run_id: str, *, after: str = "step", by: str = "user") -> Folded:
+    async def pause(
+        self, run_id: str, *, after: str = "step", by: str = "user", terms: RequestTerms = NO_TERMS
+    ) -> Folded:
         """Ask a run to stop; it stops at once if no live process holds it."""
-        return await self._ask(run_id, partial(decide_pause, after=after, by=by))
+        return await self._ask(run_id, partial(decide_pause, after=after, by=by), terms)
 
-    async def cancel(self, run_id: str, *, by: str = "user") -> Folded:
-        """Cancel a run for good, and with it the runs that it manages."""
+    async def cancel(
+        self, run_id: str, *, by: str = "user", reason: str = "", terms: RequestTerms = NO_TERMS
+    ) -> Folded:
+        """Cancel a run for good, and with it the runs that it manages; `reason` is why, in free text."""
         before = (await self.journal.load(run_id)).run
-        folded = await self._ask(run_id, partial(decide_cancel, by=by))
+        folded = await self._ask(run_id, partial(decide_cancel, by=by, detail=reason), terms)
         await self._cancel_orphans(before, folded.run)
         if folded.run.is_final:
             await self._workspaces.close(folded.run)
         return folded
 
-    async def steer(self, run_id: str, text: str, *, by: str = "user") -> Folded:
+    async def steer(
+        self, run_id: str, text: str, *, by: str = "user", terms: RequestTerms = NO_TERMS
+    ) -> Folded:
         """Give the run's agents an instruction; the next agent step takes it."""
-        return await self._ask(run_id, partial(decide_steer, text=text, by=by))
+        return await self._ask(run_id, partial(decide_steer, text=text, by=by), terms)
 
-    async def _ask(self, run_id: str, decide: Decide) -> Folded:
-        return (await self._claims.ask(run_id, decide, append_id=self._ids.unique())).folded
+    async def _ask(self, run_id: str, decide: Decide, terms: RequestTerms) -> Folded:
+        append_id = terms.key or self._ids.unique()
+        return (await self._claims.ask(run_id, decide, append_id=append_id, terms=terms)).folded
 
     async def cancel_child(self, child: str) -> None:
         """Give up a run that nobody looks after any more; one that is over, or never began, is left alone."""
@@ -255,6 +262,7 @@ class Engine:
         changes: Mapping[str, Any] | None = None,
         by: str = "user",
         new_id: str | None = None,
+        terms: RequestTerms = NO_TERMS,
     ) -> Folded:
         """A new run that shares another's log up to a checkpoint. The other run is not touched."""
         changes = changes or {}
@@ -268,7 +276,7 @@ class Engine:
         forked = coming_off(onto, changes=changes, by=by)
         run, stamped = applied(onto.run, (forked,), run_id=child, at_us=now_us)
         return await self.journal.create(
-            run, stamped, at_us=now_us, append_id=self._ids.unique(), after=onto.position
+            run, stamped, at_us=now_us, append_id=self._ids.unique(), after=onto.position, terms=terms
         )
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:

@@ -44,6 +44,12 @@ def derived_run_id(at_us: int, origin: str) -> str:
     return sortable_id(at_us // 1000, noise)
 
 
+def keyed_run_id(by: str, key: str) -> str:
+    """The id of a run that was asked for under a key: the same whenever the same caller asks again."""
+    digest = blake3(f"{by} asks under {key}".encode()).digest(length=16)
+    return sortable_id(int.from_bytes(digest[:6], "big"), int.from_bytes(digest[6:], "big"))
+
+
 def check_run_id(run_id: str) -> str:
     """The caller's own run id, if it can be one."""
     if not RUN_ID_OWN.fullmatch(run_id):

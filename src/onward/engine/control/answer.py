@@ -11,6 +11,7 @@ from onward.engine.control.interview import Informed, Interviewer, answers_of
 from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Folded, Journal
 from onward.engine.log.retry_store import retry_store
+from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.engine.loop.runner import Runner
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
@@ -39,8 +40,8 @@ class Answering:
         by: str,
         gate: str | None,
         run: bool,
-        append_id: str,
-        stop: StopSwitch | None,
+        terms: RequestTerms = NO_TERMS,
+        stop: StopSwitch | None = None,
         interviewer: Interviewer | None = None,
     ) -> Folded:
         """Decide a gate; with `run`, claim the run in the same transaction and execute it.
@@ -49,7 +50,7 @@ class Answering:
         """
         decide = partial(decide_answer, gate_id=gate, answer=answer, by=by)
         try:
-            return await self._decide(run_id, decide, interviewer, run=run, append_id=append_id, stop=stop)
+            return await self._decide(run_id, decide, interviewer, run=run, terms=terms, stop=stop)
         except Refused as refusal:
             if refusal.code != "no_open_gate":
                 raise
@@ -84,10 +85,7 @@ class Answering:
         self, run_id: str, stop: StopSwitch | None, interviewer: Interviewer | None = None
     ) -> Folded:
         """Apply expired deadlines and continue the run; nothing if another process was first."""
-        append_id = self._ids.unique()
-        return await self._decide(
-            run_id, decide_overdue, interviewer, run=True, append_id=append_id, stop=stop
-        )
+        return await self._decide(run_id, decide_overdue, interviewer, run=True, stop=stop)
 
     async def _decide(
         self,
@@ -96,15 +94,16 @@ class Answering:
         interviewer: Interviewer | None,
         *,
         run: bool,
-        append_id: str,
         stop: StopSwitch | None,
+        terms: RequestTerms = NO_TERMS,
     ) -> Folded:
+        append_id = terms.key or self._ids.unique()
         known = await self._journal.load(run_id)
         if not run or known.run.status is not RunStatus.WAITING:
-            return (await self._claims.request(run_id, decide, append_id=append_id)).folded
+            return (await self._claims.request(run_id, decide, append_id=append_id, terms=terms)).folded
         served = await self._runner.served(known.run, interviewer)
         claiming = partial(decide_and_claim, decide=decide)
-        claimed = await self._claims.request(run_id, claiming, append_id=append_id)
+        claimed = await self._claims.request(run_id, claiming, append_id=append_id, terms=terms)
         return await self._runner.run(claimed, served, stop or StopSwitch(clock=self._clock))
 
     # -- asking --------------------------------------------------------------------------------------
@@ -143,7 +142,6 @@ class Answering:
                 by=interviewer.name,
                 gate=gate.gate,
                 run=True,
-                append_id=self._ids.unique(),
                 stop=stop,
                 interviewer=interviewer,
             )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onward.engine.control.interview import Interviewer
+from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.model.event import Managed
 
 
@@ -20,7 +21,7 @@ class Start:
     on_owner_loss: str = "interrupt"
     exclusive_key: str | None = None
     priority: int = 0
-    append_id: str | None = None
+    terms: RequestTerms = NO_TERMS
     managed_by: Managed | None = None
     workdir: str | None = None
     workspace: str | None = None
@@ -33,7 +34,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """How a stopped run is asked to go on."""
+    """How a stopped run is asked to continue.
+
+    `run`: this process executes it. Without, the decision is written and the run is left to the workers.
+    """
 
     by: str = "user"
     from_node: str | None = None
@@ -44,5 +48,6 @@ class Resume:
     take_over: bool = False
     wait: bool = False
     restore_workspace: bool = False
-    append_id: str | None = None
+    run: bool = True
+    terms: RequestTerms = NO_TERMS
     interviewer: Interviewer | None = None

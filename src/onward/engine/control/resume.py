@@ -1,4 +1,4 @@
-"""Resuming: every check, then the claim, then driving. One function behind every door."""
+"""Resuming: every check, then the decision and the claim, then execution. One function behind every door."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from onward.engine.control.requests import Resume
 from onward.engine.control.sources import Sources
 from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.runner import Runner, Served
 from onward.engine.loop.serving import Serving
 from onward.engine.loop.stop import StopSwitch
@@ -75,19 +76,22 @@ class Resuming:
         stop: StopSwitch | None = None,
         tell: Callable[[str], None] = lambda notice: None,
     ) -> Folded:
-        """Check everything, claim the run, and drive it. Of many callers exactly one gets this far."""
+        """Check everything, claim the run, and execute it. Of many callers exactly one gets this far.
+
+        Without `resume.run` nothing is claimed: the run is left in the queue, and a worker executes it.
+        """
         stop = stop or StopSwitch(clock=self.clock)
-        if resume.append_id is not None:
-            asked = await self.claims.ask(run_id, _nothing, append_id=resume.append_id)
+        terms = resume.terms
+        if terms.key is not None:
+            asked = await self.claims.ask(run_id, _nothing, append_id=terms.key, terms=terms)
             if asked.folded.is_repeat:
-                return (
-                    asked.folded
-                )  # the first answer, however the run stands by now: it is not checked again
-        append_id = resume.append_id or self.ids.unique()
+                # The first answer, however the run stands by now: it is not checked again.
+                return asked.folded
+        append_id = terms.key or self.ids.unique()
         while True:
             ready = await self._ready(run_id, resume, stop)
             try:
-                return await self._resume(ready, append_id, stop, tell)
+                return await self._resume(ready, terms, append_id, stop, tell)
             except StaleHistory:
                 continue  # the pipeline was changed since it was checked: check again
             except Refused as refusal:
@@ -97,10 +101,15 @@ class Resuming:
                 await self.clock.wait_s(WAIT_POLL_S, asyncio.Event())
 
     async def _resume(
-        self, ready: _Ready, append_id: str, stop: StopSwitch, tell: Callable[[str], None]
+        self,
+        ready: _Ready,
+        terms: RequestTerms,
+        append_id: str,
+        stop: StopSwitch,
+        tell: Callable[[str], None],
     ) -> Folded:
         claimed = await self.claims.request(
-            ready.known.run.id, ready.decide, append_id=append_id, blobs=ready.blobs
+            ready.known.run.id, ready.decide, append_id=append_id, blobs=ready.blobs, terms=terms
         )
         folded = claimed.folded
         await self.cancel_orphans(ready.known.run, folded.run)
@@ -137,7 +146,9 @@ class Resuming:
             resume.step,
             take_over=resume.take_over,
             restore_workspace=resume.restore_workspace,
+            claims=resume.run,
         )
+        resume.terms.check_head(run_id, known.position.seq)
         if resume.restore_workspace and known.run.workspace is None:
             raise InvalidInput(f"run {run_id} has no workspace to restore.")
         if stop is not None and (resume.wait or _is_ending(known)):
@@ -147,7 +158,12 @@ class Resuming:
             known.run, accept_changes=resume.accept_changes, original=resume.original
         )
         definition = self.serving.definition(pipeline)
-        handlers = self.serving.handlers_for(definition, known.run.simulation, resume.interviewer)
+        # A run that is left to the workers needs no handler here.
+        handlers = (
+            self.serving.handlers_for(definition, known.run.simulation, resume.interviewer)
+            if resume.run
+            else {}
+        )
         notice = "; ".join(filter(None, (notice, made_again(definition, known.run, resume.from_node))))
         request = replace(request, changed_to=pipeline.hash)
         return _Ready(known, pipeline, notice, Served(definition, handlers), request)

@@ -72,15 +72,15 @@ class Starting:
     async def _create(
         self, run: Run, stamped: Sequence[tuple[Event, int]], at_us: int, pipeline: Pipeline, start: Start
     ) -> Folded:
-        folded = await self.journal.create(
+        return await self.journal.create(
             run,
             stamped,
             at_us=at_us,
             # An id that was made for this run alone is its name; one of the caller's own may come twice.
-            append_id=start.append_id or (None if start.run_id is None else self.ids.unique()),
+            append_id=None if start.run_id is None else self.ids.unique(),
             blobs={pipeline.hash: pipeline.source.encode()},
+            terms=start.terms,
         )
-        return folded if start.append_id is None else await self.journal.first_answer(folded)
 
     async def _created(
         self, pipeline: Pipeline, definition: Definition, start: Start

@@ -61,7 +61,7 @@ class Workspaces:
             except WorkspaceFailed as error:
                 raise InvalidInput(str(error)) from error
             return Workspace(repository=repository, start=recorded or found, mode=mode)
-        await self._check_room(trees, repository, run_id, is_new=start.append_id is None)
+        await self._check_room(trees, repository, run_id, is_new=start.terms.key is None)
         begin = Tree(head=found.head, commit=found.commit)
         return Workspace(repository=repository, start=begin, keep=start.keep_workspace)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from onward.clock import Clock, Ids
 from onward.engine.lease.release import Dropped
 from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.engine.loop.ports import Observer
 from onward.errors import OnwardError, Refused, StoreError
 from onward.machine.decide.claim import Standing
@@ -61,21 +62,35 @@ class Claims:
         return Reply(folded, claimed_s=None if folded.is_repeat else claimed_s)
 
     async def request(
-        self, run_id: str, decide: Decide, *, append_id: str, blobs: Mapping[str, bytes] | None = None
+        self,
+        run_id: str,
+        decide: Decide,
+        *,
+        append_id: str,
+        blobs: Mapping[str, bytes] | None = None,
+        terms: RequestTerms = NO_TERMS,
     ) -> Reply:
         """Make a request whose events the observers of this process are told of."""
-        reply = await self.ask(run_id, decide, append_id=append_id, blobs=blobs)
+        reply = await self.ask(run_id, decide, append_id=append_id, blobs=blobs, terms=terms)
         if not reply.folded.is_repeat:
             self._observe(reply.folded.run, reply.events)
         return reply
 
     async def ask(
-        self, run_id: str, decide: Decide, *, append_id: str, blobs: Mapping[str, bytes] | None = None
+        self,
+        run_id: str,
+        decide: Decide,
+        *,
+        append_id: str,
+        blobs: Mapping[str, bytes] | None = None,
+        terms: RequestTerms = NO_TERMS,
     ) -> Reply:
         """Let `decide` see the run and who holds it, and write what it returns. A refusal changes nothing."""
         claimed_s, request = self._clock.awake_s(), _Request(self, decide)
         try:
-            folded = await self._journal.control(run_id, request.decided, append_id=append_id, blobs=blobs)
+            folded = await self._journal.control(
+                run_id, request.decided, append_id=append_id, blobs=blobs, terms=terms
+            )
         except (StoreError, asyncio.CancelledError) as error:
             if request.lease is not None:
                 self.dropped.drop(request.lease, error)

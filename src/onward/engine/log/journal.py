@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from onward.clock import Clock
 from onward.engine.log.retry_store import OUT_OF_REACH, retry_store
+from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.errors import HistoryCorrupt, OnwardError, RunNotFound, RunUnreadable, StoreError
 from onward.machine.fold.apply import apply
 from onward.machine.fold.change import IllegalEvent
@@ -126,13 +127,24 @@ class Journal:
         append_id: str | None = None,
         after: Position = ORIGIN,
         blobs: Mapping[str, bytes] | None = None,
+        terms: RequestTerms = NO_TERMS,
     ) -> Folded:
-        """A new run with its first events: after nothing, or after the event it is forked at."""
+        """A new run with its first events: after nothing, or after the event it is forked at.
+
+        Under a key of the caller's own, this answers the run that the first request made, as it stands.
+        """
         check_names(run)
-        check_name("the append id", append_id or "")
-        write, folded = _write(run, stamped, after=after, at_us=at_us, full=True, blobs=blobs)
-        await retry_store(self._clock, partial(self._log.create, write, append_id))
-        return folded
+        check_name("the append id", terms.key or append_id or "")
+        write, folded = _write(run, stamped, after=after, at_us=at_us, full=True, blobs=blobs, terms=terms)
+        await retry_store(self._clock, partial(self._log.create, write, terms.key or append_id))
+        return folded if terms.key is None else await self._first_made(folded, after, terms)
+
+    async def _first_made(self, folded: Folded, after: Position, terms: RequestTerms) -> Folded:
+        """The run that was made first under the key; refuses the key if it was used for something else."""
+        records = await self._log.read(folded.run.id, after=after.seq, limit=1)
+        if records:
+            terms.check_same(records[0])
+        return await self.first_answer(folded)
 
     async def record(self, before: Folded, events: Sequence[Event], run: Run, at_us: int) -> Folded:
         """Append for the holder; `run` is the state after `events`."""
@@ -155,11 +167,15 @@ class Journal:
         *,
         append_id: str,
         blobs: Mapping[str, bytes] | None = None,
+        terms: RequestTerms = NO_TERMS,
     ) -> Folded:
-        """Let `decide` see the run under its lock, and write what it returns. A refusal changes nothing."""
+        """Let `decide` see the run under its lock, and write what it returns. A refusal changes nothing.
+
+        `terms` are checked there, too: the head that the request names, and that its key is its own.
+        """
         check_name("the append id", append_id)
         known = await self.load(run_id)
-        request = _Request(self, known, decide, blobs, known)
+        request = _Request(self, known, decide, blobs, known, terms)
         ask = partial(
             self._log.control,
             run_id,
@@ -170,6 +186,9 @@ class Journal:
         answer = await retry_store(self._clock, ask)
         if not answer.is_repeat:
             return request.result
+        if answer.answered is not None and terms.refs:
+            for record in await self._log.read(run_id, after=answer.answered - 1, limit=1):
+                terms.check_same(record)
         if request.result is known:
             return replace(await self.load(run_id), is_repeat=True)
         return await self.first_answer(request.result)  # the reply to this very request may have been lost
@@ -215,6 +234,7 @@ class Journal:
         held: Held,
         blobs: Mapping[str, bytes] | None = None,
         since_us: int = 0,
+        terms: RequestTerms = NO_TERMS,
     ) -> tuple[Write | None, Folded]:
         """What `decide` makes of a run, as a write, and the run after it; written at `since_us` or later."""
         events = decide(current, held)
@@ -231,23 +251,26 @@ class Journal:
             before=current,
             blobs=blobs,
             may_snapshot=True,
+            terms=terms,
         )
 
 
 @dataclass(slots=True)
 class _Request:
-    """One request: what the store's transaction shows behind `known`, and what came of it."""
+    """One request: what the store's transaction shows after `known`, and what came of it."""
 
     journal: Journal
     known: Folded
     decide: DecideRun
     blobs: Mapping[str, bytes] | None
     result: Folded
+    terms: RequestTerms
 
     def decided(self, held: Held, tail: Sequence[Record]) -> Write | None:
+        self.terms.check_head(self.known.run.id, held.position.seq)
         current = _folded(self.known, tail, self.known.run.id) or self.known
         current = replace(current, holder=held.holder)
-        write, self.result = self.journal.decided(current, self.decide, held, self.blobs)
+        write, self.result = self.journal.decided(current, self.decide, held, self.blobs, terms=self.terms)
         return write
 
 
@@ -308,8 +331,12 @@ def _write(
     before: Folded | None = None,
     blobs: Mapping[str, bytes] | None = None,
     may_snapshot: bool = False,
+    terms: RequestTerms = NO_TERMS,
 ) -> tuple[Write, Folded]:
     records, values, head, size = seal(run.id, after, stamped, at_us)
+    if terms.refs:
+        records = tuple(replace(record, refs=(*record.refs, *terms.refs)) for record in records)
+        values = {**values, **terms.content}
     log_bytes = (before.log_bytes if before else 0) + size + EVENT_BYTES * len(records)
     snapshot_bytes = before.snapshot_bytes if before else 0
     snapshot: Snapshot | None = None

@@ -13,6 +13,7 @@ from onward.engine.control.interview import Interviewer
 from onward.engine.control.requests import Resume, Start
 from onward.engine.control.sources import Sources
 from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, RunNotFound
 from onward.handlers.port import StepContext
@@ -95,7 +96,7 @@ async def _make(runs: ManagedRuns, step: StepContext, run_id: str) -> Run:
         run_id=run_id,
         simulation=parent.simulation,
         on_owner_loss=parent.on_owner_loss,
-        append_id=f"child of {step.idempotency_key}",
+        terms=RequestTerms(f"child of {step.idempotency_key}"),
         managed_by=Managed(run=parent.id, step=step.step, depth=depth),
         workdir=_workdir(step, parent),
     )

@@ -15,6 +15,7 @@ from onward.engine.control.interview import Informed, Interviewer, Said, answers
 from onward.engine.control.requests import Resume
 from onward.engine.log.journal import Folded
 from onward.engine.log.retry_store import retry_store
+from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.stop import StopSwitch
 from onward.engine.managed.child import ManagedRuns, find_or_make, latest
 from onward.engine.managed.child_view import PREFIX, holds, named, observed
@@ -183,12 +184,12 @@ class _Watch:
         )
 
     def _drive(self, child: Folded) -> None:
-        append_id = None
+        key = None
         if child.run.status is RunStatus.FAILED:
             self._has_asked_again = True
-            append_id = f"attempt {self._step.attempt} of {self._step.idempotency_key}"
+            key = f"attempt {self._step.attempt} of {self._step.idempotency_key}"
         # A child goes on under the definition that it was made with, whatever became of the file since.
-        resume = Resume(by=MANAGER, original=True, append_id=append_id, interviewer=self._interviewer)
+        resume = Resume(by=MANAGER, original=True, terms=RequestTerms(key), interviewer=self._interviewer)
         self._driving = asyncio.create_task(self._driven_on(child, resume))
         self._driving.add_done_callback(lambda _: self._news.set())
 

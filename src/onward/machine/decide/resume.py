@@ -42,12 +42,14 @@ class ResumeRequest:
     changed_to: str | None = None
     take_over: bool = False
     restore_workspace: bool = False
+    claims: bool = True
+    """Whether the process that asks executes the run; else it is left in the queue."""
 
 
 def decide_resume(
     definition: Definition, run: Run, standing: Standing, request: ResumeRequest
 ) -> tuple[Event, ...]:
-    """Send a stopped run on and claim it; every check comes before the first event."""
+    """Send a stopped run on and claim it, or leave it queued; every check comes before the first event."""
     _check_request(request)
     fallen = check_resumable(run, standing, request)
     if request.action == "abort":
@@ -55,7 +57,8 @@ def decide_resume(
     is_due = run.status in (RunStatus.QUEUED, RunStatus.WAITING)
     asks = request.from_node is not None or request.action is not None or request.restore_workspace
     if is_due and not asks:
-        return (*fallen, *_changed(run, request), claim_of(run, standing.me))
+        claim = (claim_of(run, standing.me),) if request.claims else ()
+        return (*fallen, *_changed(run, request), *claim)
     stopped, from_node = _where(definition, run, request, standing.now_us)
     resumed = RunResumed(
         by=request.by,
@@ -66,8 +69,9 @@ def decide_resume(
     )
     skipped = (_skipped(definition, run, stopped),) if request.action == "skip" and stopped else ()
     left = closing(run, why=f"resumed from {from_node}") if from_node is not None else ()
-    claim = replace(claim_of(run, standing.me), lost=False)  # that it was lost is said by `fallen`
-    return (*fallen, *left, resumed, *_changed(run, request), *skipped, claim)
+    # That the run was lost is said by `fallen`.
+    claim = (replace(claim_of(run, standing.me), lost=False),) if request.claims else ()
+    return (*fallen, *left, resumed, *_changed(run, request), *skipped, *claim)
 
 
 def _where(

@@ -35,7 +35,7 @@ class MemoryLog:
         self._state.runs[write.run_id] = made
         self._write(made, write)
         if append_id is not None:
-            made.appends.add(append_id)
+            made.appends[append_id] = write.head.seq
 
     async def append(self, write: Write, lease: Lease) -> None:
         stored = self._state.runs.get(write.run_id)
@@ -55,7 +55,7 @@ class MemoryLog:
         if stored is None:
             raise RunNotFound(run_id)
         if append_id in stored.appends:
-            return Controlled(stored.position, is_repeat=True)
+            return Controlled(stored.position, is_repeat=True, answered=stored.appends[append_id])
         write = decide(self._held(stored), self._state.records(run_id, since))
         if write is None:
             return Controlled(stored.position)
@@ -64,7 +64,7 @@ class MemoryLog:
             raise StaleHistory(run_id, write.after.seq)
         check_content(self._state, write)
         self._write(stored, write)
-        stored.appends.add(append_id)
+        stored.appends[append_id] = write.head.seq
         return Controlled(write.head)
 
     async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:

@@ -21,7 +21,8 @@ class StoredRun:
 
     row: RunRow
     records: list[Record]
-    appends: set[str] = field(default_factory=set)
+    appends: dict[str, int] = field(default_factory=dict)
+    """The last event of each request, by its append id."""
     snapshot: Snapshot | None = None
     lease_until_us: int = 0
     due_at_us: int | None = None

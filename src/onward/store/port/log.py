@@ -34,10 +34,14 @@ Decide = Callable[[Held, Sequence[Record]], Write | None]
 
 @dataclass(frozen=True, slots=True)
 class Controlled:
-    """What came of a control request: the log's end, and whether this answer was given before."""
+    """What came of a control request: the log's end, and whether this answer was given before.
+
+    `answered` is the last event that was written under the append id, when the answer was given before.
+    """
 
     head: Position
     is_repeat: bool = False
+    answered: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

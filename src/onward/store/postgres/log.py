@@ -77,7 +77,7 @@ class PostgresLog:
         if noted:
             if owner == me:
                 self._ownership.runs[run_id] = token  # a claim of ours whose reply was lost
-            return Controlled(position, is_repeat=True), None
+            return Controlled(position, is_repeat=True, answered=noted[0][0]), None
         holder = rows.holder_of(owner, token, is_expired, self._ownership.is_alive)
         held = Held(position, rows.status_of(status, f"run {run_id!r}"), holder, me)
         is_whole = head <= since or (own and own[0][1] == since + 1)  # else the rest is in a parent's log

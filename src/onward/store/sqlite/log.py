@@ -17,7 +17,7 @@ from onward.store.sqlite.file.migrate import check_known, schema_number
 from onward.store.sqlite.ownership import Ownership
 from onward.store.sqlite.reading import find_due, find_snapshot, one, read_records
 from onward.store.sqlite.transaction import Transactions
-from onward.store.sqlite.writing import Writer, has_append
+from onward.store.sqlite.writing import Writer, find_append
 
 
 class SqliteLog:
@@ -62,10 +62,11 @@ class SqliteLog:
             raise RunNotFound(run_id)
         head, hash_, status, owner, token, is_expired = found
         position = rows.position_of(run_id, head, hash_)
-        if has_append(db, run_id, append_id):
+        answered = find_append(db, run_id, append_id)
+        if answered is not None:
             if owner == me:
                 self._ownership.runs[run_id] = token  # a claim of ours whose reply was lost
-            return Controlled(position, is_repeat=True), None
+            return Controlled(position, is_repeat=True, answered=answered), None
         holder = rows.holder_of(owner, token, bool(is_expired), self._ownership.is_alive)
         held = Held(position, rows.status_of(status, f"run {run_id!r}"), holder, me)
         write = decide(held, read_records(db, run_id, since))

@@ -52,7 +52,10 @@ class Writer:
                 return None
             refusal = run_exists(write.run_id)
         _write_events(db, rows)  # what is asked for may be in this very group
-        is_there = _is_there(db, write) if append_id is None else has_append(db, write.run_id, append_id)
+        if append_id is None:
+            is_there = _is_there(db, write)
+        else:
+            is_there = find_append(db, write.run_id, append_id) is not None
         return None if is_there else refusal
 
     def _update(self, db: apsw.Connection, member: Member, rows: Rows) -> Exception | None:
@@ -189,6 +192,7 @@ def _is_there(db: apsw.Connection, write: Write) -> bool:
     return bool(found == write.head.hash)
 
 
-def has_append(db: apsw.Connection, run_id: str, append_id: str) -> bool:
-    """Whether a write with this id is in the run's log."""
-    return db.execute(QUERIES["append_find"], (run_id, append_id)).get is not None
+def find_append(db: apsw.Connection, run_id: str, append_id: str) -> int | None:
+    """The last event that was written under this id, if one was."""
+    found: int | None = db.execute(QUERIES["append_find"], (run_id, append_id)).get
+    return found

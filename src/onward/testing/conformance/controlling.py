@@ -92,13 +92,13 @@ async def test_a_request_with_nothing_to_do_writes_nothing_and_keeps_its_id(stor
 async def test_the_same_request_again_is_answered_without_being_decided_again(
     store: Store, other: Store
 ) -> None:
-    run = await requested(store, await held(store), PAUSE, append_id="pause")
-    run = await stepped(store, run)
+    asked = await requested(store, await held(store), PAUSE, append_id="pause")
+    run = await stepped(store, asked)
     before = await everything_of(store, run.id)
     ask = Asked(run.then(CancelRequested(by="tests"))[0])
     for process in (store, other):
         answer = await process.log.control(run.id, since=0, append_id="pause", decide=ask)
-        assert answer == Controlled(run.position, is_repeat=True)
+        assert answer == Controlled(run.position, is_repeat=True, answered=asked.position.seq)
     assert ask.calls == []
     assert await everything_of(store, run.id) == before
 
@@ -114,7 +114,7 @@ async def test_the_creation_counts_as_a_request_of_its_id(store: Store) -> None:
     run = await created(store)
     ask = Asked(None)
     answer = await store.log.control(run.id, since=0, append_id="creation", decide=ask)
-    assert (answer.is_repeat, ask.calls) == (True, [])
+    assert (answer.is_repeat, answer.answered, ask.calls) == (True, run.position.seq, [])
 
 
 async def test_of_two_rival_requests_the_second_sees_the_first(store: Store, other: Store) -> None:

@@ -1,0 +1,55 @@
+"""The terms of a request: its key, which makes it one request however often it is sent, and its head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onward.errors import Refused
+from onward.store.codec import content_hash
+from onward.store.port.record import KEPT_APART, Record
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTerms:
+    """How a request is made. The same key again gets the first answer.
+
+    `body` is what is asked under the key. It is kept with the events that the request came to, so that the
+    key cannot be used for something else. `if_head` is the last event that whoever asks has seen.
+    """
+
+    key: str | None = None
+    body: bytes | None = None
+    if_head: int | None = None
+
+    @property
+    def content(self) -> dict[str, bytes]:
+        """The body by its hash, if there is one to keep."""
+        return {} if self.key is None or self.body is None else {content_hash(self.body): self.body}
+
+    @property
+    def refs(self) -> tuple[str, ...]:
+        """What an event of the request refers to: the body is kept for it and not read with it."""
+        return tuple(f"{KEPT_APART}{name}" for name in self.content)
+
+    def check_head(self, run_id: str, head: int) -> None:
+        """Refuse the request if the run has moved on since the head that it names."""
+        if self.if_head is not None and self.if_head != head:
+            raise Refused(
+                "stale_head",
+                f"run {run_id} has moved on: the request was made for event {self.if_head}, and its log ends "
+                f"at event {head}; look at the run again, then decide.",
+                details={"run": run_id, "if_head": self.if_head, "head": head},
+            )
+
+    def check_same(self, first: Record) -> None:
+        """Refuse the key if `first`, an event that was written under it, came of another body."""
+        if self.refs and not set(self.refs) <= set(first.refs):
+            raise Refused(
+                "key_reused",
+                f"the key {self.key!r} was used for another request to run {first.run_id}; "
+                "send that request unchanged, or choose a new key.",
+                details={"run": first.run_id, "key": self.key},
+            )
+
+
+NO_TERMS = RequestTerms()

@@ -1,0 +1,46 @@
+"""A request that was made for one state of a run is not applied to another."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from onward.engine.control.requests import Resume
+from onward.engine.log.journal import Folded
+from onward.engine.log.terms import RequestTerms
+from onward.errors import Refused
+from tests.test_pause import GATED
+from tests.world import Process, World
+
+Make = Callable[[Process, RequestTerms], Awaitable[Folded]]
+REQUESTS: dict[str, Make] = {
+    "pause": lambda process, terms: process.engine.pause("run", terms=terms),
+    "cancel": lambda process, terms: process.engine.cancel("run", terms=terms),
+    "steer": lambda process, terms: process.engine.steer("run", "be brief", terms=terms),
+    "answer": lambda process, terms: process.engine.answer("run", "yes", by="ann", terms=terms),
+    "abort": lambda process, terms: process.engine.resume("run", Resume(action="abort", terms=terms)),
+}
+
+
+@pytest.mark.parametrize("name", list(REQUESTS))
+async def test_a_request_for_an_older_head_is_refused_with_the_head_now(world: World, name: str) -> None:
+    process, make = await world.process(), REQUESTS[name]
+    await process.start(GATED)
+    seen = (await process.load()).position.seq
+    await process.engine.steer("run", "be quick")  # meanwhile
+    before = await process.log()
+    with pytest.raises(Refused, match=f"made for event {seen}, and its log ends at event {seen + 1}") as no:
+        await make(process, RequestTerms(if_head=seen))
+    assert (no.value.code, no.value.details["head"]) == ("stale_head", seen + 1)
+    assert await process.log() == before
+    await make(process, RequestTerms(if_head=seen + 1))
+    assert await process.log() != before
+
+
+async def test_a_repeated_request_is_answered_whatever_the_head_is_now(world: World) -> None:
+    process = await world.process()
+    await process.start(GATED)
+    terms = RequestTerms("key-1", b"pause", if_head=(await process.load()).position.seq)
+    await process.engine.pause("run", terms=terms)
+    assert (await process.engine.pause("run", terms=terms)).is_repeat
