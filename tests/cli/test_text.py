@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.cli.print.text import age, clean, count, one_line, span, table
+from onward.cli.print.text import age, clean, count, one_line, table
 from onward.cli.values import with_script_joined
+from onward.model.values.instant import span
 from tests.cli.shell import Shell, pipeline
 
 S = 1_000_000

@@ -98,3 +98,41 @@ def test_a_worker_is_not_idle_before_it_has_looked_for_runs_of_the_dead(shell: S
     assert done.code == 0
     assert "worker stopped: 1 run driven" in done.out
     assert shell.read("slow")["status"] == "completed"
+
+
+@pytest.mark.parametrize("words", [("resume", "--retry"), ("retry",)], ids=" ".join)
+def test_a_decision_alone_leaves_the_run_to_a_worker(shell: Shell, words: tuple[str, ...]) -> None:
+    """The command says so in one line and executes nothing; the worker executes the step once."""
+    shell.write("line.dot", pipeline(("a", shell.noting("test -e ready")), ("b", shell.noting())))
+    assert shell.inside("run", "line.dot", "--run-id", "mine").code == 1
+    (shell.directory / "ready").touch()
+    done = shell.inside(*words, "mine", "--queue")
+    name = display_id("mine")
+    assert (done.code, done.out) == (0, f"run {name} is queued; a worker continues it (`onward worker`)\n")
+    assert shell.ledger == ["a#1"]
+    assert shell.inside("resume", "mine", "--queue", "--json").json["status"] == "queued"
+    assert shell.inside("worker", "--until-idle").code == 0
+    assert shell.ledger == ["a#1", "a#1", "b#1"]
+    assert shell.read("mine")["status"] == "completed"
+
+
+@pytest.mark.parametrize("flag", ["--abort", "--dry-run", "--wait"])
+def test_what_is_left_to_a_worker_is_not_waited_for_or_given_up(shell: Shell, flag: str) -> None:
+    shell.write("line.dot", pipeline(("a", "true")))
+    done = shell.inside("resume", "mine", "--queue", flag)
+    assert done.code == 2
+    assert f"--queue and {flag} contradict each other; say one." in done.err
+
+
+def test_a_cancelled_run_says_why_wherever_it_is_shown(shell: Shell) -> None:
+    shell.write("line.dot", pipeline(("a", "true")))
+    assert shell.inside("submit", "line.dot", "--run-id", "mine").code == 0
+    done = shell.inside("cancel", "mine", "--reason", "wrong customer")
+    assert (done.code, done.out) == (
+        0,
+        f"run {display_id('mine')} cancelled: given up for good (wrong customer)\n",
+    )
+    for command in ("status", "show"):
+        assert "cancelled (user): wrong customer" in shell.inside(command, "mine").out
+        assert shell.inside(command, "mine", "--json").json["detail"] == "wrong customer"
+    assert "detail=wrong customer" in shell.inside("events", "mine").out

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from onward.cli.commands.look.show import view_page
 from onward.cli.options import COMMON
 from onward.cli.print.narrate import Narrator
 from onward.cli.print.render import run_page
@@ -16,6 +15,8 @@ from onward.handlers.port import StepContext
 from onward.model.event import Event
 from onward.model.result import Result
 from onward.model.run import Run
+from onward.operations.local.operations import LocalOperations
+from onward.operations.requests import ShowRun
 from onward.receipts.receipt import Receipt
 from onward.receipts.trail import Trail
 from onward.testing.clock import ManualClock
@@ -56,7 +57,7 @@ def lasting(clock: ManualClock, seconds: float, *, dies: bool = False) -> Callab
 
 
 async def shown(process: Process, step: str) -> dict[str, Any]:
-    view = await view_page(process.store, "run", COMMON)
+    view = await LocalOperations(process.engine, process.clock).look.show_run(ShowRun(run="run"))
     (found,) = [one for one in view["steps"] if one["step"] == step]
     row = next(text for text in run_page(view, COMMON, 0) if text.startswith(f"{step} "))
     return {**found, "row": row.split()}

@@ -12,7 +12,7 @@ from onward.read.log.kinds import LEFT_OUT, step_of
 from tests.shape.tree import modules
 
 KINDS = {kind.__name__: kind for kind in CATALOGUE}
-ROOMS = ("read", "receipts", "draw", "observe", "cli", "engine.files")
+ROOMS = ("read", "receipts", "draw", "observe", "cli", "engine.files", "operations")
 """Where logs are told, drawn and counted. The engine's own modules write events, or look for one kind."""
 A_READER_FROM = 3
 

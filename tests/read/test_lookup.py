@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from onward.cli.commands.look.show import view_page
-from onward.cli.options import COMMON
+from onward.operations.local.operations import LocalOperations
+from onward.operations.requests import ShowRun
 from onward.read.checkpoints import read_checkpoints
 from onward.read.lookup import PAGE, PAGE_FIRST, completed_of, last_checkpoint, newest_first
 from onward.store.port.log import RunLog
@@ -56,7 +56,9 @@ async def test_no_reader_asks_for_a_whole_log_at_once(world: World) -> None:
     process = await world.process(wrap=partial(FaultyStore, log=Watched))
     run = await process.start(line("a", "b"))
     limits.clear()
-    assert (await view_page(process.store, "run", COMMON))["completed"] == ["start#1", "a#1", "b#1", "exit#1"]
+    assert (await LocalOperations(process.engine, process.clock).look.show_run(ShowRun(run="run")))[
+        "completed"
+    ] == ["start#1", "a#1", "b#1", "exit#1"]
     assert await completed_of(process.store.log, "run") == ["start#1", "a#1", "b#1", "exit#1"]
     nodes = [one["current_node"] async for one in read_checkpoints(process.store.log, "run")]
     assert nodes == [None, "start", "a", "b", "exit"]

@@ -50,12 +50,17 @@ LAYERS: dict[str, list[str]] = {
         *("store.port", "store.codec", "store.owner"),  # never an adapter
         "workspace.port",
     ],
+    "operations": [
+        *("engine", "read", "machine", "model", "errors", "clock"),
+        *("store.port", "store.codec", "store.owner", "observe.figures"),
+    ],
     "carry": [
         *("machine", "model", "errors", "clock", "version", "engine.log.journal"),
         *("store.port", "store.codec"),
     ],
     "worker": ["engine", "store.port", "model", "errors", "clock", "observe"],
     "server": [
+        "operations",
         "engine",
         "machine",
         "pipeline",
@@ -71,6 +76,21 @@ LAYERS: dict[str, list[str]] = {
 # `import onward` offers, the command line, the tests' tools.
 for top in ("wiring", "app", "", "cli", "__main__", "testing"):
     LAYERS[top] = list(LAYERS)
+
+# Commands that know runs only as requests and replies: they would do the same with a server.
+for asking in (
+    "look.preview",
+    "look.show",
+    "look.stats",
+    "look.status",
+    "look.watch",
+    "decide.steer",
+    "decide.stop",
+):
+    LAYERS[f"cli.commands.{asking}"] = [
+        *("cli", "operations.requests", "operations.replies", "operations.protocol"),
+        *("model", "errors", "clock"),
+    ]
 
 # Names used only in annotations and never imported at run time, so they cannot make a cycle.
 TYPE_ONLY: dict[str, list[str]] = {
@@ -189,6 +209,9 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
         ("store.memory", "if TYPE_CHECKING:\n    from onward.machine.plan.planner import Action"),
         ("wiring", "from onward.testing import postgres"),
         ("novelty", ""),
+        ("cli.commands.look.status", "from onward.store.port.runs import RunQuery"),
+        ("cli.commands.decide.stop", "from onward.engine.engine import Engine"),
+        ("operations.local.look", "from onward.cli.print.text import table"),
         ("store.sqlite", "import psycopg"),
         ("store.postgres_pool", "import apsw"),
         ("store.sql", "from psycopg.rows import dict_row"),

@@ -9,13 +9,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from onward.config import Settings, load_settings
+from onward.config import Settings, load_settings, tool_environment
 from onward.errors import InvalidInput, NoDatabase
 from onward.wiring import is_there, open_store
 
 if TYPE_CHECKING:
     from onward.app import Onward
     from onward.cli.options import Common
+    from onward.engine.step.leftovers import Leftovers
+    from onward.operations.local.lists import LocalLists
+    from onward.operations.local.look import LocalLook
     from onward.receipts.homes import Homes
     from onward.store.port.store import Store
 
@@ -32,6 +35,39 @@ async def store_to_look_at(common: Common) -> AsyncIterator[Store]:
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def lists_of(common: Common) -> AsyncIterator[LocalLists]:
+    """The lists of a command that looks over all runs."""
+    from onward.operations.local.lists import LocalLists
+
+    async with store_to_look_at(common) as store:
+        yield LocalLists(store)
+
+
+@asynccontextmanager
+async def look_of(common: Common) -> AsyncIterator[LocalLook]:
+    """What a command looks at one run with."""
+    from onward.clock import SystemClock
+    from onward.operations.local.look import LocalLook
+
+    async with store_to_look_at(common) as store:
+        yield LocalLook(store, SystemClock(), lambda: _leftovers(store, common))
+
+
+def _leftovers(store: Store, common: Common) -> Leftovers:
+    """Looks for what steps left where a resume by the same command line would."""
+    from onward.engine.step.leftovers import Leftovers
+    from onward.receipts.homes import Homes
+    from onward.wiring import own_paths
+    from onward.workspace.trees import GitTrees
+
+    app = app_of(load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files))
+    runs = app.runs_directory
+    own = own_paths(app.store if isinstance(app.store, str) else None, runs)
+    folder = None if runs is None else Homes(os.path.abspath(runs), store.identity)
+    return Leftovers(store, folder, GitTrees(tool_environment(), own), own)
 
 
 @asynccontextmanager

@@ -80,6 +80,9 @@ class Going:
     accept_changes: Annotated[bool, Parameter(help="Go on under the changed pipeline file.")] = False
     original: Annotated[bool, Parameter(help="Go on under the source stored with the run.")] = False
     wait: Wait = False
+    queue: Annotated[bool, Parameter(help="Only decide: the run is queued, and a worker executes it.")] = (
+        False
+    )
     answers: Answers = None
 
 

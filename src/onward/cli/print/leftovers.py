@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onward.cli.print.text import clean, count, one_line
-from onward.config import load_settings, tool_environment
-
-if TYPE_CHECKING:
-    from onward.cli.options import Common
-    from onward.engine.log.journal import Folded
-    from onward.engine.step.leftovers import Leftovers
-    from onward.store.port.store import Store
 
 FILES_SHOWN = 10
 EFFECTS = {"begun": "is under way", "in_doubt": "was begun and never finished", "finished": "has finished"}
@@ -50,29 +42,3 @@ def _size(file: Mapping[str, Any]) -> str:
     if file["bytes"] is not None:
         return f" ({count(file['bytes'], 'byte')})"
     return "" if file["path"].endswith("/") else " (removed)"
-
-
-async def look_at_left(store: Store, folded: Folded, common: Common) -> list[dict[str, Any]]:
-    """What the steps in doubt of a run left; a run without such a step costs nothing more."""
-    from onward.machine.decide.doubt import is_in_doubt
-
-    if not any(is_in_doubt(opened) for opened in folded.run.open_steps.values()):
-        return []
-    from onward.engine.step.leftovers import view_left
-
-    return [view_left(left) for left in await _leavings(store, common).of(folded)]
-
-
-def _leavings(store: Store, common: Common) -> Leftovers:
-    """Looks where a resume by the same command line would."""
-    from onward.cli.opening import app_of
-    from onward.engine.step.leftovers import Leftovers
-    from onward.receipts.homes import Homes
-    from onward.wiring import own_paths
-    from onward.workspace.trees import GitTrees
-
-    app = app_of(load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files))
-    runs = app.runs_directory
-    own = own_paths(app.store if isinstance(app.store, str) else None, runs)
-    folder = None if runs is None else Homes(os.path.abspath(runs), store.identity)
-    return Leftovers(store, folder, GitTrees(tool_environment(), own), own)

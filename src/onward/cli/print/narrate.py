@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from onward.cli.print.conflicts import Conflicts
-from onward.cli.print.text import one_line, span
+from onward.cli.print.text import one_line
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -25,6 +25,7 @@ from onward.model.event import (
 )
 from onward.model.ids import display_id
 from onward.model.run import Run
+from onward.model.values.instant import span
 
 _TONES: Mapping[StepStatus, str] = {
     StepStatus.FAIL: "failed",

@@ -7,30 +7,30 @@ from typing import Any
 
 from onward.cli.options import Common
 from onward.cli.print.leftovers import left_lines
-from onward.cli.print.text import age, clean, count, local_time, one_line, span, table
+from onward.cli.print.text import age, clean, count, local_time, one_line, table
+from onward.machine.lifecycle import REASONS
 from onward.model.ids import display_id
-from onward.model.run import Run, RunStatus
+from onward.model.values.instant import span
 from onward.model.workspace import WORKTREE
-from onward.read.view import dead_end, view_row
-from onward.store.port.runs import Listed
+from onward.operations.replies import RunListed, RunState
+from onward.read.view import dead_end
 
 HEADINGS = ("RUN", "PIPELINE", "STATUS", "STEPS", "NEXT", "CHANGED")
 
 
-def run_table(runs: Sequence[Listed], now_us: int) -> list[str]:
+def run_table(runs: Sequence[RunListed], now_us: int) -> list[str]:
     """Runs as a table, in the order given."""
-    return table(HEADINGS, [_table_row(listed, now_us) for listed in runs])
+    return table(HEADINGS, [_table_row(run, now_us) for run in runs])
 
 
-def _table_row(listed: Listed, now_us: int) -> Sequence[str]:
-    row, view = listed.row, view_row(listed.row, listed.holder)
+def _table_row(run: RunListed, now_us: int) -> Sequence[str]:
     return (
-        row.display_id,
-        row.pipeline,
-        status_words(view),
-        str(row.steps_finished),
-        row.next_node or "-",
-        age(row.updated_at_us, now_us),
+        run["display_id"],
+        run["pipeline"],
+        status_words(run),
+        str(run["steps_finished"]),
+        run["next"] or "-",
+        age(instant_us(run["updated_at"]), now_us),
     )
 
 
@@ -39,12 +39,11 @@ def status_words(view: Mapping[str, Any]) -> str:
     return f"{view['status']} ({view['reason']})" if view["reason"] else str(view["status"])
 
 
-def run_line(listed: Listed) -> str:
+def run_line(run: RunListed) -> str:
     """One run on one line, for output that cannot move; the same state always gives the same line."""
-    view = view_row(listed.row, listed.holder)
-    steps = count(view["steps_finished"], "step")
-    ahead = f"next {view['next']}" if view["next"] else ""
-    words = (view["display_id"], view["pipeline"], status_words(view), steps, ahead)
+    steps = count(run["steps_finished"], "step")
+    ahead = f"next {run['next']}" if run["next"] else ""
+    words = (run["display_id"], run["pipeline"], status_words(run), steps, ahead)
     return "  ".join(one_line(word) for word in words if word)
 
 
@@ -76,10 +75,10 @@ def _rule(gate: Mapping[str, Any]) -> str:
             return "it stays open"
 
 
-def next_command(status: str, reason: str, recoverable: bool, run_id: str, common: Common) -> str | None:
-    """What to type to go on with a run that stands like this."""
-    name = display_id(run_id)
-    match status:
+def next_command(run: Mapping[str, Any], common: Common) -> str | None:
+    """What to type to continue a run that stands like this."""
+    name, reason = run["display_id"], run["reason"]
+    match run["status"]:
         case "waiting":
             return common.command("answer", name)
         case "interrupted" if reason == "in_doubt":
@@ -88,33 +87,38 @@ def next_command(status: str, reason: str, recoverable: bool, run_id: str, commo
             return common.command("resume", name)
         case "failed" if reason == "no_way_on":
             return common.command("resume", name, "--accept-changes|--retry|--from NODE")
-        case "failed" if recoverable:
+        case "failed" if run["recoverable"]:
             return common.command("resume", name)
         case _:
             return None
 
 
-def summary(run: Run) -> str:
+def summary(run: RunState) -> str:
     """How a run stands, in one line."""
-    name = f"run {display_id(run.id)}"
-    match run.status:
-        case RunStatus.COMPLETED:
-            took = span(((run.ended_at_us or run.updated_at_us) - run.created_at_us) / 1_000_000)
-            where = f"; {dead_end(run.ended_at_node)}" if run.ended_at_node is not None else ""
-            return f"{name} completed: {count(run.steps_finished, 'step')} in {took}{where}"
-        case RunStatus.WAITING:
-            gates = ", ".join(gate.gate for gate in run.gates.values() if gate.decided is None)
+    name, detail = f"run {run['display_id']}", one_line(_own_words(run), 1_000)
+    match run["status"]:
+        case "completed":
+            ended_us = instant_us(run["ended_at"] or run["updated_at"])
+            where = f"; {dead_end(run['ended_at_node'])}" if run["ended_at_node"] is not None else ""
+            took = span((ended_us - instant_us(run["created_at"])) / 1_000_000)
+            return f"{name} completed: {count(run['steps_finished'], 'step')} in {took}{where}"
+        case "waiting":
+            gates = ", ".join(gate["gate"] for gate in run["gates"] if gate["decided"] is None)
             return f"{name} waits for an answer at {gates}"
-        case RunStatus.CANCELLED:
-            because = f" ({one_line(run.detail, 1_000)})" if run.detail else ""
-            return f"{name} cancelled: given up for good{because}"
-        case RunStatus.RUNNING:
+        case "cancelled":
+            return f"{name} cancelled: given up for good" + (f" ({detail})" if detail else "")
+        case "running":
             return f"{name} is running"
         case status:
-            because = f" ({run.reason})" if run.reason else ""
-            detail = f": {one_line(run.detail, 1_000)}" if run.detail else ""
-            ahead = f"; next is {run.next_node}" if run.next_node and not run.detail else ""
-            return f"{name} {status.value}{because}{detail}{ahead}"
+            because = f" ({run['reason']})" if run["reason"] else ""
+            ahead = f"; next is {run['next']}" if run["next"] and not detail else ""
+            return f"{name} {status}{because}{': ' if detail else ''}{detail}{ahead}"
+
+
+def _own_words(run: RunListed) -> str:
+    """What was said when the run stopped; nothing if only its reason was."""
+    reason = REASONS.get(run["reason"])
+    return "" if reason is not None and run["detail"] == reason.says else run["detail"]
 
 
 def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[str]:
@@ -135,8 +139,8 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
         yield f"  work     {workspace_words(view['workspace'])}"
     yield from _lineage(view)
     # After a crash nobody has looked yet; a plain resume would only ask for the word that is wanted.
-    status, reason = ("interrupted", "in_doubt") if view["left"] else (view["status"], view["reason"])
-    ahead = next_command(status, reason, view["recoverable"], view["id"], common)
+    in_doubt = {"status": "interrupted", "reason": "in_doubt"} if view["left"] else {}
+    ahead = next_command({**view, **in_doubt}, common)
     if ahead:
         yield f"  go on    {ahead}"
     yield from _steps(view["steps"])
@@ -159,15 +163,16 @@ def workspace_words(workspace: Mapping[str, Any]) -> str:
 
 def when(at: str, now_us: int) -> str:
     """An RFC 3339 instant by the local clock, and how long ago that was."""
-    at_us = _instant_us(at)
+    at_us = instant_us(at)
     return f"{local_time(at_us)} ({age(at_us, now_us)})"
 
 
 def _local(at: str) -> str:
-    return local_time(_instant_us(at))
+    return local_time(instant_us(at))
 
 
-def _instant_us(at: str) -> int:
+def instant_us(at: str) -> int:
+    """An RFC 3339 instant in microseconds."""
     from datetime import datetime
 
     return int(datetime.fromisoformat(at).timestamp() * 1_000_000)

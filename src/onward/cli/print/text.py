@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
+from onward.model.values.instant import DAY_S, HOUR_S, MINUTE_S
+
 _SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor, screen
     r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|\x9c|$)"  # titles, links, the clipboard
@@ -16,7 +18,6 @@ _SEQUENCES = re.compile(
 # Control characters but tab and line feed, and the marks that reorder what a person reads.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 def clean(text: str) -> str:
@@ -33,25 +34,10 @@ def one_line(text: str, width: int = 200) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def span(seconds: float) -> str:
-    """How long something took: two digits that matter."""
-    if seconds < 1:
-        return f"{max(seconds, 0) * 1_000:.0f} ms"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < _MINUTE:
-        return f"{seconds:.0f} s"
-    if seconds < _HOUR:
-        return f"{seconds // _MINUTE:.0f} min {seconds % _MINUTE:02.0f} s"
-    if seconds < _DAY:
-        return f"{seconds // _HOUR:.0f} h {seconds % _HOUR // _MINUTE:02.0f} min"
-    return f"{seconds // _DAY:.0f} d {seconds % _DAY // _HOUR:.0f} h"
-
-
 def age(at_us: int, now_us: int) -> str:
     """How long ago something was."""
     seconds = (now_us - at_us) / 1_000_000
-    for unit_s, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+    for unit_s, unit in ((DAY_S, "d"), (HOUR_S, "h"), (MINUTE_S, "min")):
         if seconds >= unit_s:
             return f"{seconds // unit_s:.0f} {unit} ago"
     return f"{max(seconds, 0):.0f} s ago"

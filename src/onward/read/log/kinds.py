@@ -74,10 +74,9 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
         *("PipelineChanged", _REQUESTS, _STOPS, _HANDED_BACK),
         "RunForked RunClaimed RunResumed GateWithdrawn",
     ),
-    "cli.commands.look.preview": _names(
+    "operations.local.preview": _names(
         *("GoalRedirected", _REQUESTS, _HANDED_BACK, _BRANCHES, "RunPaused RunInterrupted"),
-        *("RunCreated RunForked RunClaimed RunResumed", "StepStarted AttemptFailed AttemptInterrupted"),
-        "GateWithdrawn",
+        *("RunCreated RunForked RunClaimed RunResumed", "AttemptFailed AttemptInterrupted GateWithdrawn"),
     ),
     "observe.log": _names(
         _CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _BRANCHES, "GateDecided GateWithdrawn"

@@ -12,7 +12,7 @@ from onward.cli.options import COMMON, Answers, Common, Out, RunName
 from onward.errors import InvalidInput
 from onward.machine.decide.requests import open_gate
 from onward.model.answer import Answer, Verdict
-from onward.read.lookup import find_run
+from onward.operations.requests import AnswerGate
 
 
 async def answer(
@@ -39,7 +39,7 @@ async def answer(
     """Decide a run's open gate and go on with it. Without an answer: show the question, and ask."""
     said = _said(choice, text, approve=approve, reject=reject)
     async with foreground(common, out, answers) as desk:
-        run_id, by = (await find_run(desk.engine.store.runs, run)).row.id, "user"
+        run_id, by = await desk.find(run), "user"
         if said.skipped:
             known = await desk.engine.journal.load(run_id)
             asked = open_gate(known.run, gate)
@@ -47,15 +47,19 @@ async def answer(
                 said = await desk.engine.ask(known.run, asked, desk.interviewer)
                 by, gate = desk.interviewer.name, asked.gate
             if said.skipped:
-                await desk.tell(known)
+                desk.tell(await desk.state(known))
                 return UNFINISHED
-        folded = await desk.engine.answer(
-            run_id, said, by=by, gate=gate, run=go_on, stop=desk.stop, interviewer=desk.interviewer
-        )
         if not go_on:
-            await desk.tell(folded)
+            asking = AnswerGate(
+                run=run_id, gate=gate, by=by, choice=said.choice, text=said.text, verdict=said.verdict
+            )
+            desk.tell(await desk.operations.decide.answer_gate(asking))
             return FINE
-        return await desk.finish(folded)
+        return await desk.finish(
+            await desk.engine.answer(
+                run_id, said, by=by, gate=gate, stop=desk.stop, interviewer=desk.interviewer
+            )
+        )
 
 
 def _said(choice: str | None, text: str, *, approve: bool, reject: bool) -> Answer:

@@ -9,8 +9,7 @@ from cyclopts import Parameter
 from onward.cli.commands.start.foreground import foreground
 from onward.cli.exits import FINE
 from onward.cli.options import COMMON, Common, Out, RunName
-from onward.model.ids import display_id
-from onward.read.lookup import find_run
+from onward.operations.requests import SteerRun
 
 
 async def steer(
@@ -23,12 +22,11 @@ async def steer(
 ) -> int:
     """Give a run's agents an instruction; the next agent step takes it, whoever is at work on the run."""
     async with foreground(common, out) as desk:
-        run_id = (await find_run(desk.engine.store.runs, run)).row.id
-        folded = await desk.engine.steer(run_id, text)
-        waiting = len(folded.run.steering)
-        out.say(f"run {display_id(run_id)} has been told; its next agent step takes {_count(waiting)}")
+        told = await desk.operations.decide.steer_run(SteerRun(run=run, text=text))
+        waiting = len(told["steering"])
+        out.say(f"run {told['display_id']} has been told; its next agent step takes {_count(waiting)}")
         if out.is_json:
-            out.value({"id": run_id, "steering": list(folded.run.steering)})
+            out.value({"id": told["id"], "steering": told["steering"]})
         return FINE
 
 

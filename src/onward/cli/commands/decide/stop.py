@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -13,18 +15,18 @@ from onward.cli.exits import FINE, UNFINISHED, exit_of
 from onward.cli.numbers import number
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.clock import SystemClock
-from onward.engine.log.journal import Folded
-from onward.model.ids import display_id
+from onward.errors import Refused
 from onward.model.run import RunStatus
 from onward.model.values.bounds import WAIT
-from onward.read.lookup import find_run
+from onward.operations.replies import RunState
+from onward.operations.requests import CancelRun, GetRun, ListRuns, PauseRun
 
 POLL_S = 0.1
 Wait = Annotated[
     bool, Parameter(name="--wait", negative="--no-wait", help="See that it happens, or only ask for it.")
 ]
 Timeout = Annotated[float, number(WAIT, help="For how many seconds to wait; 0 only asks.")]
-Ask = Callable[[], Awaitable[Folded]]
+Ask = Callable[[], Awaitable[RunState]]
 
 
 async def pause(
@@ -42,16 +44,18 @@ async def pause(
 ) -> int:
     """Ask a run to stop, so that it can be resumed; at once if nobody is at work on it."""
     async with foreground(common, out) as desk:
-        run_id = (await find_run(desk.engine.store.runs, run)).row.id
-        return await _ask(
-            desk, lambda: desk.engine.pause(run_id, after=after), RunStatus.PAUSED, timeout if wait else 0
-        )
+        asking = PauseRun(run=run, after=after)
+        ask = partial(desk.operations.decide.pause_run, asking)
+        return await _ask(desk, ask, RunStatus.PAUSED, timeout if wait else 0)
 
 
 async def cancel(
     run: RunName,
     /,
     *,
+    reason: Annotated[
+        str, Parameter(help="Why, in your own words; it is kept with the run.", show_default=False)
+    ] = "",
     wait: Wait = True,
     timeout: Timeout = 60.0,
     common: Common = COMMON,
@@ -59,34 +63,38 @@ async def cancel(
 ) -> int:
     """Give a run up for good."""
     async with foreground(common, out) as desk:
-        run_id = (await find_run(desk.engine.store.runs, run)).row.id
-        return await _ask(
-            desk, lambda: desk.engine.cancel(run_id), RunStatus.CANCELLED, timeout if wait else 0
-        )
+        asking = CancelRun(run=run, reason=reason)
+        ask = partial(desk.operations.decide.cancel_run, asking)
+        return await _ask(desk, ask, RunStatus.CANCELLED, timeout if wait else 0)
 
 
 async def _ask(desk: Foreground, ask: Ask, wanted: RunStatus, timeout_s: float) -> int:
     """Ask, wait until the run stands still, and say how it stands."""
-    folded = await ask()
-    if folded.run.status is RunStatus.RUNNING and timeout_s > 0:
-        desk.out.say(f"run {display_id(folded.run.id)} has been asked; waiting for its holder")
-        folded = await _stopped(desk, ask, folded, timeout_s)
-    if folded.run.status is RunStatus.RUNNING:
-        desk.out.say(f"run {display_id(folded.run.id)} has been asked and is still at work")
+    run = await ask()
+    if run["status"] == RunStatus.RUNNING and timeout_s > 0:
+        desk.out.say(f"run {run['display_id']} has been asked; waiting for its holder")
+        run = await _stopped(desk, ask, run, timeout_s)
+    if run["status"] == RunStatus.RUNNING:
+        desk.out.say(f"run {run['display_id']} has been asked and is still at work")
         return FINE if timeout_s <= 0 else UNFINISHED
-    await desk.tell(folded)
-    return FINE if folded.run.status is wanted else exit_of(folded.run.status.value)
+    desk.tell(run)
+    return FINE if run["status"] == wanted else exit_of(run["status"])
 
 
-async def _stopped(desk: Foreground, ask: Ask, folded: Folded, timeout_s: float) -> Folded:
+async def _stopped(desk: Foreground, ask: Ask, run: RunState, timeout_s: float) -> RunState:
     """The run as soon as nobody works on it, or as it stands when the time is over or a signal comes."""
     clock, asked = SystemClock(), asyncio.Event()
     unlisten = desk.stop.listen(asked.set)
     deadline_s = clock.awake_s() + timeout_s
-    while folded.run.status is RunStatus.RUNNING and not asked.is_set() and clock.awake_s() < deadline_s:
+    standing = ListRuns(run=run["id"])
+    while not asked.is_set() and clock.awake_s() < deadline_s:
         await clock.wait_s(POLL_S, asked)
-        folded = await desk.engine.journal.load(folded.run.id)
-        if folded.run.status is RunStatus.RUNNING and not (folded.holder and folded.holder.is_alive):
-            folded = await ask()  # its holder died before it could do as it was asked
+        (seen,) = (await desk.operations.lists.list_runs(standing))["runs"]
+        if seen["status"] == RunStatus.INTERRUPTED:
+            # Perhaps its holder died before it could do as it was asked; if it stopped, it stays as it is.
+            with suppress(Refused):
+                run = await ask()
+        if seen["status"] != RunStatus.RUNNING:
+            break
     unlisten()
-    return folded
+    return await desk.operations.look.get_run(GetRun(run=run["id"]))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from onward.cli.exits import FINE
-from onward.cli.opening import store_to_look_at
+from onward.cli.opening import lists_of
 from onward.cli.options import COMMON, Common, Out
-from onward.cli.print.text import count, one_line, span, table
+from onward.cli.print.text import count, one_line, table
 from onward.model.ids import display_id
-from onward.observe.figures import ended_of, view_measured
-from onward.store.owner import owner_label
-from onward.store.port.measures import Measured
+from onward.model.values.instant import span
+from onward.operations.requests import GetStats
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -21,43 +21,45 @@ async def stats(*, common: Common = COMMON, out: Out) -> int:
 
     One consistent look; exact, and cheap however many runs are over.
     """
-    async with store_to_look_at(common) as store:
-        found = await store.measures.measure()
+    async with lists_of(common) as lists:
+        found = await lists.get_stats(GetStats())
     if out.is_json:
-        out.value(view_measured(found))
+        out.value(found)
         return FINE
     for line in _lines(found):
         out.say(line)
     return FINE
 
 
-def _lines(found: Measured) -> Iterator[str]:
-    total = sum(found.runs.values())
-    yield f"{count(total, 'run')}, {found.recoverable:,} recoverable"
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    runs, queue = found["runs"], found["queue"]
+    yield f"{count(runs['total'], 'run')}, {runs['recoverable']:,} recoverable"
     rows = [
-        (stand.status.value, one_line(stand.reason) or "–", f"{number:,}", "yes" if stand.recoverable else "")
-        for stand, number in sorted(found.runs.items())
+        (
+            one["status"],
+            one_line(one["reason"]) or "–",
+            f"{one['runs']:,}",
+            "yes" if one["recoverable"] else "",
+        )
+        for one in runs["by_reason"]
     ]
     if rows:
         yield from (f"  {line}" for line in table(("STATUS", "REASON", "RUNS", "RECOVERABLE"), rows))
-    age = f", the oldest for {span(found.queue_age_s)}" if found.due else ""
-    yield f"queue     {found.due:,} due{age}; {found.later:,} later"
-    if found.stuck:
-        yield f"stuck     {count(len(found.stuck), 'due run')} could not be claimed"
+    age = f", the oldest for {span(queue['age_s'])}" if queue["due"] else ""
+    yield f"queue     {queue['due']:,} due{age}; {queue['later']:,} later"
+    if queue["stuck"]:
+        yield f"stuck     {count(len(queue['stuck']), 'due run')} could not be claimed"
         yield from (
-            f"  run {display_id(stuck.run)}, {count(stuck.failures, 'time')}: {one_line(stuck.why)}"
-            for stuck in found.stuck
+            f"  run {display_id(one['run'])}, {count(one['failures'], 'time')}: {one_line(one['why'])}"
+            for one in queue["stuck"]
         )
-    yield f"held      {found.held:,}, of them {found.stalled:,} stalled"
-    for window, ended in ended_of(found).items():
+    yield f"held      {runs['held']:,}, of them {runs['stalled']:,} stalled"
+    for window, ended in found["ended"].items():
         told = ", ".join(f"{number:,} {status}" for status, number in ended.items())
         yield f"last {window:<5}{told}"
-    yield f"database  {size(found.size)}"
-    if found.holdings:
-        workers = [
-            (owner_label(holding.owner), f"{holding.runs:,}", f"{holding.stalled:,}")
-            for holding in found.holdings
-        ]
+    yield f"database  {size(found['database_bytes'])}"
+    if found["workers"]:
+        workers = [(one["worker"], f"{one['runs']:,}", f"{one['stalled']:,}") for one in found["workers"]]
         yield from table(("WORKER", "RUNS", "STALLED"), workers)
 
 

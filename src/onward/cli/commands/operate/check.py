@@ -9,7 +9,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from onward.cli.commands.look.listing import Wanted
 from onward.cli.exits import FAILED, FINE, USAGE
 from onward.cli.opening import app_of, store_with_homes
 from onward.cli.options import COMMON, Common, Out, RunName
@@ -17,6 +16,8 @@ from onward.cli.print.text import count, one_line
 from onward.config import load_settings
 from onward.errors import InvalidPipeline, NoDatabase
 from onward.model.ids import display_id
+from onward.operations.local.lists import LocalLists
+from onward.operations.requests import ALL, ListRuns
 from onward.read.verify import Verified, verify_run
 from onward.store.port.measures import Measured
 from onward.store.privacy import exposed
@@ -53,11 +54,11 @@ async def verify(run: RunName | None = None, /, *, common: Common = COMMON, out:
     """
     checked: list[Verified] = []
     async with store_with_homes(common) as (store, homes):
-        for listed in await Wanted(run).find(store):
-            verified = await verify_run(store, listed.row.id, homes)
+        for listed in (await LocalLists(store).list_runs(ListRuns(run=run, limit=ALL)))["runs"]:
+            verified = await verify_run(store, listed["id"], homes)
             checked.append(verified)
             for problem in verified.problems:
-                out.say(f"run {listed.row.display_id}: {problem}")
+                out.say(f"run {listed['display_id']}: {problem}")
     events, problems = sum(one.events for one in checked), sum(len(one.problems) for one in checked)
     out.say(f"{count(len(checked), 'run')}, {count(events, 'event')} checked, {count(problems, 'problem')}")
     if out.is_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from onward.cli.commands.decide.prompt import Prompt
 from onward.cli.exits import UNFINISHED, exit_of
@@ -15,6 +15,7 @@ from onward.cli.print.output import Output
 from onward.cli.print.progress import Progress, make_progress
 from onward.cli.print.render import gate_lines, next_command, summary, workspace_words
 from onward.cli.signals import Force, on_signals
+from onward.clock import SystemClock
 from onward.config import load_settings
 from onward.engine.control.interview import Interviewer
 from onward.engine.engine import Engine
@@ -22,10 +23,12 @@ from onward.engine.log.journal import Folded
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, NoDatabase
 from onward.machine.fold.row import project
-from onward.machine.lifecycle import is_recoverable
-from onward.model.run import Run, RunStatus
-from onward.read.lookup import completed_of
-from onward.read.view import view_gate, view_run, view_workspace
+from onward.operations.local.look import run_state
+from onward.operations.local.operations import LocalOperations
+from onward.operations.protocol import Operations
+from onward.operations.replies import RunState
+from onward.read.lookup import find_run
+from onward.read.view import view_run
 from onward.wiring import is_there
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 FIRST_SIGNAL = "stopping after the current step; press Ctrl-C again to stop now"
 SECOND_SIGNAL = "stopping now"
+FINAL = ("completed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Foreground:
     """What driving a run in the foreground takes."""
 
     engine: Engine
+    operations: Operations
     common: Common
     out: Output
     stop: StopSwitch
@@ -51,30 +56,33 @@ class Foreground:
         if self.interviewer is not None:
             folded = await self.engine.attend(folded, self.interviewer, self.stop)
         self.progress.close()
-        await self.tell(folded)
+        self.tell(await self.state(folded))
         return exit_of(folded.run.status.value)
 
-    async def tell(self, folded: Folded) -> None:
+    async def find(self, wanted: str) -> str:
+        """The id of the run that a person named."""
+        return (await find_run(self.engine.store.runs, wanted)).row.id
+
+    async def state(self, folded: Folded) -> RunState:
+        """A run that was executed here; which steps it finished is read from its log only for a program."""
+        if self.out.is_json:
+            return await run_state(self.engine.store, folded)
+        return cast("RunState", view_run(project(folded.run), folded.holder, folded.run, ()))
+
+    def tell(self, run: RunState) -> None:
         """How the run stands, and what to type next."""
-        run = folded.run
         self.out.say(summary(run))
-        if run.status is RunStatus.WAITING and self.interviewer is None:
-            gates = [view_gate(gate) for gate in run.gates.values() if gate.decided is None]
+        if run["status"] == "waiting" and self.interviewer is None:
+            gates = [gate for gate in run["gates"] if gate["decided"] is None]
             for line in (line for gate in gates for line in gate_lines(gate)):
                 self.out.say(f"  {line}")
-        workspace = view_workspace(run)
-        if workspace is not None and run.is_final:
-            self.out.say(f"its work: {workspace_words(workspace)}")
-        ahead = self._next_command(run)
+        if run["workspace"] is not None and run["status"] in FINAL:
+            self.out.say(f"its work: {workspace_words(run['workspace'])}")
+        ahead = next_command(run, self.common)
         if ahead:
             self.out.say(f"go on with: {ahead}")
         if self.out.is_json:
-            completed = await completed_of(self.engine.store.log, run.id)
-            self.out.value(view_run(project(run), folded.holder, run, completed))
-
-    def _next_command(self, run: Run) -> str | None:
-        recoverable = is_recoverable(run.status, run.reason)
-        return next_command(run.status.value, run.reason, recoverable, run.id, self.common)
+            self.out.value(run)
 
     def asked_to_stop(self) -> None:
         """A signal came: the first lets the step finish."""
@@ -97,7 +105,8 @@ async def foreground(
         raise NoDatabase(app.store)
     engine = await app.engine(observe=progress.observe, tool_env=settings.tool_env, warn=out.note)
     force = Force(settings.grace_s, UNFINISHED, is_watched=bool(app.handlers))
-    desk = Foreground(engine, common, out, stop, progress, interviewer)
+    operations = LocalOperations(engine, SystemClock())
+    desk = Foreground(engine, operations, common, out, stop, progress, interviewer)
     try:
         with on_signals(desk.asked_to_stop, force), out.alone():
             yield desk

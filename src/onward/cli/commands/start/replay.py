@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -15,7 +15,7 @@ from onward.cli.values import context_of
 from onward.engine.engine import Resume
 from onward.model.ids import display_id
 from onward.model.values.bounds import EVENT
-from onward.read.lookup import find_run
+from onward.operations.requests import ForkRun
 
 
 async def replay(
@@ -35,17 +35,17 @@ async def replay(
     out: Out,
 ) -> int:
     """Fork a run at one of its checkpoints and run the fork. The run itself stays as it is."""
-    changes: dict[str, Any] = context_of(settings)
+    asking = ForkRun(run=run, checkpoint=checkpoint, changes=context_of(settings), run_id=run_id)
     async with foreground(common, out, answers) as desk:
-        parent = (await find_run(desk.engine.store.runs, run)).row
-        forked = await desk.engine.fork(parent.id, checkpoint, changes=changes, new_id=run_id)
-        child = forked.run.id
+        parent = await desk.find(run)
+        forked = await desk.operations.start.fork_run(asking)
+        child = forked["id"]
         out.say(
-            f"run {display_id(child)}: {one_line(parent.pipeline)} (id {child}), "
-            f"forked from {parent.display_id} at checkpoint {checkpoint}"
+            f"run {forked['display_id']}: {one_line(forked['pipeline'])} (id {child}), "
+            f"forked from {display_id(parent)} at checkpoint {checkpoint}"
         )
         if not start:
-            await desk.tell(forked)
+            desk.tell(forked)
             return FINE
         return await desk.finish(
             await desk.engine.resume(child, Resume(original=True, interviewer=desk.interviewer), desk.stop)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from onward.cli.commands.look.preview import is_asking, preview_resume
+from onward.cli.commands.look.preview import tell_preview
 from onward.cli.commands.start.foreground import Foreground, foreground
 from onward.cli.exits import FINE
 from onward.cli.options import COMMON, GOING, Common, Going, Out, RunName
@@ -21,7 +21,11 @@ from onward.errors import InvalidInput
 from onward.model.event import StepFinished
 from onward.model.ids import display_id
 from onward.model.run import Run
-from onward.read.lookup import find_run, last_checkpoint
+from onward.operations.local.decide import resume_of
+from onward.operations.local.preview import is_asking
+from onward.operations.replies import Resumed
+from onward.operations.requests import ResumeRun
+from onward.read.lookup import last_checkpoint
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
 
@@ -65,21 +69,26 @@ async def resume(
     """Go on with a stopped run, behind its last finished step."""
     action = _one_of({"retry": retry, "skip": skip, "continue": continue_, "abort": abort})
     _one_of({"accept-changes": going.accept_changes, "original": going.original})
-    how = Resume(
+    for name, is_given in (("abort", abort), ("dry-run", dry_run), ("wait", going.wait)):
+        _one_of({"queue": going.queue, name: is_given})
+    asking = ResumeRun(
+        run=run,
         from_node=from_node,
         action=action,
         step=step,
         accept_changes=going.accept_changes,
         original=going.original,
         take_over=take_over,
-        wait=going.wait and not dry_run,
         restore_workspace=restore_workspace,
     )
     async with foreground(common, out, going.answers) as desk:
-        run_id = (await find_run(desk.engine.store.runs, run)).row.id
         if dry_run:
-            return await preview_resume(desk, run_id, how)
-        return await _go_on(desk, run_id, replace(how, interviewer=desk.interviewer))
+            tell_preview(await desk.operations.decide.preview_resume(asking), out)
+            return FINE
+        if going.queue:
+            return _tell_queued(await desk.operations.decide.resume_run(asking), out)
+        how = replace(resume_of(asking), wait=going.wait, interviewer=desk.interviewer)
+        return await _go_on(desk, await desk.find(run), how)
 
 
 def _one_of(flags: Mapping[str, bool]) -> str | None:
@@ -91,19 +100,29 @@ def _one_of(flags: Mapping[str, bool]) -> str | None:
 
 async def _go_on(desk: Foreground, run_id: str, how: Resume) -> int:
     known = await desk.engine.journal.load(run_id)
-    if is_asking(known.run, how):
+    if is_asking(known.run, how, SystemClock().now_us()):
         return await desk.finish(known)
     desk.progress.narrator.opening = await _opening(desk, known.run, how)
     if known.holder is not None and known.holder.is_alive:
         _tell_holder(desk.out, owner_label(known.holder.owner), how)
     folded = await desk.engine.resume(run_id, how, desk.stop, tell=desk.out.note)
     if how.action == "abort":
-        await desk.tell(folded)
+        desk.tell(await desk.state(folded))
         last = await last_checkpoint(desk.engine.store.log, run_id, known.run.head)
         for line in gave_up_lines(known.run, None if last is None else last.seq, desk.common):
             desk.out.say(line)
         return FINE
     return await desk.finish(folded)
+
+
+def _tell_queued(run: Resumed, out: Output) -> int:
+    """The decision is made, and this process does no more about it."""
+    if run["notice"]:
+        out.note(run["notice"])
+    out.say(f"run {run['display_id']} is queued; a worker continues it (`onward worker`)")
+    if out.is_json:
+        out.value(run)
+    return FINE
 
 
 def _tell_holder(out: Output, holder: str, how: Resume) -> None:

@@ -21,9 +21,8 @@ from onward.cli.options import (
 from onward.cli.values import context_of, script_of
 from onward.engine.engine import Start
 from onward.model.run import RunStatus
+from onward.operations.requests import ListRuns
 from onward.pipeline.build import Pipeline
-from onward.read.view import view_row
-from onward.store.port.runs import RunQuery
 
 UNFINISHED_RUNS = tuple(
     status for status in RunStatus if status not in (RunStatus.COMPLETED, RunStatus.CANCELLED)
@@ -77,14 +76,13 @@ async def run(
 
 async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:
     """Say that the pipeline has a run to go on with. Its state is not looked at: this run is a new one."""
-    query = RunQuery(UNFINISHED_RUNS, pipeline.name, LOOKED_AT_MAX)
-    found = [
-        listed
-        for listed in await desk.engine.store.runs.list(query)
-        if listed.row.path == pipeline.path or listed.row.pipeline_hash == pipeline.hash
+    query = ListRuns(statuses=UNFINISHED_RUNS, pipeline=pipeline.name, limit=LOOKED_AT_MAX)
+    left = [
+        run
+        for run in (await desk.operations.lists.list_runs(query))["runs"]
+        if run["path"] == pipeline.path or run["pipeline_hash"] == pipeline.hash
+        if run["status"] in ("queued", "waiting") or run["recoverable"]
     ]
-    views = (view_row(listed.row, listed.holder) for listed in found)
-    left = [view for view in views if view["status"] in ("queued", "waiting") or view["recoverable"]]
     if not left:
         return
     newest = left[0]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from onward.cli.exits import FAILED, FINE
 from onward.cli.numbers import duration, number
-from onward.cli.opening import app_of, store_to_look_at
+from onward.cli.opening import app_of, lists_of
 from onward.cli.options import (
     COMMON,
     Common,
@@ -22,13 +23,12 @@ from onward.cli.options import (
     Workspace,
     WorkspaceMode,
 )
-from onward.cli.print.output import Output
 from onward.cli.print.text import count, one_line, table
 from onward.cli.signals import Force, on_signals
 from onward.cli.values import context_of, script_of
 from onward.clock import SystemClock
 from onward.config import load_settings
-from onward.engine.control.requests import Start
+from onward.engine.control.sources import read_source
 from onward.engine.engine import Engine
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import NoDatabase
@@ -36,7 +36,8 @@ from onward.machine.fold.row import project
 from onward.machine.plan.planner import DRAIN
 from onward.model.ids import display_id
 from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE, PRIORITY
-from onward.read.view import view_run
+from onward.operations.local.operations import LocalOperations
+from onward.operations.requests import ListWorkers, SubmitRun
 from onward.store.owner import owner_label
 from onward.wiring import is_there
 
@@ -152,26 +153,31 @@ async def submit(
     out: Out,
 ) -> int:
     """Create a run and leave it to the workers."""
-    inputs, script = context_of(settings), script_of(simulate)
+    asking = _submission(
+        file,
+        inputs=context_of(settings),
+        simulation=script_of(simulate),
+        priority=priority,
+        on_owner_loss=on_owner_loss,
+        run_id=run_id,
+        workspace=workspace,
+        workspace_mode=workspace_mode,
+        keep_workspace=keep_workspace,
+    )
     async with _engine(common, makes=True) as engine:
-        pipeline = engine.sources.read(file)
-        for warning in pipeline.warnings:
-            out.note(str(warning))
-        start = Start(
-            inputs=inputs,
-            run_id=run_id,
-            simulation=script,
-            on_owner_loss=on_owner_loss,
-            priority=priority,
-            workspace=workspace,
-            workspace_mode=workspace_mode,
-            keep_workspace=keep_workspace,
-        )
-        run = (await engine.submit(pipeline, start)).run
-    out.say(f"run {project(run).display_id}: {one_line(run.pipeline)} (id {run.id}) is queued")
+        made = await LocalOperations(engine, SystemClock()).start.submit_run(asking)
+    for warning in made["warnings"]:
+        out.note(warning)
+    run = made["run"]
+    out.say(f"run {run['display_id']}: {one_line(run['pipeline'])} (id {run['id']}) is queued")
     if out.is_json:
-        out.value(view_run(project(run), None, run, ()))
+        out.value(run)
     return FINE
+
+
+def _submission(file: str, **how: Any) -> SubmitRun:
+    # The path is kept absolute, so that a resume finds the file from another directory.
+    return SubmitRun(source=read_source(file), file=file, path=os.path.abspath(file), **how)
 
 
 async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out: Out) -> int:
@@ -204,32 +210,15 @@ async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out:
 
 async def workers(*, common: Common = COMMON, out: Out) -> int:
     """List the processes that hold runs, and whether they are alive."""
-    async with store_to_look_at(common) as store:
-        held = await store.runs.held()
-    found: dict[str, tuple[bool, list[str]]] = {}
-    for listed in held:
-        if listed.holder is not None:
-            known = found.setdefault(listed.holder.owner, (listed.holder.is_alive, []))
-            known[1].append(listed.row.display_id)
+    async with lists_of(common) as lists:
+        found = await lists.list_workers(ListWorkers())
     if out.is_json:
-        out.value(
-            [
-                {"worker": owner_label(owner), "is_alive": alive, "runs": runs}
-                for owner, (alive, runs) in found.items()
-            ]
-        )
+        out.value(found)
         return FINE
-    _say_workers(found, out)
-    return FINE
-
-
-def _say_workers(found: dict[str, tuple[bool, list[str]]], out: Output) -> None:
     if not found:
         out.say("nobody holds a run")
-        return
-    rows = [
-        (owner_label(owner), "alive" if alive else "dead", " ".join(runs))
-        for owner, (alive, runs) in found.items()
-    ]
+        return FINE
+    rows = [(one["worker"], "alive" if one["is_alive"] else "dead", " ".join(one["runs"])) for one in found]
     for line in table(("WORKER", "IS", "RUNS"), rows):
         out.say(line)
+    return FINE

@@ -1,0 +1,4 @@
+"""Requests answered in this process: `lists` and `look` need a store, `decide` and `start` an engine.
+
+Begin with `operations.py`, which has all of them.
+"""

@@ -1,0 +1,115 @@
+"""One run, from a store: as it stands, what happened in it, and its log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from onward.clock import Clock
+from onward.engine.log.journal import Folded, Journal
+from onward.engine.step.leftovers import Leftovers, view_left
+from onward.machine.decide.doubt import is_in_doubt
+from onward.machine.fold.row import project
+from onward.operations.replies import Checkpoint, EventShown, RunPage, RunState
+from onward.operations.requests import GetRun, ListCheckpoints, ReadEvents, ShowRun
+from onward.read.checkpoints import read_checkpoints
+from onward.read.dialect_events import Teller
+from onward.read.lookup import completed_of, find_run, log_pages, read_projection
+from onward.read.steps import view_steps
+from onward.read.view import instant, view_event, view_run
+from onward.store.codec import unseal
+from onward.store.port.record import Record
+from onward.store.port.store import Store
+
+POLL_S = 0.2
+
+
+async def run_state(store: Store, folded: Folded) -> RunState:
+    """A run in full, as a decision left it."""
+    completed = await completed_of(store.log, folded.run.id)
+    return cast("RunState", view_run(project(folded.run), folded.holder, folded.run, completed))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLook:
+    """Looks at runs of one store. `leftovers` says where to look for what steps in doubt left."""
+
+    store: Store
+    clock: Clock
+    leftovers: Callable[[], Leftovers]
+
+    async def get_run(self, request: GetRun) -> RunState:
+        """A run as it stands."""
+        return await run_state(self.store, await self._load(request.run))
+
+    async def show_run(self, request: ShowRun) -> RunPage:
+        """All that `onward show` says about a run."""
+        folded = await self._load(request.run)
+        log = await read_projection(self.store.log, folded.run.id)
+        is_held = folded.holder is not None and folded.holder.is_alive
+        page = {
+            **view_run(project(folded.run), folded.holder, folded.run, log.completed()),
+            "steps": view_steps(log, folded.run, is_held=is_held),
+            "left": await self._left(folded),
+            "forks": await self._forks(folded.run.id),
+        }
+        return cast("RunPage", page)
+
+    async def _left(self, folded: Folded) -> list[dict[str, Any]]:
+        """What the steps in doubt left; a run without such a step costs nothing more."""
+        if not any(is_in_doubt(opened) for opened in folded.run.open_steps.values()):
+            return []
+        return [view_left(left) for left in await self.leftovers().of(folded)]
+
+    async def _forks(self, run_id: str) -> list[dict[str, Any]]:
+        return [
+            {"id": row.id, "display_id": row.display_id, "seq": row.parent_seq, "status": row.status.value}
+            for row in (listed.row for listed in await self.store.runs.forks(run_id))
+        ]
+
+    async def read_events(
+        self, request: ReadEvents, *, stop: asyncio.Event | None = None
+    ) -> AsyncGenerator[EventShown]:
+        """Events as they come; `stop` ends a wait for more."""
+        run_id = await self._find(request.run)
+        stop, teller = stop or asyncio.Event(), Teller(run_id) if request.dialect else None
+        # What a name says may depend on what came before, so a teller is told everything.
+        heard = 0 if teller else request.after
+        while True:
+            # Asked before reading, so that the last events of a run are read once more.
+            is_over = not request.follow or await self._has_ended(run_id)
+            async for page in log_pages(self.store.log, run_id, after=heard):
+                heard = page[-1].seq
+                for record in page:
+                    shown = _in_dialect(teller, record) if teller else [view_event(record)]
+                    for event in shown:
+                        if record.seq > request.after:
+                            yield event
+            if is_over or stop.is_set():
+                return
+            await self.clock.wait_s(POLL_S, stop)
+
+    async def list_checkpoints(self, request: ListCheckpoints) -> AsyncIterator[Checkpoint]:
+        """The checkpoints in order, one at a time: each holds a context of its own."""
+        async for checkpoint in read_checkpoints(self.store.log, await self._find(request.run)):
+            yield cast("Checkpoint", checkpoint)
+
+    async def _has_ended(self, run_id: str) -> bool:
+        return (await self._journal.load(run_id)).run.ended_at_us is not None
+
+    async def _load(self, wanted: str) -> Folded:
+        return await self._journal.load(await self._find(wanted))
+
+    async def _find(self, wanted: str) -> str:
+        return (await find_run(self.store.runs, wanted)).row.id
+
+    @property
+    def _journal(self) -> Journal:
+        return Journal(self.store.log, self.clock)
+
+
+def _in_dialect(teller: Teller, record: Record) -> Iterator[EventShown]:
+    for told in teller.tell(unseal(record), record.at_us):
+        yield {"seq": record.seq, "kind": told.name, "at": instant(record.at_us), **told.fields}

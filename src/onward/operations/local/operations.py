@@ -1,0 +1,20 @@
+"""Everything that can be asked, answered by the engine of this process."""
+
+from __future__ import annotations
+
+from onward.clock import Clock
+from onward.engine.engine import Engine
+from onward.operations.local.decide import LocalDecide
+from onward.operations.local.lists import LocalLists
+from onward.operations.local.look import LocalLook
+from onward.operations.local.start import LocalStart
+
+
+class LocalOperations:
+    """All groups of requests, at one engine and its store."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self.lists = LocalLists(engine.store)
+        self.look = LocalLook(engine.store, clock, lambda: engine.leavings)
+        self.decide = LocalDecide(engine, clock)
+        self.start = LocalStart(engine)

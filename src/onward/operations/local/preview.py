@@ -1,0 +1,93 @@
+"""What a resume would do, in words: what is skipped, and what comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onward.engine.control.preview import Preview
+from onward.engine.control.requests import Resume
+from onward.engine.engine import Engine
+from onward.engine.step.leftovers import view_left
+from onward.machine.decide.answers import overdue
+from onward.machine.plan.action import Execute, Sleep, Wait
+from onward.model.event import (
+    Event,
+    GateDecided,
+    GateOpened,
+    PipelineChanged,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    StepFinished,
+    StepRouted,
+    StepStarted,
+)
+from onward.model.run import Run, RunStatus
+from onward.model.values.instant import span
+from onward.operations.replies import PlannedAct, ResumePreview
+from onward.read.lookup import completed_of
+from onward.read.view import dead_end
+
+
+async def preview(engine: Engine, run_id: str, how: Resume, *, now_us: int) -> ResumePreview:
+    """What would come of a resume; the checks are the same, and nothing is changed."""
+    known = (await engine.journal.load(run_id)).run
+    found: ResumePreview = {"run": run_id, "skip": [], "plan": [], "left": [], "notice": ""}
+    if is_asking(known, how, now_us):
+        asked = (gate for gate in known.gates.values() if gate.decided is None)
+        found["plan"] = [_act("ask", gate.gate, gate.text) for gate in asked]
+    else:
+        seen = await engine.preview_resume(run_id, how)
+        found["plan"], found["notice"] = list(_plan(seen, now_us)), seen.notice
+        found["left"] = [view_left(left) for left in seen.left]
+    found["skip"] = await completed_of(engine.store.log, run_id)
+    return found
+
+
+def is_asking(run: Run, how: Resume, now_us: int) -> bool:
+    """Whether a resume of this run comes down to asking its questions: no deadline has answered them."""
+    is_plain = how.action is None and how.from_node is None
+    return run.status is RunStatus.WAITING and is_plain and not overdue(run, now_us)
+
+
+def _act(does: str, what: str, why: str) -> PlannedAct:
+    return {"does": does, "what": what, "why": why}
+
+
+def _plan(seen: Preview, now_us: int) -> Iterator[PlannedAct]:
+    """What would happen first: up to the next effect, which decides the rest."""
+    for event in seen.events:
+        yield from _planned(event)
+    match seen.action:
+        case Execute(started):
+            yield _attempt(started)
+        case Wait(starts):
+            yield from map(_attempt, starts)
+        case Sleep(until_us, step):
+            due = span((until_us - now_us) / 1_000_000)
+            yield _act("wait", step, f"its next attempt is due in {due}")
+
+
+def _attempt(started: StepStarted) -> PlannedAct:
+    return _act("run", started.step, f"attempt {started.attempt}")
+
+
+def _planned(event: Event) -> Iterator[PlannedAct]:
+    match event:
+        case PipelineChanged():
+            yield _act("use", event.pipeline_hash[:12], f"instead of {event.before[:12]}")
+        case StepFinished():
+            yield _act("pass", event.step, event.outcome.status.value)
+        case StepRouted():
+            yield _act("take", event.step, f"the edge to {event.next.to}")
+        case GateOpened():
+            yield _act("ask", event.gate, event.text)
+        case GateDecided():
+            what = "rejected" if event.rejected else event.choice.label
+            yield _act("take", event.gate, f"{what}: nobody answered in time")
+        case RunCompleted():
+            yield _act("end", "completed", dead_end(event.ended_at) if event.ended_at else "")
+        case RunFailed():
+            yield _act("end", "failed", event.detail)
+        case RunCancelled():
+            yield _act("end", "cancelled", "")

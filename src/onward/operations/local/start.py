@@ -1,0 +1,51 @@
+"""New runs, by an engine that executes nothing of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from onward.engine.control.requests import Start
+from onward.engine.engine import Engine
+from onward.operations.local.look import run_state
+from onward.operations.local.terms import run_id_of, terms_of
+from onward.operations.replies import RunState, Submitted
+from onward.operations.requests import ForkRun, SubmitRun
+from onward.read.lookup import find_run
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStart:
+    """Makes runs through one engine; a worker executes them."""
+
+    engine: Engine
+
+    async def submit_run(self, request: SubmitRun) -> Submitted:
+        """Create a run and leave it queued for whichever worker claims it."""
+        pipeline = replace(self.engine.sources.prepare(request.source, request.file), path=request.path)
+        start = Start(
+            inputs=request.inputs,
+            run_id=run_id_of(request),
+            simulation=request.simulation,
+            on_owner_loss=request.on_owner_loss,
+            priority=request.priority,
+            workspace=request.workspace,
+            workspace_mode=request.workspace_mode,
+            keep_workspace=request.keep_workspace,
+            terms=terms_of(request),
+        )
+        folded = await self.engine.submit(pipeline, start)
+        run = await run_state(self.engine.store, folded)
+        return {"run": run, "warnings": [str(warning) for warning in pipeline.warnings]}
+
+    async def fork_run(self, request: ForkRun) -> RunState:
+        """A new run that shares another's log up to a checkpoint. The other run is not touched."""
+        parent = (await find_run(self.engine.store.runs, request.run)).row.id
+        folded = await self.engine.fork(
+            parent,
+            request.checkpoint,
+            changes=request.changes,
+            by=request.by,
+            new_id=run_id_of(request),
+            terms=terms_of(request),
+        )
+        return await run_state(self.engine.store, folded)

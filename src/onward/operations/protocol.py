@@ -1,0 +1,107 @@
+"""Who answers requests: four small groups of one method per request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Protocol
+
+from onward.operations.replies import (
+    Checkpoint,
+    EventShown,
+    GateListed,
+    Resumed,
+    ResumePreview,
+    RunList,
+    RunPage,
+    RunState,
+    Stats,
+    Submitted,
+    WorkerListed,
+)
+from onward.operations.requests import (
+    AnswerGate,
+    CancelRun,
+    ForkRun,
+    GetRun,
+    GetStats,
+    ListCheckpoints,
+    ListGates,
+    ListRuns,
+    ListWorkers,
+    PauseRun,
+    PreviewResume,
+    ReadEvents,
+    ResumeRun,
+    ShowRun,
+    SteerRun,
+    SubmitRun,
+)
+
+
+class Lists(Protocol):
+    """Looks over all runs; changes nothing."""
+
+    async def list_runs(self, request: ListRuns) -> RunList: ...
+
+    async def list_gates(self, request: ListGates) -> list[GateListed]: ...
+
+    async def list_workers(self, request: ListWorkers) -> list[WorkerListed]: ...
+
+    async def get_stats(self, request: GetStats) -> Stats: ...
+
+
+class Look(Protocol):
+    """Looks at one run; changes nothing."""
+
+    async def get_run(self, request: GetRun) -> RunState: ...
+
+    async def show_run(self, request: ShowRun) -> RunPage: ...
+
+    def read_events(
+        self, request: ReadEvents, *, stop: asyncio.Event | None = None
+    ) -> AsyncGenerator[EventShown]:
+        """Events as they come; `stop` ends a wait for more."""
+        ...
+
+    def list_checkpoints(self, request: ListCheckpoints) -> AsyncIterator[Checkpoint]: ...
+
+
+class Decide(Protocol):
+    """Decides about a run, and executes nothing: the decision is written, and a worker does the rest."""
+
+    async def preview_resume(self, request: PreviewResume) -> ResumePreview: ...
+
+    async def resume_run(self, request: ResumeRun) -> Resumed: ...
+
+    async def answer_gate(self, request: AnswerGate) -> RunState: ...
+
+    async def pause_run(self, request: PauseRun) -> RunState: ...
+
+    async def cancel_run(self, request: CancelRun) -> RunState: ...
+
+    async def steer_run(self, request: SteerRun) -> RunState: ...
+
+
+class Start(Protocol):
+    """Makes runs, and executes nothing."""
+
+    async def submit_run(self, request: SubmitRun) -> Submitted: ...
+
+    async def fork_run(self, request: ForkRun) -> RunState: ...
+
+
+class Operations(Protocol):
+    """Everything that can be asked, in its groups."""
+
+    @property
+    def lists(self) -> Lists: ...
+
+    @property
+    def look(self) -> Look: ...
+
+    @property
+    def decide(self) -> Decide: ...
+
+    @property
+    def start(self) -> Start: ...

@@ -1,0 +1,246 @@
+"""What is answered: plain JSON values under stable names. `onward … --json` prints these."""
+
+from __future__ import annotations
+
+from typing import Any, NotRequired, TypedDict
+
+Instant = str
+"""RFC 3339, UTC."""
+
+
+class ForkPoint(TypedDict):
+    """The run that a run was forked from, and the event it was forked at."""
+
+    run: str
+    seq: int
+
+
+class RunListed(TypedDict):
+    """A run as lists show it. A running run whose owner died is interrupted, whoever finds out first."""
+
+    id: str
+    display_id: str
+    pipeline: str
+    status: str
+    reason: str
+    detail: str
+    recoverable: bool
+    completed: NotRequired[list[str]]
+    next: str | None
+    parent: ForkPoint | None
+    steps_finished: int
+    holder: str | None
+    path: str | None
+    pipeline_hash: str
+    exclusive_key: str | None
+    on_owner_loss: str
+    created_at: Instant
+    updated_at: Instant
+    ended_at: Instant | None
+    ended_at_node: str | None
+    wake_at: Instant | None
+    head: int
+
+
+class RunList(TypedDict):
+    """Runs, newest first; `older` is how many more the limit left out, if that was asked."""
+
+    runs: list[RunListed]
+    older: int
+
+
+class OpenStep(TypedDict):
+    """A step that began and has no outcome yet."""
+
+    step: str
+    attempt: int
+    state: str
+    reason: str
+    retry_at: Instant | None
+    repeatable: bool
+    steering: list[str]
+    child: str | None
+
+
+class ChoiceOffered(TypedDict):
+    """What can be answered to a gate, and the node it leads to."""
+
+    key: str
+    label: str
+    to: str
+
+
+class GateShown(TypedDict):
+    """A question: what it asks and offers, until when, and what was decided."""
+
+    gate: str
+    node: str
+    type: str
+    text: str
+    choices: list[ChoiceOffered]
+    default: str | None
+    opened_at: Instant
+    deadline: Instant | None
+    on_timeout: str
+    remind_s: float | None
+    metadata: dict[str, Any]
+    decided: str | None
+    by: str | None
+    answer: str
+    rejected: bool
+    expired: bool
+
+
+class GateListed(GateShown):
+    """An open question with its run."""
+
+    run: str
+    display_id: str
+    pipeline: str
+
+
+class BranchShown(TypedDict):
+    """A branch of a fan-out."""
+
+    branch: str
+    next: str | None
+    ended: str | None
+    context: dict[str, Any]
+
+
+class WorkspaceShown(TypedDict):
+    """The git repository that the steps change, and the last recorded state of it."""
+
+    repository: str
+    mode: str
+    branch: str | None
+    head: str
+    commit: str
+    ref: str | None
+
+
+class RunState(RunListed):
+    """A run in full: what it finished in order, what is open, and its context."""
+
+    context: dict[str, Any]
+    open_steps: list[OpenStep]
+    gates: list[GateShown]
+    restart_of: str | None
+    restarted_as: str | None
+    branches: list[BranchShown]
+    retry_counters: dict[str, int]
+    visited_outcomes: dict[str, str]
+    reroute_count: int
+    pending: dict[str, Any]
+    steering: list[str]
+    managed_by: dict[str, Any] | None
+    workdir: str | None
+    workspace: WorkspaceShown | None
+
+
+class AttemptShown(TypedDict):
+    """One attempt of a step."""
+
+    attempt: int
+    number: int
+    worker: str | None
+    started_at: Instant | None
+    ended_at: Instant | None
+    duration_s: float | None
+    outcome: str | None
+    reason: str
+
+
+class StepShown(TypedDict):
+    """A step: what came of it, and every attempt."""
+
+    step: str
+    node: str
+    status: str
+    attempts: int
+    started_at: Instant | None
+    finished_at: Instant | None
+    duration_s: float | None
+    reason: str
+    log: list[str]
+    tries: list[AttemptShown]
+    child: NotRequired[str]
+    answer: NotRequired[str]
+    by: NotRequired[str]
+
+
+class ForkListed(TypedDict):
+    """A run that was forked from another."""
+
+    id: str
+    display_id: str
+    seq: int
+    status: str
+
+
+class RunPage(RunState):
+    """A run with all that happened in it; `left` is what its steps in doubt left behind."""
+
+    steps: list[StepShown]
+    left: list[dict[str, Any]]
+    forks: list[ForkListed]
+
+
+class Checkpoint(TypedDict):
+    """A place in a log where a fork can begin, with the state there."""
+
+    seq: int
+    at: Instant
+    branch: NotRequired[str]
+    current_node: str | None
+    next_node_id: str | None
+    completed_nodes: list[str]
+    context: dict[str, Any]
+    retry_counters: dict[str, int]
+    visited_outcomes: dict[str, str]
+    reroute_count: int
+
+
+class WorkerListed(TypedDict):
+    """A process that holds runs, and their display ids."""
+
+    worker: str
+    is_alive: bool
+    runs: list[str]
+
+
+class PlannedAct(TypedDict):
+    """One thing that a resume would do first."""
+
+    does: str
+    what: str
+    why: str
+
+
+class ResumePreview(TypedDict):
+    """What a resume would skip, and what it would do up to the next effect, which decides the rest."""
+
+    run: str
+    skip: list[str]
+    plan: list[PlannedAct]
+    left: list[dict[str, Any]]
+    notice: str
+
+
+class Resumed(RunState):
+    """A run that was resumed, and what whoever resumed it should know."""
+
+    notice: str
+
+
+class Submitted(TypedDict):
+    """A new run, and the warnings about its pipeline."""
+
+    run: RunState
+    warnings: list[str]
+
+
+EventShown = dict[str, Any]
+"""One event: `seq`, `kind` and `at`, then its own fields (docs/events.md)."""
+Stats = dict[str, Any]
+"""How the database stands, as `onward stats --json` prints it."""

@@ -1,0 +1,192 @@
+"""What can be asked. A run is named by its display id, its id, or the beginning of either.
+
+A request that changes something takes a `key`: the same key with the same request gets the first answer,
+with another request it is refused (`key_reused`). One that changes a run may name the last event that was
+seen (`if_head`); when the run has moved on it is refused (`stale_head`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from onward.model.answer import Verdict
+from onward.model.run import RunStatus
+from onward.model.values.bounds import LISTED
+
+ALL = 2**31 - 1
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something that is asked."""
+
+
+# -- lists ---------------------------------------------------------------------------------------------
+
+
+class ListRuns(Request, frozen=True, kw_only=True):
+    """Runs, newest first: one run, or those that every filter lets through.
+
+    `completed` also reads each log for the steps that have finished; `older` also counts the runs that the
+    limit leaves out.
+    """
+
+    run: str | None = None
+    statuses: tuple[RunStatus, ...] = ()
+    reasons: tuple[str, ...] = ()
+    pipeline: str | None = None
+    parent: str | None = None
+    text: str | None = None
+    cursor: str | None = None
+    limit: int = 50
+    completed: bool = False
+    older: bool = False
+
+    def __post_init__(self) -> None:
+        LISTED.check(self.limit, "limit")
+
+
+class ListGates(Request, frozen=True, kw_only=True):
+    """Open questions: of one run, or of the newest runs that wait for an answer."""
+
+    run: str | None = None
+    limit: int = 50
+
+
+class ListWorkers(Request, frozen=True, kw_only=True):
+    """The processes that hold runs."""
+
+
+class GetStats(Request, frozen=True, kw_only=True):
+    """How the database stands, in numbers."""
+
+
+# -- one run -------------------------------------------------------------------------------------------
+
+
+class GetRun(Request, frozen=True, kw_only=True):
+    """A run as it stands."""
+
+    run: str
+
+
+class ShowRun(Request, frozen=True, kw_only=True):
+    """A run with all that happened in it, step by step."""
+
+    run: str
+
+
+class ReadEvents(Request, frozen=True, kw_only=True):
+    """A run's log after event `after`. With `follow`, also what is appended until the run has ended.
+
+    `dialect`: under the event names of the DOT dialect.
+    """
+
+    run: str
+    after: int = 0
+    follow: bool = False
+    dialect: bool = False
+
+
+class ListCheckpoints(Request, frozen=True, kw_only=True):
+    """Where a fork of the run can begin."""
+
+    run: str
+
+
+# -- decisions -----------------------------------------------------------------------------------------
+
+
+class PreviewResume(Request, frozen=True, kw_only=True):
+    """What a resume would do, with every check of it; nothing is changed."""
+
+    run: str
+    from_node: str | None = None
+    action: str | None = None
+    step: str | None = None
+    accept_changes: bool = False
+    original: bool = False
+    take_over: bool = False
+    restore_workspace: bool = False
+
+
+class ResumeRun(PreviewResume, frozen=True, kw_only=True):
+    """Let a stopped run continue: it is queued, and a worker executes it. `abort` cancels it instead."""
+
+    by: str = "user"
+    key: str | None = None
+    if_head: int | None = None
+
+
+class RunChange(Request, frozen=True, kw_only=True):
+    """A request that changes a run."""
+
+    run: str
+    by: str = "user"
+    key: str | None = None
+    if_head: int | None = None
+
+
+class AnswerGate(RunChange, frozen=True, kw_only=True):
+    """Decide an open gate: by a choice, a verdict or words. The run is queued, and a worker executes it."""
+
+    gate: str | None = None
+    choice: str = ""
+    text: str = ""
+    verdict: Verdict | None = None
+
+
+class PauseRun(RunChange, frozen=True, kw_only=True):
+    """Ask a run to stop after the step, after the call, or now; at once if no live process holds it."""
+
+    after: str = "step"
+
+
+class CancelRun(RunChange, frozen=True, kw_only=True):
+    """Give a run up for good; `reason` is why, in free text."""
+
+    reason: str = ""
+
+
+class SteerRun(RunChange, frozen=True, kw_only=True):
+    """Give the run's agents an instruction; the next agent step takes it."""
+
+    text: str
+
+
+# -- new runs ------------------------------------------------------------------------------------------
+
+
+class NewRun(Request, frozen=True, kw_only=True):
+    """A request that makes a run. Under a key and without a run id, caller and key name the run."""
+
+    run_id: str | None = None
+    by: str = "user"
+    key: str | None = None
+
+
+class SubmitRun(NewRun, frozen=True, kw_only=True):
+    """A new run of a pipeline, for whichever worker takes it.
+
+    `file` is what diagnostics call the source; `path` is where a later resume looks for a changed file.
+    """
+
+    source: str
+    file: str = "<pipeline>"
+    path: str | None = None
+    inputs: dict[str, Any] = msgspec.field(default_factory=dict)
+    simulation: dict[str, Any] | None = None
+    priority: int = 0
+    on_owner_loss: str = "requeue"
+    workspace: str | None = None
+    workspace_mode: str | None = None
+    keep_workspace: bool = False
+
+
+class ForkRun(NewRun, frozen=True, kw_only=True):
+    """A new run that shares another's log up to a checkpoint; `changes` are set in its context."""
+
+    run: str
+    checkpoint: int
+    changes: dict[str, Any] = msgspec.field(default_factory=dict)

@@ -1,0 +1,91 @@
+"""A reply is what its type says: every key, every type, and no key besides."""
+
+from __future__ import annotations
+
+import types
+import typing
+from typing import Any, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+
+from onward.operations import protocol, replies
+from onward.operations.local.operations import LocalOperations
+from onward.operations.requests import (
+    GetRun,
+    ListCheckpoints,
+    ListGates,
+    ListRuns,
+    ListWorkers,
+    PreviewResume,
+    ResumeRun,
+    ShowRun,
+    SubmitRun,
+)
+from tests.engine.test_resume_doors import crashed
+from tests.test_pause import GATED
+from tests.world import World, line
+
+SPLIT = """digraph split {
+  start [shape=Mdiamond]; exit [shape=Msquare]; f [shape=component]; j [shape=tripleoctagon]
+  a [prompt=x]; b [prompt=y, max_retries=1]
+  start -> f; f -> a -> j; f -> b -> j; j -> exit
+}"""
+
+
+def check(value: Any, kind: Any, at: str = "reply") -> None:
+    """Compare a reply with its type, key by key."""
+    if get_origin(kind) is types.UnionType:
+        (kind,) = [one for one in get_args(kind) if one is not type(None)] if value is not None else [None]
+    if typing.is_typeddict(kind):
+        hints = get_type_hints(kind, include_extras=True)
+        assert value.keys() <= hints.keys(), at
+        for key, hint in hints.items():
+            if get_origin(hint) is not typing.NotRequired:
+                check(value[key], hint, f"{at}.{key}")
+            elif key in value:
+                check(value[key], get_args(hint)[0], f"{at}.{key}")
+    elif get_origin(kind) is list:
+        for number, one in enumerate(value):
+            check(one, get_args(kind)[0], f"{at}[{number}]")
+    else:
+        msgspec.convert(value, kind)
+
+
+@pytest.mark.parametrize("source", [line("a", "b"), GATED, SPLIT])
+async def test_every_reply_about_a_run_is_what_its_type_says(world: World, source: str) -> None:
+    process = await world.process()
+    await process.start(source)
+    operations = LocalOperations(process.engine, process.clock)
+    check(await operations.lists.list_runs(ListRuns(completed=True)), replies.RunList)
+    check(await operations.lists.list_runs(ListRuns()), replies.RunList)
+    check(await operations.look.get_run(GetRun(run="run")), replies.RunState)
+    check(await operations.look.show_run(ShowRun(run="run")), replies.RunPage)
+    check(await operations.lists.list_gates(ListGates()), list[replies.GateListed])
+    async for checkpoint in operations.look.list_checkpoints(ListCheckpoints(run="run")):
+        check(checkpoint, replies.Checkpoint)
+
+
+async def test_every_reply_about_a_decision_is_what_its_type_says(world: World) -> None:
+    await crashed(world, line("a", "b"))
+    process = await world.process()
+    operations = LocalOperations(process.engine, process.clock)
+    check(await operations.lists.list_workers(ListWorkers()), list[replies.WorkerListed])
+    check(await operations.look.show_run(ShowRun(run="run")), replies.RunPage)
+    preview = await operations.decide.preview_resume(PreviewResume(run="run"))
+    check(preview, replies.ResumePreview)
+    assert preview["plan"] == [{"does": "run", "what": "a#1", "why": "attempt 1"}]
+    check(await operations.decide.resume_run(ResumeRun(run="run")), replies.Resumed)
+    check(await operations.start.submit_run(SubmitRun(source=line("a"))), replies.Submitted)
+
+
+def test_every_request_and_every_reply_can_be_described() -> None:
+    """What a page about them is made from: a schema for each method's request and reply."""
+    described = 0
+    for group in (protocol.Lists, protocol.Look, protocol.Decide, protocol.Start):
+        for name, method in vars(group).items():
+            if not name.startswith("_"):
+                hints = get_type_hints(method)
+                for hint in (hints["request"], *(get_args(hints["return"]) or (hints["return"],))):
+                    described += bool(msgspec.json.schema(hint))
+    assert described >= 32
