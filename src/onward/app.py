@@ -227,7 +227,10 @@ class Onward:
         stop: StopSwitch | None = None,
         **how: Any,
     ) -> Run:
-        """Go on with a stopped run; the keywords are those of `Resume` (from_node, action, original, …)."""
+        """Continue a stopped run; the keywords are those of `Resume` (from_node, action, original, …).
+
+        `run=False` only decides: the run is queued, and a worker executes it.
+        """
         engine, stop = await self.engine(), stop or StopSwitch()
         interviewer = self._interviewer(answers)
         return (
@@ -258,9 +261,9 @@ class Onward:
         """Ask a run to stop."""
         return (await (await self.engine()).pause(run_id, after=after)).run
 
-    async def cancel(self, run_id: str) -> Run:
-        """Give a run up for good."""
-        return (await (await self.engine()).cancel(run_id)).run
+    async def cancel(self, run_id: str, *, reason: str = "") -> Run:
+        """Give a run up for good; `reason` is why, in free text."""
+        return (await (await self.engine()).cancel(run_id, reason=reason)).run
 
     async def steer(self, run_id: str, text: str, *, by: str = "user") -> Run:
         """Give the run's agents an instruction; the next agent step finds it in `step.steering`."""

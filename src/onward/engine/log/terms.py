@@ -13,8 +13,9 @@ from onward.store.port.record import KEPT_APART, Record
 class RequestTerms:
     """How a request is made. The same key again gets the first answer.
 
-    `body` is what is asked under the key. It is kept with the events that the request came to, so that the
-    key cannot be used for something else. `if_head` is the last event that whoever asks has seen.
+    `body` is what is asked under the key. Its hash is kept with the events that the request came to, so that
+    the key cannot be used for something else; a request that came to nothing has not used its key. `if_head`
+    is the last event that whoever asks has seen.
     """
 
     key: str | None = None
@@ -23,12 +24,15 @@ class RequestTerms:
 
     @property
     def content(self) -> dict[str, bytes]:
-        """The body by its hash, if there is one to keep."""
-        return {} if self.key is None or self.body is None else {content_hash(self.body): self.body}
+        """What is kept of the request, by its hash: not the body, which may be long and is stored already."""
+        if self.key is None or self.body is None:
+            return {}
+        digest = content_hash(self.body).encode()
+        return {content_hash(digest): digest}
 
     @property
     def refs(self) -> tuple[str, ...]:
-        """What an event of the request refers to: the body is kept for it and not read with it."""
+        """What an event of the request refers to; it is kept for the event and not read with it."""
         return tuple(f"{KEPT_APART}{name}" for name in self.content)
 
     def check_head(self, run_id: str, head: int) -> None:
