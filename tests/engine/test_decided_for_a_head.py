@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -36,6 +37,21 @@ async def test_a_request_for_an_older_head_is_refused_with_the_head_now(world: W
     assert await process.log() == before
     await make(process, RequestTerms(if_head=seen + 1))
     assert await process.log() != before
+
+
+async def test_of_two_requests_for_one_head_exactly_one_is_made(world: World) -> None:
+    """It is decided under the run's lock: both have seen the same state, and the second sees another."""
+    processes = [await world.process() for _ in range(2)]
+    await processes[0].start(GATED)
+    head = (await processes[0].load()).position.seq
+    terms = RequestTerms(if_head=head)
+    answers = await asyncio.gather(
+        *(process.engine.steer("run", "be brief", terms=terms) for process in processes),
+        return_exceptions=True,
+    )
+    (refused,) = [answer for answer in answers if isinstance(answer, Refused)]
+    assert (refused.code, refused.details["head"]) == ("stale_head", head + 1)
+    assert (await processes[0].load()).run.steering == ("be brief",)
 
 
 async def test_a_repeated_request_is_answered_whatever_the_head_is_now(world: World) -> None:

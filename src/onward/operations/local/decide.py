@@ -33,19 +33,19 @@ class LocalDecide:
     async def preview_resume(self, request: PreviewResume) -> ResumePreview:
         """What a resume would skip and do first; refuses what a resume would refuse."""
         how = resume_of(request)
-        return await preview(self.engine, await self._find(request.run), how, now_us=self.clock.now_us())
+        return await preview(self.engine, await self._run_id(request.run), how, now_us=self.clock.now_us())
 
     async def resume_run(self, request: ResumeRun) -> Resumed:
         """Queue a stopped run, under all checks of a resume; or cancel it."""
         notices: list[str] = []
         how = replace(resume_of(request), by=request.by, run=False, terms=terms_of(request))
-        folded = await self.engine.resume(await self._find(request.run), how, tell=notices.append)
+        folded = await self.engine.resume(await self._run_id(request.run), how, tell=notices.append)
         return {**await run_state(self.engine.store, folded), "notice": "; ".join(notices)}
 
     async def answer_gate(self, request: AnswerGate) -> RunState:
         """Decide an open gate and queue the run that waited for it."""
         folded = await self.engine.answer(
-            await self._find(request.run),
+            await self._run_id(request.run),
             Answer(request.choice, request.text, request.verdict),
             by=request.by,
             gate=request.gate,
@@ -56,13 +56,13 @@ class LocalDecide:
 
     async def pause_run(self, request: PauseRun) -> RunState:
         """Ask a run to stop; it stops at once if no live process holds it."""
-        run_id = await self._find(request.run)
+        run_id = await self._run_id(request.run)
         folded = await self.engine.pause(run_id, after=request.after, by=request.by, terms=terms_of(request))
         return await run_state(self.engine.store, folded)
 
     async def cancel_run(self, request: CancelRun) -> RunState:
         """Cancel a run for good, and with it the runs that it manages."""
-        run_id = await self._find(request.run)
+        run_id = await self._run_id(request.run)
         folded = await self.engine.cancel(
             run_id, by=request.by, reason=request.reason, terms=terms_of(request)
         )
@@ -70,11 +70,11 @@ class LocalDecide:
 
     async def steer_run(self, request: SteerRun) -> RunState:
         """Give the run's agents an instruction; the next agent step takes it."""
-        run_id = await self._find(request.run)
+        run_id = await self._run_id(request.run)
         folded = await self.engine.steer(run_id, request.text, by=request.by, terms=terms_of(request))
         return await run_state(self.engine.store, folded)
 
-    async def _find(self, wanted: str) -> str:
+    async def _run_id(self, wanted: str) -> str:
         return (await find_run(self.engine.store.runs, wanted)).row.id
 
 

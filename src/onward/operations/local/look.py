@@ -73,7 +73,7 @@ class LocalLook:
         self, request: ReadEvents, *, stop: asyncio.Event | None = None
     ) -> AsyncGenerator[EventShown]:
         """Events as they come; `stop` ends a wait for more."""
-        run_id = await self._find(request.run)
+        run_id = await self._run_id(request.run)
         stop, teller = stop or asyncio.Event(), Teller(run_id) if request.dialect else None
         # What a name says may depend on what came before, so a teller is told everything.
         heard = 0 if teller else request.after
@@ -93,16 +93,16 @@ class LocalLook:
 
     async def list_checkpoints(self, request: ListCheckpoints) -> AsyncIterator[Checkpoint]:
         """The checkpoints in order, one at a time: each holds a context of its own."""
-        async for checkpoint in read_checkpoints(self.store.log, await self._find(request.run)):
+        async for checkpoint in read_checkpoints(self.store.log, await self._run_id(request.run)):
             yield cast("Checkpoint", checkpoint)
 
     async def _has_ended(self, run_id: str) -> bool:
         return (await self._journal.load(run_id)).run.ended_at_us is not None
 
     async def _load(self, wanted: str) -> Folded:
-        return await self._journal.load(await self._find(wanted))
+        return await self._journal.load(await self._run_id(wanted))
 
-    async def _find(self, wanted: str) -> str:
+    async def _run_id(self, wanted: str) -> str:
         return (await find_run(self.store.runs, wanted)).row.id
 
     @property

@@ -39,7 +39,7 @@ async def answer(
     """Decide a run's open gate and go on with it. Without an answer: show the question, and ask."""
     said = _said(choice, text, approve=approve, reject=reject)
     async with foreground(common, out, answers) as desk:
-        run_id, by = await desk.find(run), "user"
+        run_id, by = await desk.run_id(run), "user"
         if said.skipped:
             known = await desk.engine.journal.load(run_id)
             asked = open_gate(known.run, gate)

@@ -59,7 +59,7 @@ class Foreground:
         self.tell(await self.state(folded))
         return exit_of(folded.run.status.value)
 
-    async def find(self, wanted: str) -> str:
+    async def run_id(self, wanted: str) -> str:
         """The id of the run that a person named."""
         return (await find_run(self.engine.store.runs, wanted)).row.id
 

@@ -37,7 +37,7 @@ async def replay(
     """Fork a run at one of its checkpoints and run the fork. The run itself stays as it is."""
     asking = ForkRun(run=run, checkpoint=checkpoint, changes=context_of(settings), run_id=run_id)
     async with foreground(common, out, answers) as desk:
-        parent = await desk.find(run)
+        parent = await desk.run_id(run)
         forked = await desk.operations.start.fork_run(asking)
         child = forked["id"]
         out.say(

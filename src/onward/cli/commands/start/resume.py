@@ -88,7 +88,7 @@ async def resume(
         if going.queue:
             return _tell_queued(await desk.operations.decide.resume_run(asking), out)
         how = replace(resume_of(asking), wait=going.wait, interviewer=desk.interviewer)
-        return await _go_on(desk, await desk.find(run), how)
+        return await _go_on(desk, await desk.run_id(run), how)
 
 
 def _one_of(flags: Mapping[str, bool]) -> str | None:
