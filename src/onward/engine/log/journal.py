@@ -141,9 +141,9 @@ class Journal:
 
     async def _first_made(self, folded: Folded, after: Position, terms: RequestTerms) -> Folded:
         """The run that was made first under the key; refuses the key if it was used for something else."""
-        records = await self._log.read(folded.run.id, after=after.seq, limit=1)
-        if records:
-            terms.check_same(records[0])
+        if terms.refs:
+            for record in await self._log.read(folded.run.id, after=after.seq, limit=1):
+                terms.check_same(record)
         return await self.first_answer(folded)
 
     async def record(self, before: Folded, events: Sequence[Event], run: Run, at_us: int) -> Folded:
@@ -334,7 +334,7 @@ def _write(
     terms: RequestTerms = NO_TERMS,
 ) -> tuple[Write, Folded]:
     records, values, head, size = seal(run.id, after, stamped, at_us)
-    if terms.refs:
+    if terms.key is not None and terms.refs:  # a step has neither, and each pays for what is asked here
         records = tuple(replace(record, refs=(*record.refs, *terms.refs)) for record in records)
         values = {**values, **terms.content}
     log_bytes = (before.log_bytes if before else 0) + size + EVENT_BYTES * len(records)
