@@ -56,7 +56,8 @@ def test_the_next_command_names_the_same_database_and_app(shell: Shell) -> None:
     done = shell.inside("run", "shout.dot", "--app", "mine:app", "--db", "a place.db")
     assert done.code == 75
     name = shell.inside("status", "--json", "--db", "a place.db").json[0]["display_id"]
-    assert done.out.splitlines()[-1] == f"go on with: onward answer {name} --db 'a place.db' --app mine:app"
+    last = done.out.splitlines()[-1]
+    assert last == f"continue with: onward answer {name} --db 'a place.db' --app mine:app"
 
 
 def test_what_a_handler_prints_stands_above_the_step_in_a_terminal(shell: Shell) -> None:

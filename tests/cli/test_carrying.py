@@ -151,7 +151,7 @@ def test_a_run_that_was_running_arrives_without_its_holder_and_goes_on_there(
     file = path_of(shell, "run.jsonl")
     sent = shell("export", "run", "--out", file)
     assert sent.code == 0
-    assert "is running and goes on here as well" in sent.err
+    assert "is running and continues here as well" in sent.err
     log = shell.log("run")
     taken = there("import", file, "--json").json
     assert taken["runs"][0]["status"] == status

@@ -287,11 +287,11 @@ def test_giving_up_says_what_nobody_knows_and_what_is_still_possible(shell: Shel
     name = display_id("doubt")
     assert done.code == 0
     assert done.out.splitlines() == [
-        f"giving up run {name} (doubt)",
+        f"cancelling run {name} (doubt)",
         "  stopped   pay#1  attempt 1: cancelled",
-        f"run {name} cancelled: given up for good",
-        "whether pay#1 was done, nobody knows; nothing was undone",
-        "it cannot be resumed; another run can go on from its last checkpoint, which makes pay#1 again: "
+        f"run {name} cancelled for good",
+        "whether pay#1 was done is unknown; nothing was undone",
+        "it cannot be resumed; a fork can continue from its last checkpoint, which runs pay#1 again: "
         f"onward replay {name} --checkpoint 3 --db {shell.db}",
     ]
     refused = shell.inside("resume", "doubt")

@@ -34,7 +34,7 @@ def test_a_command_that_cannot_be_started_leaves_its_key_free(
     assert done.code == code
     assert done.err == (
         f"onward: '{program}' cannot be started: {why}; it did not run.\n"
-        "effect charge was not begun by this; whoever asks for it next makes it\n"
+        "effect charge was not started by this; the next call runs it\n"
     )
     assert shell.inside("effect", "charge", "--json").json["state"] == "absent"
     again = shell.inside("effect", "charge", "--", "echo", "charged")

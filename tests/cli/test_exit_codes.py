@@ -27,7 +27,7 @@ AGENT = (
         (("replay", "x", "--checkpoint", "many"), "See `onward replay --help`."),
         (
             ("--db", "x", "status"),
-            "--db stands before the command; write it behind, as in `onward status --db …`.",
+            "--db comes before the command; write it after, as in `onward status --db …`.",
         ),
         (("run", "a.dot", "b.dot"), "b.dot"),
         (("status", "--status", "sleepy"), "Invalid value"),
@@ -54,7 +54,7 @@ def test_a_command_line_that_means_nothing_exits_2(shell: Shell, words: tuple[st
         (("run", "ok.dot", "--set", "key:={"), "--set key:= is followed by something that is not JSON"),
         (("run", "ok.dot", "--set", "key:=NaN"), "which JSON cannot hold"),
         (("run", "ok.dot", "--run-id", "Not An Id"), "cannot be a run id"),
-        (("run", "ok.dot", "--answers", "nobody"), "--answers 'nobody' is nobody"),
+        (("run", "ok.dot", "--answers", "nobody"), "--answers 'nobody' is unknown"),
         (("run", "ok.dot", "--simulate", "none.json"), "cannot read the simulation script none.json"),
         (("run", "ok.dot", "--simulate=bad.json"), "the simulation script bad.json is not JSON"),
         (("run", "ok.dot", "--simulate", "odd.json"), "odd.json is not a simulation script"),
@@ -178,7 +178,7 @@ def test_a_run_that_fails_exits_1_and_one_that_is_cancelled_too(shell: Shell) ->
     failed = shell.inside("run", "bad.dot", "--run-id", "bad")
     assert failed.code == 1
     assert "failed (step_failed): step a#1: exit code 4: oh no" in failed.out
-    assert failed.out.splitlines()[-1].startswith("go on with: onward resume ")
+    assert failed.out.splitlines()[-1].startswith("continue with: onward resume ")
     assert shell.inside("resume", "bad").code == 1
 
 

@@ -20,7 +20,7 @@ def test_a_pipe_leaves_the_gate_open_and_says_how_to_answer(shell: Shell) -> Non
         "  ask#1: Ship it?",
         "    Y   [Y] Yes  → again",
         "    N   [N] No  → drop",
-        f"go on with: onward answer {name}",
+        f"continue with: onward answer {name}",
     ]
     resumed = shell("resume", "gate")
     assert (resumed.code, resumed.out) == (75, "\n".join(done.out.splitlines()[-5:]) + "\n")
@@ -104,7 +104,7 @@ def test_answer_without_running_leaves_the_run_queued(shell: Shell) -> None:
     waiting_run(shell)
     done = shell.inside("answer", "gate", "drop", "--no-run")
     assert done.code == 0
-    assert "go on with: onward resume" in done.out
+    assert "continue with: onward resume" in done.out
     assert shell.read("gate")["status"] == "queued"
     again = shell.inside("answer", "gate", "Y", "--json")
     assert (again.code, again.error["code"], again.error["choice"]) == (1, "gate_decided", "N")
@@ -150,7 +150,7 @@ def test_an_interviewer_of_the_app_answers(shell: Shell) -> None:
     assert "answered  ask#1  [N] No (by boss)" in done.out
     nobody = shell.inside("run", "gate.dot", "--app", "office:app", "--answers", "intern")
     assert nobody.code == 2
-    assert nobody.err == "onward: --answers 'intern' is nobody; choose one of auto, boss, prompt, wait.\n"
+    assert nobody.err == "onward: --answers 'intern' is unknown; choose one of auto, boss, prompt, wait.\n"
 
 
 def test_a_step_whose_session_is_gone_says_what_it_is_shown_instead(shell: Shell) -> None:
@@ -206,7 +206,7 @@ def test_a_rejection_that_no_edge_takes_fails_the_run_for_good(shell: Shell) -> 
     assert done.code == 1
     assert "  rejected  ask#1  No (by user)" in done.out
     assert "failed (rejected): user rejected ask#1: too early" in done.out
-    assert "go on with" not in done.out
+    assert "continue with" not in done.out
     assert shell.inside("resume", "one", "--json").error["code"] == "invalid_state"
     shown = shell.read("one")
     assert (shown["recoverable"], shown["steps"][-1]["status"]) == (False, "rejected")
@@ -261,17 +261,17 @@ def test_a_resume_after_the_deadline_goes_on_by_its_rule(shell: Shell) -> None:
     late = shell.inside("answer", "one", "S", "--json")
     assert (late.code, late.error["code"]) == (1, "gate_expired")
     planned = shell.inside("resume", "one", "--dry-run").out.splitlines()
-    assert "TAKE  ask#1  (ship: nobody answered in time)" in planned
+    assert "TAKE  ask#1  (ship: no answer in time)" in planned
     done = shell.inside("resume", "one")
     assert done.code == 0
-    assert "  expired   ask#1  ship (nobody answered in time)" in done.out.splitlines()
+    assert "  expired   ask#1  ship (no answer in time)" in done.out.splitlines()
 
 
 def test_a_deadline_that_rejects_says_that_nobody_answered(shell: Shell) -> None:
     asking(shell, f"{SOON}, human.on_timeout=reject")
     done = shell.inside("resume", "one")
     assert done.code == 1
-    assert "  expired   ask#1  rejected (nobody answered in time)" in done.out.splitlines()
+    assert "  expired   ask#1  rejected (no answer in time)" in done.out.splitlines()
 
 
 def test_a_question_on_a_terminal_ends_at_its_deadline(shell: Shell) -> None:
@@ -279,7 +279,7 @@ def test_a_question_on_a_terminal_ends_at_its_deadline(shell: Shell) -> None:
     shell.write("one.dot", ONE.replace("ATTRS", ", human.timeout=1s, human.default_choice=ship"))
     terminal = shell.terminal("run", "one.dot", "--run-id", "one")
     terminal.wait_for("your answer")
-    terminal.wait_for("nobody answered in time")
+    terminal.wait_for("no answer in time")
     assert terminal.end().code == 0
 
 

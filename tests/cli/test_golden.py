@@ -53,7 +53,7 @@ run {NAME} waits for an answer at ask#1
   ask#1: Send it?
     Y   [Y] Yes  → exit
     N   [N] Again  → write
-go on with: onward answer {NAME}
+continue with: onward answer {NAME}
 """
     )
     assert (
@@ -72,7 +72,7 @@ run {NAME}: golden (id golden)
   changed  WHEN (TIME)
   next     ask
   file     FILE (HASH)
-  go on    onward answer {NAME}
+  continue onward answer {NAME}
 
 STEP     OUTCOME  ATTEMPTS  TOOK
 start#1  success  1         TIME
@@ -134,7 +134,7 @@ run {NAME}: line (id golden)
   started   b#1
   failed    b#1  attempt 1: exit code 3: no luck
 run {NAME} failed (step_failed): step b#1: exit code 3: no luck
-go on with: onward resume {NAME}
+continue with: onward resume {NAME}
 """
     )
     fork = display_id("fork")
@@ -143,7 +143,7 @@ go on with: onward resume {NAME}
         == f"""\
 run {fork}: line (id fork), forked from {NAME} at checkpoint 5
 run {fork} queued; next is b
-go on with: onward resume {fork}
+continue with: onward resume {fork}
 """
     )
     page = masked(shell.inside("show", "golden").out)
@@ -154,10 +154,10 @@ go on with: onward resume {fork}
     assert (
         masked(shell.inside("resume", "golden", "--abort").out)
         == f"""\
-giving up run {NAME} (line)
-run {NAME} cancelled: given up for good
+cancelling run {NAME} (line)
+run {NAME} cancelled for good
 what its steps have done stays as it is; nothing was undone
-it cannot be resumed; another run can go on from its last checkpoint: onward replay {NAME} --checkpoint 5
+it cannot be resumed; a fork can continue from its last checkpoint: onward replay {NAME} --checkpoint 5
 """
     )
 
@@ -177,7 +177,7 @@ def test_a_run_in_a_terminal(shell: Shell) -> None:
     assert kept[:2] == [f"run {NAME}: line (id golden)", "  finished  start#1  success"]
     assert kept[-2:] == [
         f"run {NAME} failed (step_failed): step b#1: exit code 3",
-        f"go on with: onward resume {NAME}",
+        f"continue with: onward resume {NAME}",
     ]
     assert any("finished  a#1  success  TIME" in line for line in lines)
 

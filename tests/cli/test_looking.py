@@ -107,7 +107,7 @@ def test_a_fresh_run_mentions_the_unfinished_one_and_never_reads_it(shell: Shell
     before = shell.log("old")
     done = shell.inside("run", "gate.dot", "--run-id", "new", "--db", shell.db)
     name = display_id("old")
-    assert f"this pipeline has an unfinished run, {name} (waiting); to go on with it instead: " in done.err
+    assert f"has an unfinished run, {name} (waiting); to continue that one instead: " in done.err
     assert f"onward answer {name} --db {shell.db}" in done.err
     assert shell.read("new")["completed"] == ["start#1"]
     assert shell.log("old") == before

@@ -90,7 +90,7 @@ def test_steering_waits_for_the_next_agent_step(shell: Shell) -> None:
         "Be brief.",
         "In French.",
     ]
-    assert "told     Be brief. (no agent step has taken it yet)" in shell.inside("show", "work").out
+    assert "steering Be brief. (no agent step has taken it yet)" in shell.inside("show", "work").out
     assert shell.inside("answer", "work", "Y").code == 0
     shown = shell.read("work")
     assert shown["steering"] == []

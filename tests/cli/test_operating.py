@@ -26,7 +26,7 @@ def test_pause_waits_until_the_step_has_finished(shell: Shell) -> None:
     done = pausing.end()
     assert done.code == 0
     assert "paused (operator): asked by user" in done.out
-    assert "go on with: onward resume" in done.out
+    assert "continue with: onward resume" in done.out
     stopped = running.end()
     assert stopped.code == 75
     assert shell.read("work")["completed"] == ["start#1", "a#1"]
@@ -60,7 +60,7 @@ def test_cancel_ends_the_step_and_the_run_for_good(shell: Shell) -> None:
     running, _ = working(shell)
     done = shell.inside("cancel", "work")
     assert done.code == 0
-    assert "cancelled: given up for good" in done.out
+    assert "cancelled for good" in done.out
     assert running.end().code == 1
     assert shell.read("work")["status"] == "cancelled"
     assert shell.inside("cancel", "work").code == 0  # it is so already

@@ -37,7 +37,7 @@ def test_the_first_signal_lets_the_step_finish_and_pauses_the_run(
     stopped = shell.read("work")
     assert (stopped["status"], stopped["reason"], stopped["next"]) == ("paused", "signal", "b")
     assert stopped["completed"] == ["start#1", "a#1"]
-    assert done.out.endswith(f"go on with: onward resume {stopped['display_id']}\n")
+    assert done.out.endswith(f"continue with: onward resume {stopped['display_id']}\n")
     assert shell.inside("resume", "work").code == 0
     assert shell.ledger == ["a#1", "b#1"]
 
@@ -88,7 +88,7 @@ def test_ctrl_c_at_a_question_leaves_the_run_waiting(shell: Shell, twice: bool) 
     assert done.code == 75
     waiting = shell.read("gate")
     assert waiting["status"] == "waiting"
-    assert f"go on with: onward answer {waiting['display_id']}" in done.out
+    assert f"continue with: onward answer {waiting['display_id']}" in done.out
 
 
 def test_a_signal_to_a_process_at_a_question_leaves_the_run_waiting(shell: Shell) -> None:
@@ -111,7 +111,7 @@ def test_ctrl_c_typed_in_a_terminal_reaches_the_run_and_not_its_commands(shell: 
     done = terminal.end()
     assert done.code == 75
     assert shell.read("work")["completed"] == ["start#1", "a#1"]
-    assert "go on with: onward resume" in done.out
+    assert "continue with: onward resume" in done.out
 
 
 def test_ctrl_c_typed_twice_stops_now(shell: Shell) -> None:

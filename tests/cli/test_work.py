@@ -19,7 +19,7 @@ def test_a_submitted_run_is_queued_until_a_worker_drives_it(shell: Shell) -> Non
     worked = shell.inside("worker", "--until-idle", "--concurrency", "2")
     assert worked.code == 0
     assert f"run {display_id('mine')} completed" in worked.out
-    assert "1 run driven" in worked.out
+    assert "1 run executed" in worked.out
     assert shell.read("mine")["status"] == "completed"
 
 
@@ -96,7 +96,7 @@ def test_a_worker_is_not_idle_before_it_has_looked_for_runs_of_the_dead(shell: S
     shell.write("ready", "")
     done = shell("worker", "--until-idle")
     assert done.code == 0
-    assert "worker stopped: 1 run driven" in done.out
+    assert "worker stopped: 1 run executed" in done.out
     assert shell.read("slow")["status"] == "completed"
 
 
@@ -130,7 +130,7 @@ def test_a_cancelled_run_says_why_wherever_it_is_shown(shell: Shell) -> None:
     done = shell.inside("cancel", "mine", "--reason", "wrong customer")
     assert (done.code, done.out) == (
         0,
-        f"run {display_id('mine')} cancelled: given up for good (wrong customer)\n",
+        f"run {display_id('mine')} cancelled for good (wrong customer)\n",
     )
     for command in ("status", "show"):
         assert "cancelled (user): wrong customer" in shell.inside(command, "mine").out

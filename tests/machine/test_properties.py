@@ -198,7 +198,7 @@ class Script:
 
 
 def lived(definition: Definition, script: Script, *, dies: Callable[[], bool]) -> Play:
-    """A run driven to its stop by a script; its owners die when `dies` says so."""
+    """A run executed to its stop by a script; its owners die when `dies` says so."""
     play = Play(definition)
     while play.run.status in (RunStatus.RUNNING, RunStatus.WAITING):
         if play.run.status is RunStatus.WAITING:

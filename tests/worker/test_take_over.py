@@ -131,7 +131,7 @@ def test_b2_1_a_step_longer_than_the_lease_is_not_stolen(shell: Shell, turnstile
     assert shell.ledger == ["a#1", "b#1"]
     assert claims(shell) == [1]
     other.signal(signal.SIGTERM)
-    assert "0 runs driven" in other.end().out
+    assert "0 runs executed" in other.end().out
 
 
 @pytest.mark.parametrize("shell", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True)

@@ -17,35 +17,33 @@ from onward.cli.values import with_script_joined
 from onward.errors import OnwardError
 from onward.version import VERSION
 
-HELP = (
-    "Durable runs of AI agent pipelines: kill it anywhere, and it carries on behind the last finished step."
-)
+HELP = "Durable runs of AI agent pipelines: kill it anywhere, and it continues after the last finished step."
 EPILOGUE = "Exit codes: 0 finished well; 1 failed or refused; 2 usage or invalid pipeline; 75 resumable."
 COMMANDS: Sequence[tuple[str, str, str]] = (
     ("validate", "operate.check", "Check a pipeline file; nothing is executed."),
     ("run", "start.run", "Run a pipeline in the foreground."),
-    ("status", "look.status", "List runs, or say how one stands."),
+    ("status", "look.status", "List runs, or show the status of one."),
     ("show", "look.show", "Show one run: what happened, what is open."),
     ("events", "look.show", "Print a run's log."),
     ("checkpoints", "look.show", "List a run's checkpoints."),
     ("graph", "look.graph", "Draw a pipeline, or a run in its pipeline."),
     ("files", "look.files", "Write a run's files from its log."),
-    ("receipts", "look.receipts", "List a run's receipts, checked against its log and written anew."),
+    ("receipts", "look.receipts", "List a run's receipts, check them against its log and rewrite them."),
     ("artifacts", "look.files", "List a run's artifacts, or fetch one."),
-    ("resume", "start.resume", "Go on with a stopped run."),
-    ("retry", "decide.stopped_step", "Make a stopped step again."),
-    ("skip", "decide.stopped_step", "Go on behind a stopped step."),
-    ("abort", "decide.stopped_step", "Give up a run that has stopped."),
+    ("resume", "start.resume", "Resume a stopped run."),
+    ("retry", "decide.stopped_step", "Retry the step that stopped."),
+    ("skip", "decide.stopped_step", "Skip the step that stopped and continue."),
+    ("abort", "decide.stopped_step", "Cancel a run that has stopped."),
     ("replay", "start.replay", "Fork a run at a checkpoint and run the fork."),
     ("pause", "decide.stop", "Ask a run to stop, so that it can be resumed."),
-    ("cancel", "decide.stop", "Give a run up for good."),
+    ("cancel", "decide.stop", "Cancel a run for good."),
     ("steer", "decide.steer", "Give a run's agents an instruction while it is under way."),
-    ("answer", "decide.answer", "Decide a gate and go on."),
+    ("answer", "decide.answer", "Answer a gate and continue."),
     ("submit", "start.workers", "Create a run and leave it to the workers."),
-    ("worker", "start.workers", "Take runs whose time has come and drive them."),
+    ("worker", "start.workers", "Claim due runs and execute them."),
     ("workers", "start.workers", "List the processes that hold runs."),
     ("recover", "start.workers", "Look once for runs whose process died."),
-    ("stats", "look.stats", "Say how the database stands, in numbers."),
+    ("stats", "look.stats", "Summarize the database in numbers."),
     ("effect", "operate.effect", "Run a command at most once."),
     ("gc", "operate.gc", "Delete old runs that are over."),
     ("export", "operate.carry", "Write whole runs into a file."),
@@ -83,7 +81,7 @@ def _tell_usage(tokens: Sequence[str], message: str, out: Output) -> int:
     """What is wrong with a command line, and whose help says more."""
     first = tokens[0] if tokens else ""
     if first.startswith("-"):
-        message = f"{first} stands before the command; write it behind, as in `onward status {first} …`."
+        message = f"{first} comes before the command; write it after, as in `onward status {first} …`."
     return tell_usage(out, message, first if first in (name for name, _, _ in COMMANDS) else "")
 
 

@@ -62,14 +62,14 @@ Settings = Annotated[
 Answers = Annotated[
     str | None,
     Parameter(
-        help="Who answers gates: prompt, auto (the first choice), wait (nobody, the run stays waiting), "
+        help="Who answers gates: prompt, auto (the first choice), wait (no answer, the run stays waiting), "
         "or an interviewer of the app. Default: prompt on a terminal, wait elsewhere."
     ),
 ]
 OutDirectory = Annotated[
     str | None, Parameter(name="--out", help="Write them here instead of the run's own directory.")
 ]
-Wait = Annotated[bool, Parameter(help="Wait until whoever holds the run lets go of it.")]
+Wait = Annotated[bool, Parameter(help="Wait until the process that holds the run releases it.")]
 
 
 @Parameter(name="*")

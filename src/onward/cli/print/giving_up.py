@@ -15,12 +15,12 @@ def gave_up_lines(before: Run, checkpoint: int | None, common: Common) -> Iterat
     """For a run as it stood before it was given up; `checkpoint` is its last one."""
     doubtful = [opened.step for opened in before.open_steps.values() if is_in_doubt(opened)]
     if doubtful:
-        yield f"whether {one_line(', '.join(doubtful))} was done, nobody knows; nothing was undone"
+        yield f"whether {one_line(', '.join(doubtful))} was done is unknown; nothing was undone"
     else:
         yield "what its steps have done stays as it is; nothing was undone"
     if checkpoint is None:
         yield "it cannot be resumed"
         return
-    again = f", which makes {one_line(', '.join(doubtful))} again" if doubtful else ""
+    again = f", which runs {one_line(', '.join(doubtful))} again" if doubtful else ""
     replay = common.command("replay", display_id(before.id), "--checkpoint", str(checkpoint))
-    yield f"it cannot be resumed; another run can go on from its last checkpoint{again}: {replay}"
+    yield f"it cannot be resumed; a fork can continue from its last checkpoint{again}: {replay}"

@@ -97,7 +97,7 @@ class Narrator:
                 yield _told("asks", event.gate, one_line(event.text))
             case GateDecided(expired=True):
                 what = "rejected" if event.rejected else one_line(event.choice.label)
-                yield _told("expired", event.gate, f"{what} (nobody answered in time)")
+                yield _told("expired", event.gate, f"{what} (no answer in time)")
             case GateDecided():
                 what = one_line(event.choice.label or event.text)
                 verb = "rejected" if event.rejected else "answered"

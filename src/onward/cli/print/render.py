@@ -106,7 +106,7 @@ def summary(run: RunState) -> str:
             gates = ", ".join(gate["gate"] for gate in run["gates"] if gate["decided"] is None)
             return f"{name} waits for an answer at {gates}"
         case "cancelled":
-            return f"{name} cancelled: given up for good" + (f" ({detail})" if detail else "")
+            return f"{name} cancelled for good" + (f" ({detail})" if detail else "")
         case "running":
             return f"{name} is running"
         case status:
@@ -142,7 +142,7 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
     in_doubt = {"status": "interrupted", "reason": "in_doubt"} if view["left"] else {}
     ahead = next_command({**view, **in_doubt}, common)
     if ahead:
-        yield f"  go on    {ahead}"
+        yield f"  continue {ahead}"
     yield from _steps(view["steps"])
     if view["left"]:
         yield ""
@@ -184,7 +184,7 @@ def _lineage(view: Mapping[str, Any]) -> Iterator[str]:
     if view["restart_of"]:
         yield f"  restart  of run {display_id(view['restart_of'])}"
     if view["restarted_as"]:
-        yield f"  goes on  as run {display_id(view['restarted_as'])}"
+        yield f"  continues as run {display_id(view['restarted_as'])}"
     by = view["managed_by"]
     if by:
         yield f"  manager  {display_id(by['run'])} in step {one_line(by['step'])}"
@@ -192,7 +192,7 @@ def _lineage(view: Mapping[str, Any]) -> Iterator[str]:
         if step.get("child"):
             yield f"  child    {display_id(step['child'])} of step {one_line(step['step'])}"
     for text in view["steering"]:
-        yield f"  told     {one_line(text)} (no agent step has taken it yet)"
+        yield f"  steering {one_line(text)} (no agent step has taken it yet)"
     for fork in view["forks"]:
         yield f"  fork     {fork['display_id']} from checkpoint {fork['seq']} ({fork['status']})"
 

@@ -84,7 +84,7 @@ def _planned(event: Event) -> Iterator[PlannedAct]:
             yield _act("ask", event.gate, event.text)
         case GateDecided():
             what = "rejected" if event.rejected else event.choice.label
-            yield _act("take", event.gate, f"{what}: nobody answered in time")
+            yield _act("take", event.gate, f"{what}: no answer in time")
         case RunCompleted():
             yield _act("end", "completed", dead_end(event.ended_at) if event.ended_at else "")
         case RunFailed():

@@ -36,7 +36,7 @@ async def answer(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Decide a run's open gate and go on with it. Without an answer: show the question, and ask."""
+    """Answer a run's open gate and continue the run. Without an answer: show the question, and ask."""
     said = _said(choice, text, approve=approve, reject=reject)
     async with foreground(common, out, answers) as desk:
         run_id, by = await desk.run_id(run), "user"

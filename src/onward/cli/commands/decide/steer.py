@@ -20,11 +20,11 @@ async def steer(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Give a run's agents an instruction; the next agent step takes it, whoever is at work on the run."""
+    """Give a run's agents an instruction; the next agent step takes it, whichever process holds the run."""
     async with foreground(common, out) as desk:
         told = await desk.operations.decide.steer_run(SteerRun(run=run, text=text))
         waiting = len(told["steering"])
-        out.say(f"run {told['display_id']} has been told; its next agent step takes {_count(waiting)}")
+        out.say(f"run {told['display_id']} has the instruction; its next agent step takes {_count(waiting)}")
         if out.is_json:
             out.value({"id": told["id"], "steering": told["steering"]})
         return FINE

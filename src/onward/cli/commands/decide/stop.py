@@ -42,7 +42,7 @@ async def pause(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Ask a run to stop, so that it can be resumed; at once if nobody is at work on it."""
+    """Ask a run to stop, so that it can be resumed; at once if no live process holds it."""
     async with foreground(common, out) as desk:
         asking = PauseRun(run=run, after=after)
         ask = partial(desk.operations.decide.pause_run, asking)
@@ -61,7 +61,7 @@ async def cancel(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Give a run up for good."""
+    """Cancel a run for good."""
     async with foreground(common, out) as desk:
         asking = CancelRun(run=run, reason=reason)
         ask = partial(desk.operations.decide.cancel_run, asking)

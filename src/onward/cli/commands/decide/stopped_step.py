@@ -15,14 +15,14 @@ Step = Annotated[str | None, Parameter(help="The stopped step or its node, if th
 async def retry(
     run: RunName, /, *, step: Step = None, going: Going = GOING, common: Common = COMMON, out: Out
 ) -> int:
-    """Make a stopped step again, whether it failed, was interrupted or is in doubt, and go on."""
+    """Retry a stopped step, whether it failed, was interrupted or is in doubt, and continue."""
     return await resume(run, retry=True, step=step, going=going, common=common, out=out)
 
 
 async def skip(
     run: RunName, /, *, step: Step = None, going: Going = GOING, common: Common = COMMON, out: Out
 ) -> int:
-    """Go on behind a stopped step, as if it had been skipped."""
+    """Skip a stopped step and continue after it."""
     return await resume(run, skip=True, step=step, going=going, common=common, out=out)
 
 

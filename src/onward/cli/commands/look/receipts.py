@@ -36,7 +36,7 @@ async def receipts(
 ) -> int:
     """List the receipts of a run. What is missing, partial, stale or altered on disk is written from the log.
 
-    A file that the log does not stand for is moved aside, unless somebody works on the run. The exit code is
+    A file that does not agree with the log is moved aside, unless a process holds the run. The exit code is
     1 if something still disagrees.
     """
     async with looking_at(run, common) as looking:

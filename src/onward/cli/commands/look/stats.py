@@ -17,7 +17,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 async def stats(*, common: Common = COMMON, out: Out) -> int:
-    """Say how the database stands: runs by status and reason, the queue, who holds runs, what is stalled.
+    """Summarize the database: runs by status and reason, the queue, who holds runs, what is stalled.
 
     One consistent look; exact, and cheap however many runs are over.
     """

@@ -34,16 +34,14 @@ async def status(
     watch: Annotated[bool, Parameter(help="Keep it up to date until Ctrl-C.")] = False,
     statuses: Annotated[
         tuple[StatusName, ...],
-        Parameter(
-            name="--status", help="Only runs that stand like this. May be repeated.", show_default=False
-        ),
+        Parameter(name="--status", help="Only runs with this status. May be repeated.", show_default=False),
     ] = (),
     limit: Annotated[int, number(LIMIT, help="How many runs to list, newest first.")] = 50,
     every: Annotated[bool, Parameter(name="--all", help="List every run.")] = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """List runs, newest first, or say how one stands."""
+    """List runs, newest first, or show the status of one."""
     wanted = ListRuns(
         run=run,
         statuses=tuple(map(RunStatus, statuses)),
@@ -92,7 +90,7 @@ def _one(run: RunListed, common: Common) -> Iterator[str]:
     yield f"  changed  {age(instant_us(run['updated_at']), SystemClock().now_us())}"
     ahead = next_command(run, common)
     if ahead:
-        yield f"  go on    {ahead}"
+        yield f"  continue {ahead}"
 
 
 def _list(found: RunList, wanted: ListRuns) -> Iterator[str]:

@@ -54,7 +54,7 @@ async def export(
         Parameter(
             name="--with-parents",
             negative="--no-with-parents",
-            help="Also the runs that forks stand on; without, a fork alone is refused.",
+            help="Also the parents of forks; without them a fork is refused.",
         ),
     ] = True,
     common: Common = COMMON,
@@ -62,7 +62,7 @@ async def export(
 ) -> int:
     """Write whole runs into one file: logs, pipelines, large values, artifacts, effects.
 
-    The file is what the database held at one moment; the runs stay, and go on, where they are.
+    The file is what the database held at one moment; the runs stay and continue where they are.
     """
     if runs and all:
         raise InvalidInput("--all is every run; give it, or name some, but not both.")
@@ -118,7 +118,7 @@ def _tell_exported(carried: Carried, rows: Sequence[RunRow], path: str, out: Out
     for row in rows:
         if row.status in AT_WORK:
             out.note(
-                f"run {row.display_id} is {row.status.value} and goes on here as well; "
+                f"run {row.display_id} is {row.status.value} and continues here as well; "
                 "before you resume its copy, `onward cancel` one of the two."
             )
     what = f"{count(len(carried.runs), 'run')} with {count(carried.events, 'event')}"
@@ -144,7 +144,7 @@ async def import_(
     /,
     *,
     paused: Annotated[
-        bool, Parameter(help="Pause what would go on by itself: nobody takes it until it is resumed.")
+        bool, Parameter(help="Pause what would continue by itself: no worker takes it until it is resumed.")
     ] = False,
     unpacked_max: Annotated[
         int | None,

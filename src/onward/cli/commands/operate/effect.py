@@ -33,7 +33,7 @@ OPEN = ("effect_in_doubt", "effect_under_way")
 async def effect(
     key: Annotated[str, Parameter(help="What names the effect; inside a step it is the step's own.")],
     /,
-    *command: Annotated[str, Parameter(help="The command, behind `--`.")],
+    *command: Annotated[str, Parameter(help="The command, after `--`.")],
     retry: Annotated[bool, Parameter(help="It is in doubt: run the command again.")] = False,
     forget: Annotated[
         bool, Parameter(help="Forget it: it was not done, or is to be done again. Runs nothing.")
@@ -56,13 +56,13 @@ async def effect(
 ) -> int:
     """Run a command at most once for a key; afterwards give its output and exit code again.
 
-    Without a command: how the effect stands.
+    Without a command: show the effect.
     """
     deciding = [name for name, given in (("--forget", forget), ("--done", done is not None)) if given]
     if len(deciding) > 1 or (deciding and (command or retry)):
         raise InvalidInput(f"{deciding[0]} decides about what was run before; give it alone.")
     if retry and not command:
-        raise InvalidInput("--retry runs the command again; give the command behind `--`.")
+        raise InvalidInput("--retry runs the command again; give the command after `--`.")
     within = None if everywhere else step_key()
     name = key if within is None else f"{within}/{key}"
     async with _effects(common) as effects:
@@ -137,7 +137,7 @@ def _fields(result: CommandResult) -> dict[str, Any]:
 
 
 def _tell_forgotten(out: Output, effect: Effect) -> int:
-    out.say(f"effect {effect.key} is forgotten; whoever asks for it next makes it")
+    out.say(f"effect {effect.key} is forgotten; the next call runs it")
     if out.is_json:
         out.value({"key": effect.key, "state": "forgotten"})
     return FINE
@@ -165,10 +165,10 @@ def _show(out: Output, key: str, effect: Effect | None) -> int:
 
 
 _STANDS = {
-    "absent": "effect {key} was not begun by this; whoever asks for it next makes it",
+    "absent": "effect {key} was not started by this; the next call runs it",
     "in_doubt": "effect {key} is in doubt as before",
-    "begun": "effect {key} is being made by somebody else",
-    "finished": "effect {key} has been made by somebody else meanwhile",
+    "begun": "effect {key} is being run by another process",
+    "finished": "effect {key} was run by another process meanwhile",
 }
 _WORDS = {
     "begun": "is under way",

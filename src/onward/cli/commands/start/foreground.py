@@ -80,7 +80,7 @@ class Foreground:
             self.out.say(f"its work: {workspace_words(run['workspace'])}")
         ahead = next_command(run, self.common)
         if ahead:
-            self.out.say(f"go on with: {ahead}")
+            self.out.say(f"continue with: {ahead}")
         if self.out.is_json:
             self.out.value(run)
 
@@ -125,5 +125,5 @@ def _interviewer(app: Onward, answers: str | None, out: Output, stop: StopSwitch
     found = app.interviewers.get(name)
     if found is None:
         names = ", ".join(sorted({"prompt", "wait", *app.interviewers}))
-        raise InvalidInput(f"--answers {name!r} is nobody; choose one of {names}.")
+        raise InvalidInput(f"--answers {name!r} is unknown; choose one of {names}.")
     return found

@@ -35,17 +35,15 @@ async def resume(
     /,
     *,
     from_node: Annotated[
-        str | None, Parameter(name="--from", help="Go on at this node instead of the next one.")
+        str | None, Parameter(name="--from", help="Continue at this node instead of the next one.")
     ] = None,
-    retry: Annotated[bool, Parameter(help="Make the stopped step again.")] = False,
-    skip: Annotated[bool, Parameter(help="Go on behind the stopped step.")] = False,
+    retry: Annotated[bool, Parameter(help="Retry the stopped step.")] = False,
+    skip: Annotated[bool, Parameter(help="Skip the stopped step and continue.")] = False,
     continue_: Annotated[
         bool,
-        Parameter(
-            name="--continue", help="Make it again, and tell it that it goes on with a partial result."
-        ),
+        Parameter(name="--continue", help="Retry it, and tell it that it continues a partial result."),
     ] = False,
-    abort: Annotated[bool, Parameter(help="Give the run up for good; nothing is undone.")] = False,
+    abort: Annotated[bool, Parameter(help="Cancel the run for good; nothing is undone.")] = False,
     step: Annotated[
         str | None, Parameter(help="The stopped step that these four speak of, if there are several.")
     ] = None,
@@ -66,7 +64,7 @@ async def resume(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Go on with a stopped run, behind its last finished step."""
+    """Resume a stopped run after its last finished step."""
     action = _one_of({"retry": retry, "skip": skip, "continue": continue_, "abort": abort})
     _one_of({"accept-changes": going.accept_changes, "original": going.original})
     for name, is_given in (("abort", abort), ("dry-run", dry_run), ("wait", going.wait)):
@@ -130,15 +128,15 @@ def _tell_holder(out: Output, holder: str, how: Resume) -> None:
     if how.take_over:
         out.note(f"taking the run from {holder}, which is alive; it can write nothing more.")
     elif how.wait:
-        out.say(f"waiting for {holder} to let go of the run")
+        out.say(f"waiting for {holder} to release the run")
 
 
 async def _opening(desk: Foreground, run: Run, how: Resume) -> str:
     """What the run goes on with."""
     if how.action == "abort":
-        return f"giving up run {display_id(run.id)} ({one_line(run.pipeline)})"
+        return f"cancelling run {display_id(run.id)} ({one_line(run.pipeline)})"
     record = await last_checkpoint(desk.engine.store.log, run.id, run.head)
-    name = f"going on with run {display_id(run.id)} ({one_line(run.pipeline)})"
+    name = f"resuming run {display_id(run.id)} ({one_line(run.pipeline)})"
     if record is None:
         return name
     event = unseal(record)

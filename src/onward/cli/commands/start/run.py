@@ -39,7 +39,7 @@ async def run(
         str | None,
         Parameter(
             help="Play agents instead of asking models: all succeed, or as SCRIPT.json says "
-            "(node → list of entries; another name than *.json goes behind an equals sign).",
+            "(node → list of entries; another name than *.json goes after an equals sign).",
             metavar="[SCRIPT.json]",
         ),
     ] = None,
@@ -54,7 +54,7 @@ async def run(
     """Run a pipeline in the foreground, from its start.
 
     Ctrl-C lets the current step finish and pauses the run; a second Ctrl-C stops now. Nothing that has
-    finished is lost or done again: `onward resume` goes on.
+    finished is lost or repeated: `onward resume` continues.
     """
     inputs, script = context_of(settings), script_of(simulate)
     async with foreground(common, out, answers, makes_database=True) as desk:
@@ -92,5 +92,5 @@ async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:
     )
     desk.out.note(
         f"this pipeline has an unfinished run, {newest['display_id']} ({newest['status']}){more}; "
-        f"to go on with it instead: {command}"
+        f"to continue that one instead: {command}"
     )

@@ -68,7 +68,7 @@ async def _engine(
 
 async def worker(
     *,
-    concurrency: Annotated[int, number(CONCURRENCY, help="How many runs to drive at once.")] = 4,
+    concurrency: Annotated[int, number(CONCURRENCY, help="How many runs to execute at once.")] = 4,
     lease: Annotated[
         float | None, duration(LEASE, help="How long a claim is good for without a renewal, such as 10s.")
     ] = None,
@@ -90,7 +90,7 @@ async def worker(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Take runs whose time has come and drive them, until asked to stop.
+    """Claim due runs and execute them, until asked to stop.
 
     Any number of workers may share a database. SIGTERM or Ctrl-C takes no new runs, lets each step finish,
     and hands the runs back to the queue; a second one, or the end of the grace time, stops now.
@@ -125,7 +125,7 @@ async def worker(
             )
             shift = await hand.run()
     left = f", {count(shift.left_behind, 'run')} cut off" if shift.left_behind else ""
-    out.say(f"worker stopped: {count(shift.driven, 'run')} driven{left}")
+    out.say(f"worker stopped: {count(shift.driven, 'run')} executed{left}")
     if out.is_json:
         out.value({"driven": shift.driven, "left_behind": shift.left_behind})
     return FAILED if shift.left_behind else FINE
@@ -143,7 +143,7 @@ async def submit(
     priority: Annotated[int, number(PRIORITY, help="Runs with a higher number are taken first.")] = 0,
     on_owner_loss: Annotated[
         Literal["requeue", "interrupt"],
-        Parameter(help="When its worker dies: another goes on, or a person decides."),
+        Parameter(help="When its worker dies: another continues, or a person decides."),
     ] = "requeue",
     run_id: RunId = None,
     workspace: Workspace = None,
@@ -216,7 +216,7 @@ async def workers(*, common: Common = COMMON, out: Out) -> int:
         out.value(found)
         return FINE
     if not found:
-        out.say("nobody holds a run")
+        out.say("no process holds a run")
         return FINE
     rows = [(one["worker"], "alive" if one["is_alive"] else "dead", " ".join(one["runs"])) for one in found]
     for line in table(("WORKER", "IS", "RUNS"), rows):
