@@ -196,7 +196,7 @@ async def test_doctor_reads_what_is_in_force_where_work_is_acknowledged(pooled: 
     assert says[pooled]["durability"] == says[direct]["durability"] == durable
     assert says[direct]["pooler"] == (True, "none")
     assert says[pooled]["pooler"][0]
-    assert "look for due runs" in says[pooled]["pooler"][1]
+    assert "poll for due runs" in says[pooled]["pooler"][1]
 
 
 def test_a_worker_behind_a_pooler_runs_every_step_once(pooled: str, tmp_path: Path) -> None:
