@@ -130,7 +130,7 @@ async def _without_exit(function: Awaitable[T]) -> T | SystemExit:
 
 
 def _ended(key: str, entry: Entry, task: asyncio.Task[Any]) -> None:
-    """Nobody waits for what it came to: take its error, which would be reported as forgotten."""
+    """Nothing waits for its result. Take its error, which asyncio would report as never retrieved."""
     running.end(key, entry)
     if not task.cancelled():
         task.exception()

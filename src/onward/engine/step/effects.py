@@ -1,9 +1,9 @@
-"""Effects that are made at most once per key, whatever dies on the way.
+"""Effects that run at most once per key, whatever dies on the way.
 
-The beginning is on disk before the effect and the result after it. Whoever asks afterwards gets the result;
-whoever asks meanwhile waits for it, as long as its process renews it: what no process renews any more is in
-doubt when its lease is over. A beginning without a result whose process is gone is in doubt: nobody
-knows how far it came, so a person says whether it is made again, forgotten, or was done.
+The start is stored before the effect, the result after it. A later caller gets the result. A caller that
+comes while the effect runs waits for it, as long as its process renews it. An effect that was started, has no
+result and is not renewed any more is in doubt: a person says whether to run it again, forget it, or count it
+as done.
 """
 
 from __future__ import annotations

@@ -22,5 +22,5 @@ async def unbroken(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if not working.cancelled():
-        working.exception()  # nobody is left to hear of it
+        working.exception()  # no caller is left to report it to
     raise cancelled

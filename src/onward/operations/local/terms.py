@@ -1,4 +1,4 @@
-"""What a request says about itself: its key, what the key stands for, and the head that it names."""
+"""The terms of a request: its idempotency key, what it asks, and the head it was made for."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ async def _ask(desk: Foreground, ask: Ask, wanted: RunStatus, timeout_s: float) 
 
 
 async def _stopped(desk: Foreground, ask: Ask, run: RunState, timeout_s: float) -> RunState:
-    """The run as soon as nobody works on it, or as it stands when the time is over or a signal comes."""
+    """The run when no process executes it any more, or as it is when the time limit or a signal comes."""
     clock, asked = SystemClock(), asyncio.Event()
     unlisten = desk.stop.listen(asked.set)
     deadline_s = clock.awake_s() + timeout_s
