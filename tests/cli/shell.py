@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,13 +51,17 @@ class Done:
         return found
 
 
-def wait_for_file(path: Path) -> None:
-    """Until another process has made it; nothing tells of that, so look often."""
+def wait_until(condition: Callable[[], bool], what: str = "it") -> None:
+    """Return when it holds; nothing announces what another process did, so look often."""
     deadline_s = time.monotonic() + PATIENCE_S
-    while not path.exists():
-        if time.monotonic() > deadline_s:
-            raise AssertionError(f"{path} never came")
-        time.sleep(0.005)
+    while not condition():
+        assert time.monotonic() < deadline_s, f"{what} never came"
+        time.sleep(0.01)
+
+
+def wait_for_file(path: Path) -> None:
+    """Return when another process has created it."""
+    wait_until(path.exists, str(path))
 
 
 class Reader:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 import uuid
-from collections.abc import Callable
 from itertools import pairwise
 
 import apsw
@@ -15,12 +13,11 @@ import pytest
 
 import bench.elsewhere
 from onward.model.ids import display_id
-from tests.cli.shell import Shell, Started, pipeline
+from tests.cli.shell import Shell, Started, pipeline, wait_until
 from tests.cli.turnstile import Arrival, Turnstile
 
 pytestmark = pytest.mark.slow
 RENEWALS = 6  # at least two leases long: a lease is renewed three times in its own length
-PATIENCE_S = 45
 ENDLESS = ("--lease", "24h")
 SHORT = ("--lease", "1s")
 
@@ -70,13 +67,6 @@ def lease_until_us(shell: Shell) -> int:
         database.close()
     assert found is not None
     return int(found[0])
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.02)
 
 
 def test_a_killed_workers_run_is_taken_over_by_one_that_sees_it_die(
