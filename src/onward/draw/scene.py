@@ -21,6 +21,8 @@ KIND_WORDS: Mapping[str, str] = {
     "stack.manager_loop": "manager loop",
 }
 
+JUMP = "jump"  # what a line says that no edge stands for
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -91,7 +93,7 @@ def make_scene(graph: Graph, states: States | None = None, *, title: str) -> Sce
     drawn = [edge for edge in graph.edges if edge.source in places and edge.target in places]
     lines = [_line(edge, (places[edge.source], places[edge.target]), states) for edge in drawn]
     for jump in states.jumps if states else ():
-        lines.append(Line(places[jump.source], places[jump.target], "jump", "", jump.taken, is_jump=True))
+        lines.append(Line(places[jump.source], places[jump.target], JUMP, "", jump.taken, is_jump=True))
     start = places.get(graph.start_id or "")
     return Scene(one_line(title), items, lines, start, _direction(graph), states is not None)
 

@@ -1,10 +1,14 @@
-"""A picture as plain values, for programs that draw it themselves."""
+"""A picture as plain values, for programs that draw it themselves; and back again."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from onward.draw.scene import Item, Line, Scene
+from onward.draw.layout.geometry import Direction
+from onward.draw.layout.measure import one_line
+from onward.draw.scene import JUMP, Item, Line, Scene
+from onward.draw.states import NodeState, Standing
 
 
 def to_view(scene: Scene) -> dict[str, Any]:
@@ -48,3 +52,28 @@ def _ends(scene: Scene, line: Line) -> dict[str, str]:
 
 def _words(line: Line) -> dict[str, str]:
     return {"label": line.label, "condition": line.condition}
+
+
+def from_view(view: Mapping[str, Any], *, title: str) -> Scene:
+    """The picture that `to_view` gave the values of."""
+    items = [_item(node) for node in view["nodes"]]
+    places = {item.id: place for place, item in enumerate(items)}
+
+    def line(drawn: Mapping[str, Any], label: str, condition: str, *, is_jump: bool) -> Line:
+        return Line(
+            places[drawn["source"]], places[drawn["target"]], label, condition, drawn["taken"], is_jump
+        )
+
+    edges = [line(edge, edge["label"], edge["condition"], is_jump=False) for edge in view["edges"]]
+    jumps = [line(jump, JUMP, "", is_jump=True) for jump in view["jumps"]]
+    start = None if view["start"] is None else places[view["start"]]
+    has_run = any(item.state is not None for item in items)
+    return Scene(one_line(title), items, [*edges, *jumps], start, Direction(view["rankdir"]), has_run)
+
+
+def _item(node: Mapping[str, Any]) -> Item:
+    state = None
+    if node["state"] is not None:
+        standing = Standing[node["state"].upper()]
+        state = NodeState(standing, node["visits"], node["retries"], node["next"], node["note"])
+    return Item(node["id"], node["label"], node["kind"], node["shape"], state)
