@@ -9,15 +9,23 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from onward.operations import protocol, replies
+from onward.handlers.function import FunctionHandler
+from onward.handlers.port import StepContext
+from onward.operations import drawing, kept, protocol, replies
 from onward.operations.local.operations import LocalOperations
 from onward.operations.requests import (
+    DrawRun,
+    ForgetEffect,
+    GetArtifact,
+    GetEffect,
     GetRun,
+    ListArtifacts,
     ListCheckpoints,
     ListGates,
     ListRuns,
     ListWorkers,
     PreviewResume,
+    RecoverRuns,
     ResumeRun,
     ShowRun,
     SubmitRun,
@@ -64,6 +72,7 @@ async def test_every_reply_about_a_run_is_what_its_type_says(world: World, sourc
     check(await operations.lists.list_gates(ListGates()), list[replies.GateListed])
     async for checkpoint in operations.look.list_checkpoints(ListCheckpoints(run="run")):
         check(checkpoint, replies.Checkpoint)
+    check(await operations.look.draw_run(DrawRun(run="run")), drawing.Drawing)
 
 
 async def test_every_reply_about_a_decision_is_what_its_type_says(world: World) -> None:
@@ -75,17 +84,43 @@ async def test_every_reply_about_a_decision_is_what_its_type_says(world: World) 
     preview = await operations.decide.preview_resume(PreviewResume(run="run"))
     check(preview, replies.ResumePreview)
     assert preview["plan"] == [{"does": "run", "what": "a#1", "why": "attempt 1"}]
+    check(await operations.look.draw_run(DrawRun(run="run", original=True)), drawing.Drawing)
+    recovered = await operations.decide.recover_runs(RecoverRuns())
+    check(recovered, replies.Recovered)
+    assert [run["id"] for run in recovered["interrupted"]] == ["run"]
     check(await operations.decide.resume_run(ResumeRun(run="run")), replies.Resumed)
     check(await operations.start.submit_run(SubmitRun(source=line("a"))), replies.Submitted)
+
+
+async def test_every_reply_about_artifacts_and_effects_is_what_its_type_says(world: World) -> None:
+    async def store(step: StepContext) -> None:
+        step.artifacts.store("text", "a text", "words")
+        step.artifacts.store("bytes", "some bytes", b"\xff")
+
+    process = await world.process(handlers={"codergen": FunctionHandler(store)})
+    await process.start(line("a"))
+    await process.engine.effect("done", lambda: 1)
+    operations = LocalOperations(process.engine, process.clock)
+    listed = await operations.look.list_artifacts(ListArtifacts(run="run"))
+    check(listed, kept.ArtifactList)
+    contents = []
+    for one in listed["artifacts"]:
+        found = await operations.look.get_artifact(GetArtifact(run="run", id=one["id"]))
+        check(found, kept.ArtifactContent)
+        contents.append(found.get("content", found.get("content_base64")))
+    assert contents == ["/w==", "words"]
+    for key in ("done", "never"):
+        check(await operations.effects.get_effect(GetEffect(key=key)), kept.EffectShown)
+    check(await operations.effects.forget_effect(ForgetEffect(key="done")), kept.EffectShown)
 
 
 def test_every_request_and_every_reply_can_be_described() -> None:
     """What a page about them is made from: a schema for each method's request and reply."""
     described = 0
-    for group in (protocol.Lists, protocol.Look, protocol.Decide, protocol.Start):
+    for group in (protocol.Lists, protocol.Look, protocol.Decide, protocol.Effects, protocol.Start):
         for name, method in vars(group).items():
             if not name.startswith("_"):
                 hints = get_type_hints(method)
                 for hint in (hints["request"], *(get_args(hints["return"]) or (hints["return"],))):
                     described += bool(msgspec.json.schema(hint))
-    assert described >= 32
+    assert described >= 46

@@ -51,8 +51,9 @@ LAYERS: dict[str, list[str]] = {
         "workspace.port",
     ],
     "operations": [
-        *("engine", "read", "machine", "model", "errors", "clock"),
-        *("store.port", "store.codec", "store.owner", "observe.figures"),
+        *("engine", "read", "machine", "model", "errors", "clock", "version"),
+        *("carry", "draw", "process", "receipts"),
+        *("store.port", "store.codec", "store.owner", "store.privacy", "observe.figures"),
     ],
     "carry": [
         *("machine", "model", "errors", "clock", "version", "engine.log.journal"),

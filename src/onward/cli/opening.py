@@ -5,31 +5,33 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from onward.config import Settings, load_settings, tool_environment
+from onward.config import Settings, load_settings, step_key, tool_environment
 from onward.errors import InvalidInput, NoDatabase
 from onward.wiring import is_there, open_store
 
 if TYPE_CHECKING:
     from onward.app import Onward
     from onward.cli.options import Common
+    from onward.engine.control.retention import Collector
+    from onward.engine.control.sources import Sources
     from onward.engine.step.leftovers import Leftovers
+    from onward.operations.local.effects import LocalEffects
     from onward.operations.local.lists import LocalLists
     from onward.operations.local.look import LocalLook
+    from onward.operations.local_only.files import RunDirectories
     from onward.receipts.homes import Homes
     from onward.store.port.store import Store
 
 
 @asynccontextmanager
-async def store_to_look_at(common: Common) -> AsyncIterator[Store]:
-    """The store of a command that changes nothing: it makes no file, and needs no engine."""
-    settings = load_settings(db=common.db, app=common.app)
-    place = _place(settings)
-    if isinstance(place, str) and not is_there(place):
-        raise NoDatabase(place)
+async def opened(place: str | Store, *, makes: bool = False) -> AsyncIterator[Store]:
+    """The store at a place, closed afterwards. A missing one is refused, unless the command `makes` it."""
+    if not makes:
+        check_there(place)
     store = await open_store(place) if isinstance(place, str) else place
     try:
         yield store
@@ -37,33 +39,51 @@ async def store_to_look_at(common: Common) -> AsyncIterator[Store]:
         await store.close()
 
 
+def check_there(place: str | Store) -> None:
+    """Refuse a database that does not exist: a typo must not make one."""
+    if isinstance(place, str) and not is_there(place):
+        raise NoDatabase(place)
+
+
 @asynccontextmanager
 async def lists_of(common: Common) -> AsyncIterator[LocalLists]:
-    """The lists of a command that looks over all runs."""
+    """The lists of a command that looks over all runs; it needs no app."""
     from onward.operations.local.lists import LocalLists
 
-    async with store_to_look_at(common) as store:
+    async with opened(place_of(common)) as store:
         yield LocalLists(store)
 
 
 @asynccontextmanager
 async def look_of(common: Common) -> AsyncIterator[LocalLook]:
-    """What a command looks at one run with."""
+    """What a command looks at one run with; the app is loaded only for what needs it."""
     from onward.clock import SystemClock
     from onward.operations.local.look import LocalLook
 
-    async with store_to_look_at(common) as store:
-        yield LocalLook(store, SystemClock(), lambda: _leftovers(store, common))
+    async with opened(place_of(common)) as store:
+        yield LocalLook(
+            store,
+            SystemClock(),
+            lambda: _leftovers(store, common_app(common)),
+            lambda: sources_of(common_app(common), store),
+        )
 
 
-def _leftovers(store: Store, common: Common) -> Leftovers:
+def sources_of(app: Onward, store: Store) -> Sources:
+    """Where the definitions of stored runs come from, prepared as this app prepares them."""
+    from onward.engine.control.sources import Sources
+    from onward.pipeline.graph import BUILT_IN_TYPES
+
+    return Sources(store.blobs, app.transforms, {*app.handlers, *BUILT_IN_TYPES}, app.rules)
+
+
+def _leftovers(store: Store, app: Onward) -> Leftovers:
     """Looks for what steps left where a resume by the same command line would."""
     from onward.engine.step.leftovers import Leftovers
     from onward.receipts.homes import Homes
     from onward.wiring import own_paths
     from onward.workspace.trees import GitTrees
 
-    app = app_of(load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files))
     runs = app.runs_directory
     own = own_paths(app.store if isinstance(app.store, str) else None, runs)
     folder = None if runs is None else Homes(os.path.abspath(runs), store.identity)
@@ -71,16 +91,52 @@ def _leftovers(store: Store, common: Common) -> Leftovers:
 
 
 @asynccontextmanager
+async def files_of(common: Common) -> AsyncIterator[RunDirectories]:
+    """What a command writes the files of runs with."""
+    from onward.clock import SystemClock
+    from onward.operations.local_only.files import RunDirectories
+
+    app = common_app(common)
+    async with opened(app.store) as store:
+        yield RunDirectories(store, SystemClock(), sources_of(app, store), app.runs_directory)
+
+
+@asynccontextmanager
 async def store_with_homes(common: Common) -> AsyncIterator[tuple[Store, Homes | None]]:
     """The store of a command that also looks at the directories of its runs, which may be none."""
-    app = app_of(load_settings(db=common.db, app=common.app, runs=common.runs))
-    if isinstance(app.store, str) and not is_there(app.store):
-        raise NoDatabase(app.store)
-    store = await open_store(app.store) if isinstance(app.store, str) else app.store
-    try:
+    app = common_app(common)
+    async with opened(app.store) as store:
         yield store, _homes(app.runs_directory, store)
-    finally:
-        await store.close()
+
+
+@asynccontextmanager
+async def collector_of(
+    common: Common, warn: Callable[[str], None], *, keep_files: bool
+) -> AsyncIterator[Collector]:
+    """What a command forgets runs with."""
+    from onward.clock import SystemClock
+    from onward.engine.control.retention import Collector
+    from onward.wiring import kept_trees
+
+    async with store_with_homes(common) as (store, homes):
+        yield Collector(store, SystemClock(), None if keep_files else homes, warn, kept_trees())
+
+
+@asynccontextmanager
+async def effects_of(common: Common) -> AsyncIterator[LocalEffects]:
+    """The effects of the database that is named; inside a step, one must be."""
+    from onward.clock import SystemClock, SystemIds
+    from onward.engine.step.effects import AtMostOnce
+    from onward.operations.local.effects import LocalEffects
+
+    settings = load_settings(db=common.db, app=common.app)
+    if step_key() is not None and not settings.is_db_given and settings.app is None:
+        raise InvalidInput(
+            "this step's commands are not told which database its run is in; "
+            'put "ONWARD_DB" into tool_env in onward.toml, or say --db.'
+        )
+    async with opened(place_of(common), makes=True) as store:
+        yield LocalEffects(AtMostOnce(store.effects, SystemClock(), SystemIds(), store.leases.lease_s))
 
 
 def _homes(runs: str | None, store: Store) -> Homes | None:
@@ -89,10 +145,17 @@ def _homes(runs: str | None, store: Store) -> Homes | None:
     return Homes(os.path.abspath(runs), store.identity) if runs is not None and os.path.isdir(runs) else None
 
 
-def _place(settings: Settings) -> str | Store:
+def place_of(common: Common) -> str | Store:
+    """The database that the flags mean; an app is loaded only if it alone can tell."""
+    settings = load_settings(db=common.db, app=common.app)
     if settings.is_db_given or settings.app is None:
         return settings.db
     return load_app(settings.app).store
+
+
+def common_app(common: Common) -> Onward:
+    """The app that the flags of every command mean."""
+    return app_of(load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files))
 
 
 def app_of(settings: Settings) -> Onward:

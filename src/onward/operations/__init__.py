@@ -1,8 +1,10 @@
 """Everything that a person or a program can ask of Onward: one typed request, one typed reply.
 
-- `requests`, `replies`: the values. A reply is plain JSON values; `--json` prints it.
-- `protocol`: who answers, in four small groups. Begin here.
-- `local/`: answered by a store, or an engine, in this process.
+- `requests`: the values that are asked.
+- `replies`, `drawing`, `kept`: the answers, as plain JSON values; `--json` prints them.
+- `protocol`: who answers, in five small groups. Begin here.
+- `local/`: answered by a store, or an engine, in this process. A server can answer all of these.
+- `local_only/`: what makes sense only on the machine where it is asked; its docstring says why for each.
 
 The command line keeps flags, printing, and the execution of runs in the foreground.
 """

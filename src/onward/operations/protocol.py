@@ -1,4 +1,4 @@
-"""Who answers requests: four small groups of one method per request."""
+"""Who answers requests: five small groups of one method per request."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol
 
+from onward.operations.drawing import Drawing
+from onward.operations.kept import ArtifactContent, ArtifactList, EffectShown
 from onward.operations.replies import (
     Checkpoint,
     EventShown,
     GateListed,
+    Recovered,
     Resumed,
     ResumePreview,
     RunList,
@@ -22,9 +25,14 @@ from onward.operations.replies import (
 from onward.operations.requests import (
     AnswerGate,
     CancelRun,
+    DrawRun,
+    ForgetEffect,
     ForkRun,
+    GetArtifact,
+    GetEffect,
     GetRun,
     GetStats,
+    ListArtifacts,
     ListCheckpoints,
     ListGates,
     ListRuns,
@@ -32,7 +40,9 @@ from onward.operations.requests import (
     PauseRun,
     PreviewResume,
     ReadEvents,
+    RecoverRuns,
     ResumeRun,
+    SettleEffect,
     ShowRun,
     SteerRun,
     SubmitRun,
@@ -66,6 +76,12 @@ class Look(Protocol):
 
     def list_checkpoints(self, request: ListCheckpoints) -> AsyncIterator[Checkpoint]: ...
 
+    async def list_artifacts(self, request: ListArtifacts) -> ArtifactList: ...
+
+    async def get_artifact(self, request: GetArtifact) -> ArtifactContent: ...
+
+    async def draw_run(self, request: DrawRun) -> Drawing: ...
+
 
 class Decide(Protocol):
     """Decides about a run, and executes nothing: the decision is written, and a worker does the rest."""
@@ -81,6 +97,18 @@ class Decide(Protocol):
     async def cancel_run(self, request: CancelRun) -> RunState: ...
 
     async def steer_run(self, request: SteerRun) -> RunState: ...
+
+    async def recover_runs(self, request: RecoverRuns) -> Recovered: ...
+
+
+class Effects(Protocol):
+    """Looks at effects, and decides about those in doubt. To run one is for whoever calls it."""
+
+    async def get_effect(self, request: GetEffect) -> EffectShown: ...
+
+    async def forget_effect(self, request: ForgetEffect) -> EffectShown: ...
+
+    async def settle_effect(self, request: SettleEffect) -> EffectShown: ...
 
 
 class Start(Protocol):
@@ -102,6 +130,9 @@ class Operations(Protocol):
 
     @property
     def decide(self) -> Decide: ...
+
+    @property
+    def effects(self) -> Effects: ...
 
     @property
     def start(self) -> Start: ...

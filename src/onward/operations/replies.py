@@ -233,6 +233,31 @@ class Resumed(RunState):
     notice: str
 
 
+class RunRecovered(TypedDict):
+    """A run whose process died, as it was stopped or requeued."""
+
+    id: str
+    display_id: str
+    status: str
+    detail: str
+
+
+class RunBroken(TypedDict):
+    """A run that could not be recovered, and why."""
+
+    run: str
+    error: str
+
+
+class Recovered(TypedDict):
+    """What one look found; `waiting` are the runs with open questions."""
+
+    interrupted: list[RunRecovered]
+    requeued: list[RunRecovered]
+    waiting: list[str]
+    broken: list[RunBroken]
+
+
 class Submitted(TypedDict):
     """A new run, and the warnings about its pipeline."""
 

@@ -95,6 +95,26 @@ class ListCheckpoints(Request, frozen=True, kw_only=True):
     run: str
 
 
+class ListArtifacts(Request, frozen=True, kw_only=True):
+    """What a run has stored next to its context."""
+
+    run: str
+
+
+class GetArtifact(Request, frozen=True, kw_only=True):
+    """One artifact with its content."""
+
+    run: str
+    id: str
+
+
+class DrawRun(Request, frozen=True, kw_only=True):
+    """A run in the graph of its pipeline. `original`: of the pipeline that it began with."""
+
+    run: str
+    original: bool = False
+
+
 # -- decisions -----------------------------------------------------------------------------------------
 
 
@@ -151,6 +171,29 @@ class CancelRun(RunChange, frozen=True, kw_only=True):
 
 class SteerRun(RunChange, frozen=True, kw_only=True):
     """Give the run's agents an instruction; the next agent step takes it."""
+
+    text: str
+
+
+class RecoverRuns(Request, frozen=True, kw_only=True):
+    """Look once for runs whose process died, and stop or requeue them as their policies say."""
+
+
+# -- effects -------------------------------------------------------------------------------------------
+
+
+class GetEffect(Request, frozen=True, kw_only=True):
+    """How the effect under a key stands."""
+
+    key: str
+
+
+class ForgetEffect(GetEffect, frozen=True, kw_only=True):
+    """As if it had never begun: the next call runs it. One that is under way is refused."""
+
+
+class SettleEffect(GetEffect, frozen=True, kw_only=True):
+    """A person found out that an effect in doubt was done: `text` is its output from now on."""
 
     text: str
 

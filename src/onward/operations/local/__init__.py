@@ -1,4 +1,4 @@
-"""Requests answered in this process: `lists` and `look` need a store, `decide` and `start` an engine.
+"""Requests answered in this process. `lists`, `look`, `effects` need a store, `decide`, `start` an engine.
 
 Begin with `operations.py`, which has all of them.
 """

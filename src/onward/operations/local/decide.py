@@ -8,15 +8,18 @@ from onward.clock import Clock
 from onward.engine.control.requests import Resume
 from onward.engine.engine import Engine
 from onward.model.answer import Answer
+from onward.model.ids import display_id
+from onward.model.run import Run
 from onward.operations.local.look import run_state
 from onward.operations.local.preview import preview
 from onward.operations.local.terms import terms_of
-from onward.operations.replies import Resumed, ResumePreview, RunState
+from onward.operations.replies import Recovered, Resumed, ResumePreview, RunRecovered, RunState
 from onward.operations.requests import (
     AnswerGate,
     CancelRun,
     PauseRun,
     PreviewResume,
+    RecoverRuns,
     ResumeRun,
     SteerRun,
 )
@@ -74,8 +77,27 @@ class LocalDecide:
         folded = await self.engine.steer(run_id, request.text, by=request.by, terms=terms_of(request))
         return await run_state(self.engine.store, folded)
 
+    async def recover_runs(self, request: RecoverRuns) -> Recovered:
+        """Take runs from processes that died; a run that cannot be handled does not hide the others."""
+        swept = await self.engine.recover()
+        return {
+            "interrupted": [_recovered(run) for run in swept.stopped],
+            "requeued": [_recovered(run) for run in swept.requeued],
+            "waiting": [run.id for run in swept.asking],
+            "broken": [{"run": run_id, "error": why} for run_id, why in swept.broken],
+        }
+
     async def _run_id(self, wanted: str) -> str:
         return (await find_run(self.engine.store.runs, wanted)).row.id
+
+
+def _recovered(run: Run) -> RunRecovered:
+    return {
+        "id": run.id,
+        "display_id": display_id(run.id),
+        "status": run.status.value,
+        "detail": run.detail,
+    }
 
 
 def resume_of(request: PreviewResume) -> Resume:

@@ -5,15 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from onward.clock import Clock
 from onward.engine.log.journal import Folded, Journal
 from onward.engine.step.leftovers import Leftovers, view_left
+from onward.errors import ArtifactNotFound
 from onward.machine.decide.doubt import is_in_doubt
 from onward.machine.fold.row import project
+from onward.model.ids import display_id
+from onward.operations.drawing import Drawing
+from onward.operations.kept import ArtifactContent, ArtifactList
+from onward.operations.local.artifacts import view_artifact, view_content
 from onward.operations.replies import Checkpoint, EventShown, RunPage, RunState
-from onward.operations.requests import GetRun, ListCheckpoints, ReadEvents, ShowRun
+from onward.operations.requests import (
+    DrawRun,
+    GetArtifact,
+    GetRun,
+    ListArtifacts,
+    ListCheckpoints,
+    ReadEvents,
+    ShowRun,
+)
 from onward.read.checkpoints import read_checkpoints
 from onward.read.dialect_events import Teller
 from onward.read.lookup import completed_of, find_run, log_pages, read_projection
@@ -22,6 +35,9 @@ from onward.read.view import instant, view_event, view_run
 from onward.store.codec import unseal
 from onward.store.port.record import Record
 from onward.store.port.store import Store
+
+if TYPE_CHECKING:
+    from onward.engine.control.sources import Sources
 
 POLL_S = 0.2
 
@@ -34,11 +50,15 @@ async def run_state(store: Store, folded: Folded) -> RunState:
 
 @dataclass(frozen=True, slots=True)
 class LocalLook:
-    """Looks at runs of one store. `leftovers` says where to look for what steps in doubt left."""
+    """Looks at runs of one store.
+
+    `leftovers` says where to look for what steps in doubt left, `sources` what pipelines are prepared with.
+    """
 
     store: Store
     clock: Clock
     leftovers: Callable[[], Leftovers]
+    sources: Callable[[], Sources]
 
     async def get_run(self, request: GetRun) -> RunState:
         """A run as it stands."""
@@ -95,6 +115,27 @@ class LocalLook:
         """The checkpoints in order, one at a time: each holds a context of its own."""
         async for checkpoint in read_checkpoints(self.store.log, await self._run_id(request.run)):
             yield cast("Checkpoint", checkpoint)
+
+    async def list_artifacts(self, request: ListArtifacts) -> ArtifactList:
+        """What the run has stored so far, by id."""
+        run = (await self._load(request.run)).run
+        listed = [view_artifact(id, artifact) for id, artifact in sorted(run.artifacts.items())]
+        return {"run": run.id, "display_id": display_id(run.id), "artifacts": listed}
+
+    async def get_artifact(self, request: GetArtifact) -> ArtifactContent:
+        """One artifact, whose content is what its hash says."""
+        kept = (await self._load(request.run)).run.artifacts
+        if request.id not in kept:
+            raise ArtifactNotFound(request.id, list(kept))
+        artifact = kept[request.id]
+        return view_content(request.id, artifact, await self.store.blobs.find(artifact.hash))
+
+    async def draw_run(self, request: DrawRun) -> Drawing:
+        """The graph of the run's pipeline, with what happened in it."""
+        from onward.operations.local.draw import draw
+
+        folded = await self._load(request.run)
+        return await draw(self.store.log, self.sources(), folded, original=request.original)
 
     async def _has_ended(self, run_id: str) -> bool:
         return (await self._journal.load(run_id)).run.ended_at_us is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from onward.clock import Clock
 from onward.engine.engine import Engine
 from onward.operations.local.decide import LocalDecide
+from onward.operations.local.effects import LocalEffects
 from onward.operations.local.lists import LocalLists
 from onward.operations.local.look import LocalLook
 from onward.operations.local.start import LocalStart
@@ -15,6 +16,7 @@ class LocalOperations:
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self.lists = LocalLists(engine.store)
-        self.look = LocalLook(engine.store, clock, lambda: engine.leavings)
+        self.look = LocalLook(engine.store, clock, lambda: engine.leavings, lambda: engine.sources)
         self.decide = LocalDecide(engine, clock)
+        self.effects = LocalEffects(engine.effects)
         self.start = LocalStart(engine)

@@ -5,37 +5,28 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, BinaryIO
 
 import zstandard
 from cyclopts import Parameter
 
-from onward.carry.exporting import Carried, Exporter, with_parents
-from onward.carry.importing import Checked, Importer
-from onward.carry.spool import GIB, Limits, Spool
 from onward.cli.exits import FAILED, FINE
 from onward.cli.numbers import number
-from onward.cli.opening import app_of, store_to_look_at
+from onward.cli.opening import opened, place_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
 from onward.cli.print.text import count
 from onward.clock import SystemClock
-from onward.config import load_settings
 from onward.errors import InvalidInput
 from onward.model.ids import display_id
-from onward.model.row import RunRow
-from onward.model.run import RunStatus
 from onward.model.values.bounds import GIBIBYTES
-from onward.read.lookup import find_run
-from onward.store.port.runs import RunQuery, Runs
-from onward.wiring import open_store
+from onward.operations.local_only.carry import export_runs, import_runs, spool_of
+from onward.operations.local_only.replies import Exported
+from onward.operations.local_only.requests import ExportRuns, ImportRuns
 
-ALL = 2**31 - 1
 STANDARD = "-"
-# In these a run may be driven on by others while its copy goes elsewhere.
-AT_WORK = (RunStatus.RUNNING, RunStatus.QUEUED, RunStatus.WAITING)
 
 
 async def export(
@@ -68,18 +59,11 @@ async def export(
         raise InvalidInput("--all is every run; give it, or name some, but not both.")
     if not runs and not all:
         raise InvalidInput("name the runs to export, or give --all for every one.")
-    async with store_to_look_at(common) as store:
-        chosen = await with_parents(store.runs, await _rows(store.runs, runs), may_add=parents)
-        with _target(to, out) as write:
-            carried = await Exporter(store, write).export(chosen)
-    _tell_exported(carried, chosen, to, out)
+    request = ExportRuns(runs=runs, with_parents=parents)
+    async with opened(place_of(common)) as store:
+        carried = await export_runs(store, request, _target(to, out))
+    _tell_exported(carried, to, out)
     return FAILED if out.is_gone else FINE
-
-
-async def _rows(runs: Runs, names: Sequence[str]) -> list[RunRow]:
-    if names:
-        return [(await find_run(runs, name)).row for name in names]
-    return [listed.row for listed in reversed(await runs.list(RunQuery(limit=ALL)))]
 
 
 @contextmanager
@@ -113,28 +97,19 @@ def _written(file: BinaryIO, *, is_packed: bool) -> Iterator[Callable[[bytes], o
         yield packed.write
 
 
-def _tell_exported(carried: Carried, rows: Sequence[RunRow], path: str, out: Output) -> None:
+def _tell_exported(carried: Exported, path: str, out: Output) -> None:
     say = out.note if path == STANDARD else out.say
-    for row in rows:
-        if row.status in AT_WORK:
-            out.note(
-                f"run {row.display_id} is {row.status.value} and continues here as well; "
-                "before you resume its copy, `onward cancel` one of the two."
-            )
-    what = f"{count(len(carried.runs), 'run')} with {count(carried.events, 'event')}"
-    more = f"{count(carried.blobs, 'blob')} and {count(carried.effects, 'effect')}"
+    for run in carried["at_work"]:
+        out.note(
+            f"run {run['display_id']} is {run['status']} and continues here as well; "
+            "before you resume its copy, `onward cancel` one of the two."
+        )
+    what = f"{count(len(carried['runs']), 'run')} with {count(carried['events'], 'event')}"
+    more = f"{count(carried['blobs'], 'blob')} and {count(carried['effects'], 'effect')}"
     say(f"exported {what}, {more} to {'the output' if path == STANDARD else path}")
     if out.is_json and path != STANDARD:
-        out.value(
-            {
-                "file": path,
-                "runs": carried.runs,
-                "events": carried.events,
-                "blobs": carried.blobs,
-                "effects": carried.effects,
-                "bytes": carried.bytes,
-            }
-        )
+        shown = {key: value for key, value in carried.items() if key != "at_work"}
+        out.value({"file": path, **shown})
 
 
 async def import_(
@@ -161,33 +136,20 @@ async def import_(
 
     A run that is here already is skipped, and never changed. One that was running arrives stopped or queued.
     """
-    app = app_of(load_settings(db=common.db, app=common.app))
+    request = ImportRuns(
+        name="the input" if file == STANDARD else file, paused=paused, unpacked_max=unpacked_max
+    )
+    place = opened(place_of(common), makes=True)
     with _source(file) as source:
-        spool = Spool(source, "the input" if file == STANDARD else file, _limits(unpacked_max))
-    try:
-        checked = Checked(spool, is_paused=paused)  # before a database is made for it
-        store = await open_store(app.store) if isinstance(app.store, str) else app.store
-        try:
-            brought = await Importer(store, SystemClock(), checked).bring()
-        finally:
-            await store.close()
-    finally:
-        spool.close()
-    for one in brought:
-        out.say(f"run {display_id(one.run)} (id {one.run}): {one.says}")
-    new = [one.run for one in brought if one.is_new]
-    out.say(f"{count(len(new), 'run')} imported, {len(brought) - len(new)} skipped")
+        spool = spool_of(source, request)
+    done = await import_runs(request, spool, place, SystemClock())
+    for one in done["runs"]:
+        out.say(f"run {display_id(one['run'])} (id {one['run']}): {one['says']}")
+    new = len(done["imported"])
+    out.say(f"{count(new, 'run')} imported, {len(done['runs']) - new} skipped")
     if out.is_json:
-        found = [
-            {"run": one.run, "imported": one.is_new, "status": one.status, "says": one.says}
-            for one in brought
-        ]
-        out.value({"imported": new, "runs": found})
+        out.value(done)
     return FINE
-
-
-def _limits(unpacked_max: int | None) -> Limits:
-    return Limits() if unpacked_max is None else Limits(free=unpacked_max * GIB, ratio=0)
 
 
 @contextmanager

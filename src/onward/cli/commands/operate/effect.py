@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from onward.cli.exits import FINE, UNFINISHED
 from onward.cli.failure import tell_error
-from onward.cli.opening import app_of
+from onward.cli.opening import effects_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
-from onward.clock import SystemClock, SystemIds
-from onward.config import load_settings, own_environment, step_key
-from onward.engine.step.effects import AtMostOnce, NotBegun, Once
-from onward.errors import CannotExecute, InvalidInput, Refused, SpawnFailed
-from onward.model.effect import CommandResult, EffectResult, FunctionResult, as_command, unpack
-from onward.process import SystemSpawn
-from onward.read.view import instant
-from onward.store.owner import owner_label
-from onward.store.port.effects import Effect
-from onward.wiring import open_store
+from onward.config import own_environment, step_key
+from onward.errors import CannotExecute, InvalidInput, Refused
+from onward.operations.kept import EffectShown
+from onward.operations.local_only.effect import run_effect
+from onward.operations.local_only.replies import EffectMade
+from onward.operations.local_only.requests import RunEffect
+from onward.operations.requests import ForgetEffect, GetEffect, SettleEffect
 
-STDERR_CHARACTERS = 8_000
 # As shells and `env` have it.
 NOT_EXECUTABLE, MISSING = 126, 127
 OPEN = ("effect_in_doubt", "effect_under_way")
@@ -65,18 +59,20 @@ async def effect(
         raise InvalidInput("--retry runs the command again; give the command after `--`.")
     within = None if everywhere else step_key()
     name = key if within is None else f"{within}/{key}"
-    async with _effects(common) as effects:
+    request = RunEffect(key=name, command=command, only_success=only_success, retry=retry, wait=not no_wait)
+    async with effects_of(common) as asked:
         try:
+            if command:
+                return _tell(out, await run_effect(asked.effects, request, own_environment()))
             if forget:
-                return _tell_forgotten(out, await effects.forget(name))
+                return _tell_forgotten(out, await asked.forget_effect(ForgetEffect(key=name)))
             if done is not None:
-                await effects.settle(name, done)
-            elif command:
-                return await _run(effects, name, command, Once(only_success, retry, not no_wait), out)
-            return _show(out, name, await effects.find(name))
+                return _show(out, await asked.settle_effect(SettleEffect(key=name, text=done)))
+            return _show(out, await asked.get_effect(GetEffect(key=name)))
         except CannotExecute as error:
             tell_error(out, error)
-            out.note(_STANDS[_state(await effects.find(name))].format(key=name))
+            state = (await asked.get_effect(GetEffect(key=name)))["state"]
+            out.note(_STANDS[state].format(key=name))
             return MISSING if error.is_missing else NOT_EXECUTABLE
         except Refused as refusal:
             if refusal.code not in OPEN:
@@ -85,82 +81,31 @@ async def effect(
             return UNFINISHED
 
 
-@asynccontextmanager
-async def _effects(common: Common) -> AsyncIterator[AtMostOnce]:
-    settings = load_settings(db=common.db, app=common.app)
-    if step_key() is not None and not settings.is_db_given and settings.app is None:
-        raise InvalidInput(
-            "this step's commands are not told which database its run is in; "
-            'put "ONWARD_DB" into tool_env in onward.toml, or say --db.'
-        )
-    place = app_of(settings).store
-    store = await open_store(place) if isinstance(place, str) else place
-    try:
-        yield AtMostOnce(store.effects, SystemClock(), SystemIds(), store.leases.lease_s)
-    finally:
-        await store.close()
-
-
-async def _run(effects: AtMostOnce, key: str, command: Sequence[str], once: Once, out: Output) -> int:
-    async def perform() -> EffectResult:
-        try:
-            ended = await SystemSpawn().run_program(command, env=own_environment())
-        except (SpawnFailed, InvalidInput) as error:
-            raise NotBegun(error) from error
-        return CommandResult(
-            exit_code=ended.exit_code,
-            signal=ended.signal,
-            stdout=ended.stdout,
-            stderr=ended.stderr[-STDERR_CHARACTERS:],
-            truncated=ended.truncated,
-        )
-
-    made = await effects.make(key, perform, once)
-    result = as_command(key, made.result)
+def _tell(out: Output, made: EffectMade) -> int:
     if out.is_json:
-        out.value({"key": key, "made": made.is_new, **_fields(result)})
+        out.value(made)
     else:
-        out.raw(result.stdout.encode(errors="surrogateescape"))
-        if result.stderr:
-            out.note(result.stderr.removesuffix("\n"))
-    return result.exit_code if result.exit_code is not None else 128 + (result.signal or 0)
+        out.raw(made["stdout"].encode(errors="surrogateescape"))
+        if made["stderr"]:
+            out.note(made["stderr"].removesuffix("\n"))
+    return made["exit_code"] if made["exit_code"] is not None else 128 + (made["signal"] or 0)
 
 
-def _fields(result: CommandResult) -> dict[str, Any]:
-    return {
-        "exit_code": result.exit_code,
-        "signal": result.signal,
-        "stdout": result.stdout,
-        "stderr": result.stderr,
-        "truncated": result.truncated,
-    }
-
-
-def _tell_forgotten(out: Output, effect: Effect) -> int:
-    out.say(f"effect {effect.key} is forgotten; the next call runs it")
+def _tell_forgotten(out: Output, effect: EffectShown) -> int:
+    out.say(f"effect {effect['key']} is forgotten; the next call runs it")
     if out.is_json:
-        out.value({"key": effect.key, "state": "forgotten"})
+        out.value({"key": effect["key"], "state": effect["state"]})
     return FINE
 
 
-def _show(out: Output, key: str, effect: Effect | None) -> int:
-    state = _state(effect)
-    if effect is None:
+def _show(out: Output, effect: EffectShown) -> int:
+    key, state = effect["key"], effect["state"]
+    if state == "absent":
         out.say(f"effect {key} was never begun")
     else:
-        out.say(f"effect {key} {_WORDS[state]} ({owner_label(effect.owner)}, {instant(effect.begun_at_us)})")
+        out.say(f"effect {key} {_WORDS[state]} ({effect['owner']}, {effect['begun_at']})")
     if out.is_json:
-        result = unpack(key, effect.result) if effect is not None and effect.result is not None else None
-        out.value(
-            {
-                "key": key,
-                "state": state,
-                "owner": None if effect is None else owner_label(effect.owner),
-                "begun_at": instant(effect.begun_at_us) if effect is not None else None,
-                "finished_at": instant(effect.finished_at_us) if effect is not None else None,
-                "result": _result(key, result),
-            }
-        )
+        out.value(effect)
     return UNFINISHED if state in ("begun", "in_doubt") else FINE
 
 
@@ -175,21 +120,3 @@ _WORDS = {
     "in_doubt": "was begun and never finished: it is in doubt",
     "finished": "has finished",
 }
-
-
-def _state(effect: Effect | None) -> str:
-    if effect is None:
-        return "absent"
-    if effect.result is not None:
-        return "finished"
-    return "begun" if effect.is_alive else "in_doubt"
-
-
-def _result(key: str, result: EffectResult | None) -> dict[str, Any] | None:
-    match result:
-        case None:
-            return None
-        case FunctionResult():
-            return {"value": result.value, "error": result.error}
-        case _:
-            return _fields(as_command(key, result))

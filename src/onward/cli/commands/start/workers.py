@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FAILED, FINE
 from onward.cli.numbers import duration, number
-from onward.cli.opening import app_of, lists_of
+from onward.cli.opening import app_of, check_there, lists_of
 from onward.cli.options import (
     COMMON,
     Common,
@@ -31,15 +31,12 @@ from onward.config import load_settings
 from onward.engine.control.sources import read_source
 from onward.engine.engine import Engine
 from onward.engine.loop.stop import StopSwitch
-from onward.errors import NoDatabase
-from onward.machine.fold.row import project
 from onward.machine.plan.planner import DRAIN
 from onward.model.ids import display_id
 from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE, PRIORITY
 from onward.operations.local.operations import LocalOperations
-from onward.operations.requests import ListWorkers, SubmitRun
+from onward.operations.requests import ListWorkers, RecoverRuns, SubmitRun
 from onward.store.owner import owner_label
-from onward.wiring import is_there
 
 if TYPE_CHECKING:
     from onward.cli.commands.operate.watching import Watch
@@ -55,8 +52,8 @@ async def _engine(
     app = app_of(settings)
     if lease_s is not None:
         app.lease_s = lease_s
-    if not makes and isinstance(app.store, str) and not is_there(app.store):
-        raise NoDatabase(app.store)
+    if not makes:
+        check_there(app.store)
     try:
         if watch is None:
             yield await app.engine(tool_env=settings.tool_env)
@@ -186,26 +183,21 @@ async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out:
 
     speak(out, log_format)
     async with _engine(common) as engine:
-        swept = await engine.recover()
-    for run in (*swept.stopped, *swept.requeued):
-        because = f": {one_line(run.detail)}" if run.detail else ""
-        out.say(f"run {project(run).display_id} is {run.status.value}{because}")
-    for run_id, why in swept.broken:
-        out.say(f"run {display_id(run_id)} could not be recovered: {one_line(why, 500)}")
+        found = await LocalOperations(engine, SystemClock()).decide.recover_runs(RecoverRuns())
+    interrupted, requeued = found["interrupted"], found["requeued"]
+    for run in (*interrupted, *requeued):
+        because = f": {one_line(run['detail'])}" if run["detail"] else ""
+        out.say(f"run {run['display_id']} is {run['status']}{because}")
+    for one in found["broken"]:
+        out.say(f"run {display_id(one['run'])} could not be recovered: {one_line(one['error'], 500)}")
     out.say(
-        f"{count(len(swept.stopped), 'run')} interrupted, {len(swept.requeued)} requeued, "
-        f"{len(swept.asking)} waiting for an answer"
+        f"{count(len(interrupted), 'run')} interrupted, {len(requeued)} requeued, "
+        f"{len(found['waiting'])} waiting for an answer"
     )
     if out.is_json:
-        out.value(
-            {
-                "interrupted": [run.id for run in swept.stopped],
-                "requeued": [run.id for run in swept.requeued],
-                "waiting": [run.id for run in swept.asking],
-                "broken": [{"run": run_id, "error": why} for run_id, why in swept.broken],
-            }
-        )
-    return FAILED if swept.broken else FINE
+        ids = {"interrupted": [run["id"] for run in interrupted], "requeued": [run["id"] for run in requeued]}
+        out.value({**found, **ids})
+    return FAILED if found["broken"] else FINE
 
 
 async def workers(*, common: Common = COMMON, out: Out) -> int:

@@ -1,0 +1,73 @@
+"""Effects, from the rows of a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from onward.engine.step.effects import AtMostOnce
+from onward.model.effect import CommandResult, EffectResult, FunctionResult, as_command, unpack
+from onward.operations.kept import EffectShown
+from onward.operations.requests import ForgetEffect, GetEffect, SettleEffect
+from onward.read.view import instant
+from onward.store.owner import owner_label
+from onward.store.port.effects import Effect
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEffects:
+    """Looks at the effects of one store, and decides about those in doubt."""
+
+    effects: AtMostOnce
+
+    async def get_effect(self, request: GetEffect) -> EffectShown:
+        """How the effect stands; one that was never begun is absent."""
+        return _view(request.key, await self.effects.find(request.key))
+
+    async def forget_effect(self, request: ForgetEffect) -> EffectShown:
+        """Let the next call run it; the reply is what was forgotten."""
+        return {**_view(request.key, await self.effects.forget(request.key)), "state": "forgotten"}
+
+    async def settle_effect(self, request: SettleEffect) -> EffectShown:
+        """Let what a person found out be the result."""
+        await self.effects.settle(request.key, request.text)
+        return await self.get_effect(request)
+
+
+def _view(key: str, effect: Effect | None) -> EffectShown:
+    if effect is None:
+        absent: EffectShown = {
+            "key": key,
+            "state": "absent",
+            "owner": None,
+            "begun_at": None,
+            "finished_at": None,
+            "result": None,
+        }
+        return absent
+    unfinished = "begun" if effect.is_alive else "in_doubt"
+    return {
+        "key": key,
+        "state": unfinished if effect.result is None else "finished",
+        "owner": owner_label(effect.owner),
+        "begun_at": instant(effect.begun_at_us),
+        "finished_at": instant(effect.finished_at_us),
+        "result": None if effect.result is None else _result(key, unpack(key, effect.result)),
+    }
+
+
+def _result(key: str, result: EffectResult) -> dict[str, Any]:
+    if isinstance(result, FunctionResult):
+        return {"value": result.value, "error": result.error}
+    return view_command(as_command(key, result))
+
+
+def view_command(result: CommandResult) -> dict[str, Any]:
+    """How a command ended."""
+    return {
+        "exit_code": result.exit_code,
+        "signal": result.signal,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+        "truncated": result.truncated,
+    }

@@ -1,0 +1,69 @@
+"""Whether this installation and its database can be trusted with runs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+from onward.model.ids import display_id
+from onward.operations.local_only.replies import Check
+from onward.store.port.measures import Measured
+from onward.store.port.store import Store
+from onward.store.privacy import exposed
+from onward.version import VERSION
+
+WHY_CHARACTERS_MAX = 200
+
+
+async def check_installation(store: Store, runs: str | None) -> list[Check]:
+    """The programs, the database, its queue, and the directory of the runs, in this order."""
+    return [
+        *_programs(),
+        *(_check(*one) for one in await store.check()),
+        _queue(await store.measures.measure()),
+        *_files(runs),
+    ]
+
+
+def _check(subject: str, ok: bool, says: str) -> Check:
+    return {"subject": subject, "ok": ok, "says": says}
+
+
+def _programs() -> Iterator[Check]:
+    yield _check("onward", True, VERSION)
+    machine = f"{platform.system()} {platform.machine()}"
+    yield _check("python", True, f"{platform.python_version()} on {machine}")
+    for package in ("apsw", "psycopg", "msgspec"):
+        yield _check(package, True, _version(package))
+
+
+def _queue(found: Measured) -> Check:
+    """Whether every due run can be claimed; if not, the first that cannot."""
+    if not found.stuck:
+        return _check("queue", True, f"{_count(found.due, 'run')} due")
+    first = found.stuck[0]
+    said = f"{_count(len(found.stuck), 'due run')} could not be claimed; see `onward stats`"
+    why = " ".join(first.why.split())[:WHY_CHARACTERS_MAX]
+    return _check("queue", False, f"{said}. Run {display_id(first.run)}: {why}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _files(runs: str | None) -> Iterator[Check]:
+    """Whether others can read what steps leave; also through the directory around it, if that is ours."""
+    if runs is None or not os.path.isdir(runs):
+        return
+    above = os.path.dirname(os.path.abspath(runs))
+    told = exposed([runs, above] if os.path.basename(above) == ".onward" else [runs])
+    yield _check("files", not told, told or f"{runs} is for this user alone")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

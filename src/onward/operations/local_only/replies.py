@@ -1,0 +1,122 @@
+"""What is answered to requests about this machine: plain JSON values, as `--json` prints them."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class FilesWritten(TypedDict):
+    """How many files of a run were written, and where."""
+
+    run: str
+    directory: str
+    written: int
+
+
+class FindingShown(TypedDict):
+    """A receipt that the log does not stand for, or that is missing."""
+
+    kind: str
+    file: str
+    says: str
+
+
+class ResumePointShown(TypedDict):
+    """Where the run would go on, told from its receipts alone."""
+
+    step: str | None
+    action: str
+    reason: str
+
+
+class ReceiptsWritten(FilesWritten):
+    """The receipts that the log stands for; what disagreed with it (`found`) and what still does (`left`)."""
+
+    receipts: list[dict[str, Any]]
+    found: list[FindingShown]
+    left: list[FindingShown]
+    resume_point: ResumePointShown
+
+
+class UnmergedShown(TypedDict):
+    """A run that stays because of work that is only in its work tree."""
+
+    run: str
+    directory: str
+    why: str
+
+
+class RunsCollected(TypedDict):
+    """What went, or with `dry_run` would go. `needed` runs are old enough and stay because of others."""
+
+    dry_run: bool
+    runs: list[str]
+    events: int
+    needed: int
+    unmerged: list[UnmergedShown]
+    blobs: int
+    blob_bytes: int
+    directories: int
+
+
+class RunAtWork(TypedDict):
+    """A run that goes on where it is while its copy goes elsewhere."""
+
+    display_id: str
+    status: str
+
+
+class Exported(TypedDict):
+    """What an export holds."""
+
+    runs: list[str]
+    events: int
+    blobs: int
+    effects: int
+    bytes: int
+    at_work: list[RunAtWork]
+
+
+class RunImported(TypedDict):
+    """A run that arrived, or was there already; `says` tells a person which."""
+
+    run: str
+    imported: bool
+    status: str
+    says: str
+
+
+class Imported(TypedDict):
+    """The runs of an export, and which of them are new here."""
+
+    imported: list[str]
+    runs: list[RunImported]
+
+
+class RunVerified(TypedDict):
+    """How many events of a run were found sound, and everything that was not."""
+
+    run: str
+    display_id: str
+    events: int
+    problems: list[str]
+
+
+class Check(TypedDict):
+    """One thing that was checked, and whether it is well."""
+
+    subject: str
+    ok: bool
+    says: str
+
+
+class EffectMade(TypedDict):
+    """How a command ended, and whether it was run just now (`made`)."""
+
+    key: str
+    made: bool
+    exit_code: int | None
+    signal: int | None
+    stdout: str
+    stderr: str
+    truncated: bool
