@@ -1,4 +1,4 @@
-"""Requests that only this machine can answer: written and checked here."""
+"""Requests that only this machine can answer: executed, written and checked here."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 
 from onward.clock import SystemClock
+from onward.engine.control.interview import Interviewer, QueueInterviewer
 from onward.engine.control.retention import Collector
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, Refused
+from onward.operations.local.operations import LocalOperations
 from onward.operations.local_only import replies
 from onward.operations.local_only.carry import export_runs, import_runs, spool_of
 from onward.operations.local_only.collect import collect_runs
 from onward.operations.local_only.doctor import check_installation
+from onward.operations.local_only.execute import Execution
 from onward.operations.local_only.files import RunDirectories
 from onward.operations.local_only.requests import (
     CollectRuns,
@@ -25,11 +29,58 @@ from onward.operations.local_only.requests import (
     WriteReceipts,
 )
 from onward.operations.local_only.verify import verify_runs
+from onward.operations.requests import AnswerGate, GetRun, ResumeRun, SubmitRun
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.store import Store
+from tests.engine.test_resume_doors import crashed
 from tests.operations.test_replies import check
+from tests.operations.test_requests import work
 from tests.test_pause import GATED
-from tests.world import World, line
+from tests.world import Process, World, line
+
+
+def here(process: Process, interviewer: Interviewer | None = None, *, completed: bool = True) -> Execution:
+    return Execution(process.engine, process.clock, StopSwitch(), interviewer, completed)
+
+
+# -- executing -----------------------------------------------------------------------------------------
+
+
+async def test_a_request_that_is_executed_here_ends_as_one_that_is_left_to_a_worker(world: World) -> None:
+    process = await world.process()
+    asking = SubmitRun(source=line("a", "b"), run_id="here")
+    execution, operations = here(process), LocalOperations(process.engine, process.clock)
+    mine = await execution.start_run(asking, execution.prepare(asking))
+    await operations.start.submit_run(SubmitRun(source=line("a", "b"), run_id="left"))
+    assert await work(process) == "completed"
+    theirs = await operations.look.get_run(GetRun(run="left"))
+    for key in ("status", "completed", "context", "pipeline_hash", "visited_outcomes"):
+        assert mine[key] == theirs[key]
+    assert world.ledger.steps == ["a#1", "b#1", "a#1", "b#1"]
+
+
+async def test_a_crashed_run_is_looked_at_and_then_continued_here(world: World) -> None:
+    await crashed(world, line("a", "b"))
+    execution = here(await world.process())
+    ahead = await execution.look_ahead(ResumeRun(run="run"))
+    check(ahead, replies.ResumeOutlook)
+    assert ahead["checkpoint"] is not None
+    assert (ahead["is_asking"], ahead["holder"], ahead["checkpoint"]["step"]) == (False, None, "start#1")
+    assert (await execution.resume_run(ResumeRun(run="run")))["status"] == "completed"
+
+
+async def test_a_question_is_asked_once_and_its_answer_continues_the_run(world: World) -> None:
+    process = await world.process()
+    await process.start(GATED)
+    assert (await here(process).look_ahead(ResumeRun(run="run")))["is_asking"]
+    assert await here(process).ask(AnswerGate(run="run")) is None
+    waiting = await here(process, completed=False).attend_run(GetRun(run="run"))
+    assert (waiting["status"], waiting["completed"]) == ("waiting", [])
+    asked = await here(process, QueueInterviewer([True], name="me")).ask(AnswerGate(run="run"))
+    assert asked is not None
+    assert (asked.by, asked.verdict) == ("me", "approve")
+    assert (await here(process).answer_gate(asked))["status"] == "completed"
+
 
 # -- files ---------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ LAYERS: dict[str, list[str]] = {
         "workspace.port",
     ],
     "operations": [
-        *("engine", "read", "machine", "model", "errors", "clock", "version"),
+        *("engine", "read", "machine", "pipeline", "model", "errors", "clock", "version"),
         *("carry", "draw", "process", "receipts"),
         *("store.port", "store.codec", "store.owner", "store.privacy", "observe.figures"),
     ],

@@ -6,5 +6,5 @@
 - `local/`: answered by a store, or an engine, in this process. A server can answer all of these.
 - `local_only/`: what makes sense only on the machine where it is asked; its docstring says why for each.
 
-The command line keeps flags, printing, and the execution of runs in the foreground.
+The command line keeps flags, printing, signals and the terminal.
 """

@@ -49,7 +49,7 @@ class LocalDecide:
         """Decide an open gate and queue the run that waited for it."""
         folded = await self.engine.answer(
             await self._run_id(request.run),
-            Answer(request.choice, request.text, request.verdict),
+            answer_of(request),
             by=request.by,
             gate=request.gate,
             run=False,
@@ -98,6 +98,11 @@ def _recovered(run: Run) -> RunRecovered:
         "status": run.status.value,
         "detail": run.detail,
     }
+
+
+def answer_of(request: AnswerGate) -> Answer:
+    """What is said to the gate."""
+    return Answer(request.choice, request.text, request.verdict)
 
 
 def resume_of(request: PreviewResume) -> Resume:

@@ -10,6 +10,7 @@ from onward.operations.local.look import run_state
 from onward.operations.local.terms import run_id_of, terms_of
 from onward.operations.replies import RunState, Submitted
 from onward.operations.requests import ForkRun, SubmitRun
+from onward.pipeline.build import Pipeline
 from onward.read.lookup import find_run
 
 
@@ -21,19 +22,8 @@ class LocalStart:
 
     async def submit_run(self, request: SubmitRun) -> Submitted:
         """Create a run and leave it queued for whichever worker claims it."""
-        pipeline = replace(self.engine.sources.prepare(request.source, request.file), path=request.path)
-        start = Start(
-            inputs=request.inputs,
-            run_id=run_id_of(request),
-            simulation=request.simulation,
-            on_owner_loss=request.on_owner_loss,
-            priority=request.priority,
-            workspace=request.workspace,
-            workspace_mode=request.workspace_mode,
-            keep_workspace=request.keep_workspace,
-            terms=terms_of(request),
-        )
-        folded = await self.engine.submit(pipeline, start)
+        pipeline = prepared(self.engine, request)
+        folded = await self.engine.submit(pipeline, start_of(request))
         run = await run_state(self.engine.store, folded)
         return {"run": run, "warnings": [str(warning) for warning in pipeline.warnings]}
 
@@ -49,3 +39,23 @@ class LocalStart:
             terms=terms_of(request),
         )
         return await run_state(self.engine.store, folded)
+
+
+def prepared(engine: Engine, request: SubmitRun) -> Pipeline:
+    """The pipeline of a request, checked as for every run."""
+    return replace(engine.sources.prepare(request.source, request.file), path=request.path)
+
+
+def start_of(request: SubmitRun) -> Start:
+    """How the engine is asked for the run."""
+    return Start(
+        inputs=request.inputs,
+        run_id=run_id_of(request),
+        simulation=request.simulation,
+        on_owner_loss=request.on_owner_loss,
+        priority=request.priority,
+        workspace=request.workspace,
+        workspace_mode=request.workspace_mode,
+        keep_workspace=request.keep_workspace,
+        terms=terms_of(request),
+    )

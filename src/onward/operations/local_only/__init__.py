@@ -1,5 +1,7 @@
 """Requests that only the machine can answer on which they are made. A server will not take these.
 
+- `execute`: this process executes a run, its signals stop it, and the terminal answers its gates. A remote
+  caller sends the same requests, and a worker executes the run.
 - `files`: the files of a run and its receipts go into a directory of this machine.
 - `collect`: with a run go its directory and its work tree, which are where it was executed.
 - `verify`: logs are compared with the directories of their runs.

@@ -120,3 +120,23 @@ class EffectMade(TypedDict):
     stdout: str
     stderr: str
     truncated: bool
+
+
+class LastCheckpoint(TypedDict):
+    """The newest checkpoint of a run; `step` is the one that it ends, None for the creation."""
+
+    seq: int
+    at: str
+    step: str | None
+
+
+class ResumeOutlook(TypedDict):
+    """What a resume begins with. `is_asking`: the run only waits for answers; `holder`: it is alive."""
+
+    run: str
+    display_id: str
+    pipeline: str
+    is_asking: bool
+    holder: str | None
+    checkpoint: LastCheckpoint | None
+    in_doubt: list[str]

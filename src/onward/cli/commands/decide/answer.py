@@ -1,4 +1,4 @@
-"""`onward answer`: decide a gate, and go on."""
+"""`onward answer`: decide a gate, and continue the run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from onward.cli.commands.start.foreground import foreground
 from onward.cli.exits import FINE, UNFINISHED
 from onward.cli.options import COMMON, Answers, Common, Out, RunName
 from onward.errors import InvalidInput
-from onward.machine.decide.requests import open_gate
-from onward.model.answer import Answer, Verdict
-from onward.operations.requests import AnswerGate
+from onward.model.answer import Verdict
+from onward.operations.requests import AnswerGate, GetRun
 
 
 async def answer(
@@ -37,38 +36,27 @@ async def answer(
     out: Out,
 ) -> int:
     """Answer a run's open gate and continue the run. Without an answer: show the question, and ask."""
-    said = _said(choice, text, approve=approve, reject=reject)
+    verdict = _verdict(choice, approve=approve, reject=reject)
+    asking = AnswerGate(run=run, gate=gate, choice=choice or "", text=text, verdict=verdict)
     async with foreground(common, out, answers) as desk:
-        run_id, by = await desk.run_id(run), "user"
-        if said.skipped:
-            known = await desk.engine.journal.load(run_id)
-            asked = open_gate(known.run, gate)
-            if desk.interviewer is not None:
-                said = await desk.engine.ask(known.run, asked, desk.interviewer)
-                by, gate = desk.interviewer.name, asked.gate
-            if said.skipped:
-                desk.tell(await desk.state(known))
+        if choice is None and verdict is None and not text:
+            asked = await desk.execution.ask(asking)
+            if asked is None:
+                desk.tell(await desk.operations.look.get_run(GetRun(run=run)))
                 return UNFINISHED
-        if not go_on:
-            asking = AnswerGate(
-                run=run_id, gate=gate, by=by, choice=said.choice, text=said.text, verdict=said.verdict
-            )
-            desk.tell(await desk.operations.decide.answer_gate(asking))
-            return FINE
-        return await desk.finish(
-            await desk.engine.answer(
-                run_id, said, by=by, gate=gate, stop=desk.stop, interviewer=desk.interviewer
-            )
-        )
+            asking = asked
+        if go_on:
+            return desk.finish(await desk.execution.answer_gate(asking))
+        desk.tell(await desk.operations.decide.answer_gate(asking))
+        return FINE
 
 
-def _said(choice: str | None, text: str, *, approve: bool, reject: bool) -> Answer:
-    """What the flags say together; nothing at all is for the interviewer to find out."""
+def _verdict(choice: str | None, *, approve: bool, reject: bool) -> Verdict | None:
     given = [name for name, is_given in (("--approve", approve), ("--reject", reject)) if is_given]
     if choice is not None:
         given.append(f"the choice {choice!r}")
     if len(given) > 1:
         raise InvalidInput(f"{' and '.join(given)} contradict each other; say one.")
-    if approve or reject:
-        return Answer(text=text, verdict=Verdict.APPROVE if approve else Verdict.REJECT)
-    return Answer.skip() if choice is None and not text else Answer(choice or "", text)
+    if not (approve or reject):
+        return None
+    return Verdict.APPROVE if approve else Verdict.REJECT

@@ -1,15 +1,15 @@
-"""A run that is driven here and now: progress, signals, questions, and how it ended."""
+"""A run that is executed here and now: progress, signals, questions, and how it ended."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from onward.cli.commands.decide.prompt import Prompt
 from onward.cli.exits import UNFINISHED, exit_of
-from onward.cli.opening import app_of
+from onward.cli.opening import app_of, check_there
 from onward.cli.options import Common
 from onward.cli.print.output import Output
 from onward.cli.print.progress import Progress, make_progress
@@ -18,18 +18,12 @@ from onward.cli.signals import Force, on_signals
 from onward.clock import SystemClock
 from onward.config import load_settings
 from onward.engine.control.interview import Interviewer
-from onward.engine.engine import Engine
-from onward.engine.log.journal import Folded
 from onward.engine.loop.stop import StopSwitch
-from onward.errors import InvalidInput, NoDatabase
-from onward.machine.fold.row import project
-from onward.operations.local.look import run_state
+from onward.errors import InvalidInput
 from onward.operations.local.operations import LocalOperations
+from onward.operations.local_only.execute import Execution
 from onward.operations.protocol import Operations
 from onward.operations.replies import RunState
-from onward.read.lookup import find_run
-from onward.read.view import view_run
-from onward.wiring import is_there
 
 if TYPE_CHECKING:
     from onward.app import Onward
@@ -41,38 +35,25 @@ FINAL = ("completed", "cancelled")
 
 @dataclass(frozen=True, slots=True)
 class Foreground:
-    """What driving a run in the foreground takes."""
+    """What executing a run in the foreground takes."""
 
-    engine: Engine
     operations: Operations
+    execution: Execution
     common: Common
     out: Output
     stop: StopSwitch
     progress: Progress
-    interviewer: Interviewer | None
 
-    async def finish(self, folded: Folded) -> int:
-        """Answer gates as far as somebody does, say how the run stands, and give the exit code."""
-        if self.interviewer is not None:
-            folded = await self.engine.attend(folded, self.interviewer, self.stop)
+    def finish(self, run: RunState) -> int:
+        """Say how a run stands that was executed here, and give the exit code."""
         self.progress.close()
-        self.tell(await self.state(folded))
-        return exit_of(folded.run.status.value)
-
-    async def run_id(self, wanted: str) -> str:
-        """The id of the run that a person named."""
-        return (await find_run(self.engine.store.runs, wanted)).row.id
-
-    async def state(self, folded: Folded) -> RunState:
-        """A run that was executed here; which steps it finished is read from its log only for a program."""
-        if self.out.is_json:
-            return await run_state(self.engine.store, folded)
-        return cast("RunState", view_run(project(folded.run), folded.holder, folded.run, ()))
+        self.tell(run)
+        return exit_of(run["status"])
 
     def tell(self, run: RunState) -> None:
         """How the run stands, and what to type next."""
         self.out.say(summary(run))
-        if run["status"] == "waiting" and self.interviewer is None:
+        if run["status"] == "waiting" and self.execution.interviewer is None:
             gates = [gate for gate in run["gates"] if gate["decided"] is None]
             for line in (line for gate in gates for line in gate_lines(gate)):
                 self.out.say(f"  {line}")
@@ -101,12 +82,13 @@ async def foreground(
     )
     app, stop, progress = app_of(settings), StopSwitch(settings.grace_s), make_progress(out)
     interviewer = _interviewer(app, settings.answers, out, stop)
-    if not makes_database and isinstance(app.store, str) and not is_there(app.store):
-        raise NoDatabase(app.store)
+    if not makes_database:
+        check_there(app.store)
     engine = await app.engine(observe=progress.observe, tool_env=settings.tool_env, warn=out.note)
     force = Force(settings.grace_s, UNFINISHED, is_watched=bool(app.handlers))
-    operations = LocalOperations(engine, SystemClock())
-    desk = Foreground(engine, operations, common, out, stop, progress, interviewer)
+    clock = SystemClock()
+    execution = Execution(engine, clock, stop, interviewer, completed=out.is_json)
+    desk = Foreground(LocalOperations(engine, clock), execution, common, out, stop, progress)
     try:
         with on_signals(desk.asked_to_stop, force), out.alone():
             yield desk

@@ -12,10 +12,9 @@ from onward.cli.numbers import number
 from onward.cli.options import COMMON, Answers, Common, Out, RunId, RunName, Settings
 from onward.cli.print.text import one_line
 from onward.cli.values import context_of
-from onward.engine.engine import Resume
 from onward.model.ids import display_id
 from onward.model.values.bounds import EVENT
-from onward.operations.requests import ForkRun
+from onward.operations.requests import ForkRun, ResumeRun
 
 
 async def replay(
@@ -37,16 +36,14 @@ async def replay(
     """Fork a run at one of its checkpoints and run the fork. The run itself stays as it is."""
     asking = ForkRun(run=run, checkpoint=checkpoint, changes=context_of(settings), run_id=run_id)
     async with foreground(common, out, answers) as desk:
-        parent = await desk.run_id(run)
         forked = await desk.operations.start.fork_run(asking)
-        child = forked["id"]
+        child, parent = forked["id"], forked["parent"]
+        assert parent is not None  # a fork has one
         out.say(
             f"run {forked['display_id']}: {one_line(forked['pipeline'])} (id {child}), "
-            f"forked from {display_id(parent)} at checkpoint {checkpoint}"
+            f"forked from {display_id(parent['run'])} at checkpoint {checkpoint}"
         )
         if not start:
             desk.tell(forked)
             return FINE
-        return await desk.finish(
-            await desk.engine.resume(child, Resume(original=True, interviewer=desk.interviewer), desk.stop)
-        )
+        return desk.finish(await desk.execution.resume_run(ResumeRun(run=child, original=True)))

@@ -1,9 +1,8 @@
-"""`onward resume`: going on with a stopped run."""
+"""`onward resume`: continue a stopped run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -14,20 +13,13 @@ from onward.cli.exits import FINE
 from onward.cli.options import COMMON, GOING, Common, Going, Out, RunName
 from onward.cli.print.giving_up import gave_up_lines
 from onward.cli.print.output import Output
+from onward.cli.print.render import instant_us
 from onward.cli.print.text import age, one_line
 from onward.clock import SystemClock
-from onward.engine.engine import Resume
 from onward.errors import InvalidInput
-from onward.model.event import StepFinished
-from onward.model.ids import display_id
-from onward.model.run import Run
-from onward.operations.local.decide import resume_of
-from onward.operations.local.preview import is_asking
+from onward.operations.local_only.replies import ResumeOutlook
 from onward.operations.replies import Resumed
-from onward.operations.requests import ResumeRun
-from onward.read.lookup import last_checkpoint
-from onward.store.codec import unseal
-from onward.store.owner import owner_label
+from onward.operations.requests import GetRun, ResumeRun
 
 
 async def resume(
@@ -85,8 +77,7 @@ async def resume(
             return FINE
         if going.queue:
             return _tell_queued(await desk.operations.decide.resume_run(asking), out)
-        how = replace(resume_of(asking), wait=going.wait, interviewer=desk.interviewer)
-        return await _go_on(desk, await desk.run_id(run), how)
+        return await _execute(desk, asking, wait=going.wait)
 
 
 def _one_of(flags: Mapping[str, bool]) -> str | None:
@@ -96,21 +87,22 @@ def _one_of(flags: Mapping[str, bool]) -> str | None:
     return given[0] if given else None
 
 
-async def _go_on(desk: Foreground, run_id: str, how: Resume) -> int:
-    known = await desk.engine.journal.load(run_id)
-    if is_asking(known.run, how, SystemClock().now_us()):
-        return await desk.finish(known)
-    desk.progress.narrator.opening = await _opening(desk, known.run, how)
-    if known.holder is not None and known.holder.is_alive:
-        _tell_holder(desk.out, owner_label(known.holder.owner), how)
-    folded = await desk.engine.resume(run_id, how, desk.stop, tell=desk.out.note)
-    if how.action == "abort":
-        desk.tell(await desk.state(folded))
-        last = await last_checkpoint(desk.engine.store.log, run_id, known.run.head)
-        for line in gave_up_lines(known.run, None if last is None else last.seq, desk.common):
-            desk.out.say(line)
-        return FINE
-    return await desk.finish(folded)
+async def _execute(desk: Foreground, asking: ResumeRun, *, wait: bool) -> int:
+    ahead = await desk.execution.look_ahead(asking)
+    if ahead["is_asking"]:
+        return desk.finish(await desk.execution.attend_run(GetRun(run=ahead["run"])))
+    desk.progress.narrator.opening = _opening(ahead, asking)
+    if ahead["holder"] is not None and asking.take_over:
+        desk.out.note(f"taking the run from {ahead['holder']}, which is alive; it can write nothing more.")
+    elif ahead["holder"] is not None and wait:
+        desk.out.say(f"waiting for {ahead['holder']} to release the run")
+    run = await desk.execution.resume_run(asking, wait=wait, tell=desk.out.note)
+    if asking.action != "abort":
+        return desk.finish(run)
+    desk.tell(run)
+    for line in gave_up_lines(ahead, desk.common):
+        desk.out.say(line)
+    return FINE
 
 
 def _tell_queued(run: Resumed, out: Output) -> int:
@@ -123,22 +115,14 @@ def _tell_queued(run: Resumed, out: Output) -> int:
     return FINE
 
 
-def _tell_holder(out: Output, holder: str, how: Resume) -> None:
-    """Somebody is at work on the run: say what becomes of them, if anything does."""
-    if how.take_over:
-        out.note(f"taking the run from {holder}, which is alive; it can write nothing more.")
-    elif how.wait:
-        out.say(f"waiting for {holder} to release the run")
-
-
-async def _opening(desk: Foreground, run: Run, how: Resume) -> str:
-    """What the run goes on with."""
-    if how.action == "abort":
-        return f"cancelling run {display_id(run.id)} ({one_line(run.pipeline)})"
-    record = await last_checkpoint(desk.engine.store.log, run.id, run.head)
-    name = f"resuming run {display_id(run.id)} ({one_line(run.pipeline)})"
-    if record is None:
-        return name
-    event = unseal(record)
-    what = f"step {event.step}" if isinstance(event, StepFinished) else "its start"
-    return f"{name} from checkpoint {record.seq}: {what}, {age(record.at_us, SystemClock().now_us())}"
+def _opening(ahead: ResumeOutlook, asking: ResumeRun) -> str:
+    """What the run continues with."""
+    name = f"run {ahead['display_id']} ({one_line(ahead['pipeline'])})"
+    if asking.action == "abort":
+        return f"cancelling {name}"
+    last = ahead["checkpoint"]
+    if last is None:
+        return f"resuming {name}"
+    what = "its start" if last["step"] is None else f"step {last['step']}"
+    ago = age(instant_us(last["at"]), SystemClock().now_us())
+    return f"resuming {name} from checkpoint {last['seq']}: {what}, {ago}"

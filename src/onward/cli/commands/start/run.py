@@ -19,8 +19,8 @@ from onward.cli.options import (
     WorkspaceMode,
 )
 from onward.cli.values import context_of, script_of
-from onward.engine.engine import Start
 from onward.model.run import RunStatus
+from onward.operations.local_only.execute import submission
 from onward.operations.requests import ListRuns
 from onward.pipeline.build import Pipeline
 
@@ -56,22 +56,22 @@ async def run(
     Ctrl-C lets the current step finish and pauses the run; a second Ctrl-C stops now. Nothing that has
     finished is lost or repeated: `onward resume` continues.
     """
-    inputs, script = context_of(settings), script_of(simulate)
+    asking = submission(
+        file,
+        inputs=context_of(settings),
+        simulation=script_of(simulate),
+        run_id=run_id,
+        on_owner_loss="interrupt",
+        workspace=workspace,
+        workspace_mode=workspace_mode,
+        keep_workspace=keep_workspace,
+    )
     async with foreground(common, out, answers, makes_database=True) as desk:
-        pipeline = desk.engine.sources.read(file)
+        pipeline = desk.execution.prepare(asking)
         for warning in pipeline.warnings:
             out.note(str(warning))
         await _mention_unfinished(desk, pipeline)
-        start = Start(
-            inputs=inputs,
-            run_id=run_id,
-            simulation=script,
-            interviewer=desk.interviewer,
-            workspace=workspace,
-            workspace_mode=workspace_mode,
-            keep_workspace=keep_workspace,
-        )
-        return await desk.finish(await desk.engine.start(pipeline, start, desk.stop))
+        return desk.finish(await desk.execution.start_run(asking, pipeline))
 
 
 async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -28,14 +27,14 @@ from onward.cli.signals import Force, on_signals
 from onward.cli.values import context_of, script_of
 from onward.clock import SystemClock
 from onward.config import load_settings
-from onward.engine.control.sources import read_source
 from onward.engine.engine import Engine
 from onward.engine.loop.stop import StopSwitch
 from onward.machine.plan.planner import DRAIN
 from onward.model.ids import display_id
 from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE, PRIORITY
 from onward.operations.local.operations import LocalOperations
-from onward.operations.requests import ListWorkers, RecoverRuns, SubmitRun
+from onward.operations.local_only.execute import submission
+from onward.operations.requests import ListWorkers, RecoverRuns
 from onward.store.owner import owner_label
 
 if TYPE_CHECKING:
@@ -150,7 +149,7 @@ async def submit(
     out: Out,
 ) -> int:
     """Create a run and leave it to the workers."""
-    asking = _submission(
+    asking = submission(
         file,
         inputs=context_of(settings),
         simulation=script_of(simulate),
@@ -170,11 +169,6 @@ async def submit(
     if out.is_json:
         out.value(run)
     return FINE
-
-
-def _submission(file: str, **how: Any) -> SubmitRun:
-    # The path is kept absolute, so that a resume finds the file from another directory.
-    return SubmitRun(source=read_source(file), file=file, path=os.path.abspath(file), **how)
 
 
 async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out: Out) -> int:

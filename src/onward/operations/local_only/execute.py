@@ -1,0 +1,155 @@
+"""Runs that this process executes until they stop, for the same requests that leave them to a worker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import msgspec
+
+from onward.clock import Clock
+from onward.engine.control.interview import Interviewer
+from onward.engine.control.sources import read_source
+from onward.engine.engine import Engine
+from onward.engine.log.journal import Folded
+from onward.engine.loop.stop import StopSwitch
+from onward.machine.decide.doubt import is_in_doubt
+from onward.machine.decide.requests import open_gate
+from onward.machine.fold.row import project
+from onward.model.event import StepFinished
+from onward.model.ids import display_id
+from onward.operations.local.decide import answer_of, resume_of
+from onward.operations.local.look import run_state
+from onward.operations.local.preview import is_asking
+from onward.operations.local.start import prepared, start_of
+from onward.operations.local.terms import terms_of
+from onward.operations.local_only.replies import LastCheckpoint, ResumeOutlook
+from onward.operations.replies import RunState
+from onward.operations.requests import AnswerGate, GetRun, ResumeRun, SubmitRun
+from onward.pipeline.build import Pipeline
+from onward.read.lookup import find_run, last_checkpoint
+from onward.read.view import instant, view_run
+from onward.store.codec import unseal
+from onward.store.owner import owner_label
+
+
+def submission(file: str, **how: Any) -> SubmitRun:
+    """A run of the pipeline in a file of this machine."""
+    # The path is kept absolute, so that a resume finds the file from another directory.
+    return SubmitRun(source=read_source(file), file=file, path=os.path.abspath(file), **how)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Executes runs until they stop, or until `stop` is asked for.
+
+    `interviewer` answers gates as they open; None leaves them open. With `completed`, replies also list the
+    finished steps, for which the whole log is read.
+    """
+
+    engine: Engine
+    clock: Clock
+    stop: StopSwitch
+    interviewer: Interviewer | None
+    completed: bool
+
+    def prepare(self, request: SubmitRun) -> Pipeline:
+        """The pipeline of a run that is to be started, checked."""
+        return prepared(self.engine, request)
+
+    async def start_run(self, request: SubmitRun, pipeline: Pipeline) -> RunState:
+        """Create a run of a prepared pipeline, and execute it."""
+        start = replace(start_of(request), interviewer=self.interviewer)
+        return await self._attended(await self.engine.start(pipeline, start, self.stop))
+
+    async def look_ahead(self, request: ResumeRun) -> ResumeOutlook:
+        """What a resume would begin with. Its checks are not made here."""
+        folded = await self._load(request.run)
+        run, holder = folded.run, folded.holder
+        is_held = holder is not None and holder.is_alive
+        return {
+            "run": run.id,
+            "display_id": display_id(run.id),
+            "pipeline": run.pipeline,
+            "is_asking": is_asking(run, resume_of(request), self.clock.now_us()),
+            "holder": owner_label(holder.owner) if holder is not None and is_held else None,
+            "checkpoint": await self._last_checkpoint(folded),
+            "in_doubt": [opened.step for opened in run.open_steps.values() if is_in_doubt(opened)],
+        }
+
+    async def resume_run(
+        self,
+        request: ResumeRun,
+        *,
+        wait: bool = False,
+        tell: Callable[[str], None] = lambda notice: None,
+    ) -> RunState:
+        """Continue a stopped run. `wait`: until the process that holds it releases it."""
+        how = replace(
+            resume_of(request),
+            by=request.by,
+            wait=wait,
+            terms=terms_of(request),
+            interviewer=self.interviewer,
+        )
+        run_id = await self._run_id(request.run)
+        return await self._attended(await self.engine.resume(run_id, how, self.stop, tell=tell))
+
+    async def attend_run(self, request: GetRun) -> RunState:
+        """Answer the questions of a run that waits, and continue it as far as they are answered."""
+        return await self._attended(await self._load(request.run))
+
+    async def ask(self, request: AnswerGate) -> AnswerGate | None:
+        """The request with what the interviewer answers; None leaves the gate open."""
+        run = (await self._load(request.run)).run
+        gate = open_gate(run, request.gate)
+        if self.interviewer is None:
+            return None
+        said = await self.engine.ask(run, gate, self.interviewer)
+        if said.skipped:
+            return None
+        return msgspec.structs.replace(
+            request,
+            run=run.id,
+            by=self.interviewer.name,
+            gate=gate.gate,
+            choice=said.choice,
+            text=said.text,
+            verdict=said.verdict,
+        )
+
+    async def answer_gate(self, request: AnswerGate) -> RunState:
+        """Decide an open gate, and continue the run that waited for it."""
+        folded = await self.engine.answer(
+            await self._run_id(request.run),
+            answer_of(request),
+            by=request.by,
+            gate=request.gate,
+            terms=terms_of(request),
+            stop=self.stop,
+            interviewer=self.interviewer,
+        )
+        return await self._attended(folded)
+
+    async def _attended(self, folded: Folded) -> RunState:
+        if self.interviewer is not None:
+            folded = await self.engine.attend(folded, self.interviewer, self.stop)
+        if self.completed:
+            return await run_state(self.engine.store, folded)
+        return cast("RunState", view_run(project(folded.run), folded.holder, folded.run, ()))
+
+    async def _last_checkpoint(self, folded: Folded) -> LastCheckpoint | None:
+        record = await last_checkpoint(self.engine.store.log, folded.run.id, folded.run.head)
+        if record is None:
+            return None
+        event = unseal(record)
+        step = event.step if isinstance(event, StepFinished) else None
+        return {"seq": record.seq, "at": instant(record.at_us) or "", "step": step}
+
+    async def _load(self, wanted: str) -> Folded:
+        return await self.engine.journal.load(await self._run_id(wanted))
+
+    async def _run_id(self, wanted: str) -> str:
+        return (await find_run(self.engine.store.runs, wanted)).row.id
