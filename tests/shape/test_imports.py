@@ -78,6 +78,22 @@ LAYERS: dict[str, list[str]] = {
 for top in ("wiring", "app", "", "cli", "__main__", "testing"):
     LAYERS[top] = list(LAYERS)
 
+# Commands keep flags and printing. What they need of a store or an engine, they ask of the operations.
+LAYERS["cli.commands"] = ["cli", *(row for row in LAYERS["cli"] if row not in ("store", "engine", "wiring"))]
+# Except where a command is itself the process that executes runs.
+EXECUTING: dict[str, list[str]] = {
+    # Opens the engine of a run in the foreground: signals stop it, and somebody answers its gates.
+    "start.foreground": ["engine.loop.stop", "engine.control.interview"],
+    # Answers gates at the terminal, until the process is asked to stop.
+    "decide.prompt": ["engine.loop.stop"],
+    # Is the worker: it claims runs under its own name.
+    "start.workers": ["engine.engine", "engine.loop.stop", "store.owner"],
+    # Counts what a worker's engine and store do.
+    "operate.watching": ["engine.engine", "store.port.store", "store.owner"],
+}
+for executing, parts in EXECUTING.items():
+    LAYERS[f"cli.commands.{executing}"] = [*LAYERS["cli.commands"], *parts]
+
 # Commands that know runs only as requests and replies: they would do the same with a server.
 for asking in (
     "look.preview",
@@ -212,6 +228,10 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
         ("novelty", ""),
         ("cli.commands.look.status", "from onward.store.port.runs import RunQuery"),
         ("cli.commands.decide.stop", "from onward.engine.engine import Engine"),
+        ("cli.commands.operate.gc", "from onward.engine.control.retention import Collector"),
+        ("cli.commands.look.files", "from onward.store.port.store import Store"),
+        ("cli.commands.start.run", "from onward.wiring import open_store"),
+        ("cli.commands.start.foreground", "from onward.engine.engine import Engine"),
         ("operations.local.look", "from onward.cli.print.text import table"),
         ("store.sqlite", "import psycopg"),
         ("store.postgres_pool", "import apsw"),
@@ -239,7 +259,8 @@ def test_a_forbidden_import_is_found(name: str, code: str) -> None:
         ),
         ("clock", "import time, random, secrets, uuid"),
         ("config", "import os\nhome = os.environ.get('HOME')"),
-        ("cli.commands.start.run", "from onward.wiring import open_store"),
+        ("cli.commands.start.workers", "from onward.engine.engine import Engine"),
+        ("cli.opening", "from onward.wiring import open_store"),
     ],
 )
 def test_an_allowed_import_is_not_found(name: str, code: str) -> None:
