@@ -367,6 +367,12 @@ def test_doctor_says_what_other_users_can_read_and_what_to_run(shell: Shell) -> 
     assert shell.inside("doctor").code == 0
 
 
+@pytest.mark.parametrize("command", ["run", "submit"])
+def test_a_pipeline_that_cannot_be_read_makes_no_database(shell: Shell, command: str) -> None:
+    assert shell.inside(command, "nothing.dot").code == 2
+    assert os.listdir(shell.directory) == []
+
+
 def test_doctor_does_not_make_the_database_that_it_is_asked_about(shell: Shell) -> None:
     done = shell.inside("doctor")
     assert done.code == 1
