@@ -113,7 +113,7 @@ async def store_with_homes(common: Common) -> AsyncIterator[tuple[Store, Homes |
 async def collector_of(
     common: Common, warn: Callable[[str], None], *, keep_files: bool
 ) -> AsyncIterator[Collector]:
-    """What a command forgets runs with."""
+    """What a command deletes runs with."""
     from onward.clock import SystemClock
     from onward.engine.control.retention import Collector
     from onward.wiring import kept_trees

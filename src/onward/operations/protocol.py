@@ -102,7 +102,7 @@ class Decide(Protocol):
 
 
 class Effects(Protocol):
-    """Looks at effects, and decides about those in doubt. To run one is for whoever calls it."""
+    """Looks at effects, and decides about those in doubt. Their callers run them."""
 
     async def get_effect(self, request: GetEffect) -> EffectShown: ...
 

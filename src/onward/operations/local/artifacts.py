@@ -26,7 +26,7 @@ def view_artifact(id: str, artifact: Artifact) -> ArtifactListed:
 
 
 def view_content(id: str, artifact: Artifact, content: bytes | None) -> ArtifactContent:
-    """An artifact with its content; None is what a store finds that has lost it."""
+    """An artifact with its content; `content` is None if the store has lost it."""
     if content is None:
         raise StoreCorrupt(f"the content of artifact {id!r} ({artifact.hash}) is missing or damaged.")
     if artifact.form == "bytes":

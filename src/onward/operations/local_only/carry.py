@@ -21,7 +21,7 @@ from onward.store.port.runs import RunQuery, Runs
 from onward.store.port.store import Store
 
 Target = AbstractContextManager[Callable[[bytes], object]]
-# In these a run may be driven on by others while its copy goes elsewhere.
+# In these statuses another process may continue the run while its copy goes elsewhere.
 AT_WORK = (RunStatus.RUNNING, RunStatus.QUEUED, RunStatus.WAITING)
 
 

@@ -1,4 +1,4 @@
-"""Forgetting runs that are over, with their directories and work trees on this machine."""
+"""Deletes runs that have ended, with their directories and work trees on this machine."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def submission(file: str, **how: Any) -> SubmitRun:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Executes runs until they stop, or until `stop` is asked for.
+    """Executes runs until they stop, or until `stop` is requested.
 
     `interviewer` answers gates as they open; None leaves them open. With `completed`, replies also list the
     finished steps, for which the whole log is read.
@@ -65,7 +65,7 @@ class Execution:
         return await self._attended(await self.engine.start(pipeline, start, self.stop))
 
     async def look_ahead(self, request: ResumeRun) -> ResumeOutlook:
-        """What a resume would begin with. Its checks are not made here."""
+        """What a resume would begin with. This makes none of the checks of a resume."""
         folded = await self._load(request.run)
         run, holder = folded.run, folded.holder
         is_held = holder is not None and holder.is_alive

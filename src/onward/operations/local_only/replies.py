@@ -22,7 +22,7 @@ class FindingShown(TypedDict):
 
 
 class ResumePointShown(TypedDict):
-    """Where the run would go on, told from its receipts alone."""
+    """Where the run would continue, according to its receipts alone."""
 
     step: str | None
     action: str
@@ -60,7 +60,7 @@ class RunsCollected(TypedDict):
 
 
 class RunAtWork(TypedDict):
-    """A run that goes on where it is while its copy goes elsewhere."""
+    """A run that may continue here while its copy goes elsewhere."""
 
     display_id: str
     status: str
@@ -131,7 +131,10 @@ class LastCheckpoint(TypedDict):
 
 
 class ResumeOutlook(TypedDict):
-    """What a resume begins with. `is_asking`: the run only waits for answers; `holder`: it is alive."""
+    """What a resume begins with.
+
+    `is_asking`: the run only waits for answers. `holder`: the live process that holds it.
+    """
 
     run: str
     display_id: str

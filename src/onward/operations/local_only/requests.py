@@ -19,9 +19,10 @@ class WriteReceipts(WriteFiles, frozen=True, kw_only=True):
 
 
 class CollectRuns(Request, frozen=True, kw_only=True):
-    """Delete runs that are over: completed and cancelled ones, or those in `statuses`.
+    """Delete runs that have ended: completed and cancelled ones, or those in `statuses`.
 
-    Without an age, runs that nothing has happened to for 30 days go; with `keep`, of any age but the newest.
+    The newest `keep` of them stay. Without `older_than_s`, runs go that have not changed for 30 days; with
+    `keep`, runs of any age.
     """
 
     statuses: tuple[str, ...] = tuple(FINAL)
@@ -41,7 +42,7 @@ class CollectRuns(Request, frozen=True, kw_only=True):
 class ExportRuns(Request, frozen=True, kw_only=True):
     """Whole runs, in one stream of bytes; without names every run of the database.
 
-    Without `with_parents`, a fork whose parent is not named is refused.
+    Without `with_parents`, a fork is refused if its parent is not named as well.
     """
 
     runs: tuple[str, ...] = ()
