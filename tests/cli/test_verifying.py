@@ -32,8 +32,8 @@ def test_a_log_that_ends_before_what_was_acknowledged_is_a_problem(shell: Shell)
     done = shell.inside("verify", "line", "--json")
     assert (done.code, done.json["problems"]) == (1, 1)
     (problem,) = done.json["runs"][0]["problems"]
-    assert problem.startswith("the log ends before what was acknowledged: ")
-    assert problem.endswith("checkpoint.json tells of 5 finished steps, the last 'exit', and the log has 2")
+    assert problem.startswith("the log has lost acknowledged steps: ")
+    assert problem.endswith("checkpoint.json lists 5 finished steps, the last 'exit', and the log has 2")
 
 
 def test_a_log_that_has_more_than_its_directory_is_sound(shell: Shell) -> None:

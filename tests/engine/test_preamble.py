@@ -121,7 +121,7 @@ async def test_a_fork_is_told_what_its_parent_did(world: World) -> None:
     await process.engine.fork("run", point, new_id="child")
     await process.resume("child", original=True)
     assert "Run: child" in asks.told[1]
-    assert f"- came off run run at event {point}" in asks.told[1]
+    assert f"- the run was forked from run run at event {point}" in asks.told[1]
     assert "- a: success\n" in asks.told[1]
 
 

@@ -195,7 +195,7 @@ def test_the_past_is_what_finished_and_what_went_wrong_on_the_way() -> None:
     )
     assert found.happened == (
         "attempt 1 of a#1 failed: busy",
-        "another process took the run over: the one before was lost",
+        "another process took over the run: its holder was lost",
     )
     assert (found.steps_finished, found.values["x"], dict(found.tally)) == (2, 1, {"success": 1})
 

@@ -17,7 +17,7 @@ from onward.store.port.record import Record
 
 
 async def read_checkpoints(log: RunLog, run_id: str) -> AsyncIterator[dict[str, Any]]:
-    """The checkpoints of a log in order, one at a time: each holds a context of its own."""
+    """The checkpoints of a log in order, one at a time, because each has a whole context."""
     run: Run | None = None
     completed: list[str] = []
     async for page in log_pages(log, run_id):
@@ -31,15 +31,15 @@ async def read_checkpoints(log: RunLog, run_id: str) -> AsyncIterator[dict[str, 
 
 
 def _checkpoint(record: Record, event: Event, run: Run, completed: Sequence[str]) -> dict[str, Any]:
-    path = branch_of(event.step) if isinstance(event, StepFinished) else ""
+    branch = branch_of(event.step) if isinstance(event, StepFinished) else ""
     return {
         "seq": record.seq,
         "at": instant(record.at_us),
-        **({"branch": path} if path else {}),
+        **({"branch": branch} if branch else {}),
         "current_node": event.node if isinstance(event, StepFinished) else None,
-        "next_node_id": run.branches[path].next_node,
+        "next_node_id": run.branches[branch].next_node,
         "completed_nodes": list(completed),
-        "context": run.branches[path].context.plain(),
+        "context": run.branches[branch].context.plain(),
         "retry_counters": run.retries.plain(),
         "visited_outcomes": run.outcomes.plain(),
         "reroute_count": run.reroutes,

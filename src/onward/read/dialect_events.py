@@ -1,6 +1,6 @@
 """A run's log in the dialect's own event names, for observers that were written for other implementations.
 
-Nothing is stored under these names: they are told from the log, so a stream that is read again says the same.
+Nothing is stored under these names. They come from the log, so reading it again gives the same stream.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "InterviewCompleted": ("question", "answer", "duration_s"),
     "InterviewTimeout": ("question", "stage", "duration_s"),
     "CheckpointSaved": ("node_id",),
-    # What the dialect has no name for.
+    # Events for which the dialect has no name.
     "PipelinePaused": ("reason",),
     "PipelineInterrupted": ("reason",),
     "PipelineResumed": ("by",),
@@ -59,7 +59,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 
 class Told(Frozen, frozen=True):
-    """One event under the dialect's name. A stage is a node; its index counts from 0 as they begin."""
+    """One event under the dialect's name. A stage is a step; `index` counts steps from 0 as they start."""
 
     name: str
     at_us: int
@@ -67,7 +67,7 @@ class Told(Frozen, frozen=True):
 
 
 class Teller:
-    """Tells one run, event by event, from its first."""
+    """Translates the log of one run, event by event, from its first."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
@@ -77,7 +77,7 @@ class Teller:
         self._artifacts = 0
 
     def tell(self, event: Event, at_us: int) -> Iterator[Told]:
-        """What this event is called; several things may have happened in it, or nothing worth a name."""
+        """The dialect's events for this one: none, one or several."""
         self._at_us, begun = at_us, self._log.begun
         step = self._log.apply(event, at_us=at_us)
         if step is None:

@@ -1,4 +1,4 @@
-"""Looking at runs without touching them: finding one by what a person typed, and reading its log."""
+"""Find a run by what a person typed, and read its log in pages; nothing is changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ReadLog(Protocol):
 
 
 async def find_run(runs: Runs, wanted: str) -> Listed:
-    """The one run that answers to a display id, an id, or the beginning of either, in this order."""
+    """The one run with this display id, id, or prefix of either, in this order."""
     found = await runs.find(wanted)
     if not found:
         raise RunNotFound(wanted)
@@ -36,7 +36,7 @@ async def find_run(runs: Runs, wanted: str) -> Listed:
 
 
 async def log_pages(log: RunLog, run_id: str, *, after: int = 0) -> AsyncIterator[Sequence[Record]]:
-    """A log in pages, so that a long one never has to be in memory at once."""
+    """A log in pages, so that a long one is never in memory at once."""
     while page := await log.read(run_id, after=after, limit=PAGE):
         yield page
         after = page[-1].seq
@@ -62,9 +62,10 @@ async def completed_of(log: RunLog, run_id: str) -> list[str]:
 
 
 async def newest_first(read: ReadLog, head: int, kinds: Collection[str]) -> AsyncIterator[Record]:
-    """The records of these kinds from event `head` back to the first; whoever has found enough stops.
+    """The records of these kinds, from event `head` back to the first.
 
-    `read` reads one run's log. The first page is small: what is looked for is mostly near the end.
+    `read` reads one run's log. The first page is small, because callers mostly look for something near the
+    end and stop when they have found it.
     """
     size = PAGE_FIRST
     while head > 0:

@@ -1,7 +1,7 @@
-"""What one line of a run has behind it, as far as the end of the log tells.
+"""What happened before a step, as far as the end of the log shows.
 
-A branch's past is its own and that of the lines it came off; what its siblings do at the same time is none
-of it. Times are left out, so that the same log always gives the same past.
+The past of a branch includes that of the branches around it, but not what its siblings do at the same time.
+Times are left out, so that the same log always gives the same past.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from onward.read.log.kinds import step_of
 
 
 class Stage(Frozen, frozen=True, kw_only=True):
-    """A finished step: what it came to, what it said, and which context values it changed."""
+    """A finished step: its outcome, its words, and which context values it changed."""
 
     step: str
     node: str
@@ -48,7 +48,7 @@ class Stage(Frozen, frozen=True, kw_only=True):
 
 
 class Past(Frozen, frozen=True, kw_only=True):
-    """Behind a step: stages and notable events, oldest first. `is_whole`: they go back to the beginning."""
+    """Stages and notable events before a step, oldest first. `is_whole`: none are missing."""
 
     run_id: str
     goal: str
@@ -64,23 +64,23 @@ class Past(Frozen, frozen=True, kw_only=True):
         return Counter(stage.status for stage in self.stages)
 
 
-def past_of(goal: str, run: Run, path: str, events: Iterable[Event], *, is_whole: bool) -> Past:
-    """The past of the line `path` of a run; `events` are the last ones of its log."""
-    lines = _lines(path)
+def past_of(goal: str, run: Run, branch: str, events: Iterable[Event], *, is_whole: bool) -> Past:
+    """The past of a branch of a run; `events` are the last ones of its log."""
+    around = _with_those_around(branch)
     stages: list[Stage] = []
     happened: list[str] = []
     for event in events:
-        if _line_of(run, event) not in lines:
+        if _branch_with(event, run) not in around:
             continue
         if isinstance(event, StepFinished):
             if event.node != run.start_node:
                 stages.append(_stage(event))
-        elif told := _told(event):
-            happened.append(told)
+        elif sentence := _sentence(event):
+            happened.append(sentence)
     return Past(
         run_id=run.id,
         goal=goal,
-        values=run.branches[path].context,
+        values=run.branches[branch].context,
         steps_finished=run.steps_finished,
         stages=tuple(stages),
         happened=tuple(happened),
@@ -88,19 +88,19 @@ def past_of(goal: str, run: Run, path: str, events: Iterable[Event], *, is_whole
     )
 
 
-def _lines(path: str) -> frozenset[str | None]:
-    """A line and those it came off; what happens to the whole run happens to each."""
-    lines: set[str | None] = {None, path}
-    while path:
-        path = branch_of(path)
-        lines.add(path)
-    return frozenset(lines)
+def _with_those_around(branch: str) -> frozenset[str | None]:
+    """A branch and those around it; None stands for the whole run."""
+    found: set[str | None] = {None, branch}
+    while branch:
+        branch = branch_of(branch)
+        found.add(branch)
+    return frozenset(found)
 
 
-def _line_of(run: Run, event: Event) -> str | None:
-    """The line in which an event happened; None if it happened to the whole run."""
+def _branch_with(event: Event, run: Run) -> str | None:
+    """The branch in which an event happened; None if it happened to the whole run."""
     if isinstance(event, BranchFinished):
-        # While a fan-out is open, what one branch comes to is nothing that another can look back on.
+        # While a fan-out is open, the end of one branch is not in the past of the others.
         is_open = any(event.branch in parallel.branches for parallel in run.parallels.values())
         return event.branch if is_open else branch_of(event.branch)
     step = step_of(event)
@@ -121,33 +121,33 @@ def _stage(event: StepFinished) -> Stage:
     )
 
 
-def _told(event: Event) -> str:
-    """What is worth telling beside the stages."""
+def _sentence(event: Event) -> str:
+    """A sentence about an event that is no stage; empty if it is not notable."""
     match event:
         case AttemptFailed():
             return f"attempt {event.attempt} of {event.step} failed: {event.reason}"
         case AttemptInterrupted():
             return f"attempt {event.attempt} of {event.step} was stopped: {event.why}"
         case StepStarted(degraded_from=mode) if mode:
-            return f"{event.step} began with {event.fidelity} instead of {mode}: the session was gone"
+            return f"{event.step} started with {event.fidelity} instead of {mode}: its session was gone"
         case ParallelStarted():
             return f"{event.step} opened {len(event.branches)} branches"
         case BranchFinished():
             return f"branch {event.branch} ended: {event.status}" + _because(event.reason)
         case GateDecided(expired=True):
-            return f"nobody answered {event.gate} in time" + _because(event.choice.label)
+            return f"{event.gate} got no answer in time" + _because(event.choice.label)
         case GateDecided():
             return f"{event.by} answered {event.gate}{_because(event.choice.label)}{_because(event.text)}"
         case StepRouted():
-            return f"{event.step} led on to {event.next.to} after the pipeline or the context had changed"
+            return f"{event.step} continued to {event.next.to} after the pipeline or the context changed"
         case GoalRedirected():
             return f"went back to {event.next.to}: goal gate {event.gate} was unmet"
         case PipelineChanged():
             return f"{event.by} changed the pipeline"
         case RunClaimed(lost=True):
-            return "another process took the run over: the one before was lost"
+            return "another process took over the run: its holder was lost"
         case RunForked():
-            return f"came off run {event.parent} at event {event.parent_seq}"
+            return f"the run was forked from run {event.parent} at event {event.parent_seq}"
         case RunResumed():
             return f"{event.by} resumed the run" + (f" from {event.from_node}" if event.from_node else "")
         case RunPaused() | RunInterrupted() | RunFailed():

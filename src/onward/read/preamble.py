@@ -1,7 +1,7 @@
-"""What a new session is told about the run it works in: a text for each fidelity but `full`.
+"""The summary of the run that a new agent session gets: a text for each fidelity except `full`.
 
-It is a function of the past alone, the same text every time, and never longer than its mode allows,
-whatever the values are: what does not fit is shortened with its size said, or left out and that is said.
+It depends on the past alone, so it is the same every time. It is never longer than its mode allows: what does
+not fit is shortened or left out, and the text says so.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Style(Frozen, frozen=True, kw_only=True):
-    """How a mode tells it: tokens in all, characters a value or remark, and which parts there are.
+    """What a mode includes: tokens in total, characters per value or remark, and which parts.
 
-    `stages` and `happened` are the shares of the room that these parts may take; what they leave is for the
-    context's values.
+    `stages` and `happened` are the shares of the space that these parts may take; context gets the rest.
     """
 
     tokens: int
@@ -61,7 +60,7 @@ STYLES: Mapping[str, Style] = {
 
 
 def preamble(mode: str, past: Past) -> str:
-    """The text for a step of this mode; under `full` the session knows, and nothing is told."""
+    """The text for a step of this mode; empty under `full`, where the session itself remembers."""
     style = STYLES.get(mode)
     if style is None:
         return ""
@@ -78,7 +77,7 @@ def preamble(mode: str, past: Past) -> str:
 
 
 def _add(parts: list[str], part: str, left: int) -> int:
-    """Add a part if there is one and it fits; the room that is left."""
+    """Add a part unless it is empty or too long; returns the space that is left."""
     if not part or len(part) + 2 > left:
         return left
     parts.append(part)
@@ -123,14 +122,14 @@ def _happened(past: Past, style: Style, room: int) -> str:
 
 def _values(past: Past, style: Style, room: int) -> str:
     keys = _by_importance(past)
-    # If they cannot all be told at length, all are told in short before any is left out.
+    # If the values do not all fit at full length, shorten all of them before leaving any out.
     value_max = min(style.value_max, max(40, room // max(1, len(keys)) - KEY_MAX // 2))
     lines = [f"{_cut(key, KEY_MAX)} = {_shown(past.values[key], value_max)}" for key in keys]
     return _section("Context:", lines, room, "other values are left out")
 
 
 def _by_importance(past: Past) -> list[str]:
-    """What changed last comes first, then by name. The engine's own keys say nothing new."""
+    """The keys that changed last come first, then the others by name; the engine's own are left out."""
     changed = dict.fromkeys(key for stage in reversed(past.stages) for key in sorted(stage.changed))
     keys = dict.fromkeys((*(key for key in changed if key in past.values), *sorted(past.values)))
     return [key for key in keys if key not in _ENGINES_OWN and not key.startswith((GRAPH, INTERNAL))]
@@ -145,7 +144,7 @@ def _section(
     is_backwards: bool = False,
     more: bool = False,
 ) -> str:
-    """The first lines that fit under a title. `more`: there are others behind the last that is known."""
+    """The first lines that fit under a title. `more`: there are others that were not given."""
     rest = f"- {left_out}"
     room -= len(title) + len(rest) + 1
     kept: list[str] = []
@@ -173,7 +172,7 @@ def _shown(value: Any, length: int) -> str:
 
 
 def _cut(text: str, length: int, size: str = "") -> str:
-    """`text` on one line of at most `length` characters; if it is longer, its size is said."""
+    """`text` on one line of at most `length` characters; if it is cut, its size is added."""
     line = _one_line(text[: length + 1])
     if len(line) <= length and len(text) <= length:
         return line
@@ -182,7 +181,7 @@ def _cut(text: str, length: int, size: str = "") -> str:
 
 
 def _one_line(text: str) -> str:
-    """Without what would break a line, or the terminal it is printed on."""
+    """The text with control characters escaped, so that it stays on one line and harms no terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

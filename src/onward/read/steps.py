@@ -1,4 +1,4 @@
-"""The steps of a run as `onward show` prints them: plain values, made from the projection of its log."""
+"""The steps of a run as `onward show` prints them: plain values, from the projection of its log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from onward.read.view import instant
 
 
 def view_steps(log: Projection, run: Run, *, is_held: bool) -> list[dict[str, Any]]:
-    """Every step in the order in which they began; `is_held`: a living process holds the run."""
+    """Every step in the order in which they started; `is_held`: a living process holds the run."""
     return [_view(step, state_of(step, run, is_held=is_held)) for step in log.steps.values()]
 
 
 def state_of(step: Step, run: Run, *, is_held: bool) -> str:
-    """How a step stands. The log alone cannot tell that the process of an attempt died."""
+    """The state of a step. The log alone cannot say that the process of an attempt died."""
     if step.ended_at_us is not None:
         return step.state
     if step.step in run.parallels:

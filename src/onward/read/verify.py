@@ -1,4 +1,4 @@
-"""Proof that a run's row and snapshot are what its log says, and that the log lost nothing acknowledged."""
+"""Checks that a run's row and snapshot match its log, and that the log lost nothing acknowledged."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from onward.machine.fold.row import project
 from onward.machine.fold.snapshot import decode_run
 from onward.model.event import StepFinished
 from onward.model.run import FOLD_VERSION, Run
+from onward.read.lookup import PAGE
 from onward.read.view import instant
 from onward.receipts import pages
 from onward.receipts.homes import Homes, Said
@@ -22,13 +23,12 @@ from onward.store.port.log import RunLog
 from onward.store.port.record import ORIGIN, Position, Record
 from onward.store.port.store import Store
 
-PAGE = 1_000
 CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """How many events were found sound, and everything that was not."""
+    """How many events are intact, and every problem that was found."""
 
     run_id: str
     events: int
@@ -38,9 +38,9 @@ class Verified:
 async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> Verified:
     """Read a run's whole log, check its chain, fold it, and compare with what is stored beside it.
 
-    In `homes` the run may have a directory, with files that were written after what they tell was committed.
+    In `homes` the run may have a directory. Its files are written after the commits that they show.
     """
-    acknowledged = _acknowledged(homes, run_id)  # before the log is read: later it may tell of more
+    acknowledged = _acknowledged(homes, run_id)  # before the log, which may grow while it is read
     loaded = await store.log.load(run_id, fold_version=FOLD_VERSION)
     if loaded is None:
         return Verified(run_id, 0, (f"run {run_id} is gone",))
@@ -67,7 +67,7 @@ async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> V
 
 
 async def _pages(log: RunLog, run_id: str, head: int) -> AsyncIterator[Sequence[Record]]:
-    """The log up to `head`; and what stands behind it, unless that is what the run has written since."""
+    """The log up to `head`, and what follows it, unless the run itself has written that since."""
     after = 0
     while page := await log.read(run_id, after=after, limit=min(PAGE, head - after) if after < head else 1):
         if after >= head:
@@ -88,7 +88,7 @@ async def _missing_artifacts(blobs: Blobs, run: Run | None) -> list[str]:
 
 
 def _acknowledged(homes: Homes | None, run_id: str) -> tuple[Said | None, bytes | None]:
-    """Whose directory the run's is, and its copy of the last checkpoint."""
+    """The owner of the run's directory, and the copy of the last checkpoint in it."""
     if homes is None:
         return None, None
     try:
@@ -103,19 +103,19 @@ def _lost(
     acknowledged: tuple[Said | None, bytes | None],
     homes: Homes | None,
 ) -> list[str]:
-    """Steps that the run's directory has as finished, and the log has not."""
+    """The steps that are finished according to the run's directory and missing from the log."""
     said, content = acknowledged
     if run is None or homes is None or content is None:
         return []
     start_time = instant(run.created_at_us) or ""
     if not pages.is_of(said, run, start_time=start_time, database=homes.identity.name):
         return []
-    told = pages.completed_nodes(content)
-    if told == list(finished[: len(told)]):
+    listed = pages.completed_nodes(content)
+    if listed == list(finished[: len(listed)]):
         return []
     return [
-        f"the log ends before what was acknowledged: {homes.path(run.id, CHECKPOINT)} tells of "
-        f"{len(told)} finished steps, the last {told[-1]!r}, and the log has {len(finished)}"
+        f"the log has lost acknowledged steps: {homes.path(run.id, CHECKPOINT)} lists "
+        f"{len(listed)} finished steps, the last {listed[-1]!r}, and the log has {len(finished)}"
     ]
 
 
@@ -125,7 +125,7 @@ def _compare_snapshot(run: Run, position: Position, hash_: bytes, body: bytes) -
     cached = decode_run(body)
     if cached is None:
         return [f"the snapshot at event {position.seq} does not decode"]
-    # A snapshot taken from a parent's log carries the parent's id until the fork is folded.
+    # A snapshot of the parent's log has the parent's id until the fork is folded.
     if cached != run and cached.id == run.id:
         return [f"the snapshot at event {position.seq} is not the fold of the log"]
     return []
@@ -136,12 +136,12 @@ def _compare_row(run: Run | None, position: Position, stored: Position, row: obj
         return ["the log is empty"]
     problems = []
     if position != stored:
-        problems.append(f"the row says the log ends at {stored.seq}, and it ends at {position.seq}")
+        problems.append(f"the row says that the log ends at {stored.seq}, but it ends at {position.seq}")
     expected = project(run)
     for name in expected.__struct_fields__:
         found, wanted = getattr(row, name), getattr(expected, name)
         if found != wanted:
-            problems.append(f"the row's {name} is {_said(found)}, and the log says {_said(wanted)}")
+            problems.append(f"the row's {name} is {_said(found)}, but the log says {_said(wanted)}")
     return problems
 
 

@@ -26,7 +26,7 @@ def instant(at_us: int | None) -> str | None:
 
 
 def view_row(row: RunRow, holder: Holder | None, completed: Sequence[str] | None = None) -> dict[str, Any]:
-    """A run as lists show it. A running run whose owner died is interrupted, whoever finds out first."""
+    """A run as lists show it. One whose holder died is shown as interrupted before the log says so."""
     status, reason, detail = row.status.value, row.reason, row.detail
     recoverable = row.recoverable
     if holder is not None and has_lost_owner(row, holder):
@@ -59,19 +59,19 @@ def view_row(row: RunRow, holder: Holder | None, completed: Sequence[str] | None
 
 
 def _said(row: RunRow, reason: str, detail: str) -> str:
-    """Why the run stands as it does, for people."""
+    """Why the run has its status, for people."""
     if row.ended_at_node is not None:
         return dead_end(row.ended_at_node)
     return detail or (REASONS[reason].says if reason in REASONS else "")
 
 
 def dead_end(node: str) -> str:
-    """That a run was completed elsewhere than at the exit, and where."""
+    """Says that a run ended at a node that is not the exit."""
     return f"ended at {node}, which has no outgoing edges and is not the exit"
 
 
 def has_lost_owner(row: RunRow, holder: Holder | None) -> bool:
-    """Whether a run is stored as running, and nobody is alive who could be."""
+    """Whether a run is stored as running, and its holder is dead."""
     return row.status is RunStatus.RUNNING and holder is not None and not holder.is_alive
 
 
@@ -80,7 +80,7 @@ def _died(holder: Holder) -> str:
 
 
 def known_row(row: RunRow, holder: Holder | None, run: Run) -> RunRow:
-    """The row, or that of a run whose owner died as it stands until somebody acts on it: perhaps in doubt."""
+    """The row; that of a run whose holder died becomes interrupted, or in doubt."""
     if holder is None or not has_lost_owner(row, holder):
         return row
     stop = interruption(run, "crash", _died(holder))

@@ -1,6 +1,6 @@
 """One reading of a log: what its events say about a run's steps, attempts, gates, branches and stops.
 
-Begin with `projection.py`: it takes in events one by one, live or from the store, and every page, receipt and
-picture is made from it. `step.py` has the values it yields. `kinds.py` says which step an event is about, and
-which kinds each reader leaves out on purpose. Nothing here reads a store, a clock or a file.
+Begin with `projection.py`: it folds events one by one, live or from the store, and every page, receipt and
+picture uses it. `step.py` has its values. `kinds.py` says which step an event is about, and which kinds each
+reader leaves out on purpose. Nothing here reads a store, a clock or a file.
 """

@@ -88,7 +88,7 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
         _CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"
     ),
 }
-"""By the module of each reader: the kinds that it has nothing to say about. It handles every other kind.
+"""For each reader, by its module: the kinds that it ignores. It handles every other kind.
 
-Receipts and drawings get what they leave out here from the projection, if it has a meaning for them.
+If receipts and drawings need something of a kind they ignore, they get it from the projection.
 """

@@ -1,4 +1,4 @@
-"""The projection of a log: a fold that remembers what happened, where `Run` is what holds now."""
+"""The projection of a log: a fold that remembers what happened, while `Run` is the current state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from onward.read.log.step import LEFT, WITHDRAWN, Attempt, Branch, Claim, Step, 
 class Projection:
     """What a log says, up to event `head`. Memory grows with the steps that were not forgotten.
 
-    `steps` are in the order in which they began. `claim` and `stop` are the last ones; `checkpoint` is the
+    `steps` are in the order in which they started. `claim` and `stop` are the last ones; `checkpoint` is the
     number of the last checkpoint.
     """
 
@@ -50,12 +50,12 @@ class Projection:
     branches: dict[str, Branch] = field(default_factory=dict)
 
     def copy(self) -> Projection:
-        """The same, to take in events that may never be committed."""
+        """A copy, for events that may never be committed."""
         rest = self.head, self.begun, self.checkpoint, self.claim, self.stop
         return Projection(*rest, {**self.steps}, {**self.branches})
 
     def apply(self, event: Event, *, at_us: int) -> Step | None:
-        """Take in the next event; the step that it is about, if it is about one."""
+        """Add the next event; returns the step that it is about, if any."""
         self.head += 1
         happened = _HAPPENED.get(type(event))
         if happened is not None:
@@ -73,7 +73,7 @@ class Projection:
         return [self.branches[plan.path] for plan in self.steps[step].branches]
 
     def forget(self, step: str) -> None:
-        """Drop a finished step and the branches it opened, with their steps: nothing will be said of them."""
+        """Drop a finished step and the branches it opened, with their steps, to free memory."""
         forgotten = self.steps.pop(step, None)
         if forgotten is None or not forgotten.branches:
             return
@@ -90,7 +90,7 @@ class Projection:
         return found
 
     def _known(self, step: str, at_us: int) -> Step:
-        """The step; one that a rule decided begins with its first event."""
+        """The step; one that the engine itself decides starts with its first event."""
         return self._begin(step, node_of(place_of(step)), at_us)
 
     # -- steps -----------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class Projection:
     # -- gates and branches ----------------------------------------------------------------------------
 
     def _opened(self, event: GateOpened, at_us: int) -> None:
-        """A gate that is opened again is a new question, with a time of its own."""
+        """A gate that opens again is a new question, with its own start."""
         step = self._begin(event.gate, event.node, at_us)
         self.steps[event.gate] = replace(
             step, state="waiting", text=event.text, started_at_us=at_us, decisions=()
@@ -172,11 +172,11 @@ class Projection:
         self.stop = Stop(kind=event.kind, reason=event.reason, detail=detail, at_us=at_us)
 
     def _forked(self, event: RunForked, at_us: int) -> None:
-        self._leave("left to the other run")
+        self._leave("left to the run that this one was forked from")
 
     def _resumed(self, event: RunResumed, at_us: int) -> None:
         if event.from_node is not None:
-            self._leave("left by a resume from elsewhere")
+            self._leave("left by a resume from another node")
 
     def _leave(self, why: str) -> None:
         for id, step in self.steps.items():
@@ -185,7 +185,7 @@ class Projection:
 
 
 def _ended(step: Step, outcome: str, reason: str, at_us: int) -> Step:
-    """The step with its last attempt ended, unless that has an end already."""
+    """The step with its last attempt ended, unless it has already ended."""
     if not step.attempts or step.attempts[-1].ended_at_us is not None:
         return step
     *earlier, last = step.attempts

@@ -1,4 +1,4 @@
-"""What a projection yields: steps, attempts, branches, claims and stops, as values."""
+"""The values of a projection: steps, attempts, branches, claims and stops."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ LEFT, WITHDRAWN = "left", "withdrawn"
 
 
 def _seconds(started_at_us: int, ended_at_us: int | None) -> float | None:
-    """Never less than none, though wall clocks are set back."""
+    """The time between two instants; never negative, even if the wall clock was set back."""
     return None if ended_at_us is None else max(0, ended_at_us - started_at_us) / 1_000_000
 
 
 class Claim(Frozen, frozen=True, kw_only=True):
-    """A worker got the run. `is_take_over`: the owner before it was lost."""
+    """A worker claimed the run. `is_take_over`: its previous holder was lost."""
 
     token: int = 0
     worker: str = ""
@@ -23,7 +23,7 @@ class Claim(Frozen, frozen=True, kw_only=True):
 
 
 class Stop(Frozen, frozen=True, kw_only=True):
-    """The run stopped: the kind of the event that says so, and why."""
+    """Why the run stopped; `kind` is that of the event."""
 
     kind: str
     reason: str
@@ -32,10 +32,10 @@ class Stop(Frozen, frozen=True, kw_only=True):
 
 
 class Attempt(Frozen, frozen=True, kw_only=True):
-    """One beginning of a step's work, and how it ended.
+    """One start of a step's work, and how it ended.
 
-    A crash keeps the `number`, and `tries` counts the attempts of that number. `outcome` is a step's status
-    or `interrupted`; it is empty, and there is no end, while the attempt runs and after its process died.
+    After a crash the work starts again under the same `number`; `tries` counts those starts. `outcome` is a
+    step's status or `interrupted`. While the attempt runs, or if its process died, it has no outcome or end.
     """
 
     number: int
@@ -52,9 +52,9 @@ class Attempt(Frozen, frozen=True, kw_only=True):
 
 
 class Step(Frozen, frozen=True, kw_only=True):
-    """A step from its first beginning on: work that is attempted, a gate, a fan-out, or a rule of the engine.
+    """A step from its first start: work that is attempted, a gate, a fan-out, or a node the engine decides.
 
-    `index` counts steps as they begin, from 0. `state` is what the log alone can say: running, waiting,
+    `index` counts steps as they start, from 0. `state` is what the log alone can say: running, waiting,
     retrying, failed, interrupted, decided, rejected, withdrawn, left, or its outcome's status. `text` is the
     question of a gate, and `decisions` are its answers. `finished_seq` is the event with the outcome.
     """
@@ -77,17 +77,17 @@ class Step(Frozen, frozen=True, kw_only=True):
 
     @property
     def attempts_count(self) -> int:
-        """How often it began; a gate, a fan-out or a rule does once."""
+        """How often it started; a step without attempts, such as a gate, counts as one."""
         return len(self.attempts) or 1
 
     @property
     def duration_s(self) -> float | None:
-        """From the first beginning to the outcome, pauses included."""
+        """From the first start to the outcome, pauses included."""
         return _seconds(self.started_at_us, self.ended_at_us)
 
 
 class Branch(Frozen, frozen=True, kw_only=True):
-    """A branch of the fan-out `step`, the `index`th of them; `status` is what it came to."""
+    """Branch number `index` of the fan-out `step`; `status` is how it ended."""
 
     step: str
     index: int
