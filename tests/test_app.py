@@ -181,14 +181,14 @@ async def test_a_run_whose_caller_gave_up_can_be_resumed_after_the_app_was_close
         assert (await other.resume("run")).status is RunStatus.COMPLETED
 
 
-async def test_a_runs_story_can_be_told_in_the_dialects_names(tmp_path: Path) -> None:
+async def test_the_log_of_a_run_can_be_read_in_the_dialects_names(tmp_path: Path) -> None:
     """Dialect §18: the same events, under the names that other implementations use."""
     async with Onward(str(tmp_path / "runs.db")) as app:
         pipeline = await app.pipeline(
             "digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; start -> exit }"
         )
         run = await app.run(pipeline)
-        names = [told.name async for told in app.told(run.id)]
+        names = [event.name async for event in app.dialect_events(run.id)]
     assert (names[0], names[-1]) == ("PipelineStarted", "PipelineCompleted")
     assert names.count("StageCompleted") == 2
 

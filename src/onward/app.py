@@ -39,7 +39,7 @@ from onward.pipeline.rules.check import RULES, Problem, Rule, Subject
 from onward.pipeline.rules.own import own_rule, with_one_severity
 from onward.pipeline.rules.tools import rules_beside
 from onward.process import SystemSpawn
-from onward.read.dialect_events import Teller, Told
+from onward.read.dialect_events import DialectEvent, Translator
 from onward.read.lookup import log_pages
 from onward.store.codec import unseal
 from onward.store.port.store import Store
@@ -280,13 +280,13 @@ class Onward:
         """A run as it stands."""
         return (await (await self.engine()).journal.load(run_id)).run
 
-    async def told(self, run_id: str) -> AsyncIterator[Told]:
+    async def dialect_events(self, run_id: str) -> AsyncIterator[DialectEvent]:
         """What has happened to a run so far, in the event names of the DOT dialect."""
-        engine, teller = await self.engine(), Teller(run_id)
+        engine, translator = await self.engine(), Translator(run_id)
         async for page in log_pages(engine.store.log, run_id):
             for record in page:
-                for told in teller.tell(unseal(record), record.at_us):
-                    yield told
+                for event in translator.translate(unseal(record), record.at_us):
+                    yield event
 
     def read(self, path: str) -> Pipeline:
         """A pipeline from a file, prepared and checked as for a run; no store is opened for it."""

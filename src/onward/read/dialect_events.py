@@ -58,7 +58,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class Told(Frozen, frozen=True):
+class DialectEvent(Frozen, frozen=True):
     """One event under the dialect's name. A stage is a step; `index` counts steps from 0 as they start."""
 
     name: str
@@ -66,7 +66,7 @@ class Told(Frozen, frozen=True):
     fields: dict[str, Any]
 
 
-class Teller:
+class Translator:
     """Translates the log of one run, event by event, from its first."""
 
     def __init__(self, run_id: str) -> None:
@@ -76,7 +76,7 @@ class Teller:
         self._at_us = 0
         self._artifacts = 0
 
-    def tell(self, event: Event, at_us: int) -> Iterator[Told]:
+    def translate(self, event: Event, at_us: int) -> Iterator[DialectEvent]:
         """The dialect's events for this one: none, one or several."""
         self._at_us, begun = at_us, self._log.begun
         step = self._log.apply(event, at_us=at_us)
@@ -84,73 +84,73 @@ class Teller:
             yield from self._of_run(event)
             return
         if self._log.begun > begun:
-            yield self._told("StageStarted", step.node, step.index)
+            yield self._event("StageStarted", step.node, step.index)
         yield from self._of_step(event, step)
         if step.outcome is not None:
             self._log.forget(step.step)
 
-    def _told(self, name: str, *values: Any) -> Told:
-        return Told(name, self._at_us, dict(zip(NAMES[name], values, strict=True)))
+    def _event(self, name: str, *values: Any) -> DialectEvent:
+        return DialectEvent(name, self._at_us, dict(zip(NAMES[name], values, strict=True)))
 
     def _since(self, began_us: int) -> float:
         return (self._at_us - began_us) / 1_000_000
 
-    def _of_run(self, event: Event) -> Iterator[Told]:
+    def _of_run(self, event: Event) -> Iterator[DialectEvent]:
         match event:
             case RunCreated():
                 self._began_us = self._at_us
-                yield self._told("PipelineStarted", event.pipeline, self._run_id)
-                yield self._told("CheckpointSaved", event.start_node)
+                yield self._event("PipelineStarted", event.pipeline, self._run_id)
+                yield self._event("CheckpointSaved", event.start_node)
             case RunForked():
-                yield self._told("PipelineForked", event.parent, event.parent_seq)
+                yield self._event("PipelineForked", event.parent, event.parent_seq)
             case RunResumed():
-                yield self._told("PipelineResumed", event.by)
+                yield self._event("PipelineResumed", event.by)
             case RunPaused():
-                yield self._told("PipelinePaused", event.reason)
+                yield self._event("PipelinePaused", event.reason)
             case RunInterrupted():
-                yield self._told("PipelineInterrupted", event.detail or event.reason)
+                yield self._event("PipelineInterrupted", event.detail or event.reason)
             case RunFailed():
-                yield self._told("PipelineFailed", event.detail or event.reason, self._since(self._began_us))
+                yield self._event("PipelineFailed", event.detail or event.reason, self._since(self._began_us))
             case RunCancelled():
-                yield self._told("PipelineCancelled", event.reason)
+                yield self._event("PipelineCancelled", event.reason)
             case RunCompleted():
-                yield self._told("PipelineCompleted", self._since(self._began_us), self._artifacts)
+                yield self._event("PipelineCompleted", self._since(self._began_us), self._artifacts)
             case BranchFinished():
                 branch, has_won = self._log.branches[event.branch], event.status in MET
                 took_s = self._since(branch.started_at_us)
-                yield self._told("ParallelBranchCompleted", event.branch, branch.index, took_s, has_won)
+                yield self._event("ParallelBranchCompleted", event.branch, branch.index, took_s, has_won)
 
-    def _of_step(self, event: Event, step: Step) -> Iterator[Told]:
+    def _of_step(self, event: Event, step: Step) -> Iterator[DialectEvent]:
         took_s = self._since(step.started_at_us)
         match event:
             case StepStarted(degraded_from=wanted) if wanted:
-                yield self._told("FidelityDegraded", step.node, wanted, event.fidelity)
+                yield self._event("FidelityDegraded", step.node, wanted, event.fidelity)
             case AttemptFailed(retry_at_us=retry_at_us):
                 again = retry_at_us is not None
-                yield self._told("StageFailed", step.node, step.index, event.reason, again)
+                yield self._event("StageFailed", step.node, step.index, event.reason, again)
                 if retry_at_us is not None:
                     delay_s = (retry_at_us - self._at_us) / 1_000_000
-                    yield self._told("StageRetrying", step.node, step.index, event.attempt + 1, delay_s)
+                    yield self._event("StageRetrying", step.node, step.index, event.attempt + 1, delay_s)
             case StepFinished():
                 yield from self._finished(event, step, took_s)
             case ParallelStarted():
-                yield self._told("ParallelStarted", len(event.branches))
+                yield self._event("ParallelStarted", len(event.branches))
                 for index, plan in enumerate(event.branches):
-                    yield self._told("ParallelBranchStarted", plan.path, index)
+                    yield self._event("ParallelBranchStarted", plan.path, index)
             case GateOpened():
-                yield self._told("InterviewStarted", step.text, step.node)
+                yield self._event("InterviewStarted", step.text, step.node)
             case GateDecided():
                 if event.expired:
-                    yield self._told("InterviewTimeout", step.text, step.node, took_s)
-                yield self._told("InterviewCompleted", step.text, event.choice.label or event.text, took_s)
+                    yield self._event("InterviewTimeout", step.text, step.node, took_s)
+                yield self._event("InterviewCompleted", step.text, event.choice.label or event.text, took_s)
 
-    def _finished(self, event: StepFinished, step: Step, took_s: float) -> Iterator[Told]:
+    def _finished(self, event: StepFinished, step: Step, took_s: float) -> Iterator[DialectEvent]:
         self._artifacts += len(event.artifacts)
         if step.branches:
             ended = [one.status in MET for one in self._log.branches_of(step.step) if one.status]
-            yield self._told("ParallelCompleted", took_s, sum(ended), len(ended) - sum(ended))
+            yield self._event("ParallelCompleted", took_s, sum(ended), len(ended) - sum(ended))
         if event.outcome.status is StepStatus.FAIL:
-            yield self._told("StageFailed", step.node, step.index, event.outcome.failure_reason, False)
+            yield self._event("StageFailed", step.node, step.index, event.outcome.failure_reason, False)
         else:
-            yield self._told("StageCompleted", step.node, step.index, took_s)
-        yield self._told("CheckpointSaved", step.node)
+            yield self._event("StageCompleted", step.node, step.index, took_s)
+        yield self._event("CheckpointSaved", step.node)

@@ -28,7 +28,7 @@ from onward.operations.requests import (
     ShowRun,
 )
 from onward.read.checkpoints import read_checkpoints
-from onward.read.dialect_events import Teller
+from onward.read.dialect_events import Translator
 from onward.read.lookup import completed_of, find_run, log_pages, read_projection
 from onward.read.steps import view_steps
 from onward.read.view import instant, view_event, view_run
@@ -94,16 +94,16 @@ class LocalLook:
     ) -> AsyncGenerator[EventShown]:
         """Events as they come; `stop` ends a wait for more."""
         run_id = await self._run_id(request.run)
-        stop, teller = stop or asyncio.Event(), Teller(run_id) if request.dialect else None
-        # What a name says may depend on what came before, so a teller is told everything.
-        heard = 0 if teller else request.after
+        stop, translator = stop or asyncio.Event(), Translator(run_id) if request.dialect else None
+        # A name may depend on earlier events, so a translator needs all of them.
+        heard = 0 if translator else request.after
         while True:
             # Asked before reading, so that the last events of a run are read once more.
             is_over = not request.follow or await self._has_ended(run_id)
             async for page in log_pages(self.store.log, run_id, after=heard):
                 heard = page[-1].seq
                 for record in page:
-                    shown = _in_dialect(teller, record) if teller else [view_event(record)]
+                    shown = _in_dialect(translator, record) if translator else [view_event(record)]
                     for event in shown:
                         if record.seq > request.after:
                             yield event
@@ -151,6 +151,6 @@ class LocalLook:
         return Journal(self.store.log, self.clock)
 
 
-def _in_dialect(teller: Teller, record: Record) -> Iterator[EventShown]:
-    for told in teller.tell(unseal(record), record.at_us):
-        yield {"seq": record.seq, "kind": told.name, "at": instant(record.at_us), **told.fields}
+def _in_dialect(translator: Translator, record: Record) -> Iterator[EventShown]:
+    for event in translator.translate(unseal(record), record.at_us):
+        yield {"seq": record.seq, "kind": event.name, "at": instant(record.at_us), **event.fields}
