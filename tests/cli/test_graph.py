@@ -80,7 +80,7 @@ work: run {name}, failed
 · exit   not reached                     exit
 
 ✗ failed   ✓ succeeded   · not reached
-└─▷ way on   ┗━▶ taken   ↑ loops back   no arrow: on to the line below
+└─▷ edge   ┗━▶ edge taken   ↑ loops back   no arrow: leads to the next line
 """
     )
     view = shell.inside("graph", name, "--json").json
@@ -132,7 +132,7 @@ fan: run {display_id("work")}, waiting
 · exit   not reached          exit
 
 ? waiting   ✗ failed   ◐ partial   ✓ succeeded   · not reached
-└─▷ way on   ┗━▶ taken   ↑ loops back   no arrow: on to the line below
+└─▷ edge   ┗━▶ edge taken   ↑ loops back   no arrow: leads to the next line
 """
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onward.draw.scene import Scene, make_scene
 from onward.draw.states import States, states_of
-from onward.draw.way import Way
+from onward.draw.trace import Trace
 from onward.machine.fold.apply import apply
 from onward.model.event import Event, RunClaimed, RunCreated
 from onward.model.run import Run
@@ -63,17 +63,17 @@ def scene_of(source: str, states: States | None = None) -> Scene:
     return make_scene(graph, states, title=graph.name)
 
 
-def lived(*events: Event) -> tuple[Run, Way]:
-    """A run that was created and claimed, after these events, and its way."""
+def lived(*events: Event) -> tuple[Run, Trace]:
+    """A run that was created and claimed, after these events, and its trace."""
     created = RunCreated(pipeline="p", pipeline_hash="h", start_node="start")
     log: Sequence[Event] = (created, RunClaimed(token=1, worker="me"), *events)
     run: Run | None = None
     for at_us, event in enumerate(log):
         run = apply(run, event, run_id="r", at_us=at_us, token=0 if event is created else 1)
     assert run is not None
-    way = Way()
-    way.take(log)
-    return run, way
+    trace = Trace()
+    trace.add(log)
+    return run, trace
 
 
 def states_after(source: str, *events: Event, is_at_work: bool = True) -> States:

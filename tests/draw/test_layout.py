@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.draw.layout.geometry import Box, Direction, Layout, Point, Route, Size, Wire
+from onward.draw.layout.lay_out import lay_out
 from onward.draw.layout.layers import CELLS_MAX, make_grid
-from onward.draw.layout.placing import lay_out
 from onward.draw.layout.ranks import loops_back, ranks_of, reading_order
 
 NEAR = 0.01

@@ -1,12 +1,12 @@
-"""What a picture says about a run: every state, the way taken, and branches put together."""
+"""What a picture says about a run: every state, the edges taken, and branches put together."""
 
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
 
-from onward.draw.states import Jump, NodeState, Standing, States, states_of
-from onward.draw.way import Way
+from onward.draw.states import Jump, NodeState, NodeStatus, States, states_of
+from onward.draw.trace import Trace
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -62,44 +62,44 @@ ASKED = GateOpened(gate="plan#1", node="plan", text="Go on?", choices=(Choice(ke
 
 
 @pytest.mark.parametrize(
-    ("events", "standing", "note"),
+    ("events", "status", "note"),
     [
-        ([], Standing.NOT_REACHED, ""),
-        ([began("plan#1")], Standing.RUNNING, ""),
-        ([ASKED], Standing.WAITING, "Go on?"),
+        ([], NodeStatus.NOT_REACHED, ""),
+        ([began("plan#1")], NodeStatus.RUNNING, ""),
+        ([ASKED], NodeStatus.WAITING, "Go on?"),
         (
             [ASKED, GateDecided(gate="plan#1", choice=ASKED.choices[0], by="me")],
-            Standing.WAITING,
+            NodeStatus.WAITING,
             "answered: Yes",
         ),
-        ([began("plan#1"), ended("plan#1", "write")], Standing.SUCCEEDED, ""),
-        ([began("plan#1"), ended("plan#1", "write", StepStatus.PARTIAL_SUCCESS)], Standing.PARTIAL, ""),
-        ([began("plan#1"), ended("plan#1", "write", StepStatus.SKIPPED)], Standing.SKIPPED, ""),
-        ([began("plan#1"), ended("plan#1", "write", StepStatus.FAIL)], Standing.FAILED, "two tests failed"),
-        ([began("plan#1"), failed("plan#1", again=True)], Standing.RETRYING, "busy"),
-        ([began("plan#1"), failed("plan#1", again=False)], Standing.FAILED, "busy"),
+        ([began("plan#1"), ended("plan#1", "write")], NodeStatus.SUCCEEDED, ""),
+        ([began("plan#1"), ended("plan#1", "write", StepStatus.PARTIAL_SUCCESS)], NodeStatus.PARTIAL, ""),
+        ([began("plan#1"), ended("plan#1", "write", StepStatus.SKIPPED)], NodeStatus.SKIPPED, ""),
+        ([began("plan#1"), ended("plan#1", "write", StepStatus.FAIL)], NodeStatus.FAILED, "two tests failed"),
+        ([began("plan#1"), failed("plan#1", again=True)], NodeStatus.RETRYING, "busy"),
+        ([began("plan#1"), failed("plan#1", again=False)], NodeStatus.FAILED, "busy"),
         (
             [began("plan#1"), AttemptInterrupted(step="plan#1", attempt=1, why="stopped")],
-            Standing.INTERRUPTED,
+            NodeStatus.INTERRUPTED,
             "stopped",
         ),
         (
             [began("plan#1"), AttemptInterrupted(step="plan#1", attempt=1, why="x"), GIVEN_UP],
-            Standing.INTERRUPTED,
-            "begun and left unfinished",
+            NodeStatus.INTERRUPTED,
+            "started and never finished",
         ),
     ],
 )  # fmt: skip
-def test_every_way_a_node_can_stand(events: list[Event], standing: Standing, note: str) -> None:
+def test_every_way_a_node_can_stand(events: list[Event], status: NodeStatus, note: str) -> None:
     state = states_after(RELEASE, START, *events).nodes["plan"]
-    assert (state.standing, state.note) == (standing, note)
+    assert (state.status, state.note) == (status, note)
 
 
 def test_an_attempt_that_nobody_makes_is_not_shown_as_running() -> None:
     at_work = [START, began("plan#1")]
-    assert states_after(RELEASE, *at_work, is_at_work=False).nodes["plan"].standing is Standing.INTERRUPTED
+    assert states_after(RELEASE, *at_work, is_at_work=False).nodes["plan"].status is NodeStatus.INTERRUPTED
     stopped = states_after(RELEASE, *at_work, RunInterrupted(reason="crash"))
-    assert stopped.nodes["plan"].standing is Standing.INTERRUPTED
+    assert stopped.nodes["plan"].status is NodeStatus.INTERRUPTED
 
 
 def test_a_second_visit_that_was_skipped_does_not_show_the_outcome_of_the_first() -> None:
@@ -109,7 +109,7 @@ def test_a_second_visit_that_was_skipped_does_not_show_the_outcome_of_the_first(
         *(began("plan#1"), ended("plan#1", "plan", jump=True)),
         *(began("plan#2"), ended("plan#2", "write", StepStatus.SKIPPED)),
     )
-    assert states.nodes["plan"] == NodeState(Standing.SKIPPED, visits=2)
+    assert states.nodes["plan"] == NodeState(NodeStatus.SKIPPED, visits=2)
 
 
 def test_visits_and_retries_are_counted_and_the_next_node_is_marked() -> None:
@@ -121,7 +121,7 @@ def test_visits_and_retries_are_counted_and_the_next_node_is_marked() -> None:
         *(began("test#1"), ended("test#1", "fix", StepStatus.FAIL)),
         *(began("fix#1"), ended("fix#1", "write")),
     )
-    assert states.nodes["write"] == NodeState(Standing.SUCCEEDED, visits=1, retries=1, is_next=True)
+    assert states.nodes["write"] == NodeState(NodeStatus.SUCCEEDED, visits=1, retries=1, is_next=True)
     assert states.nodes["write"].words == "succeeded, 1 retry, next"
     assert [node for node, state in states.nodes.items() if state.is_next] == ["write"]
 
@@ -162,7 +162,7 @@ def test_a_move_that_no_edge_stands_for_is_a_jump() -> None:
 def test_a_step_without_a_way_on_says_why() -> None:
     finished = START, began("plan#1"), ended("plan#1")
     states = states_after(RELEASE, *finished, RunFailed(reason="no_way_on", detail="why", step="plan#1"))
-    assert (states.nodes["plan"].standing, states.nodes["plan"].note) == (Standing.SUCCEEDED, "why")
+    assert (states.nodes["plan"].status, states.nodes["plan"].note) == (NodeStatus.SUCCEEDED, "why")
 
 
 def test_an_edge_that_a_finished_step_took_later_counts_as_taken() -> None:
@@ -173,53 +173,53 @@ def test_an_edge_that_a_finished_step_took_later_counts_as_taken() -> None:
 
 
 def test_under_a_changed_pipeline_the_ends_of_a_move_decide_its_edge() -> None:
-    run, way = lived(START)
-    way.moves.clear()
-    way.moves["start", "plan", 99] = 2
-    states = states_of(graph_of(RELEASE), run, way, is_at_work=False)
+    run, trace = lived(START)
+    trace.moves.clear()
+    trace.moves["start", "plan", 99] = 2
+    states = states_of(graph_of(RELEASE), run, trace, is_at_work=False)
     assert states.taken == {EDGES["start", "plan"]: 2}
 
 
-def branched(**opened: AttemptState) -> tuple[Run, Way]:
+def branched(**opened: AttemptState) -> tuple[Run, Trace]:
     """A run whose branches went through `fan` twice, and are open now as said."""
-    run, way = lived()
+    run, trace = lived()
     visits = {"start": 1, "fan": 2, "fan#1.lint/lint": 1, "fan#1.test/test": 1, "fan#1.test/deep": 2}
     visits |= {"fan#2.lint/lint": 1, "fan#2.test/test": 1}
     for place, count in visits.items():
-        way.visits[place] = way.finished[place] = count
-        way.outcomes[place] = Outcome(status=StepStatus.SUCCESS)
-    way.outcomes["fan#1.lint/lint"] = Outcome(status=StepStatus.FAIL)
+        trace.visits[place] = trace.finished[place] = count
+        trace.outcomes[place] = Outcome(status=StepStatus.SUCCESS)
+    trace.outcomes["fan#1.lint/lint"] = Outcome(status=StepStatus.FAIL)
     steps = {
         f"fan#2.{branch}/{branch}#1": OpenStep(
             step=f"fan#2.{branch}/{branch}#1", node=branch, attempt=1, token=1, state=state
         )
         for branch, state in opened.items()
     }
-    return replace(run, open_steps=steps), way
+    return replace(run, open_steps=steps), trace
 
 
-def fan_states(run: Run, way: Way) -> States:
-    return states_of(graph_of(FAN), run, way, is_at_work=True)
+def fan_states(run: Run, trace: Trace) -> States:
+    return states_of(graph_of(FAN), run, trace, is_at_work=True)
 
 
 def test_a_node_in_branches_counts_all_visits_and_shows_the_last_round() -> None:
     states = fan_states(*branched(test=AttemptState.RETRYING))
-    assert states.nodes["lint"] == NodeState(Standing.SUCCEEDED, visits=2)
-    assert states.nodes["test"] == NodeState(Standing.RETRYING, visits=2)
+    assert states.nodes["lint"] == NodeState(NodeStatus.SUCCEEDED, visits=2)
+    assert states.nodes["test"] == NodeState(NodeStatus.RETRYING, visits=2)
     assert states.nodes["deep"].visits == 2
-    assert states.nodes["join"].standing is Standing.NOT_REACHED
+    assert states.nodes["join"].status is NodeStatus.NOT_REACHED
 
 
 def test_of_several_branches_through_one_node_the_most_urgent_counts() -> None:
-    run, way = branched()
+    run, trace = branched()
     for branch, status in (("lint", StepStatus.SUCCESS), ("test", StepStatus.FAIL)):
-        way.visits[f"fan#2.{branch}/deep"] = way.finished[f"fan#2.{branch}/deep"] = 1
-        way.outcomes[f"fan#2.{branch}/deep"] = Outcome(status=status)
-    states = fan_states(run, way)
-    assert states.nodes["deep"] == NodeState(Standing.FAILED, visits=4)
+        trace.visits[f"fan#2.{branch}/deep"] = trace.finished[f"fan#2.{branch}/deep"] = 1
+        trace.outcomes[f"fan#2.{branch}/deep"] = Outcome(status=status)
+    states = fan_states(run, trace)
+    assert states.nodes["deep"] == NodeState(NodeStatus.FAILED, visits=4)
 
 
-def fanned_out() -> tuple[Run, Way]:
+def fanned_out() -> tuple[Run, Trace]:
     plans = tuple(BranchPlan(path=f"fan#1.{to}", to=to, edge=FAN_EDGES["fan", to]) for to in ("lint", "test"))
     return lived(
         StepFinished(
@@ -236,9 +236,9 @@ def fanned_out() -> tuple[Run, Way]:
 
 
 def test_a_fan_out_under_way_is_running_and_its_edges_are_taken() -> None:
-    run, way = fanned_out()
-    states = fan_states(run, way)
-    assert states.nodes["fan"] == NodeState(Standing.RUNNING, visits=1)
+    run, trace = fanned_out()
+    states = fan_states(run, trace)
+    assert states.nodes["fan"] == NodeState(NodeStatus.RUNNING, visits=1)
     assert {ends for ends, order in FAN_EDGES.items() if states.taken.get(order)} == {
         ("start", "fan"),
         ("fan", "lint"),
@@ -248,14 +248,14 @@ def test_a_fan_out_under_way_is_running_and_its_edges_are_taken() -> None:
 
 
 def test_a_fan_out_whose_branches_stopped_is_not_running() -> None:
-    run, way = fanned_out()
+    run, trace = fanned_out()
     waiting = replace(run, status=RunStatus.WAITING)
-    assert fan_states(waiting, way).nodes["fan"].standing is Standing.WAITING
+    assert fan_states(waiting, trace).nodes["fan"].status is NodeStatus.WAITING
     stopped = replace(run, status=RunStatus.INTERRUPTED)
-    assert fan_states(stopped, way).nodes["fan"].standing is Standing.INTERRUPTED
+    assert fan_states(stopped, trace).nodes["fan"].status is NodeStatus.INTERRUPTED
 
 
 def test_the_way_from_a_fan_out_to_where_its_branches_meet_is_no_jump() -> None:
-    run, way = branched()
-    way.moves["fan", "join", None] = 2
-    assert fan_states(run, way).jumps == ()
+    run, trace = branched()
+    trace.moves["fan", "join", None] = 2
+    assert fan_states(run, trace).jumps == ()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onward.draw.layout.geometry import Box
 from onward.draw.layout.measure import cells, cut, tame, width_of, wrap
 from onward.draw.scene import Item, Line, Scene, make_scene
-from onward.draw.states import NodeState, Standing, States
+from onward.draw.states import NodeState, NodeStatus, States
 from onward.draw.svg.page import to_svg
 from onward.draw.svg.palette import DARK, LIGHT, MARKS
 from onward.draw.svg.shapes import outline
@@ -47,7 +47,7 @@ def texts(root: ElementTree.Element, tag: str) -> list[str]:
 
 def hostile_scene(label: str) -> Scene:
     scene = scene_of(RELEASE)
-    state = NodeState(Standing.FAILED, note=label)
+    state = NodeState(NodeStatus.FAILED, note=label)
     items: list[Item] = [
         replace(item, label=label, kind=label or "tool", state=state) for item in scene.items
     ]
@@ -100,15 +100,15 @@ def test_what_is_shortened_is_whole_in_its_title() -> None:
 
 def test_every_state_is_said_in_words_and_by_a_mark() -> None:
     graph = graph_of(RELEASE)
-    for standing in Standing:
-        states = States({node: NodeState(standing, visits=3, retries=1) for node in graph.nodes}, {}, ())
+    for status in NodeStatus:
+        states = States({node: NodeState(status, visits=3, retries=1) for node in graph.nodes}, {}, ())
         document = to_svg(make_scene(graph, states, title="t"))
-        assert f">{standing.value}, 3 visits, 1 retry</text>" in document
-        assert document.count(MARKS[standing].drawing) == len(graph.nodes) + 1  # and the legend
-    assert len({mark.sign for mark in MARKS.values()}) == len(Standing)
-    assert len({mark.plain for mark in MARKS.values()}) == len(Standing)
-    assert len({mark.drawing for mark in MARKS.values()}) == len(Standing)
-    assert set(LIGHT) == set(DARK) == set(Standing)
+        assert f">{status.value}, 3 visits, 1 retry</text>" in document
+        assert document.count(MARKS[status].drawing) == len(graph.nodes) + 1  # and the legend
+    assert len({mark.sign for mark in MARKS.values()}) == len(NodeStatus)
+    assert len({mark.plain for mark in MARKS.values()}) == len(NodeStatus)
+    assert len({mark.drawing for mark in MARKS.values()}) == len(NodeStatus)
+    assert set(LIGHT) == set(DARK) == set(NodeStatus)
 
 
 def test_the_way_taken_is_told_from_the_rest() -> None:
@@ -129,10 +129,10 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("tints", [LIGHT, DARK], ids=["light", "dark"])
-def test_small_words_can_be_read_on_their_ground(tints: dict[Standing, tuple[str, str, str]]) -> None:
-    for standing, (fill, _, words) in tints.items():
+def test_small_words_can_be_read_on_their_ground(tints: dict[NodeStatus, tuple[str, str, str]]) -> None:
+    for status, (fill, _, words) in tints.items():
         dark, light = sorted((luminance(fill), luminance(words)))
-        assert (light + 0.05) / (dark + 0.05) >= 4.5, standing
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, status
 
 
 def test_every_shape_of_the_dialect_looks_different() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from onward.draw.layout.measure import cells
 from onward.draw.scene import Scene, make_scene
-from onward.draw.states import Jump, NodeState, Standing, States
+from onward.draw.states import Jump, NodeState, NodeStatus, States
 from onward.draw.text import to_rows
 from tests.draw.pictures import FAN, RELEASE, graph_of, scene_of
 
@@ -21,10 +21,10 @@ def half_way() -> Scene:
     graph = graph_of(RELEASE)
     done = ("start", "plan", "fix", "good", "notes")
     nodes = {node: NodeState() for node in graph.nodes}
-    nodes |= {node: NodeState(Standing.SUCCEEDED, visits=1) for node in done}
-    nodes["write"] = NodeState(Standing.SUCCEEDED, visits=2, retries=1)
-    nodes["test"] = NodeState(Standing.FAILED, visits=2, note="two tests failed")
-    nodes["approve"] = NodeState(Standing.WAITING, visits=1)
+    nodes |= {node: NodeState(NodeStatus.SUCCEEDED, visits=1) for node in done}
+    nodes["write"] = NodeState(NodeStatus.SUCCEEDED, visits=2, retries=1)
+    nodes["test"] = NodeState(NodeStatus.FAILED, visits=2, note="two tests failed")
+    nodes["approve"] = NodeState(NodeStatus.WAITING, visits=1)
     taken = {(edge.source, edge.target): edge.order for edge in graph.edges}
     went = [("test", "fix"), ("test", "good"), ("fix", "write"), ("good", "notes")]
     states = States(nodes, {taken[ends]: 1 for ends in went}, (Jump("good", "plan", 3),))
@@ -61,7 +61,7 @@ deploy   tool          Deploy
 watch    manager loop  Watch the rollout
 exit     exit
 
-└─▷ way on   ↑ loops back   no arrow: on to the line below
+└─▷ edge   ↑ loops back   no arrow: leads to the next line
 """
     )
 
@@ -99,7 +99,7 @@ release: run 4k7m2q, waiting
 · exit     not reached                   exit
 
 ? waiting   ✗ failed   ✓ succeeded   · not reached
-└─▷ way on   ┗━▶ taken   ↑ loops back   no arrow: on to the line below
+└─▷ edge   ┗━▶ edge taken   ↑ loops back   no arrow: leads to the next line
 """
     )
 
@@ -123,7 +123,7 @@ deep   agent
 join   fan-in
 exit   exit
 
-└─▷ way on   ↑ loops back   no arrow: on to the line below
+└─▷ edge   ↑ loops back   no arrow: leads to the next line
 """
     )
 

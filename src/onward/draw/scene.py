@@ -1,4 +1,4 @@
-"""The boxes, lines and words of one picture, before anything has a place."""
+"""The boxes, lines and words of one picture, before the layout."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An edge as it is drawn, or a jump (these come last); its ends are places in the list of items."""
+    """An edge as it is drawn, or a jump (these come last); its ends are indexes into the items."""
 
     tail: int
     head: int
@@ -54,7 +54,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything a picture shows. `title` is its heading; `start` is a place in the list of items."""
+    """Everything a picture shows. `title` is its heading; `start` is an index into the items."""
 
     title: str
     items: Sequence[Item]
@@ -65,12 +65,12 @@ class Scene:
 
     @cached_property
     def reading_order(self) -> list[int]:
-        """The items, by place, in the order in which a person would tell them."""
+        """The items, by index, in the order in which a person would read them."""
         return reading_order(len(self.items), self._edges, self.start)
 
     @cached_property
     def loops_back(self) -> frozenset[int]:
-        """The edges, by place, that close a cycle."""
+        """The edges, by index, that close a cycle."""
         return loops_back(len(self.items), self._edges, self.start)
 
     @property
@@ -79,7 +79,7 @@ class Scene:
 
     @cached_property
     def leaving(self) -> list[list[Line]]:
-        """For every item the lines that leave it."""
+        """For every item, the lines that leave it."""
         lines: list[list[Line]] = [[] for _ in self.items]
         for line in self.lines:
             lines[line.tail].append(line)
@@ -117,6 +117,6 @@ def _line(edge: Edge, ends: Pair, states: States | None) -> Line:
 
 
 def _direction(graph: Graph) -> Direction:
-    """Where `rankdir` points; what it cannot mean is down, as it is for whoever else draws DOT."""
+    """The value of `rankdir`; anything unknown means down, as in Graphviz."""
     wanted = graph.text("rankdir").strip().upper()
     return Direction(wanted) if wanted in set(Direction) else Direction.DOWN

@@ -1,4 +1,4 @@
-"""How every node and edge of a graph stands in a run: a pure function of its fold and its way."""
+"""The state of every node and edge of a graph in a run: a pure function of its fold and its trace."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from onward.draw.way import Way
+from onward.draw.trace import Trace
 from onward.model.event import StepStatus
 from onward.model.ids import node_of, place_of
 from onward.model.run import AttemptState, Gate, OpenStep, Run, RunStatus
@@ -17,8 +17,8 @@ from onward.pipeline.graph import Graph
 FAN_OUT = "parallel"
 
 
-class Standing(StrEnum):
-    """How a node stands, the one that matters most first: where branches differ, the first of them counts."""
+class NodeStatus(StrEnum):
+    """What a picture shows of a node, most urgent first: if branches differ, the most urgent counts."""
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -31,26 +31,26 @@ class Standing(StrEnum):
     NOT_REACHED = "not reached"
 
 
-_URGENCY = {standing: place for place, standing in enumerate(Standing)}
-_OF_OUTCOME: Mapping[StepStatus, Standing] = {
-    StepStatus.SUCCESS: Standing.SUCCEEDED,
-    StepStatus.PARTIAL_SUCCESS: Standing.PARTIAL,
-    StepStatus.SKIPPED: Standing.SKIPPED,
-    StepStatus.RETRY: Standing.FAILED,
-    StepStatus.FAIL: Standing.FAILED,
+_URGENCY = {status: place for place, status in enumerate(NodeStatus)}
+_OF_OUTCOME: Mapping[StepStatus, NodeStatus] = {
+    StepStatus.SUCCESS: NodeStatus.SUCCEEDED,
+    StepStatus.PARTIAL_SUCCESS: NodeStatus.PARTIAL,
+    StepStatus.SKIPPED: NodeStatus.SKIPPED,
+    StepStatus.RETRY: NodeStatus.FAILED,
+    StepStatus.FAIL: NodeStatus.FAILED,
 }
-_OF_ATTEMPT: Mapping[AttemptState, Standing] = {
-    AttemptState.RETRYING: Standing.RETRYING,
-    AttemptState.FAILED: Standing.FAILED,
-    AttemptState.INTERRUPTED: Standing.INTERRUPTED,
+_OF_ATTEMPT: Mapping[AttemptState, NodeStatus] = {
+    AttemptState.RETRYING: NodeStatus.RETRYING,
+    AttemptState.FAILED: NodeStatus.FAILED,
+    AttemptState.INTERRUPTED: NodeStatus.INTERRUPTED,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """How a node stands; `is_next` if the run goes on there, `note` says why where there is a why."""
+    """The state of a node; `is_next` if the run continues there, `note` says why if there is a reason."""
 
-    standing: Standing = Standing.NOT_REACHED
+    status: NodeStatus = NodeStatus.NOT_REACHED
     visits: int = 0
     retries: int = 0
     is_next: bool = False
@@ -58,8 +58,8 @@ class NodeState:
 
     @property
     def words(self) -> str:
-        """The state for a person: never by colour alone."""
-        parts: list[str] = [self.standing.value]
+        """The state in words: never by colour alone."""
+        parts: list[str] = [self.status.value]
         if self.visits > 1:
             parts.append(f"{self.visits} visits")
         if self.retries:
@@ -71,7 +71,7 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """A move that no edge of the graph stands for: a retry target, or a goal gate sending the run back."""
+    """A move that follows no edge of the graph: to a retry target, or back to an unmet goal gate."""
 
     source: str
     target: str
@@ -80,81 +80,81 @@ class Jump:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """A run in its graph: every node by id, how often each edge was taken by its place, and the jumps."""
+    """A run in its graph: nodes by id, how often each edge (by its order) was taken, and the jumps."""
 
     nodes: Mapping[str, NodeState]
     taken: Mapping[int, int]
     jumps: tuple[Jump, ...]
 
 
-def states_of(graph: Graph, run: Run, way: Way, *, is_at_work: bool) -> States:
-    """How a graph stands in a run; `is_at_work`: whether somebody alive holds the run."""
-    taken, jumps = _taken(graph, way)
-    return States(_nodes(graph, run, way, is_at_work), taken, jumps)
+def states_of(graph: Graph, run: Run, trace: Trace, *, is_at_work: bool) -> States:
+    """The states of a graph in a run; `is_at_work`: whether a living process holds the run."""
+    taken, jumps = _taken(graph, trace)
+    return States(_nodes(graph, run, trace, is_at_work), taken, jumps)
 
 
 # -- nodes ---------------------------------------------------------------------------------------------
 
 
-def _nodes(graph: Graph, run: Run, way: Way, is_at_work: bool) -> dict[str, NodeState]:
+def _nodes(graph: Graph, run: Run, trace: Trace, is_at_work: bool) -> dict[str, NodeState]:
     opened = {place_of(step): one for step, one in run.open_steps.items()}
     gates = {place_of(gate): one for gate, one in run.gates.items()}
     fans = {place_of(step) for step in run.parallels}
     ahead = {branch.next_node for branch in run.branches.values() if not (run.is_final or branch.ended)}
     held = is_at_work and run.status is RunStatus.RUNNING
     places: dict[str, list[str]] = {node_id: [] for node_id in graph.nodes}
-    for place in dict.fromkeys((*way.visits, *opened, *gates)):
+    for place in dict.fromkeys((*trace.visits, *opened, *gates)):
         if node_of(place) in places:
             places[node_of(place)].append(place)
     states: dict[str, NodeState] = {}
     for node_id, found in places.items():
-        stands = [
+        found_in = [
             _fanned_out(run, held)
             if place in fans
-            else _stand(run, way, place, opened.get(place), gates.get(place), held)
+            else _status_of(run, trace, place, opened.get(place), gates.get(place), held)
             for place in _latest(found)
         ]
-        standing, note = min(stands, key=lambda one: _URGENCY[one[0]], default=(Standing.NOT_REACHED, ""))
-        visits = sum(way.visits.get(place, 0) for place in found)
-        made = sum(way.attempts[place] for place in found)
+        status, note = min(found_in, key=lambda one: _URGENCY[one[0]], default=(NodeStatus.NOT_REACHED, ""))
+        visits = sum(trace.visits.get(place, 0) for place in found)
+        made = sum(trace.attempts[place] for place in found)
         is_open = any(place in opened or place in gates or place in fans for place in found)
         states[node_id] = NodeState(
-            standing, visits, max(made - visits, 0), node_id in ahead and not is_open, note
+            status, visits, max(made - visits, 0), node_id in ahead and not is_open, note
         )
     return states
 
 
-def _stand(
-    run: Run, way: Way, place: str, opened: OpenStep | None, gate: Gate | None, held: bool
-) -> tuple[Standing, str]:
+def _status_of(
+    run: Run, trace: Trace, place: str, opened: OpenStep | None, gate: Gate | None, held: bool
+) -> tuple[NodeStatus, str]:
     if opened is not None:
         if opened.state is not AttemptState.OPEN:
             return _OF_ATTEMPT[opened.state], opened.reason
-        # An attempt that nobody alive is making was cut off, whether anybody has written that down or not.
-        is_made = held and opened.token == run.token
-        return (Standing.RUNNING, "") if is_made else (Standing.INTERRUPTED, opened.reason)
+        # If no living process runs the attempt, it was cut off, whether the log says so yet or not.
+        is_running = held and opened.token == run.token
+        return (NodeStatus.RUNNING, "") if is_running else (NodeStatus.INTERRUPTED, opened.reason)
     if gate is not None:
         answered = f"answered: {gate.decided.label or gate.decided.key}" if gate.decided else ""
-        return Standing.WAITING, answered or gate.text
-    if way.finished[place] < way.visits.get(place, 0):
-        return Standing.INTERRUPTED, "begun and left unfinished"
-    outcome = way.outcomes[place]
+        return NodeStatus.WAITING, answered or gate.text
+    if trace.finished[place] < trace.visits.get(place, 0):
+        return NodeStatus.INTERRUPTED, "started and never finished"
+    outcome = trace.outcomes[place]
     is_stuck = run.reason == "no_way_on" and place == place_of(run.stopped_step)
     return _OF_OUTCOME[outcome.status], run.detail if is_stuck else outcome.failure_reason
 
 
-def _fanned_out(run: Run, held: bool) -> tuple[Standing, str]:
-    """A fan-out stands as its branches let it."""
+def _fanned_out(run: Run, held: bool) -> tuple[NodeStatus, str]:
+    """The status of a fan-out whose branches have not ended."""
     if run.status is RunStatus.WAITING:
-        return Standing.WAITING, "its branches wait"
-    return (Standing.RUNNING, "") if held else (Standing.INTERRUPTED, "its branches are under way")
+        return NodeStatus.WAITING, "its branches wait"
+    return (NodeStatus.RUNNING, "") if held else (NodeStatus.INTERRUPTED, "its branches are under way")
 
 
 _VISIT = re.compile(r"#(\d+)")
 
 
 def _latest(places: Iterable[str]) -> list[str]:
-    """Of a branch that was run through several times, the last time."""
+    """Of a branch that ran several times, the last time."""
     newest: dict[str, tuple[list[int], str]] = {}
     for place in places:
         times = [int(number) for number in _VISIT.findall(place)]
@@ -167,9 +167,9 @@ def _latest(places: Iterable[str]) -> list[str]:
 # -- edges ---------------------------------------------------------------------------------------------
 
 
-def _taken(graph: Graph, way: Way) -> tuple[dict[int, int], tuple[Jump, ...]]:
+def _taken(graph: Graph, trace: Trace) -> tuple[dict[int, int], tuple[Jump, ...]]:
     taken, jumps = Counter[int](), Counter[tuple[str, str]]()
-    for (source, target, order), times in way.moves.items():
+    for (source, target, order), times in trace.moves.items():
         edge = _edge(graph, source, target, order)
         if edge is not None:
             taken[edge] += times
@@ -179,10 +179,10 @@ def _taken(graph: Graph, way: Way) -> tuple[dict[int, int], tuple[Jump, ...]]:
 
 
 def _edge(graph: Graph, source: str, target: str, order: int | None) -> int | None:
-    """The place of the edge that a move went by.
+    """The order of the edge that a move took.
 
-    A run that went on under a changed pipeline has moves by places of the old one: then the ends decide,
-    if only one edge has them.
+    A run that continued under a changed pipeline has moves with the old order: then the ends decide, if only
+    one edge has them.
     """
     between = [edge.order for edge in graph.outgoing(source) if edge.target == target]
     if order in between:

@@ -1,7 +1,7 @@
-"""A picture for a terminal: a list that reads like a program, because that is what a pipeline is.
+"""A picture for a terminal: a list that reads like a program.
 
-Each node has a line, in an order in which everything stands below what leads to it. A node without arrows
-leads to the line below it; all others name where they lead, and `↑` marks a loop. A heavy arrow was taken.
+Each node has a line, below the nodes that lead to it. A node without arrows leads to the next line; all
+others name where they lead, and `↑` marks a loop. A heavy arrow was taken.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from onward.draw.layout.measure import cells, cut, one_line
 from onward.draw.scene import Item, Line, Scene
-from onward.draw.states import Standing
+from onward.draw.states import NodeStatus
 from onward.draw.svg.palette import MARKS
 
 NAME_ROOM, NOTE_ROOM = 32, 200
-EXPLAINED = (Standing.FAILED, Standing.RETRYING, Standing.INTERRUPTED)
+EXPLAINED = (NodeStatus.FAILED, NodeStatus.RETRYING, NodeStatus.INTERRUPTED)
 
 
 class Span(NamedTuple):
-    """A piece of a line and what it is: a state, or `heading`, `name`, `dim`, `taken`, or nothing."""
+    """A piece of a line and its role: a state, `heading`, `name`, `dim`, `taken`, or nothing."""
 
     text: str
     role: str = ""
@@ -29,7 +29,7 @@ Row = Sequence[Span]
 
 
 class Signs(NamedTuple):
-    """What lines are drawn with: a fork and the last of it, each not taken and taken, a jump, a loop."""
+    """What lines are drawn with: an arrow and the last of several, each also as taken, a jump, a loop."""
 
     fork: str
     fork_taken: str
@@ -72,7 +72,7 @@ def to_rows(scene: Scene, *, width: int | None = None, is_ascii: bool = False) -
 
 
 def _falls_through(lines: Sequence[Line], below: int | None) -> bool:
-    """Whether the only way on is the next line, so that nothing need be said."""
+    """Whether the only edge leads to the next line, so that no arrow is needed."""
     if len(lines) != 1:
         return False
     (line,) = lines
@@ -96,11 +96,11 @@ def _node(item: Item, columns: tuple[int, int, int], is_ascii: bool) -> Row:
     name, state, kind = columns
     row: list[Span] = []
     if item.state:
-        mark = MARKS[item.state.standing]
-        row.append(Span(f"{mark.plain if is_ascii else mark.sign} ", item.state.standing.value))
+        mark = MARKS[item.state.status]
+        row.append(Span(f"{mark.plain if is_ascii else mark.sign} ", item.state.status.value))
     row.append(Span(_padded(cut(item.id, NAME_ROOM), name) + "  ", "name"))
     if item.state:
-        row.append(Span(_padded(item.state.words, state) + "  ", item.state.standing.value))
+        row.append(Span(_padded(item.state.words, state) + "  ", item.state.status.value))
     row.append(Span(_padded(one_line(item.kind_words), kind), "dim"))
     if item.label != item.id:
         row.append(Span(f"  {one_line(item.label)}"))
@@ -108,9 +108,9 @@ def _node(item: Item, columns: tuple[int, int, int], is_ascii: bool) -> Row:
 
 
 def _note(item: Item) -> Iterator[Row]:
-    """Why a node stands as it does, where that is a trouble."""
-    if item.state and item.state.note and item.state.standing in EXPLAINED:
-        yield [Span(f"    {cut(one_line(item.state.note), NOTE_ROOM)}", item.state.standing.value)]
+    """Why a node is in its state, if that is a problem."""
+    if item.state and item.state.note and item.state.status in EXPLAINED:
+        yield [Span(f"    {cut(one_line(item.state.note), NOTE_ROOM)}", item.state.status.value)]
 
 
 def _arm(line: Line, target: str, room: int, is_up: bool, is_last: bool, signs: Signs) -> Row:
@@ -133,28 +133,26 @@ def _arm(line: Line, target: str, room: int, is_up: bool, is_last: bool, signs: 
 def _legend(scene: Scene, signs: Signs, is_ascii: bool) -> Iterator[Row]:
     if not scene.items:
         return
-    found = {item.state.standing for item in scene.items if item.state}
+    found = {item.state.status for item in scene.items if item.state}
     row: list[Span] = []
-    for standing in Standing:
-        if standing in found:
-            mark = MARKS[standing].plain if is_ascii else MARKS[standing].sign
-            row += [Span(f"{mark} {standing.value}", standing.value), Span("   ")]
+    for status in NodeStatus:
+        if status in found:
+            mark = MARKS[status].plain if is_ascii else MARKS[status].sign
+            row += [Span(f"{mark} {status.value}", status.value), Span("   ")]
     yield []
     if row:
         yield row
-    ways = (
-        [f"{signs.last} way on", f"{signs.last_taken} taken"] if scene.has_run else [f"{signs.last} way on"]
-    )
-    yield [Span("   ".join((*ways, f"{signs.up} loops back", "no arrow: on to the line below")), "dim")]
+    arrows = [f"{signs.last} edge", *([f"{signs.last_taken} edge taken"] if scene.has_run else [])]
+    yield [Span("   ".join((*arrows, f"{signs.up} loops back", "no arrow: leads to the next line")), "dim")]
 
 
 def _ascii(row: Row) -> Row:
-    """Without characters that the terminal may not have; what a person wrote is shown as an escape."""
+    """The row with escapes for characters that the terminal may not have."""
     return [Span(span.text.encode("ascii", "backslashreplace").decode(), span.role) for span in row]
 
 
 def _fitted(row: Row, width: int | None) -> Row:
-    """The row without blanks at its end, cut where the terminal ends."""
+    """The row without trailing blanks, cut to the terminal's width."""
     kept, used = list[Span](), 0
     for span in row:
         text = span.text if width is None else cut(span.text, max(width - used, 0))

@@ -12,7 +12,7 @@ from onward.draw.states import NodeState, Standing
 
 
 def to_view(scene: Scene) -> dict[str, Any]:
-    """Nodes and edges with their states; what belongs to a run is null where none is shown."""
+    """Nodes and edges with their states; without a run, the fields of a run are null."""
     edges = [line for line in scene.lines if not line.is_jump]
     return {
         "rankdir": scene.direction.value,
@@ -38,7 +38,7 @@ def _node(item: Item) -> dict[str, Any]:
         "label": item.label,
         "kind": item.kind,
         "shape": item.shape,
-        "state": state.standing.name.lower() if state else None,
+        "state": state.status.name.lower() if state else None,
         "visits": state.visits if state else None,
         "retries": state.retries if state else None,
         "next": state.is_next if state else None,

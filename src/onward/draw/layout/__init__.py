@@ -1,1 +1,1 @@
-"""Where everything in a picture goes. Begin with `placing`."""
+"""Where everything in a picture goes. Begin with `lay_out`."""

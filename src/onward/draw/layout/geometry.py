@@ -1,4 +1,4 @@
-"""Places and sizes, in pixels; x grows to the right and y downwards."""
+"""Positions and sizes, in pixels; x grows to the right and y downwards."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import NamedTuple
 
 
 class Point(NamedTuple):
-    """A place."""
+    """A position."""
 
     x: float
     y: float
 
 
 class Size(NamedTuple):
-    """How much room something needs."""
+    """How much space something needs."""
 
     width: float
     height: float
 
 
 class Box(NamedTuple):
-    """A rectangle, by its middle."""
+    """A rectangle, given by its centre."""
 
     x: float
     y: float
@@ -47,7 +47,7 @@ class Box(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A cubic curve from wherever the one before ended."""
+    """A cubic curve that starts where the previous one ended."""
 
     first: Point
     second: Point
@@ -69,7 +69,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A line to draw from one box to another, both by number, and the room that its caption needs."""
+    """A line to draw from one box to another, both by number, and the size of its caption."""
 
     tail: int
     head: int
@@ -78,7 +78,7 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a line runs; `is_back` if it leads against the flow."""
+    """Where a line runs; `is_back` if it goes against the flow."""
 
     start: Point
     curves: tuple[Curve, ...]

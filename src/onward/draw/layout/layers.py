@@ -1,4 +1,4 @@
-"""The grid: layers of cells. A cell holds a box, the caption of a line, or a line that only passes."""
+"""The grid: layers of cells. A cell holds a box, the caption of a line, or a line that passes through."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from onward.draw.layout.geometry import Size, Wire
 from onward.draw.layout.ranks import loops_back, ranks_of
 
 CELLS_MAX = 8_000
-"""Cells for lines that pass. Longer lines go round the outside instead, so that work stays near linear."""
+"""Cells for lines that pass. The longest lines go around the outside instead, so work stays near linear."""
 PASSING = Size(10, 0)
 LOOP_ROOM = 26
 
 
 @dataclass(slots=True)
 class Strand:
-    """A wire between layers: its ends by position rather than by direction, and the cells between them."""
+    """A wire between layers: its upper and lower end, whichever way it points, and the cells between."""
 
     wire: int
     upper: int
@@ -28,7 +28,7 @@ class Strand:
 
 @dataclass(slots=True)
 class Grid:
-    """Cells by number: the boxes first. `before` and `after` are the room it takes on either side."""
+    """Cells by number, boxes first. `before` and `after`: the space it takes on either side."""
 
     layers: list[list[int]]
     layer_of: list[int]
@@ -46,7 +46,7 @@ class Grid:
 
 
 def make_grid(sizes: Sequence[Size], wires: Sequence[Wire], start: int | None) -> Grid:
-    """Boxes into their layers, and cells for every line that passes a layer or has something to say."""
+    """Put boxes into layers, with cells for every line that passes a layer or has a caption."""
     count = len(sizes)
     pairs = [(wire.tail, wire.head) for wire in wires]
     back = loops_back(count, pairs, start)
@@ -81,17 +81,17 @@ def make_grid(sizes: Sequence[Size], wires: Sequence[Wire], start: int | None) -
 
 
 def _layers(ranks: Sequence[int], strands: Sequence[Strand], wires: Sequence[Wire]) -> tuple[list[int], int]:
-    """The layer of every rank, with one more behind a rank where captions need room; and how many."""
-    speaking = {_caption_gap(strand, ranks) for strand in strands if wires[strand.wire].caption}
+    """The layer of every rank, with one more after ranks whose captions need it; and the number of layers."""
+    captioned = {_caption_gap(strand, ranks) for strand in strands if wires[strand.wire].caption}
     places, layer = list[int](), 0
     for rank in range(max(ranks, default=-1) + 1):
         places.append(layer)
-        layer += 2 if rank in speaking else 1
+        layer += 2 if rank in captioned else 1
     return places, layer
 
 
 def _caption_gap(strand: Strand, ranks: Sequence[int]) -> int:
-    """The rank behind which a line says what it has to say: next to where it comes from."""
+    """The rank after which a line has its caption: next to where it starts."""
     return ranks[strand.lower] - 1 if strand.is_back else ranks[strand.upper]
 
 
@@ -106,12 +106,12 @@ def _thread(grid: Grid, strands: Sequence[Strand], wires: Sequence[Wire]) -> Non
             continue
         grid.strands.append(strand)
         caption = wires[strand.wire].caption
-        speaks_at = None if caption is None else last - 1 if strand.is_back else first
+        caption_layer = None if caption is None else last - 1 if strand.is_back else first
         above = strand.upper
         for layer in range(first, last):
-            size = caption if caption and layer == speaks_at else PASSING
+            size = caption if caption and layer == caption_layer else PASSING
             cell = _add(grid, layer, size)
-            if layer == speaks_at:
+            if layer == caption_layer:
                 strand.caption = cell
             strand.cells.append(cell)
             _join(grid, above, cell)

@@ -1,4 +1,4 @@
-"""Text for a picture: harmless, cut to a length, and about as wide as it will be."""
+"""Text for a picture: made harmless, cut to a length, and measured."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from unicodedata import combining, east_asian_width
 
-# Escape sequences first, or their tails would stay behind as text.
+# Escape sequences first, or their tails would remain as text.
 _SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_].*?(?:\x07|\x1b\\|\x9c|$)|\x9b[0-?]*[ -/]*[@-~]", re.DOTALL
 )
-# What XML may not hold, what a terminal obeys, and the marks that reorder what a person reads.
+# Characters that XML forbids, that control a terminal, or that reorder text.
 _LOUD = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff]"
 )
@@ -44,7 +44,7 @@ def cells(text: str) -> int:
 
 
 def cut(text: str, room: int) -> str:
-    """The beginning of a text that takes no more columns than there are."""
+    """The text, cut to at most `room` columns."""
     if cells(text) <= room:
         return text
     kept, used = list[str](), 0
@@ -57,7 +57,7 @@ def cut(text: str, room: int) -> str:
 
 
 def wrap(text: str, room: int, lines_max: int) -> list[str]:
-    """A text in lines of so many columns; what does not fit is left off, and that is shown."""
+    """The text in at most `lines_max` lines of `room` columns; an ellipsis marks what was cut."""
     lines: list[str] = []
     for paragraph in tame(text).split("\n"):
         line = ""
@@ -78,7 +78,7 @@ def wrap(text: str, room: int, lines_max: int) -> list[str]:
 
 
 def _words(paragraph: str, room: int) -> Iterable[str]:
-    """The words, and long ones in pieces."""
+    """The words, long ones in pieces."""
     for word in paragraph.split():
         while cells(word) > room:
             piece = word

@@ -8,7 +8,7 @@ from onward.draw.layout.layers import Grid
 
 SWEEPS = 14
 LARGE = 3_000
-"""From so many cells on, a few sweeps must do."""
+"""A grid with more cells than this gets only a few sweeps."""
 SWEEPS_LARGE = 3
 
 
@@ -33,7 +33,7 @@ def arrange(grid: Grid) -> None:
 
 
 def _first_order(grid: Grid) -> None:
-    """As a walk from the top meets them, so that what hangs together starts side by side."""
+    """Start with the order of a walk from the top, which puts connected cells side by side."""
     met, order = bytearray(len(grid.layer_of)), list[int]()
     for layer in grid.layers:
         for root in layer:
@@ -50,7 +50,7 @@ def _first_order(grid: Grid) -> None:
 
 
 def _sweep(grid: Grid, layers: Sequence[int], neighbours: Sequence[Sequence[int]]) -> None:
-    """Each cell goes to the middle of its neighbours in the layer before; one without stays where it is."""
+    """Move each cell to the mean of its neighbours in the previous layer; one without neighbours stays."""
     place = [0.0] * len(grid.layer_of)
     for cells in grid.layers:
         for position, cell in enumerate(cells):
@@ -69,7 +69,7 @@ def _sweep(grid: Grid, layers: Sequence[int], neighbours: Sequence[Sequence[int]
 
 
 def _swap(grid: Grid) -> None:
-    """Neighbours change places where fewer lines cross that way; what sweeps cannot see from afar."""
+    """Swap adjacent cells where fewer lines cross that way, which sweeps can miss."""
     place = [0] * len(grid.layer_of)
     for cells in grid.layers:
         for position, cell in enumerate(cells):
@@ -99,7 +99,7 @@ def _crossings(grid: Grid) -> int:
 
 
 def _inversions(ends: Sequence[int], size: int) -> int:
-    """Pairs out of order, counted with a tree of sums."""
+    """The number of pairs out of order, counted with a Fenwick tree."""
     tree, found = [0] * (size + 1), 0
     for before, end in enumerate(ends):
         not_greater, index = 0, end + 1

@@ -1,4 +1,4 @@
-"""Where in its layer every cell stands: near its neighbours, never on top of another."""
+"""The position of every cell in its layer: near its neighbours, never on top of another."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ GAP = 26
 GAP_LINE = 10
 """Beside a line or a caption."""
 ROUNDS, ROUNDS_LARGE, LARGE = 40, 4, 3_000
-"""From so many cells on, a few rounds must do."""
+"""A grid with more cells than this gets only a few rounds."""
 PULL_ONLY, PULL_AHEAD, PULL_BACK = 6.0, 1.0, 0.1
-"""How much a line wants to be straight where it ends: most if there is no other, least if it leads back."""
+"""How strongly a line is straightened at its ends: most if it is the only one, least if it goes back."""
 PULL_ALONG, STIFF = 1.0, 8.0
-"""How much where it passes: towards its neighbours, and towards the middle of the whole line."""
+"""How strongly between them: towards its neighbours, and towards the middle of the whole line."""
 
 Pull = tuple[int, float]
 
 
 def place(grid: Grid) -> list[float]:
-    """The middle of every cell across the flow."""
+    """The centre of every cell across the flow."""
     spots = [0.0] * len(grid.layer_of)
     gaps = [_offsets(grid, cells) for cells in grid.layers]
     for cells, offsets in zip(grid.layers, gaps, strict=True):
@@ -32,7 +32,7 @@ def place(grid: Grid) -> list[float]:
     rounds = ROUNDS_LARGE if len(spots) > LARGE else ROUNDS
     layers = list(zip(grid.layers, gaps, strict=True))
     for number in range(rounds):
-        # First each end alone, so that things find their side; then both, so that they stand in the middle.
+        # First each end alone, so that cells find their side; then both, so that they move to the middle.
         pulls = both if number >= rounds // 3 else ups if number % 2 == 0 else downs
         middles = _middles(grid, spots)
         for cells, offsets in layers if number % 2 == 0 else reversed(layers):
@@ -79,7 +79,7 @@ def _middles(grid: Grid, spots: Sequence[float]) -> dict[int, float]:
 
 
 def _offsets(grid: Grid, cells: Sequence[int]) -> list[float]:
-    """How far from the first cell of a layer each one is at least."""
+    """The least distance of each cell from the first cell of its layer."""
     offsets = [0.0]
     for last, cell in pairwise(cells):
         gap = GAP if grid.is_box(last) and grid.is_box(cell) else GAP_LINE
@@ -94,10 +94,10 @@ def _settle(
     weights: Sequence[float],
     spots: list[float],
 ) -> None:
-    """The least squares answer to all wishes of a layer at once, in which nothing overlaps.
+    """Place the cells of a layer by least squares, as near to their wishes as possible without overlap.
 
-    With the room that cells need taken off, places must only not decrease: neighbours whose wishes cross
-    share their weighted mean, and groups melt together until none cross.
+    Once the space that cells need is subtracted, positions must only not decrease: neighbours whose wishes
+    cross share their weighted mean, and groups merge until none cross (isotonic regression).
     """
     groups: list[tuple[float, float, int]] = []
     for wish, weight, taken in zip(wishes, weights, offsets, strict=True):
@@ -115,7 +115,7 @@ def _settle(
 
 
 def _straighten(grid: Grid, spots: list[float]) -> None:
-    """Lines that pass several layers become straight for as far as their neighbours leave room."""
+    """Straighten lines that pass several layers, as far as their neighbours leave space."""
     position = [0] * len(spots)
     for cells in grid.layers:
         for number, cell in enumerate(cells):
@@ -133,7 +133,7 @@ def _straighten(grid: Grid, spots: list[float]) -> None:
 
 
 def _freedom(grid: Grid, cells: Sequence[int], position: int, spots: Sequence[float]) -> tuple[float, float]:
-    """How far a cell for a line may go to either side while its neighbours stay."""
+    """How far a line's cell may move to either side while its neighbours stay."""
     cell, low, high = cells[position], -float("inf"), float("inf")
     if position:
         last = cells[position - 1]
@@ -141,7 +141,7 @@ def _freedom(grid: Grid, cells: Sequence[int], position: int, spots: Sequence[fl
     if position + 1 < len(cells):
         following = cells[position + 1]
         high = spots[following] - grid.before[following] - GAP_LINE - grid.after[cell]
-    # Rounding must not make a cell that fits exactly one that does not fit.
+    # A cell that fits exactly must still fit after rounding.
     return min(low, spots[cell]), max(high, spots[cell])
 
 

@@ -1,4 +1,4 @@
-"""How far from the start every node stands, and which edges lead back."""
+"""How far every node is from the start, and which edges close cycles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Pair = tuple[int, int]
 
 
 def loops_back(count: int, pairs: Sequence[Pair], start: int | None) -> frozenset[int]:
-    """The pairs, by number, that close a cycle on a walk from the start; without them there is none."""
+    """The pairs, by number, that close a cycle on a walk from the start; the others form no cycle."""
     ways = ways_out(count, pairs)
     entered, left = bytearray(count), bytearray(count)
     back: set[int] = set()
@@ -34,7 +34,7 @@ def loops_back(count: int, pairs: Sequence[Pair], start: int | None) -> frozense
 
 
 def ranks_of(count: int, pairs: Sequence[Pair], back: frozenset[int], start: int | None) -> list[int]:
-    """A rank for every node: one more than the greatest of those that lead to it."""
+    """A rank for every node: one more than the greatest rank of its predecessors."""
     forward = [pair for number, pair in enumerate(pairs) if number not in back]
     ways = ways_out(count, forward)
     open_ways = [0] * count
@@ -51,14 +51,14 @@ def ranks_of(count: int, pairs: Sequence[Pair], back: frozenset[int], start: int
             if not open_ways[head]:
                 ready.append(head)
     for node in sources:
-        # What nothing leads to stands next to what it leads to, not up beside the start.
+        # A node without predecessors goes next to its successors, not up beside the start.
         if node != start and ways[node]:
             ranks[node] = min(ranks[forward[number][1]] for number in ways[node]) - 1
     return ranks
 
 
 def reading_order(count: int, pairs: Sequence[Pair], start: int | None) -> list[int]:
-    """Every node once, each behind all that lead to it (loops aside); of several ways the short first."""
+    """Every node once, after its predecessors (loops aside); of several successors the shorter path first."""
     back = loops_back(count, pairs, start)
     forward = [pair for number, pair in enumerate(pairs) if number not in back]
     ways = ways_out(count, forward)
@@ -66,7 +66,7 @@ def reading_order(count: int, pairs: Sequence[Pair], start: int | None) -> list[
     height = [0] * count
     for node in sorted(range(count), key=ranks.__getitem__, reverse=True):
         height[node] = max((height[forward[number][1]] + 1 for number in ways[node]), default=0)
-    # What is left last comes first when the order is turned round: so the last of everything goes first.
+    # The order is reversed at the end, so everything is visited last to first.
     heads = [
         sorted((forward[number][1] for number in reversed(own)), key=height.__getitem__, reverse=True)
         for own in ways
@@ -100,7 +100,7 @@ def ways_out(count: int, pairs: Sequence[Pair]) -> list[list[int]]:
 
 
 def _roots(count: int, pairs: Sequence[Pair], start: int | None) -> Iterable[int]:
-    """Where walks begin: at the start, then where nothing leads to, then anywhere."""
+    """Where walks begin: at the start, then at nodes without predecessors, then anywhere."""
     reached = {head for tail, head in pairs if tail != head}
     first = [] if start is None else [start]
     return dict.fromkeys((*first, *(node for node in range(count) if node not in reached), *range(count)))

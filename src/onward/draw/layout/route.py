@@ -1,4 +1,4 @@
-"""The way of every line: straight through the layers, bending only between them, where nothing stands."""
+"""The route of every line: straight through the layers, bending only between them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from onward.draw.layout.geometry import Box, Curve, Point, Route, Size, Wire
 from onward.draw.layout.layers import LOOP_ROOM, Grid, Strand
 
 STEP = 16.0
-"""Between lines that leave the same side of a box."""
+"""The distance between lines that leave the same side of a box."""
 GAP_LEAST, GAP_MOST = 30.0, 80.0
 LANE, LANES = 7.0, 64
 STUB = 11.0
-"""How far a line runs straight before it arrives, so that its arrow points the way it came."""
+"""How far a line runs straight before it arrives, so that its arrow points in its direction."""
 SNAP = 0.3
-"""How far from its place, as a share of the box, a line may leave to run straight."""
+"""How far from its even position a line may leave a box to run straight, as a share of the box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Bands:
 
 
 def bands_of(grid: Grid, spots: Sequence[float]) -> Bands:
-    """Room for every layer, and more between two where lines have far to go."""
+    """Space for every layer, and more between two where lines have far to go."""
     top, bottom, along = list[float](), list[float](), 0.0
     for cells in grid.layers:
         thick = max((grid.depth[cell] for cell in cells), default=0.0)
@@ -75,7 +75,7 @@ def _ports(
     is_upper: bool,
     leads_to: Callable[[Strand], float],
 ) -> dict[int, float]:
-    """Where on the side of its box each line ends: beside each other, and straight on where possible."""
+    """Where on the side of its box each line ends: next to each other, and straight where possible."""
     sides: dict[int, list[tuple[float, int]]] = {}
     for strand in strands:
         end = strand.upper if is_upper else strand.lower
@@ -88,7 +88,7 @@ def _ports(
         for position, (wanted, wire) in enumerate(sorted(ends)):
             even = box.x + (position - (len(ends) - 1) / 2) * step
             room = SNAP * box.width if len(ends) == 1 else step / 2
-            # Half a step either way keeps the order of the lines and a little room between them.
+            # Half a step either way keeps the order of the lines and a little space between them.
             ports[wire] = last = max(wanted if abs(wanted - even) <= room else even, last + step / 2)
     return ports
 
@@ -152,7 +152,7 @@ def _caption(
 
 
 def _with_loops(boxes: Sequence[Box], wires: Sequence[Wire], done: dict[int, Route]) -> Iterable[Route]:
-    """All routes in order, with those from a box to itself: out at its side and in again below."""
+    """All routes in order, and those from a box to itself: out at its side and back in below."""
     room: dict[int, float] = {}
     for number, wire in enumerate(wires):
         if number in done:

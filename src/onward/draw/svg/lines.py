@@ -1,4 +1,4 @@
-"""Lines in SVG: from outline to outline, with an arrow and a caption; the way taken is the heavy one."""
+"""Lines in SVG: from outline to outline, with an arrow and a caption; edges that were taken are heavy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def caption_size(lines: Caption) -> Size | None:
 def lines_svg(
     scene: Scene, layout: Layout, captions: Sequence[Caption], outlines: Sequence[Outline]
 ) -> Iterator[str]:
-    """Lines not taken first, so that the way a run took lies on top; captions above all lines."""
+    """Lines not taken first, so that those taken are on top; captions above all lines."""
     drawn = sorted(zip(scene.lines, layout.routes, captions, strict=True), key=lambda one: bool(one[0].taken))
     for line, route, _ in drawn:
         yield _edge(scene, line, _onto(route, outlines[line.tail], outlines[line.head]))
@@ -66,8 +66,8 @@ def _straight(start: Point, end: Point) -> Curve:
 
 def _edge(scene: Scene, line: Line, route: Route) -> str:
     path, tip = _path(route)
-    told = f"<title>{xml(_edge_told(scene, line))}</title>"
-    return f'<g class="{_edge_class(line)}">{told}<path class="line" d="{path}"/>{tip}</g>'
+    title = f"<title>{xml(_edge_title(scene, line))}</title>"
+    return f'<g class="{_edge_class(line)}">{title}<path class="line" d="{path}"/>{tip}</g>'
 
 
 def _path(route: Route) -> tuple[str, str]:
@@ -99,7 +99,7 @@ def _edge_class(line: Line) -> str:
     return " ".join([*names, "jump"] if line.is_jump else names)
 
 
-def _edge_told(scene: Scene, line: Line) -> str:
+def _edge_title(scene: Scene, line: Line) -> str:
     parts = [f"{scene.items[line.tail].id} → {scene.items[line.head].id}"]
     if line.label:
         parts.append(line.label)

@@ -1,4 +1,4 @@
-"""Writing SVG: numbers, places, and text that means nothing to XML."""
+"""Writing SVG: numbers, points, and text that is escaped for XML."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from onward.draw.layout.measure import tame
 
 LABEL, LABEL_LEADING = 13.0, 17.0
 SMALL, SMALL_LEADING = 11.0, 15.0
-"""Sizes of the two kinds of text, and from line to line; the style sheet says the same."""
+"""Font size and line height of the two kinds of text; the style sheet has the same."""
 TITLE_ROOM = 2_000
-"""Longest text behind a pointer; a prompt used as a label may be a book."""
+"""The longest tooltip; a prompt used as a label may be a book."""
 
 
 def xml(text: str) -> str:
-    """Text as XML may hold it, harmless in content and in attributes."""
+    """Text escaped for XML, in content and in attributes."""
     return escape(tame(text), quote=True)
 
 
@@ -27,7 +27,7 @@ def number(value: float) -> str:
 
 
 def spot(point: Point) -> str:
-    """A place in a path."""
+    """A point in a path."""
     return f"{number(point.x)} {number(point.y)}"
 
 

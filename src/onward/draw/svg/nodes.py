@@ -52,8 +52,8 @@ def body_of(item: Item) -> Body:
 
 
 def node_svg(item: Item, body: Body, box: Box, corners: Outline) -> str:
-    standing = item.state.standing if item.state else None
-    words = [f"<title>{xml(_told(item))}</title>", *_shape(item, box, corners)]
+    status = item.state.status if item.state else None
+    words = [f"<title>{xml(_title(item))}</title>", *_shape(item, box, corners)]
     middle = text_middle(item.shape, box)
     y = middle.y - body.size.height / 2 + LABEL_LEADING - 4.5
     for line in body.label:
@@ -61,13 +61,13 @@ def node_svg(item: Item, body: Body, box: Box, corners: Outline) -> str:
         y += LABEL_LEADING
     if body.small:
         y -= 1.5
-        x = middle.x + (MARK / 2 if standing else 0)
-        if standing:
+        x = middle.x + (MARK / 2 if status else 0)
+        if status:
             at = x - width_of(body.small, SMALL) * 0.49 - MARK / 2 - 2
             where = f"translate({number(at)} {number(y - 4)})"
-            words.append(f'<g class="mark" transform="{where}">{MARKS[standing].drawing}</g>')
+            words.append(f'<g class="mark" transform="{where}">{MARKS[status].drawing}</g>')
         words.append(f'<text class="small middle" x="{number(x)}" y="{number(y)}">{xml(body.small)}</text>')
-    kind = f' class="{NAMES[standing]}"' if standing else ""
+    kind = f' class="{NAMES[status]}"' if status else ""
     return f"<g{kind}>{''.join(words)}</g>"
 
 
@@ -93,8 +93,8 @@ def _shape(item: Item, box: Box, corners: Outline) -> Iterator[str]:
 _POINTED = ("diamond", "Mdiamond", "parallelogram")
 
 
-def _told(item: Item) -> str:
-    """All there is to say about a node, for whoever points at it."""
+def _title(item: Item) -> str:
+    """Everything about a node, as a tooltip."""
     name = item.id if item.label == item.id else f"{item.id}: {tame(item.label)}"
     parts = [name, f"({item.kind_words})"]
     if item.state:

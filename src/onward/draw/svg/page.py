@@ -1,4 +1,4 @@
-"""A picture as SVG: one file that needs no other, runs nothing, and says in words what its colours say."""
+"""A picture as SVG: one self-contained file without scripts, which says in words what its colours say."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from onward.draw.layout.geometry import Layout, Wire
+from onward.draw.layout.lay_out import lay_out
 from onward.draw.layout.measure import cut, width_of
-from onward.draw.layout.placing import lay_out
 from onward.draw.scene import Scene
-from onward.draw.states import Standing
+from onward.draw.states import NodeStatus
 from onward.draw.svg.legend import legend_svg
 from onward.draw.svg.lines import caption_lines, caption_size, lines_svg
 from onward.draw.svg.markup import number, xml
@@ -70,6 +70,6 @@ def _document(scene: Scene, layout: Layout, parts: Sequence[str]) -> str:
 
 def _summary(scene: Scene) -> str:
     edges = sum(not line.is_jump for line in scene.lines)
-    counts = Counter(item.state.standing for item in scene.items if item.state)
-    told = [f"{counts[standing]} {standing.value}" for standing in Standing if counts[standing]]
-    return f"{len(scene.items)} nodes, {edges} edges" + (f": {', '.join(told)}" if told else "")
+    counts = Counter(item.state.status for item in scene.items if item.state)
+    parts = [f"{counts[status]} {status.value}" for status in NodeStatus if counts[status]]
+    return f"{len(scene.items)} nodes, {edges} edges" + (f": {', '.join(parts)}" if parts else "")

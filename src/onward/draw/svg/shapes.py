@@ -1,4 +1,4 @@
-"""The outlines of the dialect's shapes: how much room a text needs in each, and where their edges are."""
+"""The outlines of the dialect's shapes: how much space a text needs in each, and where their edges are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SLANT = 16.0
 ROOF = 14.0
 CUT = 9.0
 RING = 4.0
-"""Between the outlines of a shape that has several."""
+"""The distance between the outlines of a shape that has several."""
 TAB = 8.0
 
 Outline = Sequence[Point]
@@ -41,7 +41,7 @@ def size_around(shape: str, text: Size) -> Size:
 
 
 def text_middle(shape: str, box: Box) -> Point:
-    """Where the middle of the text belongs."""
+    """Where the centre of the text belongs."""
     match shape:
         case "house":
             return Point(box.x, box.y + ROOF / 2)
@@ -89,7 +89,7 @@ def inner(box: Box, by: float) -> Box:
 
 
 def strokes(shape: str, box: Box) -> list[tuple[Point, Point]]:
-    """The lines inside a shape that tell it from others."""
+    """The lines inside a shape that distinguish it from others."""
     left, right, top, bottom, x, y = box.left, box.right, box.top, box.bottom, box.x, box.y
     match shape:
         case "Msquare":

@@ -66,7 +66,7 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
         *("StepRouted GoalRedirected", _REQUESTS, _STOPS, _HANDED_BACK, _BRANCHES),
         *("RunForked RunClaimed RunResumed RunCompleted", "StepStarted GateOpened"),
     ),
-    "draw.way": _names(
+    "draw.trace": _names(
         *("PipelineChanged", _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES),
         "AttemptFailed AttemptInterrupted BranchFinished",
     ),

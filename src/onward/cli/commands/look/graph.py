@@ -41,7 +41,7 @@ async def graph(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Draw a pipeline's graph; for a run, with what happened in it: states, visits, retries, the way."""
+    """Draw a pipeline's graph; for a run, with what happened in it: states, visits, retries, the trace."""
     if file is not None and format == "text":
         raise InvalidInput(
             "--out writes SVG; to keep the text, leave --out off and send the output to a file."

@@ -1,4 +1,4 @@
-"""Where everything goes: boxes in layers along the flow, lines between them, nothing on top of another."""
+"""The layout: boxes in layers along the flow, lines between them, nothing on top of another."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def lay_out(
     start: int | None = None,
     direction: Direction = Direction.DOWN,
 ) -> Layout:
-    """Places for boxes of these sizes and for the lines between them; the same in, the same out.
+    """Place boxes of these sizes and the lines between them; the same input gives the same layout.
 
-    Boxes never overlap, lines never cross a box, and captions never cover a box or each other; a line that
-    would be too costly to lead between the boxes goes round them, without its caption.
+    Boxes never overlap, lines never cross a box, and captions never cover a box or each other. A line that
+    would be too costly to route between the boxes goes around them, without its caption.
     """
     turned = direction.is_sideways
     sizes = [_turned(size) if turned else size for size in sizes]
@@ -64,7 +64,7 @@ def _extent(boxes: Sequence[Box], routes: Sequence[Route]) -> tuple[float, float
 
 
 def _placer(direction: Direction, left: float, length: float) -> Place:
-    """From a graph that flows down to one that flows as it should, with its corner at nought."""
+    """Maps points of a graph that flows down to the wanted direction, with the corner at the origin."""
     match direction:
         case Direction.DOWN:
             return lambda point: Point(point.x - left, point.y)

@@ -1,4 +1,4 @@
-"""The way a run took through its graph: moves, visits and last outcomes, bounded by the graph."""
+"""What a run did in its graph: moves, visits and last outcomes, bounded by the graph."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from onward.read.log.projection import Projection
 from onward.read.log.step import Step
 
 Move = tuple[str, str, int | None]
-"""From a node, to a node, by the edge with this place in the graph; None for a jump."""
+"""From a node, to a node, by the edge with this order in the graph; None for a jump."""
 
 
 @dataclass(slots=True)
-class Way:
-    """The moves of a run, and by place how often a node was visited and how its last visit ended."""
+class Trace:
+    """The moves of a run; and by place, how often a node was visited and how its last visit ended."""
 
     moves: Counter[Move] = field(default_factory=Counter)
     finished: Counter[str] = field(default_factory=Counter)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     visits: dict[str, int] = field(default_factory=dict)
     attempts: Counter[str] = field(default_factory=Counter)
-    """By number: an attempt that begins again after a crash is one."""
+    """An attempt that starts again after a crash counts once."""
     _last: str = ""
     _log: Projection = field(default_factory=Projection)
 
-    def take(self, events: Iterable[Event]) -> None:
-        """Take in the next events of the log."""
+    def add(self, events: Iterable[Event]) -> None:
+        """Add the next events of the log."""
         for event in events:
             step = self._log.apply(event, at_us=0)
             self._follow(event)
