@@ -36,7 +36,7 @@ from onward.model.run import Run
 from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, Transform, build
 from onward.pipeline.prepare import checked_transform
 from onward.pipeline.rules.check import RULES, Problem, Rule, Subject
-from onward.pipeline.rules.own import own_rule, with_one_severity
+from onward.pipeline.rules.custom import custom_rule, with_one_severity
 from onward.pipeline.rules.tools import rules_beside
 from onward.process import SystemSpawn
 from onward.read.dialect_events import DialectEvent, Translator
@@ -103,7 +103,7 @@ class Onward:
         """Register a function that yields the `Problem`s it finds in a `Subject` as a rule of the checker."""
 
         def register(function: RuleT) -> RuleT:
-            self.rules.append(own_rule(name, severity, function))
+            self.rules.append(custom_rule(name, severity, function))
             return function
 
         return register

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from onward.pipeline.attributes import Attributes
+from onward.pipeline.cached import cached
 from onward.pipeline.condition import Condition, parse_condition
 from onward.pipeline.dot.source import Written
-from onward.pipeline.kept import kept
 from onward.pipeline.value import Duration, Value
 
 __all__ = ["BUILT_IN_TYPES", "SHAPE_KINDS", "Duration", "Edge", "Graph", "Node", "Value"]
@@ -54,29 +54,29 @@ class Node(Attributes):
     def subject(self) -> str:
         return f"node {self.id!r}"
 
-    @kept
+    @cached
     def shape(self) -> str:
         return self.text("shape", "box")
 
-    @kept
+    @cached
     def type(self) -> str:
         """The handler that was asked for by name, or nothing."""
         return self.text("type")
 
-    @kept
+    @cached
     def kind(self) -> str:
         """The handler type that serves this node: its `type`, or else what its shape stands for."""
         return self.type or SHAPE_KINDS.get(self.shape, DEFAULT_KIND)
 
-    @kept
+    @cached
     def label(self) -> str:
         return self.text("label", self.id)
 
-    @kept
+    @cached
     def prompt(self) -> str:
         return self.text("prompt")
 
-    @kept
+    @cached
     def classes(self) -> tuple[str, ...]:
         """The classes written on the node, then the derived ones, each once."""
         if "class" not in self.attrs:
@@ -84,51 +84,51 @@ class Node(Attributes):
         own = (name.strip() for name in self.text("class").split(","))
         return tuple(dict.fromkeys(name for name in (*own, *self.derived) if name))
 
-    @kept
+    @cached
     def llm_model(self) -> str:
         """The model that was asked for, on the node, by the stylesheet or the graph; "" leaves it open."""
         return self.text("llm_model")
 
-    @kept
+    @cached
     def llm_provider(self) -> str:
         """Whose model it is; "" leaves it to be told from the model's name."""
         return self.text("llm_provider")
 
-    @kept
+    @cached
     def reasoning_effort(self) -> str:
         return self.text("reasoning_effort") or DEFAULT_EFFORT
 
-    @kept
+    @cached
     def max_retries(self) -> int | None:
         """Additional attempts, or None if the node leaves it to the graph."""
         return self.count("max_retries")
 
-    @kept
+    @cached
     def goal_gate(self) -> bool:
         return self.boolean("goal_gate")
 
-    @kept
+    @cached
     def retry_target(self) -> str:
         return self.text("retry_target")
 
-    @kept
+    @cached
     def fallback_retry_target(self) -> str:
         return self.text("fallback_retry_target")
 
-    @kept
+    @cached
     def timeout_s(self) -> float | None:
         return self.duration_s("timeout")
 
-    @kept
+    @cached
     def repeatable(self) -> bool:
         """Whether an attempt that was cut off may simply be made again."""
         return self.boolean("repeatable", True)
 
-    @kept
+    @cached
     def allow_partial(self) -> bool:
         return self.boolean("allow_partial")
 
-    @kept
+    @cached
     def auto_status(self) -> bool:
         return self.boolean("auto_status")
 
@@ -157,24 +157,24 @@ class Edge(Attributes):
     def subject(self) -> str:
         return f"edge {self.source} -> {self.target}"
 
-    @kept
+    @cached
     def label(self) -> str:
         return self.text("label")
 
-    @kept
+    @cached
     def condition(self) -> str:
         return self.text("condition")
 
-    @kept
+    @cached
     def guard(self) -> Condition:
         """The condition, read once; one without clauses is none. ConditionError if it does not parse."""
         return parse_condition(self.condition)
 
-    @kept
+    @cached
     def weight(self) -> int:
         return self.integer("weight") or 0
 
-    @kept
+    @cached
     def loop_restart(self) -> bool:
         return self.boolean("loop_restart")
 
@@ -204,20 +204,20 @@ class Graph(Attributes):
         """The edges that lead to a node, in declaration order."""
         return self._incoming.get(node_id, ())
 
-    @kept
+    @cached
     def _outgoing(self) -> Mapping[str, tuple[Edge, ...]]:
         return _grouped((edge.source, edge) for edge in self.edges)
 
-    @kept
+    @cached
     def _incoming(self) -> Mapping[str, tuple[Edge, ...]]:
         return _grouped((edge.target, edge) for edge in self.edges)
 
-    @kept
+    @cached
     def starts(self) -> tuple[str, ...]:
         """The nodes that claim to be the start: by shape, or if none has it, by name."""
         return self._claimants("Mdiamond", ("start", "Start"))
 
-    @kept
+    @cached
     def exits(self) -> tuple[str, ...]:
         """The nodes that claim to be the exit: by shape, or if none has it, by name."""
         return self._claimants("Msquare", ("exit", "end"))
@@ -226,29 +226,29 @@ class Graph(Attributes):
         by_shape = tuple(node.id for node in self.nodes.values() if node.shape == shape)
         return by_shape or tuple(node_id for node_id in self.nodes if node_id in names)
 
-    @kept
+    @cached
     def start_id(self) -> str | None:
         """Where a run begins, or None unless exactly one node claims it."""
         return self.starts[0] if len(self.starts) == 1 else None
 
-    @kept
+    @cached
     def exit_id(self) -> str | None:
         """Where a run ends, or None unless exactly one node claims it."""
         return self.exits[0] if len(self.exits) == 1 else None
 
-    @kept
+    @cached
     def goal(self) -> str:
         return self.text("goal")
 
-    @kept
+    @cached
     def retry_target(self) -> str:
         return self.text("retry_target")
 
-    @kept
+    @cached
     def fallback_retry_target(self) -> str:
         return self.text("fallback_retry_target")
 
-    @kept
+    @cached
     def default_max_retries(self) -> int:
         """Additional attempts for nodes that do not say; the older name `default_max_retry` still counts."""
         key = "default_max_retries" if "default_max_retries" in self.attrs else "default_max_retry"

@@ -1,11 +1,11 @@
-"""Which ways a run, and each branch of a fan-out, can take through a graph. A pure question about the graph.
+"""Which nodes and edges each branch of a graph can reach. A pure question about the graph.
 
-A line is what goes through the graph one node at a time: the run itself, or a branch, which begins at an edge
-of its fan-out and ends where the branches join or at the exit. To the line that meets it, a fan-out is one
-step, from itself to whatever follows; its branches are lines of their own, inside of that one.
+The main branch is the run itself. A branch of a fan-out begins at an edge of its fan-out and ends where the
+branches join or at the exit. To the branch that reaches it, a fan-out is one step, from itself to whatever
+follows its join; the branches that it opens are separate.
 
-Conditions are taken as far as they speak about the outcome; what the context will say is not known here, so
-every other way counts as possible.
+Only the parts of conditions about the outcome are known here. Anything that depends on the context counts as
+possible.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from onward.pipeline.graph import Edge, Graph, Node
 from onward.pipeline.joins import PARALLEL, components, joins
 
 HOPS_MAX = 100_000
-"""More than any well-formed graph needs, whose nodes are each met by one line or two."""
+"""More than any well-formed graph needs: one or two branches reach each of its nodes."""
 _ROUTERS = ("start", "conditional")
-"""What only looks for an edge: it cannot fail, and so jumps nowhere."""
+"""Nodes that only choose an edge: they cannot fail, and so never jump."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """From one node to the next: by an edge, by a jump that the attribute `key` names, or by a join."""
+    """A move from one node to the next: by an edge, by a jump (`key` is its attribute), or to a join."""
 
     source: str
     target: str
@@ -37,18 +37,18 @@ class Hop:
 
     @classmethod
     def by(cls, edge: Edge) -> Hop:
-        """The hop that an edge is."""
+        """The hop along an edge."""
         return cls(edge.source, edge.target, order=edge.order, edge=edge)
 
     @property
     def restarts(self) -> bool:
-        """Whether it ends the run and begins another."""
+        """Whether it ends the run and starts another."""
         return self.edge is not None and self.edge.text("loop_restart").strip() == "true"
 
 
 @dataclass(frozen=True)
-class Line:
-    """All that one line can do. Without `fan_out` it is the run itself."""
+class Branch:
+    """Everything one branch can reach. Without `fan_out` it is the main branch."""
 
     fan_out: str | None
     join: str | None = None
@@ -56,90 +56,90 @@ class Line:
     before: Mapping[str, Hop] = field(default_factory=dict)
     fan_outs: frozenset[str] = frozenset()
 
-    def way_to(self, hop: Hop) -> Sequence[Hop]:
-        """A shortest way of this line that ends with the hop."""
-        way = [hop]
-        while way[-1].source in self.before and way[-1].source != self.fan_out:
-            way.append(self.before[way[-1].source])
-        return way[::-1]
+    def route_to(self, hop: Hop) -> Sequence[Hop]:
+        """A shortest route of this branch that ends with the hop."""
+        route = [hop]
+        while route[-1].source in self.before and route[-1].source != self.fan_out:
+            route.append(self.before[route[-1].source])
+        return route[::-1]
 
 
 @dataclass(frozen=True)
-class Lines:
-    """The run and the branches of every fan-out that it can come to."""
+class Branches:
+    """The main branch, and the branches of every fan-out that can be reached, by its id."""
 
-    run: Line
-    branches: Mapping[str, Line]
+    main: Branch
+    of_fan_outs: Mapping[str, Branch]
 
-    def taking(self, hop: Hop) -> Iterator[Line]:
-        """The lines that can take a hop, the run first."""
-        return (line for line in (self.run, *self.branches.values()) if hop in line.hops)
+    def taking(self, hop: Hop) -> Iterator[Branch]:
+        """The branches that can take a hop, the main branch first."""
+        return (branch for branch in (self.main, *self.of_fan_outs.values()) if hop in branch.hops)
 
     def is_taken_in(self, fan_outs: Collection[str], hop: Hop) -> bool:
-        """Whether the run itself, or a branch of one of these fan-outs, can take a hop."""
-        return any(line.fan_out is None or line.fan_out in fan_outs for line in self.taking(hop))
+        """Whether the main branch, or a branch of one of these fan-outs, can take a hop."""
+        return any(branch.fan_out is None or branch.fan_out in fan_outs for branch in self.taking(hop))
 
     def opened_without(self, avoided: str) -> frozenset[str]:
-        """The fan-outs that can be entered outside of the branches of `avoided`."""
+        """The fan-outs that can be entered from outside the branches of `avoided`."""
         found: set[str] = set()
-        ahead = list(self.run.fan_outs)
+        ahead = list(self.main.fan_outs)
         while ahead:
             name = ahead.pop()
             if name not in found and name != avoided:
                 found.add(name)
-                ahead += self.branches[name].fan_outs
+                ahead += self.of_fan_outs[name].fan_outs
         return frozenset(found)
 
     def knots(self) -> Mapping[str, int]:
-        """Fan-outs with the same number can each be inside of the other's branches."""
-        ways = {name: tuple(line.fan_outs) for name, line in self.branches.items()}
+        """A number for each fan-out; two with the same number can each be inside the other's branches."""
+        ways = {name: tuple(branch.fan_outs) for name, branch in self.of_fan_outs.items()}
         return {name: number for number, knot in enumerate(components(ways)) for name in knot}
 
 
-def lines_of(graph: Graph) -> Lines | None:
-    """Every line of a graph with a start, or None if they are too many to follow."""
+def branches_of(graph: Graph) -> Branches | None:
+    """Every branch of a graph with a start, or None if there are too many to follow."""
     if graph.start_id is None:
         return None
     ends = joins(graph)
     begin = [Hop("", graph.start_id), *_redirects(graph)]
     left = HOPS_MAX
-    run = _followed(graph, Line(None), begin, ends, left)
-    branches: dict[str, Line] = {}
-    ahead = list(run.fan_outs)
+    main = _followed(graph, Branch(None), begin, ends, left)
+    found: dict[str, Branch] = {}
+    ahead = list(main.fan_outs)
     while ahead:
         name = ahead.pop()
-        if name in branches:
+        if name in found:
             continue
         begin = [Hop.by(edge) for edge in graph.outgoing(name) if _may_hold(edge, "success")]
-        branches[name] = line = _followed(graph, Line(name, ends[name]), begin, ends, left)
-        left -= len(line.hops)
+        found[name] = branch = _followed(graph, Branch(name, ends[name]), begin, ends, left)
+        left -= len(branch.hops)
         if left <= 0:
             return None
-        ahead += line.fan_outs
-    return Lines(run, branches)
+        ahead += branch.fan_outs
+    return Branches(main, found)
 
 
 def _followed(
-    graph: Graph, line: Line, begin: Iterable[Hop], ends: Mapping[str, str | None], hops_max: int
-) -> Line:
+    graph: Graph, branch: Branch, begin: Iterable[Hop], ends: Mapping[str, str | None], hops_max: int
+) -> Branch:
     hops: dict[Hop, None] = dict.fromkeys(begin)
     before: dict[str, Hop] = {}
     fan_outs: set[str] = set()
     ahead = list(hops)
-    for hop in ahead:  # which grows
+    for hop in ahead:  # grows inside the loop
         target = graph.nodes.get(hop.target)
         if target is None or target.id in before or len(hops) > hops_max:
             continue
-        if line.fan_out is not None and (hop.restarts or target.id in (line.join, graph.exit_id)):
+        if branch.fan_out is not None and (hop.restarts or target.id in (branch.join, graph.exit_id)):
             continue  # here the branch ends, or the run does
         before[target.id] = hop
         if target.kind == PARALLEL:
             fan_outs.add(target.id)
-        if target.id != line.fan_out:
+        if target.id != branch.fan_out:
             new = [found for found in _onward(graph, target, ends) if found not in hops]
             hops |= dict.fromkeys(new)
             ahead += new
-    return Line(line.fan_out, line.join, hops, before, frozenset(fan_outs))
+    return Branch(branch.fan_out, branch.join, hops, before, frozenset(fan_outs))
 
 
 def _onward(graph: Graph, node: Node, ends: Mapping[str, str | None]) -> Iterator[Hop]:
@@ -159,7 +159,7 @@ def _onward(graph: Graph, node: Node, ends: Mapping[str, str | None]) -> Iterato
 
 
 def _redirects(graph: Graph) -> Iterator[Hop]:
-    """Where goal gates send the run from its end; that of the graph itself is nobody's hop."""
+    """Where goal gates send the run from the exit; a target of the graph has no source node."""
     for node in graph.nodes.values():
         if node.text("goal_gate").strip() == "true":
             jump = failure_target(graph, node)
@@ -182,4 +182,4 @@ def _about_the_outcome(edge: Edge) -> Sequence[Clause]:
     try:
         return [clause for clause in edge.guard.clauses if clause.key == "outcome"]
     except ConditionError:
-        return ()  # another rule has that to say
+        return ()  # condition_syntax reports it

@@ -29,7 +29,7 @@ def with_one_severity(rules: Sequence[Rule], name: str, severity: str) -> list[R
     return [replace(rule, severity=wanted) if rule.name == name else rule for rule in rules]
 
 
-def own_rule(name: str, severity: str, find: Callable[[Subject], Iterable[Problem]]) -> Rule:
+def custom_rule(name: str, severity: str, find: Callable[[Subject], Iterable[Problem]]) -> Rule:
     """A function as a rule; an error inside it is told by the rule's name."""
 
     def named(subject: Subject) -> Iterator[Problem]:

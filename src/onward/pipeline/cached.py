@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-class kept(Generic[T]):
+class cached(Generic[T]):
     """The value of the function, worked out at first use and kept with the object; frozen ones included.
 
     What `functools.cached_property` does, without the lock that it takes for every value before Python 3.12:
@@ -24,11 +24,11 @@ class kept(Generic[T]):
         self.name = name
 
     @overload
-    def __get__(self, instance: None, owner: type) -> kept[T]: ...
+    def __get__(self, instance: None, owner: type) -> cached[T]: ...
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
 
-    def __get__(self, instance: object | None, owner: type) -> kept[T] | T:
+    def __get__(self, instance: object | None, owner: type) -> cached[T] | T:
         if instance is None:
             return self
         value = instance.__dict__[self.name] = self.function(instance)
