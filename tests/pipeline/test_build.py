@@ -9,9 +9,7 @@ import pytest
 
 from onward.errors import InvalidPipeline
 from onward.pipeline.build import build, changed_nodes
-from onward.pipeline.diagnostic import Severity
 from onward.pipeline.graph import Graph, Node
-from onward.pipeline.rules.check import with_severity
 from onward.pipeline.transforms import expand_goal
 from tests.pipeline.reading import body, place
 
@@ -151,13 +149,6 @@ def test_transforms_do_not_see_a_graph_with_holes() -> None:
 
     with pytest.raises(InvalidPipeline):
         build("digraph { A -- B }", file="t.dot", transforms=[never])
-
-
-def test_rules_can_be_given() -> None:
-    """C4: the severity override reaches the build."""
-    rules = with_severity({"reachability": Severity.WARNING})
-    pipeline = build("digraph { start; exit; A [label=x]; start -> exit }", file="r.dot", rules=rules)
-    assert [warning.rule for warning in pipeline.warnings] == ["reachability"]
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from onward.pipeline.diagnostic import Severity
 from onward.pipeline.graph import BUILT_IN_TYPES, Graph, Node
-from onward.pipeline.rules.check import FINDINGS_MAX, RULES, Problem, Rule, Subject, check, with_severity
+from onward.pipeline.rules.check import FINDINGS_MAX, RULES, check
 from tests.pipeline.reading import body, findings, graph_of, place
 
 GOOD = """digraph Good {
@@ -326,29 +324,6 @@ def test_the_types_that_are_known_can_be_extended() -> None:
     (warning,) = (item for item in check(graph, known_types=["tool"]) if item.rule == "type_known")
     assert warning.fix == "registered: tool"
     assert not [item for item in check(graph, known_types=["my.handler"]) if item.rule == "type_known"]
-
-
-def test_a_severity_can_be_overridden() -> None:
-    """C4: an orphan may be a warning for those who want it so."""
-    rules = with_severity({"reachability": Severity.WARNING})
-    graph = body("start; exit; A [label=x]; start -> exit")
-    assert [(item.rule, item.severity) for item in check(graph, known_types=(), rules=rules)] == [
-        ("reachability", Severity.WARNING)
-    ]
-    assert [rule.severity for rule in RULES if rule.name == "reachability"] == [Severity.ERROR]
-
-
-def test_a_rule_of_ones_own_is_a_row_like_any_other() -> None:
-    """V1 to V13: the table is open."""
-
-    def shouting(subject: Subject) -> Iterator[Problem]:
-        for node in subject.graph.nodes.values():
-            if node.label.isupper():
-                yield Problem(f"{node.id} shouts", node.line, node.column, node_id=node.id)
-
-    rule = Rule("no_shouting", Severity.INFO, shouting)
-    (finding,) = check(body("A; b"), known_types=(), rules=[rule])
-    assert str(finding) == "flow.dot:2:1: info [no_shouting] A shouts"
 
 
 def test_a_rule_with_endless_findings_says_that_there_are_more() -> None:

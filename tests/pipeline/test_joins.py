@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.pipeline.graph import Graph
-from onward.pipeline.joins import join_of, joins
+from onward.pipeline.joins import joins
 from tests.chance import examples
 from tests.pipeline.reading import body
 
@@ -22,28 +22,28 @@ def flow(*edges: str, more: str = "") -> Graph:
 
 def test_branches_meet_at_their_fan_in() -> None:
     graph = flow("P -> a -> F", "P -> b -> c -> F", "F -> exit")
-    assert join_of(graph, "P") == "F"
+    assert joins(graph)["P"] == "F"
 
 
 def test_a_branch_may_be_the_fan_in_itself() -> None:
-    assert join_of(flow("P -> F", "P -> a -> F", "F -> exit"), "P") == "F"
+    assert joins(flow("P -> F", "P -> a -> F", "F -> exit"))["P"] == "F"
 
 
 def test_a_fan_in_by_type_counts_like_one_by_shape() -> None:
     graph = body(
         'P [type=parallel]; a; b; j [type="parallel.fan_in"]\nexit\nP -> a -> j -> exit; P -> b -> j'
     )
-    assert join_of(graph, "P") == "j"
+    assert joins(graph)["P"] == "j"
 
 
 def test_the_nearest_common_fan_in_counts_not_the_next() -> None:
     graph = flow("P -> a -> F1 -> z -> F2 -> exit", "P -> b -> F1")
-    assert join_of(graph, "P") == "F1"
+    assert joins(graph)["P"] == "F1"
 
 
 def test_a_fan_in_that_only_some_branches_reach_is_passed() -> None:
     graph = flow("P -> a -> F1", "P -> b -> F1 -> F2 -> exit", "P -> c -> F2")
-    assert join_of(graph, "P") == "F2"
+    assert joins(graph)["P"] == "F2"
 
 
 def test_an_inner_fan_in_belongs_to_the_inner_parallel() -> None:
@@ -79,28 +79,28 @@ def test_a_fan_in_may_serve_the_inner_and_the_outer_parallel() -> None:
 
 
 def test_branches_without_a_fan_in_meet_at_the_exit() -> None:
-    assert join_of(flow("P -> a -> exit", "P -> b -> exit"), "P") == "exit"
+    assert joins(flow("P -> a -> exit", "P -> b -> exit"))["P"] == "exit"
 
 
 def test_a_branch_that_leads_nowhere_leaves_no_join() -> None:
-    assert join_of(flow("P -> a -> exit", "P -> b"), "P") is None
-    assert join_of(flow("P -> a -> F -> exit", "P -> b -> exit"), "P") == "exit"
+    assert joins(flow("P -> a -> exit", "P -> b"))["P"] is None
+    assert joins(flow("P -> a -> F -> exit", "P -> b -> exit"))["P"] == "exit"
 
 
 def test_a_parallel_without_branches_has_no_join() -> None:
-    assert join_of(flow("a -> P"), "P") is None
+    assert joins(flow("a -> P"))["P"] is None
 
 
 def test_what_is_no_parallel_node_has_no_join() -> None:
     graph = flow("P -> a -> F -> exit")
-    assert join_of(graph, "a") is None
-    assert join_of(graph, "nobody") is None
+    assert joins(graph).get("a") is None
+    assert joins(graph).get("nobody") is None
 
 
 def test_a_way_back_to_the_start_of_the_block_does_not_confuse() -> None:
     block = ("P -> a -> F", "P -> b -> c -> d -> F", "F -> check -> exit")
     graph = flow("s -> P", *block, "check -> s", "c -> b")
-    assert join_of(graph, "P") == "F"
+    assert joins(graph)["P"] == "F"
 
 
 def test_a_loop_around_nested_parallels_does_not_bring_the_inner_fan_in_near() -> None:
@@ -116,7 +116,7 @@ def test_a_branch_that_leaps_out_to_an_outer_parallel_has_no_join() -> None:
 
 def test_an_undeclared_target_is_a_branch_that_never_arrives() -> None:
     graph = body("P [shape=component]\nF [shape=tripleoctagon]\nexit\nP -> F -> exit\nP -> nobody")
-    assert join_of(graph, "P") is None
+    assert joins(graph)["P"] is None
 
 
 def test_deep_nesting_needs_neither_recursion_nor_patience() -> None:

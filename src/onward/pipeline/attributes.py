@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class Attributes(ABC):
-    """Typed reading of written attributes, the same for graph, node and edge.
+    """Typed reading of attributes, the same for graph, node and edge.
 
-    A value of the wrong type raises InvalidInput; for the attributes the dialect knows, `check` has
-    refused such a pipeline long before.
+    A value of the wrong type raises InvalidInput; for the dialect's own attributes, `check` has already
+    refused such a pipeline.
     """
 
     attrs: Mapping[str, Value]
@@ -24,7 +24,7 @@ class Attributes(ABC):
     @property
     @abstractmethod
     def subject(self) -> str:
-        """What a message calls the owner of the attributes."""
+        """The name of the graph, node or edge in messages."""
 
     def text(self, key: str, default: str = "") -> str:
         """The attribute as text, or `default` if it was not written."""

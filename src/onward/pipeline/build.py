@@ -42,7 +42,7 @@ def build(
 ) -> Pipeline:
     """Read, transform and check a pipeline; InvalidPipeline carries all errors in the order of the file.
 
-    A `file` in angle brackets, such as `<request>`, is a name for messages and no path.
+    A `file` in angle brackets, such as `<request>`, is a name for messages, not a path.
     """
     reading = read(source, file=file)
     graph = prepared(reading.graph, transforms) if reading.whole else reading.graph
@@ -62,7 +62,7 @@ def build(
 
 
 def _applicable(reading: Reading, rules: Sequence[Rule]) -> Sequence[Rule]:
-    # Where statements are missing, "unreachable" or "no such node" would only be an echo of the first error.
+    # Where statements are missing, "unreachable" or "no such node" would only repeat the first error.
     return rules if reading.whole else [rule for rule in rules if rule.local]
 
 
@@ -80,5 +80,5 @@ def _definition(graph: Graph, node_id: str) -> object:
 
 
 def _texts(owner: Node | Edge) -> dict[str, str]:
-    # As text, because Python takes 1 and true for equal.
+    # As text, because to Python 1 and true are equal.
     return {key: as_text(value) for key, value in owner.attrs.items()}

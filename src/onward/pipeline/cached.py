@@ -1,4 +1,4 @@
-"""A property that is worked out once."""
+"""A property that is computed once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ T = TypeVar("T")
 
 
 class cached(Generic[T]):
-    """The value of the function, worked out at first use and kept with the object; frozen ones included.
+    """The value of the function, computed at first use and kept with the object, even a frozen one.
 
-    What `functools.cached_property` does, without the lock that it takes for every value before Python 3.12:
-    a large graph has tens of thousands of them.
+    Like `functools.cached_property`, without the lock that it has for every value before Python 3.12: a large
+    graph has tens of thousands of values.
     """
 
     def __init__(self, function: Callable[[Any], T]) -> None:

@@ -1,7 +1,7 @@
 """The language of edge conditions: `outcome=success && context.tests != "none"`.
 
-It is deliberately tiny, and it is not an expression language of some host: nothing in a condition can call,
-index or compute. Values are compared as strings, exactly.
+It is deliberately small: a condition cannot call, index or compute anything. Values are compared as strings,
+exactly.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _FALSE = ("", "false", "0")
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One comparison, or with an empty operator the question whether the key's value is a true one."""
+    """One comparison; with an empty operator, whether the key's value is true."""
 
     key: str
     operator: str
     literal: str
 
     def holds(self, resolve: Resolve) -> bool:
-        """Whether the clause is true of what `resolve` says."""
+        """Whether the clause is true for the values that `resolve` gives."""
         value = resolve(self.key)
         if self.operator == "=":
             return value == self.literal
@@ -67,7 +67,7 @@ class Condition:
     clauses: tuple[Clause, ...] = ()
 
     def holds(self, resolve: Resolve) -> bool:
-        """Whether every clause is true of what `resolve` says."""
+        """Whether every clause is true for the values that `resolve` gives."""
         return all(clause.holds(resolve) for clause in self.clauses)
 
 
@@ -78,7 +78,7 @@ def parse_condition(text: str) -> Condition:
 
 @lru_cache(maxsize=1_000)
 def _short(text: str) -> Condition:
-    # A pipeline says the same few things on most of its edges.
+    # Most edges of a pipeline have one of a few conditions.
     return _parsed(text)
 
 
@@ -93,7 +93,7 @@ def _parsed(text: str) -> Condition:
                 raise ConditionError(f"there are more than {CLAUSES_MAX} clauses", place)
             if place < len(text) and not text.startswith("&&", place):
                 raise _unexpected(text, place, "'&&' or the end of the condition")
-        # An empty clause is ignored, so '&&' may also stand first, last or twice.
+        # An empty clause is ignored, so '&&' may also come first, last or twice.
         place = _skip(text, place + 2)
     return Condition(tuple(clauses))
 
@@ -138,7 +138,7 @@ def _skip(text: str, place: int) -> int:
 
 
 def resolver(outcome: str, preferred_label: str, context: Mapping[str, Any]) -> Resolve:
-    """What the keys of a condition mean after a step: its outcome, its label, and the run's context."""
+    """Gives the values of a condition's keys after a step: its outcome, its label, and the run's context."""
 
     def resolve(key: str) -> str:
         if key == "outcome":

@@ -34,5 +34,5 @@ class Diagnostic:
 
 
 def by_position(diagnostic: Diagnostic) -> tuple[int, int, str, str]:
-    """Sort key: the order in which a person reading the file meets the findings."""
+    """Sort key: the order of the findings in the file."""
     return diagnostic.line, diagnostic.column, diagnostic.rule, diagnostic.message

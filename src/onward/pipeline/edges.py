@@ -1,4 +1,4 @@
-"""Which edge a run takes after a step. A pure function: the same step always leads the same way."""
+"""Which edge a run takes after a step. A pure function: the same step always takes the same edge."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def select_edge(
     suggested_ids: Sequence[str],
     context: Mapping[str, Any],
 ) -> Selection | None:
-    """The edge that leads on from a finished step, or None. An edge whose condition is false is never taken.
+    """The edge to take after a finished step, or None. An edge whose condition is false is never taken.
 
     True conditions come first, then the preferred label, then the suggested ids, then weight, then the
     smallest target id; all but the first look at unconditional edges only.
@@ -81,7 +81,7 @@ def accelerator(label: str) -> str:
 
 
 def has_accelerator(label: str) -> bool:
-    """Whether the key is written in the label, and not only its first character."""
+    """Whether the label itself writes its key, as in `[Y] Yes`."""
     return _ACCELERATOR.match(label.strip()) is not None
 
 
@@ -114,5 +114,5 @@ def _by_weight(plain: Sequence[Edge]) -> Selection | None:
 
 
 def _rank(edge: Edge) -> tuple[int, str, int]:
-    # Declaration order settles what the dialect leaves open: two edges of one weight to one target.
+    # The dialect leaves open which of two edges with the same weight and target wins; the first one does.
     return -edge.weight, edge.target, edge.order

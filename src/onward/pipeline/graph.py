@@ -1,4 +1,4 @@
-"""A pipeline as an immutable graph; the engine asks it questions on every step, so answers are kept."""
+"""A pipeline as an immutable graph; the engine reads it on every step, so values are cached."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHAPE_KINDS: Mapping[str, str] = MappingProxyType(
         "house": "stack.manager_loop",
     }
 )
-"""Which handler a shape stands for."""
+"""The handler type of each shape."""
 DEFAULT_KIND = "codergen"
 DEFAULT_EFFORT = "high"
 BUILT_IN_TYPES = frozenset(SHAPE_KINDS.values())
@@ -38,7 +38,7 @@ _Places = Mapping[str, Written]
 
 @dataclass(frozen=True)
 class Node(Attributes):
-    """A node and what was written about it, scoped defaults included; two nodes that mean the same are equal.
+    """A node with its attributes, scoped defaults included; two nodes that mean the same are equal.
 
     `derived` are the classes of the labelled subgraphs around it, innermost first; threads use them too.
     """
@@ -60,12 +60,12 @@ class Node(Attributes):
 
     @cached
     def type(self) -> str:
-        """The handler that was asked for by name, or nothing."""
+        """The handler type that the node names, or nothing."""
         return self.text("type")
 
     @cached
     def kind(self) -> str:
-        """The handler type that serves this node: its `type`, or else what its shape stands for."""
+        """The handler type of this node: its `type`, or else that of its shape."""
         return self.type or SHAPE_KINDS.get(self.shape, DEFAULT_KIND)
 
     @cached
@@ -86,12 +86,12 @@ class Node(Attributes):
 
     @cached
     def llm_model(self) -> str:
-        """The model that was asked for, on the node, by the stylesheet or the graph; "" leaves it open."""
+        """The model that the node, the stylesheet or the graph asks for; "" leaves it open."""
         return self.text("llm_model")
 
     @cached
     def llm_provider(self) -> str:
-        """Whose model it is; "" leaves it to be told from the model's name."""
+        """The provider of the model; "" means that the model's name decides."""
         return self.text("llm_provider")
 
     @cached
@@ -121,7 +121,7 @@ class Node(Attributes):
 
     @cached
     def repeatable(self) -> bool:
-        """Whether an attempt that was cut off may simply be made again."""
+        """Whether an attempt that was cut off may simply run again."""
         return self.boolean("repeatable", True)
 
     @cached
@@ -133,7 +133,7 @@ class Node(Attributes):
         return self.boolean("auto_status")
 
     def with_attrs(self, changes: Mapping[str, Value]) -> Node:
-        """The same node with some attributes set, for transforms; these then have no place in the file."""
+        """The same node with some attributes set, for transforms; these have no position in the file."""
         attrs, written = MappingProxyType({**self.attrs, **changes}), self.written
         if not written.keys().isdisjoint(changes):
             kept_places = {key: place for key, place in written.items() if key not in changes}
@@ -143,7 +143,7 @@ class Node(Attributes):
 
 @dataclass(frozen=True)
 class Edge(Attributes):
-    """A way from one node to another; `order` is its place among all edges of the file."""
+    """A directed edge; `order` is its position among all edges of the file."""
 
     source: str
     target: str
@@ -167,7 +167,7 @@ class Edge(Attributes):
 
     @cached
     def guard(self) -> Condition:
-        """The condition, read once; one without clauses is none. ConditionError if it does not parse."""
+        """The parsed condition; without clauses it always holds. ConditionError if it does not parse."""
         return parse_condition(self.condition)
 
     @cached
@@ -214,12 +214,12 @@ class Graph(Attributes):
 
     @cached
     def starts(self) -> tuple[str, ...]:
-        """The nodes that claim to be the start: by shape, or if none has it, by name."""
+        """The nodes that could be the start: by shape, or if none has it, by name."""
         return self._claimants("Mdiamond", ("start", "Start"))
 
     @cached
     def exits(self) -> tuple[str, ...]:
-        """The nodes that claim to be the exit: by shape, or if none has it, by name."""
+        """The nodes that could be the exit: by shape, or if none has it, by name."""
         return self._claimants("Msquare", ("exit", "end"))
 
     def _claimants(self, shape: str, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -228,12 +228,12 @@ class Graph(Attributes):
 
     @cached
     def start_id(self) -> str | None:
-        """Where a run begins, or None unless exactly one node claims it."""
+        """Where a run begins; None unless there is exactly one such node."""
         return self.starts[0] if len(self.starts) == 1 else None
 
     @cached
     def exit_id(self) -> str | None:
-        """Where a run ends, or None unless exactly one node claims it."""
+        """Where a run ends; None unless there is exactly one such node."""
         return self.exits[0] if len(self.exits) == 1 else None
 
     @cached
@@ -250,7 +250,7 @@ class Graph(Attributes):
 
     @cached
     def default_max_retries(self) -> int:
-        """Additional attempts for nodes that do not say; the older name `default_max_retry` still counts."""
+        """Additional attempts for nodes without `max_retries`; the older `default_max_retry` still works."""
         key = "default_max_retries" if "default_max_retries" in self.attrs else "default_max_retry"
         return self.count(key) or 0
 

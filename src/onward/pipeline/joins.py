@@ -1,11 +1,11 @@
 """Where the branches of a parallel node meet again. A pure question about the graph.
 
-The branches of a parallel node are the nodes its edges lead to, and its join is the nearest fan-in that all
-of them reach. Parallels nest, and then an inner fan-in belongs to the inner parallel: on the way to the outer
-join an inner parallel counts as one step, from itself to whatever follows its own join. So the inner joins
-are found first, and each part of a well-formed graph is looked at once however deep the nesting is.
+The branches of a parallel node start at the nodes its edges lead to, and its join is the nearest fan-in that
+all of them reach. Parallels nest, and then an inner fan-in belongs to the inner parallel: an inner parallel
+counts as one step, from itself to whatever follows its own join. So the inner joins are found first, and each
+part of a well-formed graph is visited once, however deep the nesting is.
 
-A fan-in may serve an inner and an outer parallel at once, if some branch comes to it from outside the inner.
+A fan-in may serve an inner and an outer parallel at once, if some branch reaches it from outside the inner.
 """
 
 from __future__ import annotations
@@ -17,14 +17,9 @@ from onward.pipeline.graph import Graph
 
 PARALLEL, FAN_IN = "parallel", "parallel.fan_in"
 LOOKS_MAX = 50_000
-"""Twice what any well-formed graph needs. Of branches that are knotted worse, no join is told."""
+"""Twice what any well-formed graph needs. Branches that are more tangled get no join."""
 _FIRST_LOOK = 4
-"""Nodes to look at before asking for the first time whether the branches have met; doubled each time."""
-
-
-def join_of(graph: Graph, node_id: str) -> str | None:
-    """Where the branches of one parallel node meet; who asks for many should keep `joins` instead."""
-    return joins(graph).get(node_id)
+"""Nodes to visit before the first check whether the branches have met; doubled each time."""
 
 
 def joins(graph: Graph) -> Mapping[str, str | None]:
@@ -38,7 +33,7 @@ def joins(graph: Graph) -> Mapping[str, str | None]:
 
 
 def _resolve(graph: Graph, node_id: str, found: dict[str, str | None], looks_max: int) -> int:
-    # Searches that wait for an inner one are kept in a dict: nesting may be deeper than Python's stack.
+    # Searches that wait for an inner one are in a dict: nesting may be deeper than Python's stack.
     waiting = {node_id: _Search(graph, node_id)}
     looks = 0
     while waiting:
@@ -69,7 +64,7 @@ class _Search:
         self.passed: dict[str, str] = {}
 
     def run(self, found: Mapping[str, str | None], waiting: Collection[str], looks_max: int) -> str | None:
-        """Search to the end, or until an inner parallel is met whose join must be known first."""
+        """Search to the end, or until it reaches an inner parallel whose join must be known first."""
         while self.looks < looks_max:
             while self.ahead and len(self.ways) < self.circle:
                 inner = self._look(self.ahead[0], found, waiting)
@@ -88,7 +83,7 @@ class _Search:
         if node is None or node.kind != PARALLEL:
             self._see(node_id, (edge.target for edge in self.graph.outgoing(node_id)))
         elif node_id in waiting:
-            self._see(node_id, ())  # a way back to a parallel around this one leads to no join of this one
+            self._see(node_id, ())  # an edge back to a parallel around this one leads to no join of this one
         elif node_id not in found:
             return node_id
         else:
@@ -118,7 +113,7 @@ class _Search:
         if not bits or not self.branches:
             return None
         reached = _reached(self.ways, bits)
-        # A fan-in behind an inner parallel counts only if another branch comes to it directly.
+        # A fan-in after an inner parallel counts only if another branch reaches it directly.
         beside = {node_id: bits.get(join, 0) for node_id, join in self.passed.items()}
         passed = _reached(self.ways, {**bits, **{key: bits.get(key, 0) | bit for key, bit in beside.items()}})
         common, direct = -1, 0
@@ -130,7 +125,7 @@ class _Search:
 
 
 def _reached(ways: Mapping[str, tuple[str, ...]], own: Mapping[str, int]) -> dict[str, int]:
-    """For every node the bits of all nodes it leads to, its own included: one pass, sinks first."""
+    """For every node, the bits of all nodes it leads to and its own: one pass, sinks first."""
     reached: dict[str, int] = {}
     for component in components(ways):
         bits = 0

@@ -1,7 +1,7 @@
-"""What is done to a graph between reading and checking, always in this order.
+"""The steps between reading and checking a graph, always in this order.
 
-First `$goal`, then the model stylesheet, then the app's transforms, in the order they were registered.
-They are foreign code: what they raise or return is checked here, and the message names the transform.
+First `$goal`, then the model stylesheet, then the app's transforms in the order they were registered. Those
+are users' code: what they raise or return is checked here, and the message names the transform.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def prepared(graph: Graph, custom: Sequence[Transform] = ()) -> Graph:
 
 
 def checked_transform(transform: Transform) -> Transform:
-    """The transform itself; InvalidInput says why it can be none."""
+    """The transform itself; InvalidInput says why it cannot be one."""
     if isinstance(transform, type):
         raise InvalidInput(f"{transform.__name__} is a class; register an object of it as a transform.")
     if not callable(getattr(transform, "apply", transform)):
@@ -37,7 +37,7 @@ def checked_transform(transform: Transform) -> Transform:
 
 
 def name_of(transform: object) -> str:
-    """What a message calls a transform: the function's name, or the kind of the object."""
+    """The name of a transform in messages: the function's name, or the object's class."""
     return str(getattr(transform, "__name__", type(transform).__name__))
 
 
@@ -71,7 +71,7 @@ def _fault(graph: Graph) -> str | None:
 
 
 def _numbered(graph: Graph) -> Graph:
-    # A run remembers an edge by its place; one that was added or moved must not bear another's number.
+    # A run remembers an edge by its order; one that was added or moved must not have another's number.
     if all(edge.order == place for place, edge in enumerate(graph.edges)):
         return graph
     return replace(graph, edges=tuple(replace(edge, order=place) for place, edge in enumerate(graph.edges)))

@@ -1,7 +1,7 @@
 """What a human gate asks: its type, its choices, and which of them an answer means.
 
-A choice stands for an edge. Words of approval and rejection are understood by every gate, so that an API
-or a button can say yes or no without knowing what the edges are called.
+A choice stands for an edge. Every gate understands words of approval and rejection, so that an API or a
+button can say yes or no without knowing the labels of the edges.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _METADATA = "human.metadata."
 
 
 class Unaskable(ValueError):
-    """A gate that cannot be asked as it is written; `key` is the attribute at fault."""
+    """A gate whose definition is invalid; `key` is the attribute at fault."""
 
     def __init__(self, message: str, key: str) -> None:
         self.key = key
@@ -36,7 +36,7 @@ class Unaskable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A gate as it is written in the graph; `default` is the key of a choice."""
+    """A gate as the graph defines it; `default` is the key of a choice."""
 
     type: str
     text: str
@@ -49,7 +49,7 @@ class Question:
 
 
 def question_of(graph: Graph, node: Node) -> Question:
-    """What a gate asks. Unaskable, or what reading an attribute raises, says why it cannot be."""
+    """What a gate asks. Raises Unaskable, or what reading an attribute raises."""
     kind = as_question_type(node.attrs.get("human.type", MULTIPLE_CHOICE))
     choices = offered(graph, node, kind)
     default = default_of(node, kind, choices)
@@ -83,7 +83,7 @@ def as_question_type(value: Value) -> str:
 
 
 def as_timeout_rule(value: Value) -> str:
-    """What a deadline does where there is no default choice."""
+    """What a deadline does if there is no default choice."""
     found = as_text(value).strip().lower()
     if found not in TIMEOUT_RULES:
         raise ValueError(f"one of {', '.join(TIMEOUT_RULES)}, or name a choice with human.default_choice")
@@ -96,7 +96,7 @@ def as_timeout_rule(value: Value) -> str:
 def choices_of(graph: Graph, node_id: str) -> tuple[Choice, ...]:
     """One choice per edge, each with a key of its own.
 
-    A key that is written, as in `[Y] Yes`, belongs to its label; a first character is only a suggestion.
+    A written key, as in `[Y] Yes`, always belongs to its label; a first character only if it is free.
     """
     edges = graph.outgoing(node_id)
     labels = [edge.label or edge.target for edge in edges]
@@ -126,7 +126,7 @@ def offered(graph: Graph, node: Node, kind: str) -> tuple[Choice, ...]:
 
 
 def _yes_and_no(node: Node, kind: str, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
-    """Yes and no by the words on the edges; of two edges, the one without such a word is the other answer."""
+    """Yes and no by the labels; of two edges, the one without such a word is the other answer."""
     yes, no = worded(choices, APPROVING), worded(choices, REJECTING)
     rest = [choice for choice in choices if choice not in (yes, no)]
     yes_label, no_label = _LABELS[kind]
@@ -144,7 +144,7 @@ def _yes_and_no(node: Node, kind: str, choices: tuple[Choice, ...]) -> tuple[Cho
 
 
 def _as(choice: Choice, label: str, key: str, other: Choice | None) -> Choice:
-    """An edge without a word of its own takes the answer's."""
+    """A choice for an edge; without a label it gets the answer's."""
     is_named = choice.label != choice.to
     return Choice(key=_key(key, other), label=choice.label if is_named else label, to=choice.to)
 
@@ -175,7 +175,7 @@ def default_of(node: Node, kind: str, choices: Sequence[Choice]) -> Choice | Non
 def meant(kind: str, choices: Sequence[Choice], said: str) -> Choice | None:
     """The choice that an answer means: by key, label, target, or as a word for yes or no.
 
-    Two labels may be the same but for their accelerators; an answer that could mean either means none.
+    Two labels may differ only in their accelerators; an answer that could mean either means neither.
     """
     wanted = said.strip()
     if not wanted:
@@ -201,17 +201,17 @@ def _by_word(kind: str, choices: Sequence[Choice], word: str) -> Choice | None:
 
 
 def approving(kind: str, choices: Sequence[Choice]) -> Choice | None:
-    """The choice that says yes, or None if none does."""
+    """The choice that means yes, or None."""
     return choices[0] if kind in _LABELS else worded(choices, APPROVING)
 
 
 def rejecting(kind: str, choices: Sequence[Choice]) -> Choice | None:
-    """The choice that says no, or None if none does."""
+    """The choice that means no, or None."""
     return choices[1] if kind in _LABELS else worded(choices, REJECTING)
 
 
 def worded(choices: Sequence[Choice], words: Sequence[str]) -> Choice | None:
-    """The choice whose label is the first of these words that any has; None if two have it."""
+    """The choice labelled with the first of these words that occurs; None if two choices have it."""
     for word in words:
         named = [choice for choice in choices if normalise_label(choice.label) == word]
         if named:

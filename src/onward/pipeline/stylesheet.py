@@ -1,6 +1,6 @@
 """The grammar of model stylesheets: `* { llm_model: gpt-5; } .careful { reasoning_effort: high }`.
 
-This file only reads; which nodes a rule touches is another question.
+This file only parses; `styling` applies the rules to nodes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BARE = re.compile(r"[\w.:/+@-]++")
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which nodes a rule is for; of two rules, the more specific one wins."""
+    """Which nodes a rule applies to; of two rules, the more specific one wins."""
 
     kind: Kind
     name: str

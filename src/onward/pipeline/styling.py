@@ -1,7 +1,7 @@
 """Which model a node asks for: the model stylesheet and the graph's own defaults, written onto the nodes.
 
-For each property by itself the first that speaks wins: the node (scoped `node [...]` defaults count as the
-node's own words), the stylesheet, the graph's attribute of the same name, and at last the handler.
+For each property, the first that sets it wins: the node (with its scoped `node [...]` defaults), the
+stylesheet, the graph's attribute of the same name, and last the handler.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from onward.pipeline.stylesheet import PROPERTIES, Kind, StyleRule, parse_styles
 
 _Rank = tuple[int, int]
 _Style = Mapping[str, tuple[_Rank, str]]
-"""Of each property its value, and how strong the rule is that says so: specificity, then place."""
+"""For each property: how strong its rule is (specificity, then position), and its value."""
 _NO_STYLE: _Style = {}
 
 
 def apply_stylesheet(graph: Graph) -> Graph:
     """Give every node the model, provider and effort that it leaves open.
 
-    A stylesheet that does not parse says nothing here; the checker says what is wrong with it.
+    A stylesheet that does not parse is ignored here; the checker reports it.
     """
     try:
         rules = parse_stylesheet(graph.text("model_stylesheet"))
@@ -42,7 +42,7 @@ def apply_stylesheet(graph: Graph) -> Graph:
 
 
 class _Styles:
-    """Rules by what they select, so that a node costs what is said about it and not what is said at all."""
+    """Rules by what they select, so that the cost of a node does not grow with all rules."""
 
     def __init__(self, rules: Iterable[StyleRule]) -> None:
         self._by: dict[tuple[Kind, str], dict[str, tuple[_Rank, str]]] = {}
@@ -54,7 +54,7 @@ class _Styles:
                 style[setting.name] = (selector.specificity, place), setting.value
 
     def of(self, node: Node) -> dict[str, str]:
-        """What the rules say about a node."""
+        """The properties that the rules give a node."""
         group = node.shape, node.classes
         if group not in self._seen:
             classes: list[tuple[Kind, str]] = [("class", name) for name in node.classes]

@@ -1,4 +1,4 @@
-"""Rewritings of a graph between reading and checking: what one is, and the first of the built-in ones."""
+"""Transforms of a graph between reading and checking: their interface, and the built-in one for `$goal`."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class Applicable(Protocol):
     """A transform as an object, for those that carry settings."""
 
     def apply(self, graph: Graph) -> Graph:
-        """Another graph; the one that was given stays as it is."""
+        """Returns another graph; the given one must not change."""
         ...
 
 
 Transform = Callable[[Graph], Graph] | Applicable
-"""Takes a graph and gives another; it must not change the one it got."""
+"""Takes a graph and returns another; it must not change the given one."""
 
 VARIABLE = "$goal"
 EXPANDED_CHARACTERS_MAX = 8_388_608
-"""All prompts together after expansion: a long goal named often must not fill the memory."""
+"""All prompts together after expansion: a long goal that is used often must not fill the memory."""
 
 
 def expand_goal(graph: Graph) -> Graph:
-    """Put the graph's goal in the place of `$goal` in every prompt; what the goal itself contains stays.
+    """Replace `$goal` in every prompt with the graph's goal, which is not expanded itself.
 
-    A label that stands in for a missing prompt is expanded into the prompt, so no one has to expand it later.
+    A label that replaces a missing prompt is expanded into the prompt, so that nothing expands it later.
     """
     changed: dict[str, Node] = {}
     expanded: dict[str, str] = {}

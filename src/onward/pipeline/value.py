@@ -1,8 +1,8 @@
-"""What an attribute can hold, and how one type is read from another.
+"""The values of attributes, and how one type is read from another.
 
-The dialect writes the same thing with and without quotes (`timeout=900s`, `timeout="900s"`), so every typed
-reading also accepts the text form. A reading that is impossible raises ValueError, whose message says what
-was expected, as in "a whole number such as 3".
+The dialect writes the same value with and without quotes (`timeout=900s`, `timeout="900s"`), so every typed
+reading also accepts the text form. If that is impossible, the message of the ValueError says what was
+expected, as in "a whole number such as 3".
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def as_positive(value: Value) -> int:
 
 
 def as_boolean(value: Value) -> bool:
-    """The value as a truth value; only `true` and `false` are words for one."""
+    """The value as a boolean; only `true` and `false` are accepted."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.strip() in ("true", "false"):
@@ -105,14 +105,14 @@ def as_boolean(value: Value) -> bool:
 
 
 def as_duration_s(value: Value) -> float:
-    """The value as seconds; a number without a unit is refused, because it could be any of them."""
+    """The value as seconds; a number without a unit is refused, because the unit would be a guess."""
     if isinstance(value, Duration):
         return value.seconds
     return Duration.parse(as_text(value).strip()).seconds
 
 
 def as_positive_s(value: Value) -> float:
-    """The value as seconds; a limit or an interval of nothing would never let anything happen."""
+    """The value as seconds; a limit or interval of zero would let nothing happen."""
     seconds = as_duration_s(value)
     if seconds <= 0:
         raise ValueError("a duration of at least 1ms")

@@ -14,13 +14,13 @@ from onward.pipeline.dot.trouble import Trouble, unexpected, unsupported
 from onward.pipeline.value import Value, number
 
 _Attribute = tuple[str, int, Value, Written]
-"""Key, where the key stands, value, where the value stands."""
+"""Key, position of the key, value, position of the value."""
 _WORDS: dict[str, Value] = {"true": True, "false": False}
 _ESCAPE = re.compile(r'\\(?:[nt"\\]|(.))', re.DOTALL)
 
 
 class BlockReader:
-    """Reads blocks from the lexer. `inside` stays true while one is open, also when reading it fails."""
+    """Reads blocks from the lexer. `inside` stays true while one is open, even if reading it fails."""
 
     def __init__(self, lexer: Lexer, draft: Draft) -> None:
         self.lexer, self.draft = lexer, draft
@@ -98,7 +98,7 @@ class BlockReader:
             raise unexpected(token, "',' or ']'")
 
     def value(self) -> tuple[Value, Written]:
-        """The value that the current token is, and its place."""
+        """The value of the current token, and its position."""
         token = self._value_token()
         return self._value(token), Written(self.draft.source, token.start, token.end)
 

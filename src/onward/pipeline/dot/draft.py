@@ -1,4 +1,4 @@
-"""The graph while it is being read: scopes with their defaults, what was declared, and what was wrong."""
+"""The graph while it is being read: scopes with their defaults, declarations, and problems."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from onward.pipeline.value import Value, as_text
 NODES_MAX = 5_000
 EDGES_MAX = 20_000
 ATTRIBUTES_MAX = 64
-"""Attributes of one node, edge or graph; also keeps defaults from multiplying a small file."""
+"""Attributes of one node, edge or graph. Without a limit, defaults could multiply a small file."""
 CLASSES_MAX = 64
 DIAGNOSTICS_MAX = 100
-"""Reading stops after so many errors, and keeps so many warnings."""
+"""Reading stops after this many errors, and keeps this many warnings."""
 
 _NOT_IN_CLASS = re.compile(r"[^a-z0-9-]")
 
@@ -32,13 +32,13 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Attributes with their places. Never changed once made, so scopes, nodes and edges may share it."""
+    """Attributes with their positions. It never changes, so scopes, nodes and edges may share it."""
 
     values: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
     written: Mapping[str, Written] = field(default_factory=lambda: MappingProxyType({}))
 
     def over(self, defaults: Block) -> Block:
-        """These attributes, and the defaults where these say nothing."""
+        """These attributes, and the defaults for all others."""
         if not (self.values and defaults.values):
             return self if self.values else defaults
         values = MappingProxyType({**defaults.values, **self.values})
@@ -50,7 +50,7 @@ EMPTY = Block()
 
 @dataclass(slots=True)
 class Scope:
-    """What holds between one pair of braces: defaults, its own attributes, the nodes declared inside."""
+    """What applies between one pair of braces: defaults, its own attributes, the nodes declared inside."""
 
     node: Block = EMPTY
     edge: Block = EMPTY
@@ -95,7 +95,7 @@ class Draft:
             self.warnings.append(warning)
 
     def open_scope(self) -> None:
-        """Enter a subgraph: the outer defaults hold until the inner ones say otherwise."""
+        """Enter a subgraph: the outer defaults apply until the inner ones override them."""
         outer = self.scopes[-1]
         self.scopes.append(Scope(outer.node, outer.edge))
 
@@ -108,7 +108,7 @@ class Draft:
         self.scopes[-1].members.update(scope.members)
 
     def set_defaults(self, word: str, block: Block, start: int) -> None:
-        """Take a `graph`, `node` or `edge` block into the current scope."""
+        """Add a `graph`, `node` or `edge` block to the current scope."""
         scope = self.scopes[-1]
         match word:
             case "node":
@@ -119,7 +119,7 @@ class Draft:
                 scope.graph = self._merged(block, scope.graph, start)
 
     def declare(self, token: Token, block: Block) -> None:
-        """Add a node, or attributes to one that exists; defaults count where a node is first declared."""
+        """Add a node, or attributes to one that exists; defaults apply where it is first declared."""
         node_id, scope = token.text, self.scopes[-1]
         scope.members[node_id] = None
         if known := self._nodes.get(node_id):
@@ -133,11 +133,6 @@ class Draft:
         else:
             self._nodes[node_id] = _Declared(token, self._merged(block, scope.node, token.start))
         self._check_classes(self._nodes[node_id].block, token)
-
-    def check_attributes(self, count: int, start: int) -> None:
-        """Stop if one place has too many attributes."""
-        if count > ATTRIBUTES_MAX:
-            self.too_many_attributes(start)
 
     def too_many_attributes(self, start: int) -> NoReturn:
         """Stop: a small file must not grow into a large graph."""
@@ -159,7 +154,7 @@ class Draft:
             )
 
     def graph(self, name: str, start: int) -> Graph:
-        """What was collected."""
+        """The graph that was collected."""
         nodes = {node_id: self._node(node_id, declared) for node_id, declared in self._nodes.items()}
         own = self.scopes[0].graph
         line, column = self.source.position(start)
@@ -181,7 +176,8 @@ class Draft:
 
     def _merged(self, block: Block, defaults: Block, start: int) -> Block:
         merged = block.over(defaults)
-        self.check_attributes(len(merged.values), start)
+        if len(merged.values) > ATTRIBUTES_MAX:
+            self.too_many_attributes(start)
         return merged
 
     def _check_classes(self, block: Block, token: Token) -> None:

@@ -1,4 +1,4 @@
-"""Tokens of the dialect, one at a time, each with its place in the text."""
+"""Tokens of the dialect, one at a time, each with its position in the text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from onward.pipeline.dot.source import BYTE_ORDER_MARK, Source
 from onward.pipeline.value import shown
 
 TOKENS_MAX = 200_000
-"""Far more than the largest pipeline needs; reading nonsense ends here too."""
+"""Far more than the largest pipeline needs, to bound the reading of nonsense."""
 
 # Every repetition is possessive: no character is read twice, whatever the text contains.
 _SKIP = r"(?:[ \t\r\n\f\v]++|//[^\r\n]*+|/\*.*?\*/)*+"
 _NAME = r"[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+)*+"
-# An arrow after a bare value is an arrow, although a bare value may contain hyphens.
+# A bare value may contain hyphens, but an arrow after it is an arrow.
 _BARE = r"[A-Za-z_](?:[\w.:]|-(?!>))*+"
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _OTHERS = "|".join(
@@ -32,7 +32,7 @@ _FLAGS = re.ASCII | re.DOTALL
 _STATEMENT = re.compile(f"{_SKIP}(?:(?P<word>{_NAME})|{_OTHERS})", _FLAGS)
 _VALUE = re.compile(f"{_SKIP}(?:(?P<word>{_BARE})|{_OTHERS})", _FLAGS)
 _BODY_AHEAD = re.compile(rf"{_SKIP}(?:->|[\[{{}}])", _FLAGS)
-# A whole `key=value` with its comma, or at the end of its block, that cannot be wrong in any way.
+# A whole, correct `key=value` with its comma, or at the end of its block.
 _PLAIN = re.compile(
     rf"{_SKIP}(?P<key>{_NAME}){_SKIP}={_SKIP}"
     rf"(?:(?P<word>{_BARE})|(?P<string>{_STRING})|(?P<number>-?[0-9]{{1,18}}+(?!\w)|[0-9]{{1,4}}+(?:ms|[smhd])))"
@@ -42,7 +42,7 @@ _PLAIN = re.compile(
 
 
 class Unreadable(Exception):
-    """The text cannot be divided into tokens from `start` on."""
+    """From `start`, the text cannot be divided into tokens."""
 
     def __init__(self, rule: str, message: str, start: int) -> None:
         self.rule, self.message, self.start = rule, message, start
@@ -86,15 +86,15 @@ class Lexer:
         return Token(kind, text, start, end)
 
     def take(self) -> Token:
-        """The current token, after moving on; what follows a '=' is read as a value."""
+        """Return the current token and move to the next; after '=' that is read as a value."""
         taken = self.token
         self.token = self._read(_VALUE if taken.kind == "=" else _STATEMENT, taken.end)
         return taken
 
     def plain_attributes(self) -> Iterator[re.Match[str]]:
-        """Take the mark that opens a block, and `key=value` pairs as long as they are perfectly regular.
+        """Take the mark that opens a block, and the regular `key=value` pairs that follow.
 
-        That is nearly always, and fast: the first group is the key, the last one the value.
+        Nearly all pairs are regular, and this is fast. The first group is the key, the last one the value.
         """
         place = self.token.end
         while match := _PLAIN.match(self._text, place):
@@ -108,11 +108,11 @@ class Lexer:
         return "\n" in gap or "\r" in gap
 
     def touches(self) -> bool:
-        """Whether nothing stands between the token last taken and the current one."""
+        """Whether there is nothing between the token last taken and the current one."""
         return self._taken_end == self.token.start
 
     def starts_statement(self) -> bool:
-        """Whether the current token begins a line as only a statement can, so that an open block must end."""
+        """Whether the current token starts a line as only a statement can, so an open block must end."""
         if self.token.kind != "word" or not self.starts_line():
             return False
         return _BODY_AHEAD.match(self._text, self.token.end) is not None

@@ -14,7 +14,7 @@ from onward.pipeline.dot.source import Source, decode
 from onward.pipeline.dot.trouble import Trouble, unexpected, unsupported
 from onward.pipeline.graph import Graph
 
-__all__ = ["Parsed", "Reading", "decode", "parse", "read"]
+__all__ = ["Reading", "decode", "parse", "read"]
 
 SUBGRAPH_DEPTH_MAX = 64
 STATEMENTS_MAX = 30_000
@@ -25,16 +25,8 @@ _ID_RULE = "an id is a letter or _, then letters, digits and _, without quotes"
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
-    """A graph that was read without errors."""
-
-    graph: Graph
-    warnings: tuple[Diagnostic, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Reading:
-    """Whatever could be read. If `whole`, no statement is missing from the graph in spite of the errors."""
+    """What could be read. If `whole`, no statement is missing from the graph despite the errors."""
 
     graph: Graph
     errors: tuple[Diagnostic, ...]
@@ -42,16 +34,16 @@ class Reading:
     whole: bool
 
 
-def parse(text: str, *, file: str) -> Parsed:
+def parse(text: str, *, file: str) -> Reading:
     """Read a pipeline; InvalidPipeline carries every syntax error of the file."""
     reading = read(text, file=file)
     if reading.errors:
         raise InvalidPipeline(reading.errors)
-    return Parsed(reading.graph, reading.warnings)
+    return reading
 
 
 def read(text: str, *, file: str) -> Reading:
-    """Read as much of a pipeline as possible. Nothing in the text makes this raise."""
+    """Read as much of a pipeline as possible. No text makes this raise."""
     source = Source(text, file)
     if refusal := source.refusal():
         return Reading(Graph(file=file), (refusal,), (), whole=False)
@@ -72,7 +64,7 @@ def read(text: str, *, file: str) -> Reading:
 
 
 class _Reader:
-    """One method per rule of the grammar; each starts at its first token and stops after its last."""
+    """One method per rule of the grammar; each begins at its first token and ends after its last."""
 
     def __init__(self, lexer: Lexer, draft: Draft) -> None:
         self.lexer, self.draft = lexer, draft
@@ -219,7 +211,7 @@ class _Reader:
         return token
 
     def check_id(self, token: Token) -> None:
-        """Refuse what was taken for an id and is none."""
+        """Refuse a token that cannot be a node id."""
         if token.text in RESERVED:
             raise Trouble(f"{token} is a reserved word", token.start, fix="choose another id")
         if "." in token.text:

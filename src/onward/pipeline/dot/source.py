@@ -1,4 +1,4 @@
-"""The text of a pipeline file, and where in it things stand."""
+"""The text of a pipeline file, and positions in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onward.errors import InvalidPipeline
 from onward.pipeline.diagnostic import Diagnostic, Severity
 
 SOURCE_BYTES_MAX = 1_048_576
-"""The longest pipeline file that is read, in UTF-8."""
+"""The longest pipeline file that can be read, in UTF-8."""
 BYTE_ORDER_MARK = "\ufeff"
 
 _LINE_END = re.compile(r"\r\n?|\n")
@@ -55,7 +55,7 @@ class Source:
 
 
 class Written(NamedTuple):
-    """The place in the source where a value was written, quotes included."""
+    """The position of a value in the source, quotes included."""
 
     source: Source
     start: int
@@ -67,7 +67,7 @@ class Written(NamedTuple):
         return self.source.position(self.start)
 
     def at(self, offset: int) -> tuple[int, int]:
-        """Line and column of the value's character at `offset`, as seen through quotes and escapes."""
+        """Line and column of the value's character at `offset`, counting quotes and escapes."""
         text, place = self.source.text, self.start
         if text[place] != '"':
             return self.source.position(min(place + offset, self.end))
@@ -80,7 +80,7 @@ class Written(NamedTuple):
 
 
 def unescaped(body: str) -> str:
-    """The meaning of a string's body: four escapes are known, any other backslash stands for itself."""
+    """The meaning of a string's body: four escapes are known, any other backslash is kept."""
     if "\\" not in body:
         return body
     return re.sub(r'\\([nt"\\])', lambda match: _ESCAPED[match[1]], body)

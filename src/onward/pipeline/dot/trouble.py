@@ -6,7 +6,7 @@ from onward.pipeline.dot.lexer import Token
 
 
 class Trouble(Exception):
-    """A statement cannot be understood from `start` on; the reader says so and goes on with the next."""
+    """A statement cannot be read from `start`; the reader reports it and continues with the next one."""
 
     def __init__(self, message: str, start: int, *, rule: str = "syntax", fix: str | None = None) -> None:
         self.message, self.start, self.rule, self.fix = message, start, rule, fix
@@ -14,10 +14,10 @@ class Trouble(Exception):
 
 
 def unexpected(token: Token, expected: str) -> Trouble:
-    """Something else should stand here."""
+    """Another token was expected here."""
     return Trouble(f"expected {expected}, found {token}", token.start)
 
 
 def unsupported(message: str, start: int, *, fix: str) -> Trouble:
-    """Graphviz knows this and the dialect does not."""
+    """Graphviz supports this, and the dialect does not."""
     return Trouble(message, start, rule="unsupported", fix=fix)

@@ -1,4 +1,4 @@
-"""Rules about what stands in the attributes of one graph, node or edge."""
+"""Rules about the attributes of one graph, node or edge."""
 
 from __future__ import annotations
 
@@ -27,61 +27,30 @@ from onward.pipeline.value import (
 
 FIDELITIES = ("full", "truncate", "compact", "summary:low", "summary:medium", "summary:high")
 DEFAULT_FIDELITY = "compact"
-
 JOIN_POLICIES = ("wait_all", "first_success")
-
 MANAGER_ACTIONS = ("observe", "steer", "wait")
-
 EFFORTS = ("low", "medium", "high")
-
 RETRY_POLICIES = ("none", "standard", "aggressive", "linear", "patient")
+FILE_MODES = ("full", "lazy", "off")
+WORKSPACE_MODES = ("worktree", "in_place")
+BRANCH_WORKSPACES = ("own", "shared")
 
 Reading = Callable[[Value], Any]
 
 
-def as_retry_policy(value: Value) -> str:
-    """The name of a retry policy; a ValueError says which there are."""
-    if value not in RETRY_POLICIES:
-        raise ValueError(f"one of {', '.join(RETRY_POLICIES)}")
-    return str(value)
+def one_of(*names: str) -> Reading:
+    """Reads one of these names; a ValueError lists them."""
 
+    def read(value: Value) -> str:
+        if as_text(value) not in names:
+            raise ValueError(f"one of {', '.join(names)}")
+        return as_text(value)
 
-FILE_MODES = ("full", "lazy", "off")
-
-
-def as_file_mode(value: Value) -> str:
-    """What a step leaves on disk; a ValueError says which ways there are."""
-    if value not in FILE_MODES:
-        raise ValueError(f"one of {', '.join(FILE_MODES)}")
-    return str(value)
-
-
-WORKSPACE_MODES = ("worktree", "in_place")
-
-
-def as_workspace_mode(value: Value) -> str:
-    """Where the steps change files; a ValueError says which ways there are."""
-    if as_text(value) not in WORKSPACE_MODES:
-        raise ValueError(f"one of {', '.join(WORKSPACE_MODES)}")
-    return as_text(value)
-
-
-def as_branch_workspace(value: Value) -> str:
-    """Whether branches have work trees of their own; a ValueError says which ways there are."""
-    if as_text(value) not in ("own", "shared"):
-        raise ValueError("one of own, shared")
-    return as_text(value)
-
-
-def as_join_policy(value: Value) -> str:
-    """The name of a join policy; a ValueError says which there are."""
-    if as_text(value) not in JOIN_POLICIES:
-        raise ValueError(f"one of {', '.join(JOIN_POLICIES)}")
-    return as_text(value)
+    return read
 
 
 def as_actions(value: Value) -> tuple[str, ...]:
-    """What a manager loop may do, separated by commas; a ValueError says what there is."""
+    """What a manager loop may do, separated by commas; a ValueError lists the actions."""
     actions = tuple(action.strip() for action in as_text(value).split(","))
     if not set(actions) <= set(MANAGER_ACTIONS):
         raise ValueError(f"some of {', '.join(MANAGER_ACTIONS)}, separated by commas")
@@ -106,9 +75,9 @@ GRAPH_TYPES: Mapping[str, Reading] = {
     "max_running": as_positive,
     "retry_on_fail": as_boolean,
     "continue_on_fail": as_boolean,
-    "retry_policy": as_retry_policy,
-    "files": as_file_mode,
-    "workspace_mode": as_workspace_mode,
+    "retry_policy": one_of(*RETRY_POLICIES),
+    "files": one_of(*FILE_MODES),
+    "workspace_mode": one_of(*WORKSPACE_MODES),
     "tool_hooks.timeout": as_positive_s,
 }
 NODE_TYPES: Mapping[str, Reading] = {
@@ -119,8 +88,8 @@ NODE_TYPES: Mapping[str, Reading] = {
     "allow_partial": as_boolean,
     "repeatable": as_boolean,
     "continue_on_fail": as_boolean,
-    "retry_policy": as_retry_policy,
-    "join_policy": as_join_policy,
+    "retry_policy": one_of(*RETRY_POLICIES),
+    "join_policy": one_of(*JOIN_POLICIES),
     "max_parallel": as_positive,
     "manager.poll_interval": as_positive_s,
     "manager.max_cycles": as_positive,
@@ -132,8 +101,8 @@ NODE_TYPES: Mapping[str, Reading] = {
     "human.timeout": as_positive_s,
     "human.on_timeout": as_timeout_rule,
     "human.remind": as_positive_s,
-    "files": as_file_mode,
-    "workspace": as_branch_workspace,
+    "files": one_of(*FILE_MODES),
+    "workspace": one_of(*BRANCH_WORKSPACES),
     "tool_hooks.timeout": as_positive_s,
 }
 EDGE_TYPES: Mapping[str, Reading] = {"weight": as_integer, "loop_restart": as_boolean}
@@ -178,7 +147,7 @@ def stylesheet_syntax(subject: Subject) -> Iterator[Problem]:
 
 
 def type_known(subject: Subject) -> Iterator[Problem]:
-    """V9: a handler that is asked for by name is registered."""
+    """V9: the handler that a node names is registered."""
     for node in subject.graph.nodes.values():
         if node.type and node.type not in subject.known_types:
             known = ", ".join(sorted(subject.known_types))
@@ -207,7 +176,7 @@ def _unknown_fidelity(owner: Graph | Node | Edge, key: str) -> Iterator[Problem]
 
 
 def thread_id_once(subject: Subject) -> Iterator[Problem]:
-    """C12: a thread that is written on an edge as well as on the node it leads to is only the node's."""
+    """C12: if an edge and its target both have a thread, the target's wins."""
     graph = subject.graph
     for edge in graph.edges:
         node = graph.nodes.get(edge.target)
@@ -218,7 +187,7 @@ def thread_id_once(subject: Subject) -> Iterator[Problem]:
 
 
 def effort_known(subject: Subject) -> Iterator[Problem]:
-    """A reasoning effort, wherever it is written, is one that every provider knows."""
+    """Every reasoning effort is one that all providers know."""
     graph = subject.graph
     for owner in chain[Graph | Node]((graph,), graph.nodes.values()):
         if "reasoning_effort" in owner.written:
@@ -237,7 +206,7 @@ def _unknown_effort(owner: Graph | Node, effort: str, key: str, offset: int | No
 
 
 def prompt_on_llm_nodes(subject: Subject) -> Iterator[Problem]:
-    """V13: a node for a model says what it wants; a label that is only its id by default says nothing."""
+    """V13: an agent node has a prompt or a label of its own."""
     graph = subject.graph
     silent = {*graph.starts, *graph.exits}
     for node in graph.nodes.values():

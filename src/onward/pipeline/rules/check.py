@@ -1,8 +1,8 @@
-"""The checker: a table of rules, all of which speak before anybody decides."""
+"""The checker: a table of rules, all of which report."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -11,10 +11,10 @@ from onward.pipeline.graph import Graph
 from onward.pipeline.rules import attributes, branches, control, gates, structure, tools
 from onward.pipeline.rules.rule import Problem, Rule, Subject
 
-__all__ = ["RULES", "Problem", "Rule", "Subject", "check", "with_severity"]
+__all__ = ["RULES", "Problem", "Rule", "Subject", "check"]
 
 FINDINGS_MAX = 100
-"""Of one rule; more would only hide the other rules' findings."""
+"""Findings of one rule; more would only hide those of the other rules."""
 
 RULES: tuple[Rule, ...] = (
     Rule("start_node", Severity.ERROR, structure.start_node),
@@ -48,7 +48,7 @@ RULES: tuple[Rule, ...] = (
 def check(
     graph: Graph, *, known_types: Collection[str], rules: Sequence[Rule] = RULES
 ) -> tuple[Diagnostic, ...]:
-    """Everything the rules find, in the order of the file. Nothing is executed."""
+    """All findings of the rules, in the order of the file. Nothing is executed."""
     subject = Subject(graph, known_types)
     findings = [finding for rule in rules for finding in _findings(rule, subject)]
     return tuple(sorted(findings, key=by_position))
@@ -64,8 +64,3 @@ def _findings(rule: Rule, subject: Subject) -> Iterator[Diagnostic]:
     if last is not None and next(problems, None) is not None:
         message = f"{rule.name} has more than these {FINDINGS_MAX} findings"
         yield replace(last, message=message, node_id=None, edge=None, fix="fix these first")
-
-
-def with_severity(severities: Mapping[str, Severity], rules: Sequence[Rule] = RULES) -> tuple[Rule, ...]:
-    """The same rules, some of them with another severity: `{"reachability": Severity.WARNING}`."""
-    return tuple(replace(rule, severity=severities.get(rule.name, rule.severity)) for rule in rules)

@@ -1,4 +1,4 @@
-"""Rules about the nodes that steer a run: parallel and fan-in, gates, manager loops."""
+"""Rules about parallel, fan-in and manager nodes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from onward.pipeline.rules.rule import Problem, Subject, about
 
 MANAGER = "stack.manager_loop"
 CHILD = "stack.child_dotfile"
-TARGETS_SHOWN_MAX = 5
 
 
 def parallel_join(subject: Subject) -> Iterator[Problem]:
-    """A parallel node has branches, and they meet in a fan-in."""
+    """A parallel node has branches, and they meet at a fan-in."""
     graph = subject.graph
     fix = "route all branches to one node with shape=tripleoctagon"
     for node_id, join in joins(graph).items():
@@ -30,17 +29,17 @@ def parallel_join(subject: Subject) -> Iterator[Problem]:
 
 
 def fan_in_has_parallel(subject: Subject) -> Iterator[Problem]:
-    """A fan-in has something to join: a parallel node leads to it."""
+    """A parallel node leads to every fan-in."""
     graph = subject.graph
     fan_ins = [node for node in graph.nodes.values() if node.kind == FAN_IN]
-    reached = _behind_parallels(graph) if fan_ins else set()
+    reached = _after_parallels(graph) if fan_ins else set()
     for node in fan_ins:
         if node.id not in reached:
             message = f"no parallel node leads to fan-in {node.id!r}; it has nothing to join"
             yield about(node, message, fix="add a node with shape=component before it, or use another shape")
 
 
-def _behind_parallels(graph: Graph) -> set[str]:
+def _after_parallels(graph: Graph) -> set[str]:
     open_ids = [node.id for node in graph.nodes.values() if node.kind == PARALLEL]
     reached: set[str] = set()
     while open_ids:
@@ -52,7 +51,7 @@ def _behind_parallels(graph: Graph) -> set[str]:
 
 
 def manager_loop_child(subject: Subject) -> Iterator[Problem]:
-    """A manager loop says which pipeline it supervises."""
+    """A manager loop names the pipeline that it manages."""
     graph = subject.graph
     for node in graph.nodes.values():
         if node.kind == MANAGER and not (node.text(CHILD) or graph.text(CHILD)):

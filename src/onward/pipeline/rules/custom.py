@@ -15,11 +15,11 @@ RELIED_ON = frozenset(
         *("condition_syntax", "attribute_type", "manager_loop_child", "human_gate"),
     }
 )
-"""What these forbid, no run could survive: they stay errors."""
+"""No run could survive what these forbid, so they stay errors."""
 
 
 def with_one_severity(rules: Sequence[Rule], name: str, severity: str) -> list[Rule]:
-    """The rules, one of them with another severity; InvalidInput if that cannot be."""
+    """The rules, one of them with another severity; InvalidInput if that is not possible."""
     if name not in {rule.name for rule in rules}:
         known = ", ".join(rule.name for rule in rules)
         raise InvalidInput(f"there is no rule {name!r}; the rules are {known}.")
@@ -30,7 +30,7 @@ def with_one_severity(rules: Sequence[Rule], name: str, severity: str) -> list[R
 
 
 def custom_rule(name: str, severity: str, find: Callable[[Subject], Iterable[Problem]]) -> Rule:
-    """A function as a rule; an error inside it is told by the rule's name."""
+    """A function as a rule; the message of an error inside it names the rule."""
 
     def named(subject: Subject) -> Iterator[Problem]:
         try:

@@ -1,4 +1,4 @@
-"""The rule about human gates: what they ask can be asked, and what they offer leads on."""
+"""The rule about human gates: their questions and choices are valid."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def human_gate(subject: Subject) -> Iterator[Problem]:
     graph = subject.graph
     for node in graph.nodes.values():
         if node.kind != GATE or not graph.outgoing(node.id):
-            continue  # a dead end fails a run that comes there, and only that run
+            continue  # the rule dead_end reports it
         try:
             question_of(graph, node)
         except Unaskable as error:
             yield about(node, str(error), key=error.key)
         except (ValueError, InvalidInput):
-            pass  # attribute_type says so
+            pass  # attribute_type reports it

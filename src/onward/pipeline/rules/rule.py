@@ -1,4 +1,4 @@
-"""What a rule of the checker is made of."""
+"""A rule of the checker, and what it finds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onward.pipeline.graph import Edge, Graph, Node
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a rule found: a sentence, its place, and what to do. One that is only possible is no error."""
+    """What a rule found: a sentence, its position, and what to do. If `only_possible`, it is no error."""
 
     message: str
     line: int
@@ -32,7 +32,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A named question about a graph. A `local` rule's findings do not depend on what else is in the file."""
+    """A named check of a graph. The findings of a `local` rule do not depend on the rest of the file."""
 
     name: str
     severity: Severity

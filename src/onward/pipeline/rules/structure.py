@@ -1,4 +1,4 @@
-"""Rules about how nodes and edges hang together."""
+"""Rules about how nodes and edges are connected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onward.pipeline.rules.rule import Problem, Subject, about
 NAMES_SHOWN_MAX = 5
 NAME_SHOWN = 40
 NAMES_COMPARED_MAX = 200
-"""Looking for a similar name costs time per name; in a larger graph no suggestion is made."""
+"""Looking for a similar name costs time per name; larger graphs get no suggestion."""
 
 
 def start_node(subject: Subject) -> Iterator[Problem]:
@@ -37,7 +37,7 @@ def _exactly_one(graph: Graph, role: str, claimants: Sequence[str], shape: str) 
 
 
 def name_length(subject: Subject) -> Iterator[Problem]:
-    """Names stand in indexes of the database, which have a limit."""
+    """Names are in indexes of the database, which limit their length."""
     graph = subject.graph
     named: list[tuple[Graph | Node, str, str]] = [(graph, "the pipeline name", graph.name)]
     for node in graph.nodes.values():
@@ -88,7 +88,7 @@ def start_no_incoming(subject: Subject) -> Iterator[Problem]:
 
 
 def exit_no_outgoing(subject: Subject) -> Iterator[Problem]:
-    """V6: nothing leads on from the exit."""
+    """V6: no edge leaves the exit."""
     graph = subject.graph
     for node_id in graph.exits:
         for edge in graph.outgoing(node_id):
@@ -96,7 +96,7 @@ def exit_no_outgoing(subject: Subject) -> Iterator[Problem]:
 
 
 def dead_end(subject: Subject) -> Iterator[Problem]:
-    """Only the exit has no outgoing edges. What no run can get to is left to the rule for that."""
+    """Only the exit has no outgoing edges. Nodes that no run can reach are left to `reachability`."""
     graph = subject.graph
     if not graph.exits:
         return
@@ -120,7 +120,7 @@ def retry_target_exists(subject: Subject) -> Iterator[Problem]:
 
 
 def goal_gate_has_retry(subject: Subject) -> Iterator[Problem]:
-    """V12: an unmet goal gate has somewhere to go."""
+    """V12: every goal gate has a retry target."""
     graph = subject.graph
     if any(_targets(graph)):
         return
@@ -136,7 +136,7 @@ def _owners(graph: Graph) -> Iterator[Graph | Node]:
 
 
 def _jumps(graph: Graph) -> set[str]:
-    """What retry targets name; an empty name is no node."""
+    """The nodes that retry targets name; an empty name is none."""
     return {target for owner in _owners(graph) for target in _targets(owner)}
 
 

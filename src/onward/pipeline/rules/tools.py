@@ -1,4 +1,4 @@
-"""The rule about shell steps: there is a command to run."""
+"""The rule about shell steps: they have a command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOOL, COMMAND = "tool", "tool_command"
 
 
 def tool_command(subject: Subject) -> Iterator[Problem]:
-    """A tool node says what it runs; a step without a command cannot but fail."""
+    """A tool node has a command; without one, its step can only fail."""
     graph = subject.graph
     silent = {*graph.starts, *graph.exits}
     for node in graph.nodes.values():
@@ -21,7 +21,7 @@ def tool_command(subject: Subject) -> Iterator[Problem]:
 
 
 def rules_beside(kind: str, rules: Sequence[Rule]) -> list[Rule]:
-    """The rules that hold beside one's own handler of a kind: one of tools may need no command."""
+    """The rules for an app with its own handler of a kind: its own tool handler may need no command."""
     if kind != TOOL:
         return list(rules)
     return [replace(rule, find=_nothing) if rule.name == COMMAND else rule for rule in rules]
