@@ -58,8 +58,8 @@ class Onward:
     def __init__(
         self, store: str | Store = ".onward/onward.db", *, runs: str | None = None, files: str | None = None
     ) -> None:
-        """`runs`: where steps have their directories, beside the database unless it is given; `files`: what
-        they leave there, full, lazy or off, whatever pipelines say."""
+        """`runs`: where steps have their directories; without it, next to the database. `files`: what they
+        leave there (full, lazy or off), which overrides the pipelines."""
         self.store, self.runs, self.files = store, runs, file_mode(files)
         self.lease_s: float | None = None
         self._engine: Engine | None = None
@@ -75,8 +75,8 @@ class Onward:
     def handler(self, kind: str, *, isolated: bool = False) -> Callable[[F], F]:
         """Register a function as the handler of a node `type`; a name that exists is replaced.
 
-        `isolated`: call it in a process of its own, which can be ended at any time. The function must be one
-        that another process can import: plain, and at the top of a module.
+        `isolated`: call it in its own process, which can be ended at any time. Another process must be able
+        to import the function: it is not async, and at the top level of a module.
         """
         if not kind:
             raise InvalidInput("a handler needs a type name: @app.handler('name').")
@@ -109,7 +109,7 @@ class Onward:
         return register
 
     def severity(self, rule: str, severity: str) -> None:
-        """Let a rule count for more or for less: `app.severity("reachability", "warning")`."""
+        """Change the severity of a rule: `app.severity("reachability", "warning")`."""
         self.rules[:] = with_one_severity(self.rules, rule, severity)
 
     def interviewer(self, name: str) -> Callable[[AnswersT], AnswersT]:
@@ -143,9 +143,9 @@ class Onward:
         around: Around | None = None,
         watched: Callable[[Store], Store] = lambda store: store,
     ) -> Engine:
-        """The engine of this app; opens the store the first time, and only once.
+        """The engine of this app; the first call opens the store.
 
-        `around` and `watched` put something around handlers and the store, to watch them.
+        `around` and `watched` wrap handlers and the store, to watch them.
         """
         async with self._opening:
             if self._engine is None:
@@ -169,7 +169,7 @@ class Onward:
 
     @property
     def runs_directory(self) -> str | None:
-        """Where runs have their directories; None if that was not said and the store has no place."""
+        """Where runs have their directories; None if that is not set and the store has no path."""
         if self.runs is not None:
             return self.runs
         return runs_of(self.store) if isinstance(self.store, str) else None
@@ -184,7 +184,7 @@ class Onward:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         if self._engine is not None:
             engine, self._engine = self._engine, None
             await engine.close()
@@ -204,7 +204,7 @@ class Onward:
         workspace_mode: str | None = None,
         keep_workspace: bool = False,
     ) -> Run:
-        """Run a pipeline (a path, or one from `pipeline()`) until it stops; the state it stopped in."""
+        """Run a pipeline (a path, or one from `pipeline()`) until it stops; returns its state."""
         engine, stop = await self.engine(), stop or StopSwitch()
         interviewer = self._interviewer(answers)
         prepared = engine.sources.read(pipeline) if isinstance(pipeline, str) else pipeline
@@ -240,15 +240,15 @@ class Onward:
         ).run
 
     async def answer(self, run_id: str, answer: str | Answer, *, by: str = "user", **how: Any) -> Run:
-        """Decide a run's open gate and go on with it; the keywords are `gate`, `text` and `run`."""
+        """Answer a run's open gate and continue the run; the keywords are `gate`, `text` and `run`."""
         return (await (await self.engine()).answer(run_id, answer, by=by, **how)).run
 
     async def approve(self, run_id: str, text: str = "", *, by: str = "user", **how: Any) -> Run:
-        """Say yes at a run's open gate, whatever its choices are called."""
+        """Answer yes at a run's open gate, whatever its choices are called."""
         return await self.answer(run_id, Answer.approve(text), by=by, **how)
 
     async def reject(self, run_id: str, text: str = "", *, by: str = "user", **how: Any) -> Run:
-        """Say no at a run's open gate; where no edge takes that, the run fails as rejected."""
+        """Answer no at a run's open gate; without an edge for that, the run fails as rejected."""
         return await self.answer(run_id, Answer.reject(text), by=by, **how)
 
     async def replay(self, run_id: str, checkpoint: int, *, changes: Mapping[str, Any] | None = None) -> Run:
@@ -262,7 +262,7 @@ class Onward:
         return (await (await self.engine()).pause(run_id, after=after)).run
 
     async def cancel(self, run_id: str, *, reason: str = "") -> Run:
-        """Give a run up for good; `reason` is why, in free text."""
+        """Cancel a run for good; `reason` is free text."""
         return (await (await self.engine()).cancel(run_id, reason=reason)).run
 
     async def steer(self, run_id: str, text: str, *, by: str = "user") -> Run:
@@ -270,18 +270,18 @@ class Onward:
         return (await (await self.engine()).steer(run_id, text, by=by)).run
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
-        """What `function` returns, which is called at most once for `key` in this database.
+        """What `function` returns; it is called at most once for `key` in this database.
 
         Inside a step use `step.effect`, whose keys are the step's own.
         """
         return await (await self.engine()).effect(key, function, only_success=only_success)
 
     async def get(self, run_id: str) -> Run:
-        """A run as it stands."""
+        """The current state of a run."""
         return (await (await self.engine()).journal.load(run_id)).run
 
     async def dialect_events(self, run_id: str) -> AsyncIterator[DialectEvent]:
-        """What has happened to a run so far, in the event names of the DOT dialect."""
+        """The log of a run so far, in the event names of the DOT dialect."""
         engine, translator = await self.engine(), Translator(run_id)
         async for page in log_pages(engine.store.log, run_id):
             for record in page:
@@ -289,7 +289,7 @@ class Onward:
                     yield event
 
     def read(self, path: str) -> Pipeline:
-        """A pipeline from a file, prepared and checked as for a run; no store is opened for it."""
+        """A pipeline from a file, prepared and checked as for a run; opens no store."""
         known = {*self.handlers, *BUILT_IN_TYPES}
         source = read_source(path)
         return build(source, file=path, transforms=self.transforms, known_types=known, rules=self.rules)
@@ -299,7 +299,7 @@ class Onward:
         return (await self.engine()).sources.prepare(source, f"<{name}>")
 
     def _interviewer(self, answers: str | Interviewer | None) -> Interviewer | None:
-        """Who answers; a name that nobody has is refused before anything begins."""
+        """The interviewer that answers; an unknown name is refused before anything starts."""
         if answers is None or answers == "wait":
             return None
         found = self.interviewers.get(answers) if isinstance(answers, str) else answers

@@ -1,7 +1,7 @@
-"""The ports through which the outside world's accidents come in: time, identity and chance.
+"""The ports for time, identity and chance.
 
-Only this file knows the system clock and the system's randomness. Everything that decides is told
-the time and the dice, so a whole fleet can run in one thread from a seed.
+Only this file uses the system's clock and randomness. Everything that decides is given the time and the dice,
+so a test can run a whole fleet in one thread from a seed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onward.model.ids import sortable_id
 
 
 class Alarm(Protocol):
-    """Something that happens at `at_s` of the awake clock, unless it is cancelled."""
+    """A call at time `at_s` of the awake clock, unless it is cancelled."""
 
     @property
     def at_s(self) -> float:
@@ -26,7 +26,7 @@ class Alarm(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Never ring; nothing if it has rung."""
+        """Never ring; does nothing if it has already rung."""
         ...
 
 
@@ -38,7 +38,7 @@ class Clock(Protocol):
         ...
 
     def awake_s(self) -> float:
-        """A clock that never jumps and goes on while the machine sleeps; for deadlines of one process."""
+        """A clock that never jumps and continues while the machine sleeps; for deadlines of one process."""
         ...
 
     async def wait_s(self, seconds: float, woken: asyncio.Event) -> None:
@@ -92,7 +92,7 @@ class SystemClock:
 
 
 class _SystemAlarm:
-    """A timer of the event loop that looks at the awake clock, because the loop's own stops in a sleep."""
+    """A timer on the awake clock, because the event loop's clock stops while the machine sleeps."""
 
     def __init__(self, clock: SystemClock, at_s: float, ring: Callable[[], object]) -> None:
         self.at_s = at_s
@@ -113,12 +113,12 @@ class _SystemAlarm:
 
 
 _LOOK_EVERY_S = 1.0
-_COARSE_CLOCK = 5  # CLOCK_REALTIME_COARSE, which Linux stamps files with
+_COARSE_CLOCK = 5  # CLOCK_REALTIME_COARSE, which Linux uses for the times of files
 _FILE_TICK_US = 10_000
 
 
 def file_tick_us() -> int:
-    """How far behind the clock the time of a file can be that is written now."""
+    """How far the time of a file that is written now can lag behind the clock."""
     try:
         return (
             round(time.clock_getres(_COARSE_CLOCK) * 1_000_000) if sys.platform == "linux" else _FILE_TICK_US

@@ -20,7 +20,7 @@ FILE_MODES = ("full", "lazy", "off")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that can be set."""
+    """Every setting."""
 
     db: str = DEFAULT_DB
     is_db_given: bool = False
@@ -42,7 +42,7 @@ def load_settings(
     files: str | None = None,
     log: str | None = None,
 ) -> Settings:
-    """The settings in force; the arguments are what the command line said."""
+    """The settings in effect; the arguments are those of the command line."""
     environment, file = os.environ, _file(CONFIG_FILE)
     if db is not None and not db.strip():
         raise InvalidInput("--db is empty; name a database, or leave the flag out.")
@@ -62,7 +62,7 @@ def load_settings(
 
 
 def file_mode(files: str | None) -> str | None:
-    """What steps leave on disk, if that is one of the ways there are."""
+    """The mode itself; InvalidInput if it is unknown."""
     if files is not None and files not in FILE_MODES:
         raise InvalidInput(f"files is {files!r}; write one of {', '.join(FILE_MODES)}.")
     return files
@@ -75,17 +75,17 @@ def _log_format(log: str) -> str:
 
 
 def is_debugging() -> bool:
-    """Whether a defect should show where it happened."""
+    """Whether errors should come with a traceback."""
     return bool(os.environ.get("ONWARD_DEBUG"))
 
 
 def own_environment() -> dict[str, str]:
-    """All variables of this process, for a command that runs in its place."""
+    """All variables of this process, for a process that acts on its behalf."""
     return dict(os.environ)
 
 
 def step_key() -> str | None:
-    """The idempotency key of the step whose command this process is, if it is one."""
+    """The idempotency key of the step whose command this process is; None outside a step."""
     return os.environ.get("ONWARD_IDEMPOTENCY_KEY") or None
 
 
@@ -103,7 +103,7 @@ def _file(path: str) -> Mapping[str, object]:
         return {}
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}.") from None
-    import tomllib  # here, because most directories have no such file, and every command comes by
+    import tomllib  # here, because every command reads settings and most directories have no such file
 
     try:
         found = tomllib.loads(content.decode())

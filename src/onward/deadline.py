@@ -1,4 +1,4 @@
-"""When an attempt must be over: an instant that moves with every renewal of a lease."""
+"""When an attempt must have ended: an instant that moves with every renewal of a lease."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 
 class Deadline:
-    """When nothing of an attempt may run any more, on the awake clock; None: no limit.
+    """When no process of an attempt may run any more, on the awake clock; None: no limit.
 
-    The supervisor of each command is told, and keeps it by itself. So it holds although the process that
-    renews the lease is frozen.
+    The supervisor of each command enforces it by itself, even while the process that renews the lease is
+    frozen.
     """
 
     __slots__ = ("_followers", "at_s")

@@ -1,7 +1,7 @@
-"""Which process on which machine: enough to say later that it is certainly gone.
+"""The identity of a process on a machine: enough to say later that it is certainly gone.
 
-A process id alone proves nothing: ids are reused, and another container counts its own. The identity
-therefore names the machine, its boot, the id space, the id and the instant the process started.
+A process id alone proves nothing: ids are reused, and each container has its own. The identity therefore has
+the machine, its boot, the id space, the id and the time at which the process started.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PID_SPACE = "/proc/self/ns/pid"
 
 @dataclass(frozen=True, slots=True)
 class HostIdentity:
-    """One process, for all time. An empty `boot_id` or a `started` of 0 means the system does not tell."""
+    """One process, unique for ever. If the system does not say, `boot_id` is empty or `started` is 0."""
 
     host: str
     boot_id: str
@@ -47,7 +47,7 @@ class HostIdentity:
 
 
 def host_identity() -> HostIdentity:
-    """This process, asked afresh, so that it is also right after a fork."""
+    """This process; read each time, so that it is also right after a fork."""
     _, started = _state_and_start(os.getpid()) or ("", 0)
     return HostIdentity(_host(), boot_id(), os.getpid(), started, _pid_space())
 
@@ -62,10 +62,10 @@ def boot_id() -> str:
 
 
 def is_process_gone(identity: HostIdentity) -> bool | None:
-    """True when that process and its commands have ended, False before, None when this machine cannot know.
+    """True if that process and its commands have ended, False if not, None if this machine cannot know.
 
-    A zombie has ended: it can do nothing any more. A stopped process has not. Virtual machines cloned
-    from one running image share their boot, so clones that are to share a database need their own host names.
+    A zombie has ended: it can do nothing more. A stopped process has not. Virtual machines cloned from one
+    running image share their boot id, so clones that share a database need different host names.
     """
     if not _is_judge_of(identity):
         return None
@@ -74,7 +74,7 @@ def is_process_gone(identity: HostIdentity) -> bool | None:
     except OSError:
         return None
     if found is None:
-        # /proc may hide other users' processes; a signal that is never sent sees them all.
+        # /proc may hide other users' processes; signal 0 sees them all.
         is_gone = None if is_taken(identity.pid) else True
     else:
         is_gone = not _is(found, identity.started)
@@ -98,8 +98,8 @@ def has_orphans(pid: int, started: int) -> bool:
 def _has_commands(pid: int, started: int) -> bool:
     """Whether commands of that process may run.
 
-    The supervisors of its commands have a socket without a file, which the kernel removes with the last of
-    them. Where there are no such sockets, nothing is known, and the commands are taken to be gone.
+    The supervisors of its commands hold a socket without a file, which the kernel removes with the last of
+    them. Without such sockets nothing is known, and the commands count as gone.
     """
     if sys.platform != "linux":
         return False
@@ -112,7 +112,7 @@ def _has_commands(pid: int, started: int) -> bool:
 
 
 def _is(found: tuple[str, int], started: int) -> bool:
-    """Whether what was found is the process that began then, and can still do something."""
+    """Whether this is the process that started then, and it can still do something."""
     state, began = found
     return began == started and state not in "ZX"
 
@@ -135,13 +135,13 @@ def is_taken(pid: int) -> bool:
 
 
 def _state_and_start(pid: int) -> tuple[str, int] | None:
-    """The state letter and the start of a process; None when no such process shows."""
+    """The state letter and the start time of a process; None if there is none to see."""
     try:
         with open(PROCESS.format(pid), "rb") as file:
             stat = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name stands in parentheses and may itself contain spaces and parentheses.
+    # The name is in parentheses and may itself contain spaces and parentheses.
     fields = stat.rpartition(b")")[2].split()
     return fields[0].decode("ascii"), int(fields[19])
 

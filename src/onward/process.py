@@ -1,20 +1,19 @@
-"""Runs a command as a child that cannot outlive us, nor leave anything behind.
+"""Runs a command as a child process that cannot outlive us or leave processes running.
 
 A command may fork, move to another session and become a daemon, and we may be killed at any instant.
-`PR_SET_PDEATHSIG` alone reaches only the direct child, and fires when the *thread* that forked it ends; a
-list of process groups to kill misses `setsid` and has a gap between fork and registration. So each command
-runs below a supervisor of its own (`supervisor`), which exists before it, adopts whatever it leaves, and
-kills it all when our process dies. The supervisors are forked by one small process that starts with the
-first command: forking here, in a large process with threads, would be slower and unsafe.
+`PR_SET_PDEATHSIG` alone reaches only the direct child, and fires when the *thread* that forked it ends. A
+list of process groups misses `setsid` and has a gap between fork and registration. So each command runs below
+its own supervisor (`supervisor`), which exists before the command, adopts every process that the command
+leaves, and kills them all when our process dies. One small process, the nursery, starts with the first
+command and forks the supervisors: forking here, in a large process with threads, would be slower and unsafe.
 
-What it costs: 4 ms per command at best (a bare fork and exec takes 1.3), more when all cores are busy, as
-three processes must get their turn; 40 to 90 ms once; 1 MB of memory for each command that is running.
+Cost: at least 4 ms per command (a bare fork and exec takes 1.3), more when all cores are busy, because three
+processes must be scheduled; 40 to 90 ms once; 1 MB of memory for each running command.
 
-When the shell has ended, what it left running gets a moment to finish and is then ended too: a step owns
-its processes. Limits of the promise: a process that gained other rights (sudo), or that sleeps in the kernel,
-cannot be ended, so it is waited for; if supervisor *and* nursery are killed by hand, only the shell dies with
-them; without Linux, only the shell's own process group is looked after, and only while a fork of ours does
-not hold our sockets open.
+When the shell has ended, the processes it left get a moment to finish and are then ended too: a step owns its
+processes. Limits: a process that gained other rights (sudo), or that sleeps in the kernel, cannot be ended,
+so we wait for it; if supervisor *and* nursery are killed by hand, only the shell dies with them; without
+Linux, only the shell's process group is ended, and only while no fork of ours holds our sockets open.
 """
 
 from __future__ import annotations
@@ -71,8 +70,8 @@ class Spawn(Protocol):
     ) -> Finished:
         """Run `command` in a shell with exactly this environment; nothing it started is left afterwards.
 
-        That holds for a time-out, for cancellation and from the `deadline` on as well. Raises `InvalidInput`
-        for what cannot be run and `SpawnFailed` when it could not be started; in both cases it did not run.
+        That also holds after a time-out, a cancellation and the `deadline`. Raises `InvalidInput` for a
+        command that cannot be run and `SpawnFailed` if it could not be started; in both cases it did not run.
         """
         ...
 
@@ -107,12 +106,12 @@ class SystemSpawn:
         return await self._run(request, cwd, timeout_s, stdin, deadline)
 
     async def run_program(self, words: Sequence[str], *, env: Mapping[str, str]) -> Finished:
-        """Run a program with its arguments, by no shell; CannotExecute when the system does not start it."""
+        """Run a program with its arguments, without a shell; CannotExecute if it cannot be started."""
         try:
             return await self._run(_request(words[0], words, env, None), None, None, b"", NO_DEADLINE)
         except _NotExecuted as error:
             if error.number in (errno.EAGAIN, errno.ENOMEM):
-                raise  # of the machine and not of the program
+                raise  # the machine's fault, not the program's
             is_missing = error.number in (errno.ENOENT, errno.ENOTDIR)
             raise CannotExecute(words[0], os.strerror(error.number), is_missing=is_missing) from error
 
@@ -145,14 +144,14 @@ class SystemSpawn:
             )
 
     def close(self) -> None:
-        """Let the nursery go. Commands that are still running keep their supervisors."""
+        """End the nursery. Commands that are still running keep their supervisors."""
         with self._lock:
             nursery, self._nursery = self._nursery, None
         if nursery is not None:
             nursery.close()
 
     async def _ask(self, stdin: bytes, resources: contextlib.ExitStack) -> tuple[Child, Capture, Capture]:
-        """Have a supervisor forked; all that it takes on our side is released with `resources`."""
+        """Have a supervisor forked; `resources` releases everything that it needs on our side."""
         try:
             with contextlib.ExitStack() as theirs:
                 control, their_control = socket.socketpair()
@@ -178,7 +177,7 @@ class SystemSpawn:
         try:
             await nursery.ask(*fds)
         except ConnectionError:
-            # Somebody killed it. What it was not told has not been started, so asking again is safe.
+            # It was killed before it read the request, so nothing was started and asking again is safe.
             self.close()
             await self._get_nursery().ask(*fds)
 
@@ -190,7 +189,7 @@ class SystemSpawn:
 
 
 class _NotExecuted(SpawnFailed):
-    """The supervisor was there, and the system would not execute the program."""
+    """The supervisor ran, but the system did not execute the program."""
 
     def __init__(self, number: int, what: str) -> None:
         self.number = number
@@ -198,7 +197,7 @@ class _NotExecuted(SpawnFailed):
 
 
 def _request(program: str, words: Sequence[str], env: Mapping[str, str], cwd: str | None) -> bytes:
-    """What the supervisor is told: directory, program, its words and variables, with NUL between them."""
+    """The request to the supervisor: directory, program, its words and variables, separated by NUL."""
     for name in env:
         if not name or "=" in name:
             raise InvalidInput(f"{name!r} cannot be the name of an environment variable.")
@@ -207,7 +206,7 @@ def _request(program: str, words: Sequence[str], env: Mapping[str, str], cwd: st
     named += [(f"the variable {name}", value) for name, value in env.items()]
     for what, field in named:
         if "\0" in field:
-            raise InvalidInput(f"{what} contains a NUL character, which no system passes on; remove it.")
+            raise InvalidInput(f"{what} contains a NUL character, which cannot be passed on; remove it.")
     try:
         directory = os.path.abspath(cwd) if cwd is not None else os.getcwd()
         fields = (directory, program, str(len(words)), *words, *variables)
@@ -229,7 +228,7 @@ def _input(data: bytes) -> int:
 
 
 def _outcome(child: Child, cwd: str | None) -> tuple[int | None, int | None]:
-    """The exit code or the signal; raises what kept the command from running."""
+    """The exit code or the signal; raises an error if the command did not run."""
     match child.failure:
         case _, "deadline":
             raise SpawnFailed("the command was not started, because the lease of its run had expired.")

@@ -1,4 +1,4 @@
-"""Our end of a supervised command: asking for it, hearing of it, collecting what it prints."""
+"""Our end of a supervised command: request it, follow it, collect its output."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import weakref
 from onward.host import commands_name, host_identity
 
 SUPERVISOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "supervisor.py")
-BUSY = {errno.EAGAIN, errno.ETOOMANYREFS}  # too many requests, or descriptors, are on their way
+BUSY = {errno.EAGAIN, errno.ETOOMANYREFS}  # too many requests, or descriptors, are in transit
 CHUNK_BYTES = 1 << 16
 
 
 class _Name:
-    """A socket by which others see that commands of this process may run.
+    """A socket that shows others that commands of this process may run.
 
-    It has no file. Every nursery inherits it, and every supervisor from its nursery. So its name is taken as
-    long as one of them lives, whichever of several nurseries it belongs to. This process has it too, which
-    means nothing: others look for it only when this process has ended.
+    It has no file. Every nursery inherits it, and every supervisor from its nursery, so its name is in use as
+    long as one of them lives. This process has it too, which does not matter: others look for it only when
+    this process has ended.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class _Name:
         self._socket: socket.socket | None = None
 
     def held(self) -> int:
-        """The descriptor of the socket; -1 where there are no such sockets."""
+        """The descriptor of the socket; -1 if the system has no such sockets."""
         if sys.platform != "linux":
             return -1
         with self._lock:
@@ -44,7 +44,7 @@ class _Name:
             return self._socket.fileno()
 
     def forget(self) -> None:
-        """In a fork of this process, which is another one and may live longer."""
+        """Called in a fork of this process, which is a different process and may live longer."""
         self._lock = threading.Lock()
         if self._socket is not None:
             self._socket.close()
@@ -86,7 +86,7 @@ class Nursery:
         self.close = weakref.finalize(self, _end, self.pid, process, requests)
 
     async def ask(self, *fds: int) -> None:
-        """Have a supervisor forked that owns these descriptors; OSError when nobody is there to do it."""
+        """Have a supervisor forked that owns these descriptors; OSError if the nursery is gone."""
         while True:
             try:
                 socket.send_fds(self._requests, [b"?"], list(fds))
@@ -98,7 +98,7 @@ class Nursery:
 
 
 class Child:
-    """One supervised command, from the request until nothing of it is left."""
+    """One supervised command, from the request until none of its processes is left."""
 
     def __init__(self, control: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -113,23 +113,23 @@ class Child:
         loop.add_reader(control, self._hear)
 
     async def send(self, request: bytes, kill_at_s: float | None = None) -> None:
-        """Say what to run, and until when. A supervisor that is gone already is noticed elsewhere."""
+        """Send what to run, and until when. A supervisor that is already gone is noticed elsewhere."""
         self._kill_at_s = kill_at_s
         request = _instant(kill_at_s) + b"\0" + request
         with contextlib.suppress(ConnectionError):
             await self._loop.sock_sendall(self._control, len(request).to_bytes(4, "big") + request)
         self._is_sent = True
-        if self._kill_at_s != kill_at_s:  # it was moved while the request was on its way
+        if self._kill_at_s != kill_at_s:  # it moved while the request was being sent
             self._order(b"D" + _instant(self._kill_at_s))
 
     def kill_at(self, at_s: float | None) -> None:
-        """Tell the supervisor when to kill everything by itself, on the awake clock."""
+        """Tell the supervisor at which time of the awake clock to kill everything by itself."""
         self._kill_at_s = at_s
         if self._is_sent:
             self._order(b"D" + _instant(at_s))
 
     async def stop(self, grace_s: float) -> None:
-        """Terminate, then kill, and return when nothing is left. Cancelled meanwhile, it kills at once."""
+        """Terminate, then kill, and return when nothing is left. If cancelled, kill at once."""
         try:
             if self._is_sent and not self.gone.done():
                 self._order(b"T")
@@ -145,12 +145,12 @@ class Child:
         cancelled: asyncio.CancelledError | None = None
         while not self.gone.done():
             with contextlib.suppress(OSError):
-                # Closing the socket would do as well, but then nobody could tell us that all are gone.
+                # Closing the socket would also kill, but then we would not hear when all are gone.
                 self._control.shutdown(socket.SHUT_WR)
             try:
                 await asyncio.wait([self.gone])
             except asyncio.CancelledError as error:
-                cancelled = error  # put off: whoever cancels us relies on nothing being left
+                cancelled = error  # raised later: the caller relies on nothing being left
         if cancelled is not None:
             raise cancelled
 
@@ -193,7 +193,7 @@ class Child:
 
 
 class Capture:
-    """The end of what a command prints to one stream, however much it prints."""
+    """The last bytes that a command prints to one stream, however much it prints."""
 
     def __init__(self, fd: int, bytes_max: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -204,7 +204,7 @@ class Capture:
         self._loop.add_reader(fd, self._read)
 
     def text(self) -> str:
-        """What was kept, as text that any store can hold: bytes that are no text, and NUL, are replaced."""
+        """What was kept, as text that any store can hold: invalid bytes and NUL are replaced."""
         kept = self._kept
         if self.is_cut:
             start = next((at for at in range(min(4, len(kept))) if kept[at] & 0xC0 != 0x80), 0)
@@ -232,11 +232,11 @@ class Capture:
         excess = len(self._kept) - self._bytes_max
         if excess > 0:
             self.is_cut = True
-            del self._kept[:excess]  # a bytearray forgets its beginning without moving the rest
+            del self._kept[:excess]  # a bytearray drops its beginning without moving the rest
 
 
 async def within(future: asyncio.Future[None], seconds: float | None) -> bool:
-    """Whether the future was done in this time; it is not cancelled if not."""
+    """Whether the future was done in time; if not, it is not cancelled."""
     if not future.done():
         await asyncio.wait([future], timeout=seconds)
     return future.done()
@@ -251,7 +251,7 @@ def _own_pidfd() -> int:
     try:
         return os.pidfd_open(os.getpid())
     except (AttributeError, OSError):
-        return -1  # the sockets tell it too, unless a fork of ours still has them open
+        return -1  # closed sockets show it too, unless a fork of ours still has them open
 
 
 def _end(pid: int, process: subprocess.Popen[bytes], requests: socket.socket) -> None:

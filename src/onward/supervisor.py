@@ -1,27 +1,28 @@
-"""The program between Onward and the commands it runs; started by `process`, imported by nobody.
+"""The program between Onward and the commands it runs. `process` starts it; no module imports it.
 
-It plays two parts. The *nursery* is one small process per Onward process. Asked for a command, it forks a
-*supervisor*, which starts the shell and lives exactly as long as anything the shell has started.
+It has two roles. The *nursery* is one small process per Onward process. For each command it forks a
+*supervisor*, which starts the shell and lives exactly as long as any process that the shell started.
 
 - Both are subreapers: a process whose parent ends, whatever session it moved to, becomes a child of its
-  supervisor. So "no children" means that nothing is left, and no daemon slips away.
-- Both watch a pidfd of the Onward process. The moment it is dead, however it died, everything is killed.
-  At no instant does a command run unwatched: its supervisor is there before it.
-- The shell is told by the kernel to die with its supervisor. What else a killed supervisor leaves behind
-  falls to the nursery, which kills it.
-- Both have a socket with the name of the Onward process, so that others can tell whether its commands have
-  ended: until then no other process takes its runs.
+  supervisor. So "no children" means that nothing is left, and no daemon escapes.
+- Both watch a pidfd of the Onward process. When it dies, for whatever reason, they kill everything.
+  A command is never unwatched: its supervisor starts before it.
+- The kernel ends the shell with its supervisor. The nursery kills any other process that a killed supervisor
+  leaves.
+- Both hold a socket with the name of the Onward process, which shows others whether its commands have ended:
+  until then no other process takes its runs.
 
-Onward says when to terminate and when to kill. The only time that a supervisor keeps is the deadline of the
-run's lease: the Onward process may be frozen when it passes, and then another worker runs the same step. It
-is an instant of the clock that also counts a machine's sleep. It imports little, to start quickly.
+Onward decides when to terminate and when to kill. A supervisor keeps only one time itself, the deadline of
+the run's lease: the Onward process may be frozen when it passes, and then another worker runs the same step.
+The deadline is on a clock that continues while the machine sleeps. This file imports little, to start
+quickly.
 
 To the nursery: one byte with four descriptors (control socket, stdin, stdout, stderr) asks for a supervisor.
-To a supervisor: a length, then deadline (may be empty), directory, program, how many words, the words (from
-its own name on) and the environment with NUL between them; a program without a slash is looked for in the
-environment's PATH. Later a line each: "T" terminates everything, "D" with an instant moves the deadline; the
-end of input kills everything.
-From a supervisor, a line each: "+" about to start, "!errno what" could not start, "=status" the shell has
+To a supervisor: a length, then deadline (may be empty), directory, program, the number of its words, the
+words (the first is its name) and the environment, separated by NUL; a program without a slash is looked up in
+the environment's PATH. Later, one per line: "T" terminates everything, "D" with an instant moves the
+deadline; the end of input kills everything.
+From a supervisor, one per line: "+" about to start, "!errno what" could not start, "=status" the shell has
 ended, "." nothing is left. The control socket closes only when nothing is left.
 """
 
@@ -42,14 +43,14 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NoReturn
 
 SHELL = "/bin/sh"
-RETRY_MS = 50  # between two rounds of killing, for what was just being forked during the first
-LOOK_MS = 500  # at the deadline: waiting does not count the machine's sleep, the clock does
+RETRY_MS = 50  # between two rounds of killing, for processes forked during the first
+LOOK_MS = 500  # between looks at the deadline: its clock continues in the machine's sleep, a wait does not
 AWAKE_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
-# A service manager may signal every process of the service; these end only with their work.
+# A service manager may signal every process of the service; ours end only when their work does.
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# What is ignored here would stay ignored in the command; Python itself ignores the last two.
+# Signals ignored here would stay ignored in the command; Python itself ignores the last two.
 RESTORED = (*IGNORED, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ)
 
 
@@ -76,7 +77,7 @@ class Watch:
         self._poll.unregister(fd)
 
     def wait(self, timeout_ms: int | None = None) -> bool:
-        """Whether an added descriptor can be read; returns for a child or the owner's death as well."""
+        """Whether an added descriptor can be read; also returns for a child or the owner's death."""
         ready = {fd for fd, _ in self._poll.poll(timeout_ms)}
         if self._pipe[0] in ready:
             os.read(self._pipe[0], 4096)
@@ -91,7 +92,7 @@ class Watch:
 
 
 class Nursery:
-    """Forks supervisors, and kills what a supervisor that was itself killed has left behind."""
+    """Forks supervisors, and kills the processes that a killed supervisor left."""
 
     def __init__(self, requests: socket.socket, owner: int) -> None:
         self.requests, self.owner, self.watch = requests, owner, Watch(owner)
@@ -99,7 +100,7 @@ class Nursery:
         self.strayed: list[int] = []  # controls of supervisors that died before their work was done
 
     def run(self) -> None:
-        """Serve until the Onward process is gone and nothing of its commands is left."""
+        """Serve until the Onward process and its commands are gone."""
         self.watch.add(self.requests.fileno())
         is_open = True
         while is_open or self.controls or self.strayed:
@@ -110,7 +111,7 @@ class Nursery:
             self.tidy()
 
     def serve(self) -> bool:
-        """Fork one supervisor; False when nobody will ask again."""
+        """Fork one supervisor; False if there will be no more requests."""
         fds = array.array("i")
         flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
         asked, ancillary, _, _ = self.requests.recvmsg(1, socket.CMSG_SPACE(4 * fds.itemsize), flags)
@@ -118,7 +119,7 @@ class Nursery:
             fds.frombytes(packed[: len(packed) - len(packed) % fds.itemsize])
         if len(fds) == 4:
             self.fork(*fds)
-        else:  # no more descriptors may be open here; whoever asked sees the control socket close
+        else:  # this process has too many open descriptors; the caller sees the control socket close
             close(*fds)
         return bool(asked)
 
@@ -137,7 +138,7 @@ class Nursery:
         self.controls[pid] = control
 
     def tidy(self) -> None:
-        """Reap, and kill strays until none is left; only then are their control sockets closed."""
+        """Reap, and kill strays until none is left; only then close their control sockets."""
         for pid, status in reap():
             control = self.controls.pop(pid, None)
             if control is not None and status == 0:
@@ -182,7 +183,7 @@ class Supervisor:
         words, variables = rest[: int(count)], rest[int(count) :]
         report(self.control, "+")
         self.deadline_s = instant(deadline)
-        if self.left_ms() == 0:  # the Onward process was frozen on the way here
+        if self.left_ms() == 0:  # the Onward process was frozen after it sent the request
             report(self.control, f"!{errno.ETIME} deadline")
             return
         try:
@@ -196,7 +197,7 @@ class Supervisor:
         self.tend()
 
     def read_request(self) -> list[bytes] | None:
-        """Directory, command and variables; None when nobody wants them run any more."""
+        """The fields of the request; None if the Onward process is gone or no longer wants it."""
         received, size = b"", 4
         while len(received) < size:
             is_readable = self.watch.wait()
@@ -210,7 +211,7 @@ class Supervisor:
         return received[4:].split(b"\0")
 
     def start(self, program: bytes, words: list[bytes], environment: dict[bytes, bytes]) -> int:
-        """Fork the shell or other program and return once it runs; 0, which is reported, if it cannot."""
+        """Fork the shell or other program and return its pid once it runs; report a failure and return 0."""
         reader, writer = os.pipe()
         supervisor = os.getpid()
         try:
@@ -229,7 +230,7 @@ class Supervisor:
         return pid
 
     def tend(self) -> None:
-        """Pass on what happens until no child is left; terminate and kill when told to."""
+        """Report what happens until no child is left; terminate and kill when told to."""
         is_killing = False
         while True:
             for pid, status in reap():
@@ -252,7 +253,7 @@ class Supervisor:
         return min(math.ceil(left_s * 1000), LOOK_MS) if left_s > 0 else 0
 
     def obey(self) -> bool:
-        """Do what Onward asks; False when it asks for the end."""
+        """Do what Onward asks; False if it closed the connection, which means kill."""
         received = read(self.control, 64)
         if not received:
             self.watch.drop(self.control)
@@ -261,13 +262,13 @@ class Supervisor:
         for order in orders:
             if order == b"T":
                 self.signal(signal.SIGTERM)
-                self.signal(signal.SIGCONT)  # a stopped process would never learn that it is to end
+                self.signal(signal.SIGCONT)  # a stopped process would not receive it
             else:
                 self.deadline_s = instant(order[1:])
         return True
 
     def signal(self, number: int) -> None:
-        # The shell's own group first: that is at once, and all there is without /proc.
+        # The shell's own group first: that is immediate, and without /proc it is all we know.
         found = {self.shell: self.shell} if self.shell else {}
         send(number, found)
         send(number, {pid: group for pid, group in descendants().items() if group not in found})
@@ -276,7 +277,7 @@ class Supervisor:
 def become_program(
     supervisor: int, stdio: Iterable[int], failed: int, execute: Callable[[], None]
 ) -> NoReturn:
-    """Turn this fresh fork into the program; an error number on `failed` says why it could not."""
+    """Turn this fork into the program; if that fails, write the error number to `failed`."""
     try:
         os.setsid()
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -295,7 +296,7 @@ def become_program(
 
 
 def execute(program: bytes, words: list[bytes], environment: dict[bytes, bytes]) -> None:
-    """Become a program, found as a shell finds it; comes back only as the OSError that says why not."""
+    """Become a program, found as a shell finds it; returns only by raising the OSError that says why not."""
     places = [program]
     if b"/" not in program:
         path = environment.get(b"PATH", os.defpath.encode()).split(b":")
@@ -305,7 +306,7 @@ def execute(program: bytes, words: list[bytes], environment: dict[bytes, bytes])
         try:
             os.execve(place, words, environment)
         except OSError as error:
-            if error.errno == errno.ENOEXEC:  # a script that does not name its interpreter is the shell's
+            if error.errno == errno.ENOEXEC:  # the shell runs a script that names no interpreter
                 os.execve(SHELL, [b"sh", place, *words[1:]], environment)
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 number = error.errno or number
@@ -332,9 +333,9 @@ def descendants(besides: Collection[int] = ()) -> dict[int, int]:
 
 
 def send(number: int, processes: dict[int, int]) -> None:
-    """Signal the groups of these processes, at once per group, so that none is forking its way out.
+    """Signal the groups of these processes, each group at once, so that none escapes by forking.
 
-    A group never reaches beyond one session, and each of these sessions was begun below us.
+    A group is always inside one session, and each of these sessions started below us.
     """
     ours = os.getpgrp()
     for group in set(processes.values()) - {ours}:
@@ -342,7 +343,7 @@ def send(number: int, processes: dict[int, int]) -> None:
             os.killpg(group, number)
     for pid in [pid for pid, group in processes.items() if group == ours]:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)  # forked just now, and not yet in a session of its own
+            os.kill(pid, number)  # just forked, and not yet in its own session
 
 
 def reap() -> list[tuple[int, int]]:
@@ -364,7 +365,7 @@ def has_children() -> bool:
 
 
 def read(control: int, size: int) -> bytes:
-    """What Onward sent; nothing at the end. It may have died without reading what it was told."""
+    """What Onward sent; empty at the end, also if Onward died without reading our reports."""
     try:
         return os.read(control, size)
     except ConnectionResetError:
@@ -372,12 +373,12 @@ def read(control: int, size: int) -> bytes:
 
 
 def instant(text: bytes) -> float | None:
-    """A deadline as it is written; none is empty."""
+    """Read a deadline; empty means none."""
     return float(text) if text else None
 
 
 def report(control: int, line: str) -> None:
-    with contextlib.suppress(OSError):  # nobody listens any more
+    with contextlib.suppress(OSError):  # Onward is gone
         os.write(control, line.encode("ascii") + b"\n")
 
 
@@ -391,7 +392,7 @@ def adopt_orphans() -> None:
 
 
 def prctl(option: int, value: int) -> None:
-    """Set a property of this process; without Linux there is none, and only groups are looked after."""
+    """Set a property of this process; does nothing without Linux, where only groups are ended."""
     if sys.platform == "linux" and _libc.prctl(option, value, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -1,8 +1,7 @@
-"""Work in a thread of its own, beside the event loop.
+"""Run a function in its own thread, beside the event loop.
 
-asyncio's own pool has a few threads for all callers. A function that never returns keeps its thread, and a
-few such functions would leave none for others. So each call here gets a new thread. The threads are daemons:
-the process may end while one still runs.
+asyncio's pool has a few threads for all callers, and a few functions that never return would occupy them all.
+So each call here gets a new thread. The threads are daemons: the process may end while one still runs.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ T = TypeVar("T")
 
 
 async def in_thread(function: Callable[..., T], *arguments: object) -> T:
-    """What the function returns, called with the caller's context variables. A cancelled caller leaves it."""
+    """Call the function with the caller's context variables. If the caller is cancelled, it keeps running."""
     return await begin_in_thread(lambda: function(*arguments))
 
 
 def begin_in_thread(
     function: Callable[[], T], *, name: str | None = None, ended: Callable[[], None] = lambda: None
 ) -> asyncio.Future[T]:
-    """Call the function in a thread and return its answer to come; `ended` is called there after it.
+    """Call the function in a thread, then `ended` in the same thread; returns a future of the result.
 
-    RuntimeError, if the system has no thread left: then nothing was called.
+    RuntimeError if the system has no thread left: then nothing was called.
     """
     loop, context = asyncio.get_running_loop(), contextvars.copy_context()
     answer: asyncio.Future[T] = loop.create_future()
@@ -40,7 +39,7 @@ def begin_in_thread(
         except BaseException as error:
             raised = _acceptable(error)
             settle = lambda: answer.set_exception(raised)  # noqa: E731
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits for it
             loop.call_soon_threadsafe(lambda: None if answer.done() else settle())
         ended()
 
@@ -49,7 +48,7 @@ def begin_in_thread(
 
 
 def _acceptable(error: BaseException) -> BaseException:
-    """A future takes every exception but one."""
+    """The error, but StopIteration as another one: a future does not accept it."""
     if isinstance(error, StopIteration):
         return RuntimeError(f"the function raised StopIteration: {error}")
     return error

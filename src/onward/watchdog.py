@@ -1,9 +1,9 @@
-"""The program that ends an Onward process that cannot hear its signals; started by `cli.signals`.
+"""The program that ends an Onward process that cannot react to signals; `cli.signals` starts it.
 
 Native code that holds the interpreter's lock keeps every thread of its process from running. The interpreter
-still writes the numbers of signals into a pipe, at a level that needs no lock. This program holds that pipe's
-other end too and reads nothing: numbers that stay in the pipe mean that the process cannot react. After two
-of them, or after one and the grace time, it kills the process. It ends with the process.
+still writes signal numbers into a pipe, which needs no lock. This program holds the other end of that pipe
+and reads nothing: numbers that stay in the pipe mean that the process cannot react. After two of them, or
+after one and the grace time, it kills the process. It ends with the process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def unread(pipe: int) -> int:
 
 
 def watch(pipe: int, owner: int, *, grace_s: float, force_s: float) -> None:
-    """Until the owner is gone: wait for signals, and see that they are taken."""
+    """Until the owner is gone: wait for signals, and kill the owner if it does not read them."""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     while not any(event & select.POLLHUP for _, event in poll.poll()):

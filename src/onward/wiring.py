@@ -12,7 +12,7 @@ from onward.errors import InvalidInput
 from onward.model.values.bounds import LEASE
 from onward.store.port.store import Store
 
-# A command that only looks at runs opens a store and never needs these; it should not wait for them.
+# A command that only looks at runs does not need these; it should not wait for them.
 if TYPE_CHECKING:
     from onward.engine.engine import Engine
     from onward.engine.loop.ports import Observer
@@ -27,9 +27,9 @@ POSTGRES = ("postgres://", "postgresql://")
 
 
 async def open_store(db: str, *, lease_s: float | None = None) -> Store:
-    """The store that a path or address names. A driver is imported only when it is used.
+    """Open the store at a path or address. A driver is imported only when it is used.
 
-    `lease_s` is how long a claim lasts if no one can see whether its process is alive.
+    `lease_s` is how long a claim lasts if others cannot see whether its process is alive.
     """
     check_address(db)
     if lease_s is not None:
@@ -48,7 +48,7 @@ async def open_store(db: str, *, lease_s: float | None = None) -> Store:
 
 
 def check_address(db: str) -> None:
-    """Refuse what looks like an address and is none of ours: as a path it would make odd files."""
+    """Refuse an address of an unknown kind, which would create odd files if it were used as a path."""
     scheme, colon, _ = db.partition(":")
     if colon and scheme in ("postgres", "postgresql") and not db.startswith(POSTGRES):
         raise InvalidInput(f"the database {db!r} is not an address; write postgresql://HOST/NAME.")
@@ -59,13 +59,13 @@ def check_address(db: str) -> None:
 
 
 def is_there(db: str) -> bool:
-    """Whether there is something to open; asking makes no file."""
+    """Whether there is a database to open; creates no file."""
     check_address(db)
     return db.startswith(POSTGRES) or os.path.lexists(db.removeprefix("sqlite://"))
 
 
 def runs_of(db: str) -> str | None:
-    """Where the runs of a database have their directories: beside it; for a server, in the project."""
+    """Where the runs of a database have their directories: next to it; for a server, in the project."""
     if db == ":memory:":
         return None
     if db.startswith(POSTGRES):
@@ -120,14 +120,14 @@ def make_engine(
 
 
 def kept_trees() -> Kept:
-    """Looks after the work trees of runs that are forgotten."""
+    """Checks and removes the work trees of runs that are deleted."""
     from onward.workspace.kept import GitKept
 
     return GitKept(tool_environment(()))
 
 
 def own_paths(db: str | None, runs: str | None) -> list[str]:
-    """What Onward itself writes: the directories of runs, and the files of a database that is one."""
+    """The paths that Onward itself writes: the directories of runs, and the files of a SQLite database."""
     own = [] if runs is None else [os.path.abspath(runs)]
     if db is not None and db != ":memory:" and not db.startswith(POSTGRES):
         path = os.path.abspath(db.removeprefix("sqlite://"))
@@ -136,7 +136,7 @@ def own_paths(db: str | None, runs: str | None) -> list[str]:
 
 
 def _outside(runs: str | None) -> list[str]:
-    """What is ours and no step's work, should it be in the repository: the runs, and the database there."""
+    """Paths that are never a step's work, even inside the repository: the runs, and the database there."""
     if runs is None:
         return []
     root = os.path.realpath(runs)
@@ -152,12 +152,12 @@ def _built_in(tool_env: tuple[str, ...], db: str | None) -> Mapping[str, Handler
     from onward.handlers.tool import ToolHandler
     from onward.process import SystemSpawn
 
-    environment = tool_environment(tool_env) | _told_of(db, tool_env)
+    environment = tool_environment(tool_env) | _database_variable(db, tool_env)
     return {"tool": ToolHandler(SystemSpawn(), environment=environment)}
 
 
-def _told_of(db: str | None, tool_env: tuple[str, ...]) -> dict[str, str]:
-    """A file's path may be known to every command; a server's address, with its password, if allowed."""
+def _database_variable(db: str | None, tool_env: tuple[str, ...]) -> dict[str, str]:
+    """ONWARD_DB for commands: always for a file; for a server, whose address has a password, if allowed."""
     if db is None or db == ":memory:" or (db.startswith(POSTGRES) and "ONWARD_DB" not in tool_env):
         return {}
     return {"ONWARD_DB": db if db.startswith(POSTGRES) else os.path.abspath(db.removeprefix("sqlite://"))}
