@@ -18,7 +18,7 @@ from onward.model.run import RunStatus
 from onward.model.workspace import Merged, Tree
 from onward.store.port.leases import Lease, Leases
 from onward.testing.faults import Around, FaultyStore
-from onward.workspace.port import Check, Place, unasked
+from onward.workspace.port import Check, Place, unchecked
 from onward.workspace.trees import GitTrees
 from tests.workspace.repository import Repository
 from tests.workspace.test_trees import ENVIRONMENT, Desk
@@ -246,7 +246,7 @@ async def test_a_holder_that_was_frozen_asks_for_its_lease_right_before_it_merge
 
     class Waking(GitTrees):
         def merge(
-            self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]], check: Check = unasked
+            self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]], check: Check = unchecked
         ) -> Merged:
             store.is_robbed = True
             return super().merge(place, fork, branches, check)

@@ -1,1 +1,1 @@
-"""Carrying runs from one database to another in a file of their own."""
+"""Export and import: runs in a file, from one database to another. Begin with `lines`, the format."""

@@ -1,4 +1,4 @@
-"""Writing runs into a file, as they stand at one moment: events never change, so their end is enough."""
+"""Write runs into a file as they are at one moment: events never change, so the heads are enough."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Carried:
 
 
 async def with_parents(runs: Runs, rows: Sequence[RunRow], *, may_add: bool) -> list[RunRow]:
-    """These runs and all that they stand on, parents before their forks; each once."""
+    """These runs and those they were forked from, parents first; each once."""
     known = {row.id: row for row in rows}
     ordered: dict[str, RunRow] = {}
     for row in rows:
@@ -65,7 +65,7 @@ async def with_parents(runs: Runs, rows: Sequence[RunRow], *, may_add: bool) -> 
 
 
 async def row_of(runs: Runs, run_id: str) -> RunRow:
-    """The row of the run with this very id."""
+    """The row of the run with exactly this id."""
     found = [listed.row for listed in await runs.find(run_id) if listed.row.id == run_id]
     if not found:
         raise RunNotFound(run_id)
@@ -82,7 +82,7 @@ class Exporter:
         self.carried = Carried()
 
     async def export(self, rows: Sequence[RunRow]) -> Carried:
-        """All of these runs, which stand in an order in which parents come first."""
+        """Export these runs; parents must come before their forks."""
         runs = [await self._named(row) for row in rows]
         self._put(Header(format=FORMAT, version=VERSION, onward=ONWARD, runs=tuple(runs)))
         for run in runs:
@@ -127,7 +127,7 @@ class Exporter:
         self.carried.runs.append(run.id)
 
     async def _pages(self, run: CarriedRun) -> AsyncIterator[Sequence[Record]]:
-        """As many events at once as their large values allow."""
+        """The events in pages whose size depends on their large values."""
         after, limit = run.parent_seq, PAGE_FIRST
         while after < run.head and (
             page := await self._store.log.read(run.id, after=after, limit=min(limit, run.head - after))

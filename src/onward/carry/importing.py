@@ -32,7 +32,7 @@ UNFINISHED = (RunStatus.RUNNING, RunStatus.QUEUED, RunStatus.WAITING, RunStatus.
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """A run that arrived, or was there already; `says` tells a person which."""
+    """A run that was imported or already existed; `says` tells a person which."""
 
     run: str
     is_new: bool
@@ -42,7 +42,7 @@ class Brought:
 
 @dataclass(slots=True)
 class _Planned:
-    """A run to import: its row as it will be, and what is appended to the log that came."""
+    """A run to import: its future row, and the events to append to its log."""
 
     section: Section
     row: RunRow
@@ -52,9 +52,9 @@ class _Planned:
 
 
 class Checked:
-    """A file that was read from end to end and found sound; anything else is refused here.
+    """A file that was read from end to end and is intact; any other file is refused.
 
-    With `is_paused` what it brings is to wait for a person.
+    With `is_paused`, its unfinished runs will wait for a person.
     """
 
     def __init__(self, spool: Spool, *, is_paused: bool = False) -> None:
@@ -71,7 +71,7 @@ class Checked:
                 section.fold = None  # the row is enough, and there may be many
 
     def _check_names(self, run: Run) -> None:
-        """Refuse what could be stored and never be claimed."""
+        """Refuse a run that could be stored but never claimed."""
         try:
             check_names(run)
         except InvalidInput as error:
@@ -81,7 +81,7 @@ class Checked:
 
 @dataclass(slots=True)
 class Importer:
-    """Takes in one file that was checked."""
+    """Imports one checked file."""
 
     store: Store
     clock: Clock
@@ -89,7 +89,7 @@ class Importer:
     _kept: dict[str, int] = field(default_factory=dict)
 
     async def bring(self) -> list[Brought]:
-        """All runs of the file that are not here yet, in the order of the file."""
+        """Import all runs of the file that do not exist here, in the order of the file."""
         brought: list[Brought] = []
         found = zip(self.checked.sections, self.checked.rows, strict=True)
         planned = [self._plan(section, row) for section, row in found]
@@ -103,7 +103,7 @@ class Importer:
         return brought
 
     def _plan(self, section: Section, row: RunRow) -> _Planned:
-        """Nobody holds a run where it arrives: one that was running stops here as its policy says."""
+        """No process holds a run that is imported: one that was running stops, as its policy says."""
         run, at_us = section.fold, self.clock.now_us()
         if run is None:
             return _Planned(section, row, section.run.end, at_us)
@@ -118,7 +118,7 @@ class Importer:
         return _Planned(section, project(after), sealed.head, at_us, sealed.records)
 
     async def _there(self, section: Section) -> str:
-        """Why a run need not be taken in; empty if it is not here; a refusal if another one is."""
+        """Why a run need not be imported; empty if it is not here. Refuses if another run has its id."""
         run = section.run
         if not await self.store.log.read(run.id, after=0, limit=1):
             return ""
@@ -177,7 +177,7 @@ class Importer:
         await self.store.blobs.put(waiting, at_us=now_us)
 
     def _sources(self, section: Section) -> set[str]:
-        """The pipelines of a run: no event names these as content, so they come with the run itself."""
+        """The pipelines of a run: no event refers to these as content, so they come with the run itself."""
         records = (record for page in self._pages(section) for record in page)
         return {name for record in records for name in sources_of(record)}
 

@@ -1,8 +1,8 @@
-"""The lines of an export: JSON, one object a line, closed schemas.
+"""The format of an export: one JSON object per line, with closed schemas.
 
-A header that names the runs, parents before their forks; then, run by run, its events, each after the
-content that it is the first in the file to name, and the run's effects; and an end with the number of lines
-and the hash of their bytes, so that a truncated or changed file is recognised.
+First a header with the runs, parents before their forks. Then, for each run, its events and effects; content
+comes before the first event that refers to it. Last an end with the number of lines and the hash of their
+bytes, so that a truncated or changed file is noticed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from onward.store.port.effects import Effect
 from onward.store.port.record import Position, Record
 
 FORMAT, VERSION = "onward-export", 1
-# What every database can hold: a file is refused before anything of it is written, not half-way.
+# Text that every database can store: a file with any other is refused before anything is written.
 Text = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*\Z")]
 
 
@@ -26,7 +26,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class CarriedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run as the header names it: where its log ends, and what it stands on."""
+    """A run in the header: where its log ends, and what it was forked from."""
 
     id: str
     head: Number
@@ -96,7 +96,7 @@ class EventLine(Line, frozen=True, kw_only=True, tag="event"):
 
 
 class EffectLine(Line, frozen=True, kw_only=True, tag="effect"):
-    """An effect of a run; without a result it is in doubt where it arrives."""
+    """An effect of a run; without a result it is in doubt once it is imported."""
 
     key: Text
     token: Text
@@ -141,7 +141,7 @@ def write_line(line: AnyLine) -> bytes:
 
 
 def read_line(line: bytes) -> AnyLine:
-    """What a line says; `msgspec.MsgspecError` or `ValueError` if nothing of ours."""
+    """Decode a line; `msgspec.MsgspecError` or `ValueError` if it is invalid."""
     found: AnyLine = _decoder.decode(line)
     if isinstance(found, BlobLine) and content_hash(found.content) != found.hash:
         raise ValueError(f"the content {found.hash} does not match its hash")

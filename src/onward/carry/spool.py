@@ -1,4 +1,4 @@
-"""An export on its way in: copied to a file of our own first, so that what was checked is what is written."""
+"""A private copy of an export that is being imported, so that what was checked is what is written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import zstandard
 from onward.errors import Refused
 
 ZSTD = b"\x28\xb5\x2f\xfd"
-# An artifact of the largest size that there can be, as text, with much room.
+# Enough for the largest possible artifact, as text.
 LINE_BYTES_MAX = 256 * 1024 * 1024
 CHUNK = 1024 * 1024
 GIB = 1024**3
@@ -22,10 +22,10 @@ GIB = 1024**3
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a file may unpack to: `free` bytes, and beyond that so many times what was read of it.
+    """How much a file may unpack to: `free` bytes, or `ratio` times what was read, if that is more.
 
-    Every event has a hash of its own, which does not compress, so logs come nowhere near the ratio; artifacts
-    that are all alike may, and are free up to a size.
+    Every event has a hash, which does not compress, so logs never reach the ratio; artifacts that are all
+    alike may.
     """
 
     free: int = GIB
@@ -37,12 +37,12 @@ class Limits:
 
 
 def unreadable(name: str, why: str) -> Refused:
-    """One sentence about a file that cannot be taken in."""
+    """One sentence about a file that cannot be imported."""
     return Refused("export_unreadable", f"{name} {why}; nothing was imported.", details={"file": name})
 
 
 class Spool:
-    """The plain lines of an export. Compressed or not is seen by its first bytes."""
+    """The plain lines of an export. Its first bytes show whether it is compressed."""
 
     def __init__(self, source: BinaryIO, name: str, limits: Limits | None = None) -> None:
         self.name, self._limits = name, limits or Limits()
@@ -51,7 +51,7 @@ class Spool:
         try:
             self._fill(source)
         except BaseException:
-            with contextlib.suppress(OSError):  # a full disk, again; it was told already
+            with contextlib.suppress(OSError):  # a full disk, which was already reported
                 self._file.close()
             raise
 
@@ -59,11 +59,11 @@ class Spool:
         head = source.read(len(ZSTD))
         if head == ZSTD:
             self.why_nothing = "is truncated: it ends before its first line"
-            self._unpack(_Behind(head, source))
+            self._unpack(_Rejoined(head, source))
         else:
-            self._copy(_Behind(head, source))
+            self._copy(_Rejoined(head, source))
 
-    def _unpack(self, source: _Behind) -> None:
+    def _unpack(self, source: _Rejoined) -> None:
         try:
             with zstandard.ZstdDecompressor().stream_reader(cast(BinaryIO, source)) as plain:
                 self._copy(plain, source)
@@ -71,9 +71,9 @@ class Spool:
             raise unreadable(self.name, "is damaged: it does not decompress") from None
 
     def _copy(
-        self, source: _Behind | zstandard.ZstdDecompressionReader, packed: _Behind | None = None
+        self, source: _Rejoined | zstandard.ZstdDecompressionReader, packed: _Rejoined | None = None
     ) -> None:
-        """Copy what comes, and stop where no export would continue."""
+        """Copy the input, and refuse it as soon as it exceeds a limit."""
         total = line = 0
         while chunk := source.read(CHUNK):
             total += len(chunk)
@@ -98,7 +98,7 @@ class Spool:
             raise unreadable(self.name, f"{why}; name another directory with TMPDIR") from error
 
     def lines(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Every line from one place to another, with the place where it begins."""
+        """Every line from one offset to another, with the offset where it begins."""
         while end is None or start < end:
             self._file.seek(start)
             line = self._file.readline(LINE_BYTES_MAX)
@@ -111,8 +111,8 @@ class Spool:
         self._file.close()
 
 
-class _Behind(io.RawIOBase):
-    """What was already read, then the rest."""
+class _Rejoined(io.RawIOBase):
+    """The bytes that were already read, then the rest."""
 
     def __init__(self, head: bytes, source: BinaryIO) -> None:
         self._head, self._source = head, source

@@ -1,4 +1,4 @@
-"""Reading an export from end to end before anything is written: is all of it what it says?"""
+"""Check an export from end to end before anything is written."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NO_RUN = CarriedRun(id="", head=0, hash="")
 
 @dataclass(slots=True)
 class Section:
-    """A run in the file: its end, its fold, and where its events and effects stand."""
+    """A run in the file: its end, its fold, and where its events and effects are."""
 
     run: CarriedRun
     begins: int = 0
@@ -59,7 +59,7 @@ class Survey:
         self.header = Header(format=FORMAT, version=VERSION, onward="", runs=())
 
     def sections(self) -> Iterator[Section]:
-        """Each run once it is known to be whole. Only when this has ended is the file known to be."""
+        """Each run, once it is complete. Only when this has ended is the whole file known to be intact."""
         hash_, is_over = blake3(), False
         for number, (place, line) in enumerate(self._spool.lines(), 1):
             if number == 1:
@@ -196,7 +196,7 @@ class Survey:
 
 
 def _origin(known: dict[str, CarriedRun], run: CarriedRun) -> tuple[str, int]:
-    """The run whose own log has the event that a fork stands on; KeyError if it is not in the file."""
+    """The run whose own log has the event that a fork starts from; KeyError if it is not in the file."""
     parent = known[run.parent or ""]
     while run.parent_seq <= parent.parent_seq:
         parent = known[parent.parent or ""]

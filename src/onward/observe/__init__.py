@@ -1,1 +1,4 @@
-"""What operators see of a process: metrics, whether it is well, and lines of a log that name their run."""
+"""What operators see of a process: metrics, its health, and log lines that name their run.
+
+Begin with `metrics`, `page` and `log`.
+"""

@@ -1,4 +1,4 @@
-"""What the work at hand is about: every line that is logged meanwhile carries it, whoever logs it."""
+"""The run and step that the current work is about: every log line gets these fields, whoever logs it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _ABOUT: ContextVar[Mapping[str, str]] = ContextVar("onward_about", default=_NOTH
 
 
 def current() -> Mapping[str, str]:
-    """The fields of the work at hand: `run`, `pipeline`, `step` and what else was said."""
+    """The fields of the current work: `run`, `pipeline`, `step` and others that were added."""
     return _ABOUT.get()
 
 
 @contextmanager
 def about(**fields: str) -> Iterator[None]:
-    """Inside, lines are about these too. Tasks and threads that begin inside inherit it."""
+    """Add fields to all log lines inside. Tasks and threads that start inside inherit them."""
     token = _ABOUT.set({**_ABOUT.get(), **fields})
     try:
         yield

@@ -11,7 +11,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One number; `suffix` is what its name has behind the family's."""
+    """One number; `suffix` is added to the name of its family."""
 
     value: float
     labels: Mapping[str, str]
@@ -20,7 +20,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Numbers of one meaning: `kind` is counter, gauge or histogram."""
+    """The samples of one metric: `kind` is counter, gauge or histogram."""
 
     name: str
     kind: str
@@ -63,6 +63,6 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 
 def _escaped(text: str, *, quotes: bool = False) -> str:
-    """Backslashes and line ends, and in label values quotation marks; what is no text is shown as such."""
+    """Escape backslashes, newlines and invalid text, and in label values quotation marks."""
     text = text.encode("utf-8", "backslashreplace").decode().replace("\\", "\\\\").replace("\n", "\\n")
     return text.replace('"', '\\"') if quotes else text

@@ -16,7 +16,7 @@ NONE = Ended(0, 0)
 
 
 def families_of(found: Measured) -> Iterator[Family]:
-    """As parts of the page. Every worker at the same database says the same, so add nothing up over them."""
+    """The metrics of a database. Every worker at it reports the same, so do not sum them over workers."""
     runs = {(status.value, ""): 0 for status, number in found.statuses.items() if not number}
     for stand, number in sorted(found.runs.items()):
         key = stand.status.value, stand.reason
@@ -41,7 +41,7 @@ def families_of(found: Measured) -> Iterator[Family]:
 
 
 def ended_of(found: Measured) -> Mapping[str, Mapping[str, int]]:
-    """How many runs ended within the last hour and day, by status; every ending is there."""
+    """How many runs ended within the last hour and day, by status; zeros are included."""
     lately = [(status.value, found.ended.get(status, NONE)) for status in ENDINGS]
     return {
         "hour": {status: ended.hour for status, ended in lately},

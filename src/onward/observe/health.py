@@ -1,4 +1,4 @@
-"""Whether a process is well: it reaches its database, and it takes work."""
+"""Whether a process is healthy: it reaches its database, and it claims runs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ STALE_S = 30.0
 
 
 def slow_after_s(lease_s: float | None) -> float:
-    """How long a call may take before the database counts as away: as long as a heartbeat, for a worker whose
-    heartbeats go unanswered is about to lose its runs. A store waits longer than that for a server to come
-    back before a call fails."""
+    """How long a call may take before the database counts as unreachable: the interval between heartbeats.
+
+    A worker whose heartbeats get no answer is about to lose its runs. The store itself waits longer for a
+    server to come back before a call fails.
+    """
     return SLOW_S if lease_s is None else min(SLOW_S, max(SLOW_S_MIN, lease_s / 3))
 
 
 class Health:
-    """What is known of the calls to the database. `fault` is None when all is well, else a sentence."""
+    """The state of the calls to the database. `fault` is None if all is well, else a sentence."""
 
     def __init__(self, now_s: float) -> None:
         self.is_draining, self.slow_s = False, SLOW_S
@@ -26,23 +28,23 @@ class Health:
         self._calls = itertools.count()
 
     def asking(self, now_s: float) -> int:
-        """A call begins; returns what to name it by when it ends."""
+        """A call begins; returns its number, to report its end."""
         call = next(self._calls)
         self._waiting[call] = now_s
         return call
 
     def answered(self, call: int, now_s: float) -> None:
-        """The database answered, be it with a refusal."""
+        """The database answered, perhaps with a refusal."""
         del self._waiting[call]
         self._reached_s, self._failure = now_s, ""
 
     def failed(self, call: int, why: str) -> None:
-        """It did not, or it answered that it cannot do its work."""
+        """The database did not answer, or it answered that it cannot do its work."""
         del self._waiting[call]
         self._failure = why
 
     def dropped(self, call: int) -> None:
-        """Nobody waits for the answer any more."""
+        """The caller no longer waits for the answer."""
         del self._waiting[call]
 
     def fault(self, now_s: float) -> str | None:

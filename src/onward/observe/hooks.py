@@ -1,4 +1,4 @@
-"""Watching from outside: around the store and around handlers, so that what is not watched pays nothing."""
+"""Wrappers around the store and handlers that count and time; without them, counting costs nothing."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from onward.store.port.store import Store
 
 T = TypeVar("T")
 CUT_OFF = "cut_off"
-"""An attempt that was ended from outside, by a stop, a time limit or a lost lease."""
+"""The result of an attempt that a stop, a time limit or a lost lease ended."""
 
 
 def watched_store(store: Store, metrics: Metrics, health: Health, clock: Clock) -> Store:
-    """The same store, with what happens to the calls that matter counted."""
+    """The same store, with its important calls counted."""
     return cast("Store", _WatchedStore(store, _Watch(metrics, health, clock)))
 
 
 @dataclass(slots=True)
 class _Decision:
-    """What was decided under a run's lock, by whom, and since when the run was due."""
+    """What this process decided under a run's lock, and since when the run was due."""
 
     write: Write | None = None
     me: str = ""
@@ -46,7 +46,7 @@ class _Decision:
 
 
 class _Around(Generic[T]):
-    """Passes everything on; what a subclass has is watched."""
+    """Delegates everything; the methods of a subclass are watched."""
 
     def __init__(self, inner: T, watch: _Watch) -> None:
         self._inner, self._watch = inner, watch
@@ -98,12 +98,12 @@ class _WatchedLog(_Around[RunLog]):
         return answer
 
     def _note_claim(self, seen: _Decision) -> None:
-        """Count a write that made the run ours; one that came by its turn tells since when it was due."""
+        """Count a write that claimed the run; a claim from the queue also measures how long it was due."""
         write, due_us = seen.write, seen.due_us
         if write is None or write.row is None or write.row.owner != seen.me:
             return
         if all(record.kind != RunClaimed.__name__ for record in write.records):
-            return  # it was ours already
+            return  # we already held it
         watch = self._watch
         watch.metrics.claims.add(write.row.pipeline)
         if due_us is not None:
@@ -124,7 +124,7 @@ class _WatchedRuns(_Around[Runs]):
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """Where it is told what became of a call."""
+    """Where the results of calls are counted."""
 
     metrics: Metrics
     health: Health
@@ -132,14 +132,14 @@ class _Watch:
 
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[float]:
-        """Whether the database answers, and what it fails with. A refusal is an answer too."""
+        """Record whether the database answers, and its errors. A refusal is an answer too."""
         began_s = self.clock.awake_s()
         call = self.health.asking(began_s)
         try:
             yield began_s
         except RunUnreadable as error:
             self.metrics.store_errors.add(type(error).__name__)
-            self.health.answered(call, self.clock.awake_s())  # one run is damaged; others can be taken
+            self.health.answered(call, self.clock.awake_s())  # one run is damaged; others can be claimed
             raise
         except StoreError as error:
             self.metrics.store_errors.add(type(error).__name__)

@@ -1,4 +1,4 @@
-"""A log for machines: one JSON object per line, which names the run and the step that it is about."""
+"""A log for machines: one JSON object per line, with the run and the step that it is about."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from onward.model.run import Run
 from onward.model.values.instant import rfc3339
 from onward.observe.about import current
 
-FORMATS = ("text", "json")
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 _USER_INFO = re.compile(r"(://[^\s/:@\"']*):[^\s/@\"']+@")
 _PASSWORD = re.compile(r"((?:password|passwd|sslpassword)\s*=\s*)(?:'[^']*'|[^\s&\"']+)", re.IGNORECASE)
@@ -37,7 +36,7 @@ def without_secrets(text: str) -> str:
 
 
 class JsonLines(logging.Formatter):
-    """Time, level, logger and message; what the line is about; and an exception inside, if there is one."""
+    """Time, level, logger and message; the run and step; and the exception, if there is one."""
 
     def __init__(self, **always: str) -> None:
         super().__init__()
@@ -68,7 +67,7 @@ def _exception(error: BaseException) -> Mapping[str, str]:
 
 
 def _plain(value: object) -> Any:
-    """The same as JSON can hold it, and without secrets; what it cannot hold, as text."""
+    """The value without secrets, as JSON; anything else as text."""
     match value:
         case None | bool() | int() | float():
             return value
@@ -85,7 +84,7 @@ def _text(value: object) -> str:
 
 
 def log_json(stream: TextIO | None = None, **always: str) -> None:
-    """From now on everything that this process logs is JSON lines on standard error."""
+    """Log everything in this process as JSON lines on standard error."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines(**always))
     root = logging.getLogger()
@@ -95,9 +94,9 @@ def log_json(stream: TextIO | None = None, **always: str) -> None:
 
 
 def log_events(run: Run, events: Sequence[Event]) -> None:
-    """An observer of the engine: what was committed for the steps of a run, a line for each.
+    """An observer of the engine: logs a line for each committed event of a run's steps.
 
-    That a run was taken and how it stopped is for its worker to tell.
+    The worker itself logs that it claimed a run and how the run stopped.
     """
     known = {"run": run.id, "pipeline": run.pipeline}
     for event in events:

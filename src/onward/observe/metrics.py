@@ -15,7 +15,7 @@ COMMITS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
 
 
 class Metrics:
-    """Counters of a worker. `observe` is an observer of the engine; all else is told by who sees it."""
+    """Counters of a worker. `observe` is an observer of the engine; other code counts the rest."""
 
     def __init__(self) -> None:
         self.claims = Counter(
@@ -80,7 +80,7 @@ class Metrics:
         )
 
     def observe(self, run: Run, events: Sequence[Event]) -> None:
-        """What was committed for a run, as the engine tells its observer."""
+        """Count what was committed for a run."""
         for event in events:
             if isinstance(event, AttemptFailed):
                 if event.retry_at_us is not None:
@@ -91,6 +91,6 @@ class Metrics:
             self.stops.add(run.status.value, run.reason)
 
     def families(self) -> Iterator[Family]:
-        """All of it, in the order of the page."""
+        """All metrics, in the order of the page."""
         for series in vars(self).values():
             yield series.family()

@@ -1,4 +1,4 @@
-"""The pages that a worker serves: its metrics with the database's, and whether it is well."""
+"""The pages that a worker serves: its metrics with the database's, and its health."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from onward.store.port.measures import Measured
 
 REFRESH_S = 5.0
 PATIENCE_S = 3.0
-"""A page comes without the database's numbers rather than later than this."""
+"""After this time, a page is sent without the database's numbers."""
 
 
 class Pages:
-    """Answers `/metrics` and `/healthz`. The database is measured on request, and not often."""
+    """Serves `/metrics` and `/healthz`. A request measures the database, at most once per `REFRESH_S`."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Pages:
         return render([*families, *(() if found is None else families_of(found))])
 
     async def _refresh(self) -> None:
-        """Have numbers that are not old, or none at all; of many who ask at once, one measures."""
+        """Get recent numbers, or none; of many requests at once, one measures."""
         now_s = self._clock.awake_s()
         if self._looking is None and (self._asked_s is None or now_s - self._asked_s >= REFRESH_S):
             self._asked_s = now_s
@@ -76,7 +76,7 @@ class Pages:
         try:
             self._found = await self._measure()
         except OnwardError:
-            self._found = None  # onward_database_up says so
+            self._found = None  # onward_database_up becomes 0
         finally:
             self._looking = None
 

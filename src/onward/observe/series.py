@@ -9,11 +9,11 @@ from onward.observe.exposition import Family, Sample, number
 
 SERIES_MAX = 500
 OTHERS = "(other)"
-"""Where label sets are counted once there are too many: no name may fill the memory."""
+"""The label of everything beyond `SERIES_MAX`, so that names cannot fill the memory."""
 
 
 class _Labelled:
-    """What all kinds have: a name, a help text, and labels in order."""
+    """A metric: its name, its help text, and its labels in order."""
 
     KIND = ""
 
@@ -40,12 +40,12 @@ class Counter(_Labelled):
         self._values: dict[tuple[str, ...], float] = {} if labels else {(): 0}
 
     def add(self, *values: str, by: float = 1) -> None:
-        """Count; `values` are those of the labels."""
+        """Count; `values` are the values of the labels."""
         key = self._bounded(self._values, values)
         self._values[key] = self._values.get(key, 0) + by
 
     def value(self, *values: str) -> float:
-        """What was counted so far."""
+        """The count so far."""
         return self._values.get(values, 0)
 
     def family(self) -> Family:
@@ -60,7 +60,7 @@ class Gauge(Counter):
     KIND = "gauge"
 
     def set(self, value: float, *values: str) -> None:
-        """What it is now."""
+        """Set the number."""
         self._values[self._bounded(self._values, values)] = value
 
 
@@ -75,7 +75,7 @@ class _Spread:
 
 
 class Histogram(_Labelled):
-    """How measurements are spread; a bucket counts what is not larger than its bound."""
+    """The distribution of measurements; a bucket counts those that are not larger than its bound."""
 
     KIND = "histogram"
 
@@ -86,7 +86,7 @@ class Histogram(_Labelled):
         self._spreads: dict[tuple[str, ...], _Spread] = {} if labels else {(): _Spread(len(buckets))}
 
     def observe(self, measured: float, *values: str) -> None:
-        """Count a measurement; `values` are those of the labels."""
+        """Count a measurement; `values` are the values of the labels."""
         key = self._bounded(self._spreads, values)
         spread = self._spreads.get(key)
         if spread is None:
@@ -95,12 +95,12 @@ class Histogram(_Labelled):
         spread.total += measured
 
     def count(self, *values: str) -> int:
-        """How many measurements there were."""
+        """The number of measurements."""
         spread = self._spreads.get(values)
         return 0 if spread is None else sum(spread.counts)
 
     def family(self) -> Family:
-        """As a part of the page: buckets add up, as the format wants it."""
+        """The samples for the page; buckets are cumulative, as the format requires."""
         samples: list[Sample] = []
         for key, spread in sorted(self._spreads.items()):
             labels, so_far = self._named(key), 0

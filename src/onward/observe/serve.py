@@ -1,7 +1,7 @@
-"""A very small HTTP server for pages that are read and never written.
+"""A very small HTTP server for read-only pages.
 
-Whoever connects can neither hold up nor fill up the process: a request is one short head, it has a few
-seconds, and only so many are served at once.
+A client can neither block the process nor fill its memory: a request is one short head, has a few seconds,
+and the number of connections is limited.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Answer = Callable[[str], Awaitable[Reply]]
 
 
 def address_of(text: str, flag: str) -> tuple[str, int]:
-    """`PORT` or `HOST:PORT`; without a host, this machine alone. Port 0 takes one that is free."""
+    """Parse `PORT` or `HOST:PORT`; without a host, only this machine. Port 0 picks a free one."""
     host, colon, port = text.rpartition(":")
     if not colon:
         host, port = LOOPBACK, text
@@ -73,7 +73,7 @@ def _is_ipv6(host: str) -> bool:
 
 @asynccontextmanager
 async def serving(address: tuple[str, int], answer: Answer, flag: str) -> AsyncIterator[str]:
-    """Serve inside; yields where, such as `http://127.0.0.1:9464`."""
+    """Serve inside the block; yields the address, such as `http://127.0.0.1:9464`."""
     host, port = address
     server = _Server(answer)
     try:
@@ -106,7 +106,7 @@ class _Server:
         self._open: set[asyncio.Task[None]] = set()
 
     def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one more, or hang up if there are too many."""
+        """Serve a connection, or close it if there are too many."""
         if len(self._open) >= CONNECTIONS_MAX:
             writer.transport.abort()
             return
@@ -116,7 +116,7 @@ class _Server:
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):  # it left, or takes too long
+            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):  # gone, or too slow
                 async with asyncio.timeout(REQUEST_S_MAX):
                     await _send(writer, *await self._replied(reader))
         finally:
@@ -145,7 +145,7 @@ class _Server:
         return reply, words[0] == b"GET"
 
     async def close(self) -> None:
-        """End every conversation."""
+        """Close every connection."""
         for task in tuple(self._open):
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)

@@ -1,6 +1,6 @@
-"""Work trees: where the steps of a run change files, as git knows them.
+"""Git work trees, where the steps of a run change files. Begin with `port`; `trees` implements it.
 
-Nothing here touches what a person works with: a run has a work tree and a branch of its own, and what is not
-committed is recorded through an index of our own. Only `restore` of an in-place run moves the person's own
-HEAD, because that is what was asked for, and it saves what it would lose.
+Nothing here touches a person's own files: a run has its own work tree and git branch, and uncommitted files
+are recorded through a separate index. Only `restore` of an in-place run moves the person's own HEAD, because
+that was asked for, and it first saves what it replaces.
 """

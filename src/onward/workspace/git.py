@@ -1,7 +1,7 @@
-"""Calling git: one place for every call, so that all of them are equally careful.
+"""Every call of git, so that all of them are equally careful.
 
-Arguments are lists, never a shell's text. Neither hooks nor a file-system monitor of the repository are run,
-git never asks for a password, and nothing runs in the background.
+Arguments are lists, never text for a shell. Git runs no hooks and no file-system monitor of the repository,
+never asks for a password, and starts nothing in the background.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Git:
     lock: int | None = None
 
     def __call__(self, *arguments: str, index: str | None = None) -> str:
-        """What git prints, without the line's end; WorkspaceFailed quotes its last line if it fails."""
+        """What git prints, without the final newline; WorkspaceFailed quotes its last line if it fails."""
         said = self.ask(*arguments, index=index)
         if said.code != 0:
             raise WorkspaceFailed(
@@ -71,10 +71,10 @@ class Git:
         return said.out.rstrip("\n")
 
     def ask(self, *arguments: str, index: str | None = None) -> Said:
-        """Like a call, where a failure is an answer too; being killed is none (GitKilled)."""
+        """Like a call, but a failure is a value too; GitKilled if a signal ended git."""
         environment = {**self.environment, **_QUIET}
         if not self.looks_up:
-            # A work tree whose .git is gone must not turn into the repository around it.
+            # If the .git of a work tree is gone, git must not use the repository around it.
             environment["GIT_CEILING_DIRECTORIES"] = os.path.dirname(self.directory)
         if index is not None:
             environment["GIT_INDEX_FILE"] = index
@@ -110,9 +110,9 @@ class Git:
 
 @contextlib.contextmanager
 def locked(path: str, timeout_s: float = TIMEOUT_S) -> Iterator[int]:
-    """Be the only one; a descriptor that a child inherits keeps it so until the child has ended as well.
+    """Hold the lock; a child that inherits the descriptor keeps it locked until the child has ended.
 
-    A process that is killed leaves its git running for a moment: the next holder waits for it.
+    A killed process may leave its git running for a moment: the next holder waits for it.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

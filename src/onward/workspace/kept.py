@@ -1,4 +1,4 @@
-"""Work trees of runs that are about to be forgotten: is there work in one that is nowhere else?"""
+"""Work trees of runs that are about to be deleted: does one hold work that is nowhere else?"""
 
 from __future__ import annotations
 

@@ -14,10 +14,11 @@ CONFLICTS = 1
 def merge_all(
     git: Git, head: str, content: str, fork: Tree, branches: Sequence[tuple[str, Tree]]
 ) -> tuple[str, str, list[Conflict]]:
-    """HEAD and files when every branch that fits has been taken over, in their order; and what did not fit.
+    """HEAD and files after merging, in order, every branch without conflicts; and the conflicts of the
+    others.
 
-    A branch has commits of its own, files that it did not commit, or both. Files are merged as each branch
-    left them, against how they were at the fan-out, committed or not; commits become a merge of heads.
+    A branch has its own commits, files that it did not commit, or both. Files are merged as each branch left
+    them, committed or not, against their state at the fan-out; commits become a merge of heads.
     """
     conflicts = []
     for name, tree in branches:
@@ -31,7 +32,7 @@ def merge_all(
 
 
 def _merged_files(git: Git, base: str, ours: str, theirs: str) -> tuple[str | None, tuple[str, ...]]:
-    # merge-tree looks for the base in the history, so it is given one in which there is only that.
+    # merge-tree looks for the base in the history, so give it a history with only that.
     root = git("commit-tree", f"{base}^{{tree}}", "-m", "base")
     sides = [git("commit-tree", side, "-p", root, "-m", "side") for side in (ours, theirs)]
     return _merge_tree(git, *sides)
@@ -44,7 +45,7 @@ def _merged_heads(git: Git, fork: str, ours: str, theirs: str, name: str) -> str
         return theirs
     content, _ = _merge_tree(git, ours, theirs)
     if content is None:
-        return ours  # its files fit, only not commit by commit: they stay uncommitted
+        return ours  # its files merge, but its commits do not: the files stay uncommitted
     return git("commit-tree", content, "-p", ours, "-p", theirs, "-m", f"Merge branch {name} of the run")
 
 

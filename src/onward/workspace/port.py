@@ -1,4 +1,4 @@
-"""What the engine asks of work trees. Every call blocks: it belongs into a thread."""
+"""What the engine needs from work trees. Every call blocks: make it in a thread."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Protocol
 from onward.model.workspace import Merged, Tree
 
 Check = Callable[[], None]
-"""Asked when nobody else can be at the run's trees, right before they are changed: raises to forbid it."""
+"""Called while the run's trees are locked, right before a change; raises to forbid it."""
 
 
-def unasked() -> None:
-    """The check of who needs no leave."""
+def unchecked() -> None:
+    """A check that always allows the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One work tree of one run. `stamp` tells runs of the same id in different databases apart.
+    """One work tree of one run. `stamp` distinguishes runs of the same id in different databases.
 
-    `branch` is the branch of the work tree's own; without one, its HEAD is detached, or, where the tree is a
-    person's, on whatever they have checked out.
+    `branch` is the work tree's own git branch. Without one, its HEAD is detached; in a person's own tree, it
+    is on whatever they have checked out.
     """
 
     run: str
@@ -36,13 +36,13 @@ class Place:
 
 
 class Trees(Protocol):
-    """Work trees. What cannot be done raises `WorkspaceFailed`, and then nothing was thrown away.
+    """Work trees. A call that fails raises `WorkspaceFailed` and has deleted nothing.
 
-    Each call but `restore` may be made again when a signal ended it (`GitKilled`), to the same end.
+    Every call except `restore` may be repeated after a signal ended it (`GitKilled`).
     """
 
     def find(self, directory: str) -> tuple[str, Tree]:
-        """The top of the repository that a directory is in, and what it stands at; `InvalidInput` if none."""
+        """The top of the repository of a directory, and its state; `InvalidInput` if there is none."""
         ...
 
     def has_branch(self, repository: str, branch: str) -> bool:
@@ -50,39 +50,39 @@ class Trees(Protocol):
         ...
 
     def make(self, place: Place, tree: Tree) -> None:
-        """Have the work tree; one that is there is used as it is, one that is not begins as `tree`."""
+        """Create the work tree with the state `tree`; one that exists is left as it is."""
         ...
 
     def record(self, place: Place, name: str, known: Tree | None) -> Tree | None:
-        """Keep what is in the work tree under a ref; None if that is what is known already."""
+        """Record the state of the work tree under a ref; None if it equals `known`."""
         ...
 
     def restore(self, place: Place, tree: Tree) -> str:
-        """Make the work tree what it was; returns the ref under which what it replaced was saved, if any."""
+        """Restore the state `tree`; returns the ref that has the replaced state, if anything was replaced."""
         ...
 
     def merge(
-        self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]], check: Check = unasked
+        self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]], check: Check = unchecked
     ) -> Merged:
-        """Take over what each branch changed since `fork`, one after the other; what conflicts stays out."""
+        """Merge what each branch changed since `fork`, one by one; branches that conflict stay out."""
         ...
 
     def changed(self, place: Place, known: Tree) -> Sequence[str]:
-        """The files that differ from what is known, removed ones too; `.git/HEAD` if it moved."""
+        """The files that differ from `known`, removed ones too; `.git/HEAD` if it moved."""
         ...
 
-    def remove(self, place: Place, known: Tree | None, check: Check = unasked) -> str:
-        """Have no such work tree; what it held beyond `known` is saved under the ref that is returned."""
+    def remove(self, place: Place, known: Tree | None, check: Check = unchecked) -> str:
+        """Remove the work tree; if it differs from `known`, its state is saved under the returned ref."""
         ...
 
 
 class Kept(Protocol):
-    """Work trees of runs that are over, on the way out. Every call blocks."""
+    """Work trees of runs that are being deleted. Every call blocks."""
 
     def work_in(self, run_id: str, directory: str) -> str:
-        """Why this work tree must not go: what it holds that is nowhere else; empty if there is nothing."""
+        """Why this work tree must stay: what it holds that is nowhere else; empty if it may go."""
         ...
 
     def remove(self, directory: str) -> None:
-        """Have no such work tree, and let its repository forget it; `WorkspaceFailed` if that fails."""
+        """Remove the work tree and its entry in the repository; `WorkspaceFailed` if that fails."""
         ...

@@ -1,4 +1,4 @@
-"""Work trees made with git: each state that counts is a commit under `refs/onward/<run>/`."""
+"""Work trees with git: each recorded state is a commit under `refs/onward/<run>/`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onward.errors import InvalidInput, WorkspaceFailed
 from onward.model.workspace import Merged, Tree
 from onward.workspace.git import Git, locked
 from onward.workspace.merging import merge_all
-from onward.workspace.port import Check, Place, unasked
+from onward.workspace.port import Check, Place, unchecked
 
 HASH_SHOWN = 12
 _NOT_IN_REFS = re.compile(r"[^A-Za-z0-9_]+")
@@ -21,7 +21,7 @@ _NOT_IN_REFS = re.compile(r"[^A-Za-z0-9_]+")
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A work tree at this moment: `content` is the tree object that has all of its files."""
+    """The current state of a work tree: `content` is the tree object with all of its files."""
 
     head: str
     branch: str
@@ -80,14 +80,14 @@ class GitTrees:
             repository("update-ref", _made(place), tree.commit)
 
     def _is_made(self, repository: Git, place: Place) -> bool:
-        """Whether the work tree exists and is complete: one that a crash left half-made is created again."""
+        """Whether the work tree exists and is complete; a crash may have left half of one."""
         if not os.path.isdir(place.directory) or _commit_of(repository, _made(place)) is None:
             return False
         top = Git(place.directory, self.environment).ask("rev-parse", "--show-toplevel")
         return top.code == 0 and os.path.realpath(top.out.rstrip("\n")) == os.path.realpath(place.directory)
 
     def _check_ours(self, repository: Git, place: Place, tree: Tree) -> None:
-        """A branch of this name may be another run's, of the same id; ours is marked before it is made."""
+        """Refuse a branch of another run with the same id; ours is marked before it is created."""
         if _commit_of(repository, tree.commit) is None:
             raise WorkspaceFailed(f"the recorded state {tree.commit} is no longer in {place.repository}.")
         if not place.branch:
@@ -104,7 +104,7 @@ class GitTrees:
             _save(repository, place, str(tip))
 
     def _clear(self, repository: Git, place: Place) -> None:
-        """Give the directory free; git forgets work trees whose directory is gone."""
+        """Remove the directory; git then prunes its entry."""
         if os.path.lexists(place.directory):
             repository.ask("worktree", "remove", "--force", "--force", "--", place.directory)
             shutil.rmtree(place.directory, ignore_errors=True)
@@ -132,7 +132,7 @@ class GitTrees:
             return [*moved, *filter(None, names.split("\0"))]
 
     def _content(self, git: Git, place: Place) -> _Found:
-        """All files but those that are ignored, taken through an index of our own."""
+        """All files except ignored ones, recorded through our own index."""
         head, branch = _head(git)
         index, own = _indexes(git)
         with contextlib.suppress(FileNotFoundError):
@@ -140,7 +140,7 @@ class GitTrees:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(own)
         if os.path.exists(index):
-            # With its time: by that git tells whether a file may have changed in the same instant.
+            # With its time: git uses that to see whether a file may have changed in the same instant.
             shutil.copy2(index, own)
         else:
             git("read-tree", "HEAD", index=own)
@@ -180,7 +180,7 @@ class GitTrees:
         git("reset", "-q", "--mixed")
 
     def _fill(self, git: Git, found: _Found, content: str) -> None:
-        """Files as in `content`; our own index, which `found` was taken through, knows the old ones."""
+        """Change the files to `content`; our own index, from which `found` comes, knows the old ones."""
         if content != found.content:
             _, own = _indexes(git)
             git("read-tree", "--reset", "-u", content, index=own)
@@ -188,7 +188,7 @@ class GitTrees:
     # -- branches, and the end -----------------------------------------------------------------------
 
     def merge(
-        self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]], check: Check = unasked
+        self, place: Place, fork: Tree, branches: Sequence[tuple[str, Tree]], check: Check = unchecked
     ) -> Merged:
         with self._open(place) as git:
             found = self._content(git, place)
@@ -198,7 +198,7 @@ class GitTrees:
                 self._move(git, found, head=head, branch=found.branch, content=content, only_if=found.head)
             return Merged(conflicts=tuple(conflicts))
 
-    def remove(self, place: Place, known: Tree | None, check: Check = unasked) -> str:
+    def remove(self, place: Place, known: Tree | None, check: Check = unchecked) -> str:
         saved = ""
         with self._alone(place) as lock:
             check()
@@ -237,7 +237,7 @@ class GitTrees:
 
 
 def _head(git: Git) -> tuple[str, str]:
-    """The commit that HEAD is, and the branch it is on."""
+    """The commit of HEAD, and its branch."""
     branch = git.ask("symbolic-ref", "-q", "--short", "HEAD")
     return git("rev-parse", "--verify", "HEAD^{commit}"), branch.out.strip() if branch.code == 0 else ""
 
@@ -257,7 +257,7 @@ def _content_of(git: Git, commit: str) -> str:
 
 
 def _is_known(git: Git, place: Place, found: _Found, known: Tree) -> bool:
-    """Whether a tree is as it was recorded; if that record is lost, it is not."""
+    """Whether a tree is as it was recorded; False if the recorded state is lost."""
     content = git.ask("rev-parse", "--verify", "-q", f"{known.commit}^{{tree}}")
     branch = known.branch if place.is_in_place else found.branch
     return content.code == 0 and found.is_at(known.head, branch, content.out.strip())
@@ -277,7 +277,7 @@ def _save(git: Git, place: Place, commit: str) -> str:
 
 
 def _made(place: Place) -> str:
-    """The ref that says that a work tree is whole."""
+    """The ref that marks a work tree as complete."""
     name = _NOT_IN_REFS.sub("-", os.path.basename(place.directory))
     return f"refs/onward/{place.run}/made-{name}-{place.stamp}"
 

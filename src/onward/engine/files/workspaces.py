@@ -25,7 +25,7 @@ from onward.model.workspace import IN_PLACE, MODES, WORKTREE, Merged, Tree, Work
 from onward.pipeline.build import Pipeline
 from onward.receipts.names import WORKSPACE, step_name
 from onward.threads import in_thread
-from onward.workspace.port import Check, Place, Trees, unasked
+from onward.workspace.port import Check, Place, Trees, unchecked
 
 SHARED = "shared"
 TRIES = 3
@@ -160,7 +160,7 @@ class Workspaces:
         except (WorkspaceFailed, InvalidInput) as error:
             self._warn(f"the work tree of run {display_id(run.id)} could not be removed: {error}")
 
-    async def _remove(self, run: Run, paths: Sequence[str], check: Check = unasked) -> None:
+    async def _remove(self, run: Run, paths: Sequence[str], check: Check = unchecked) -> None:
         for path in paths:
             place = self._place(run, path)
             if _is_there(place):
