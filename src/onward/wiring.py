@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onward.handlers.port import Handler
     from onward.pipeline.build import Transform
     from onward.pipeline.rules.check import Rule
-    from onward.workspace.port import Kept
+    from onward.workspace.port import OldTrees
 
 log_warning = logging.getLogger("onward").warning
 POSTGRES = ("postgres://", "postgresql://")
@@ -119,11 +119,11 @@ def make_engine(
     )
 
 
-def kept_trees() -> Kept:
+def old_trees() -> OldTrees:
     """Checks and removes the work trees of runs that are deleted."""
-    from onward.workspace.kept import GitKept
+    from onward.workspace.old_trees import GitOldTrees
 
-    return GitKept(tool_environment(()))
+    return GitOldTrees(tool_environment(()))
 
 
 def own_paths(db: str | None, runs: str | None) -> list[str]:

@@ -1,1 +1,1 @@
-"""Effects: what a step does to the world. One file each; the protocol is in `port`."""
+"""Handlers: what a step does to the world. One file each; the protocol is in `port`."""

@@ -1,7 +1,7 @@
 """The artifacts of a run, as a step sees and changes them.
 
-Whatever a step stores or removes becomes durable with its outcome, in the same commit, and is seen by the
-steps after it. An attempt that dies or fails leaves no trace here; its repetition stores again.
+What a step stores or removes becomes durable with its outcome, in the same commit, and later steps see it. An
+attempt that dies or fails stores nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ Read = Callable[[str], Awaitable[bytes | None]]
 
 
 class ArtifactInfo(NamedTuple):
-    """What is known of an artifact. Its content is always in the database; `is_file_backed` says that a copy
-    of it is kept in the run's directory."""
+    """An artifact. Its content is in the database; if `is_file_backed`, also in the run's directory."""
 
     id: str
     name: str
@@ -43,7 +42,7 @@ async def _nothing(hash: str) -> bytes | None:
 
 
 class Artifacts:
-    """Named content: bytes, a text, or any JSON value; what comes out is what went in."""
+    """Named content: bytes, a text, or any JSON value; it comes back as it was stored."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class Artifacts:
         self.contents: dict[str, bytes] = {}
 
     def store(self, id: str, name: str, data: bytes | str | Any) -> ArtifactInfo:
-        """Keep `data` under `id`; one that is there already is replaced."""
+        """Store `data` under `id`; an existing artifact is replaced."""
         _check_id(id)
         form, content = _encoded(id, data)
         return self._put(id, name, form, content)
@@ -100,7 +99,7 @@ class Artifacts:
             )
 
     async def retrieve(self, id: str) -> Any:
-        """The content of an artifact, as what was stored: bytes, a text, or a JSON value."""
+        """The content of an artifact, as it was stored: bytes, a text, or a JSON value."""
         kept = self._get(id)
         content = self.contents.get(kept.hash)
         if content is None:
@@ -110,14 +109,14 @@ class Artifacts:
         return decoded(kept.form, content)
 
     def fetch(self, id: str) -> Any:
-        """`retrieve` for a handler that is not async: such a one runs in a thread of its own."""
+        """`retrieve` for a handler that is not async, which runs in its own thread."""
         if _is_in_event_loop():
             raise InvalidInput(
                 f"fetch({id!r}) would block the event loop; write `await step.artifacts.retrieve({id!r})`."
             )
         if self._loop is None:
             return asyncio.run(self.retrieve(id))
-        # The store belongs to the loop in which it was opened.
+        # The store must be used in the event loop that opened it.
         return asyncio.run_coroutine_threadsafe(self.retrieve(id), self._loop).result()
 
     def has(self, id: str) -> bool:
@@ -130,7 +129,7 @@ class Artifacts:
         return [self._info(id, kept) for id, kept in sorted(self._present().items())]
 
     def remove(self, id: str) -> None:
-        """Let go of an artifact."""
+        """Remove an artifact."""
         self._get(id)
         if id in self._known:
             self.changes[id] = None
@@ -139,7 +138,7 @@ class Artifacts:
         self._forget()
 
     def clear(self) -> None:
-        """Let go of all artifacts."""
+        """Remove all artifacts."""
         self.changes = dict.fromkeys(self._known)
         self.contents = {}
 
@@ -154,7 +153,7 @@ class Artifacts:
         return found
 
     def _forget(self) -> None:
-        """What no change names any more need not be stored."""
+        """Drop content that no change refers to any more."""
         used = {kept.hash for kept in self.changes.values() if kept is not None}
         self.contents = {hash: content for hash, content in self.contents.items() if hash in used}
 
@@ -171,7 +170,7 @@ def _is_in_event_loop() -> bool:
 
 
 def decoded(form: Form, content: bytes) -> Any:
-    """Stored content as what was handed over."""
+    """Stored content in its original form."""
     match form:
         case "bytes":
             return content

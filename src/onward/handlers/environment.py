@@ -1,4 +1,4 @@
-"""What every command is told about the step it belongs to."""
+"""The environment variables that tell a command about its step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def step_environment(step: StepContext) -> dict[str, str]:
         "ONWARD_ATTEMPT": str(step.attempt),
         "ONWARD_IDEMPOTENCY_KEY": step.idempotency_key,
     }
-    # A command cannot ask for its directory, so it is told of one only where its files are kept anyway.
+    # A command cannot ask for its directory, so it gets one only if the step's files are kept anyway.
     if step.room.is_full and step.directory is not None and step.run_directory is not None:
         told |= {"ONWARD_STEP_DIR": step.directory, "ONWARD_RUN_DIR": step.run_directory}
     left = step.left

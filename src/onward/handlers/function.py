@@ -16,7 +16,7 @@ RESPONSE_CHARACTERS = 200
 
 
 class FunctionHandler:
-    """Calls a function: an async one in the event loop, any other in a thread of its own."""
+    """Calls a function: an async one in the event loop, any other in its own thread."""
 
     keeps_time = False
 
@@ -37,7 +37,7 @@ class FunctionHandler:
         return as_result(returned, step.node.id)
 
     async def _awaited(self, returned: Awaitable[Any], step: StepContext) -> Any:
-        """In a task of its own where there is a time limit to keep: that costs a third of a short step."""
+        """Await in a separate task only if there is a time limit: a task costs a third of a short step."""
         if step.node.timeout_s is None:
             return await returned
         name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
@@ -48,7 +48,7 @@ _NOTHING_SAID = Result(is_decided=False)
 
 
 def as_result(returned: object, node_id: str) -> Result:
-    """What a function may return instead of a Result: nothing, a text, or context updates."""
+    """The Result for what a function returned: a Result, nothing, a text, or context updates."""
     match returned:
         case Result():
             return returned

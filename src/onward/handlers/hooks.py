@@ -1,8 +1,9 @@
-"""Commands around every tool call: one that may forbid it, one that is told what came of it.
+"""Commands around every tool call: one before it that may forbid it, and one after it that gets the result.
 
-`tool_hooks.pre` and `tool_hooks.post` are written on a node or on the graph; the node's wins. A hook learns
-of the call from its environment and, as JSON, from its standard input; nothing is ever put into its text. It
-runs like any command of a step: it cannot outlive the process, and it has a limit (`tool_hooks.timeout`).
+`tool_hooks.pre` and `tool_hooks.post` are attributes of a node or the graph; the node's wins. A hook learns
+of the call from its environment and, as JSON, from its standard input; nothing is ever inserted into its
+text. It runs like any command of a step: it cannot outlive the process, and it has a limit
+(`tool_hooks.timeout`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ STDERR_CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that is about to be called, and with what."""
+    """A tool call: its name and arguments."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -38,7 +39,7 @@ class ToolHooks:
         self._spawn, self._environment, self._cwd = spawn, dict(environment), cwd
 
     async def before(self, step: StepContext, call: ToolCall) -> str | None:
-        """None if the call may be made; else why not. Whoever makes the call records that."""
+        """None if the call is allowed; else why not, for the caller to record."""
         command = _written(step, "pre")
         if not command:
             return None
@@ -51,7 +52,7 @@ class ToolHooks:
         return f"the tool {call.name} was not called, because the hook tool_hooks.pre forbids it: {why}"
 
     async def after(self, step: StepContext, call: ToolCall, result: Mapping[str, Any]) -> str:
-        """Tell the hook what came of the call. What went wrong with that is only worth a note."""
+        """Give the hook the result of the call; returns a note if that fails."""
         command = _written(step, "post")
         if not command:
             return ""
@@ -97,7 +98,7 @@ def _timeout_s(step: StepContext) -> float:
 
 
 def _why(finished: Finished, timeout_s: float) -> str | None:
-    """What the hook says against it; None if nothing."""
+    """Why the hook objects; None if it does not."""
     if finished.timed_out:
         return f"it did not end within {timeout_s:g} s"
     if finished.exit_code == 0:

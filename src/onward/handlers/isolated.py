@@ -1,6 +1,6 @@
-"""A plain function in a process of its own: it can be ended at any time, with everything that it started.
+"""A plain function in its own process, which can be ended at any time, with everything that it started.
 
-The process is run like a command of a step, below a supervisor, so it dies with this process too. It imports
+The process runs like a command of a step, below a supervisor, so it dies with this process too. It imports
 the function by its module's name.
 """
 
@@ -36,7 +36,7 @@ class Importable:
 
 
 def importable(function: Callable[..., Any]) -> Importable:
-    """Where the function is found; InvalidInput, if another process cannot import it or need not."""
+    """Where the function is found; InvalidInput if another process cannot or need not import it."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not inspect.isfunction(function) or module is None or name is None:
         raise _refused(f"{function!r} is not a function")
@@ -92,7 +92,7 @@ class IsolatedHandler:
 
 
 def _pass_on(printed: str) -> None:
-    """Print what the function printed; if that fails, the step does not."""
+    """Print what the function printed; the step does not fail if that fails."""
     with contextlib.suppress(OSError, ValueError):
         if printed and sys.stderr is not None:
             sys.stderr.write(printed)
@@ -126,7 +126,7 @@ def _told(step: StepContext) -> IsolatedStep:
 
 
 def _answer(finished: Finished) -> Answer | None:
-    """What the function came to; None, if its process ended without a word, or with one of another form."""
+    """The function's answer; None if its process ended without a valid one."""
     if finished.exit_code != 0:
         return None
     try:

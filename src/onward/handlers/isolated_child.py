@@ -1,4 +1,4 @@
-"""The process of an isolated function; started by `isolated`, imported by nothing."""
+"""The process of an isolated function. `isolated` starts it; no module imports it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def main() -> None:
     """Read a request, call its function, and answer."""
     received = sys.stdin.buffer.read()
-    answers = os.dup(1)  # not inherited by what the function starts
+    answers = os.dup(1)  # processes that the function starts do not inherit it
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

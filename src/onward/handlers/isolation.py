@@ -1,6 +1,6 @@
-"""What Onward and the process of an isolated function tell each other: JSON of closed schemas.
+"""The messages between Onward and the process of an isolated function: JSON with closed schemas.
 
-The request comes on standard input. The answer goes to standard output, which the function never sees: what
+The request comes on standard input. The answer goes to standard output, which the function cannot use: what
 it prints goes to standard error.
 """
 
@@ -19,7 +19,7 @@ REQUEST_BYTES_MAX = ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 
 class _Closed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fields that are not known are refused."""
+    """Refuses unknown fields."""
 
 
 class IsolatedNode(_Closed, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class IsolatedNode(_Closed, frozen=True, kw_only=True):
 
 
 class IsolatedStep(_Closed, frozen=True, kw_only=True):
-    """One attempt of one step, as an isolated function sees it: what a StepContext tells, as plain values."""
+    """One attempt of one step for an isolated function: the fields of a StepContext as plain values."""
 
     run_id: str
     pipeline: str
@@ -69,7 +69,7 @@ class IsolatedStep(_Closed, frozen=True, kw_only=True):
 
 
 class Request(_Closed, frozen=True, kw_only=True):
-    """Which function to call, where modules are found, and for which step."""
+    """Which function to call, where to find modules, and for which step."""
 
     path: list[str]
     module: str
@@ -93,7 +93,7 @@ class Outcome(_Closed, frozen=True, kw_only=True):
 
 
 class Answer(_Closed, frozen=True, kw_only=True):
-    """The result of the call: an outcome, or why there is none. `lines` are for the run's log."""
+    """The result of the call: an outcome, or an error. `lines` are for the run's log."""
 
     lines: list[str]
     outcome: Outcome | None = None
@@ -112,7 +112,7 @@ class Answer(_Closed, frozen=True, kw_only=True):
 
 
 def outcome_of(returned: object, node_id: str) -> Outcome:
-    """What a function returned, if it can be told: InvalidInput says what is wrong with it."""
+    """What a function returned, if it can be sent; InvalidInput says what is wrong with it."""
     result = as_result(returned, node_id)
     check_updates(result.context_updates)
     told = {name: getattr(result, name) for name in Outcome.__struct_fields__}

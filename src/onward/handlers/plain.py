@@ -1,8 +1,9 @@
-"""Functions of users: plain ones in threads, async ones in tasks. Neither can be ended against its will.
+"""Functions of users: plain ones in threads, async ones in tasks. Neither can be forced to end.
 
-Python cannot end a thread, and a coroutine may swallow its cancellation. What still runs after its attempt
-is registered (`running`) under the step's idempotency key until it returns. So an attempt can wait for a
-function that outlived its time limit, and no other attempt of the step begins in this process beside it.
+Python cannot end a thread, and a coroutine may swallow its cancellation. A function that still runs after its
+attempt stays registered (`running`) under the step's idempotency key until it returns. So an attempt can wait
+for a function that outlived its time limit, and no other attempt of the step starts beside it in this
+process.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from onward.threads import begin_in_thread
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
-"""How long a function that does not end is waited for. After that its step is in doubt."""
+"""How long to wait for a function that does not end. After that its step is in doubt."""
 
 
 class Calls:
-    """What one attempt calls, and what earlier attempts of its step called and is not over."""
+    """The functions that one attempt calls, and those of earlier attempts of its step that still run."""
 
     __slots__ = ("_clock", "_key", "is_open")
 
@@ -33,7 +34,7 @@ class Calls:
         self.is_open = True
 
     def check_open(self) -> None:
-        """Refuse what an attempt asks for after its end."""
+        """Refuse any request of an attempt that has ended."""
         if not self.is_open:
             raise Refused(
                 "attempt_over",
@@ -42,7 +43,7 @@ class Calls:
             )
 
     def close(self) -> None:
-        """The attempt is over."""
+        """End the attempt."""
         self.is_open = False
 
     async def call(self, function: Callable[..., T], *arguments: object) -> T:
@@ -51,7 +52,7 @@ class Calls:
         entry = Entry(
             f"its function is running in thread {name!r} of process {os.getpid()}, which cannot be ended"
         )
-        # Before the thread begins: an attempt that ends just then must see that there is one.
+        # Before the thread starts: an attempt that ends at that moment must see it.
         running.begin(self._key, entry)
         try:
             answer = begin_in_thread(
@@ -63,7 +64,7 @@ class Calls:
         return await answer
 
     async def attend(self, name: str, function: Awaitable[T]) -> T:
-        """Await an async function in a task of its own. A cancelled caller cancels it and waits for its end.
+        """Await an async function in its own task. A cancelled caller cancels it and waits for its end.
 
         After `PATIENCE_S`, or when the caller is cancelled again, it is left running, and registered.
         """
@@ -96,33 +97,33 @@ class Calls:
         )
         running.begin(self._key, entry)
         task.add_done_callback(partial(_ended, self._key, entry))
-        # Else the end of the event loop would wait for it again, and without end.
+        # Otherwise the end of the event loop would wait for it without limit.
         asyncio._unregister_task(task)
-        task._log_destroy_pending = False  # type: ignore[attr-defined] # the log of the run tells of it
+        task._log_destroy_pending = False  # type: ignore[attr-defined] # the run's log has it
 
     @property
     def is_busy(self) -> bool:
-        """Whether a function that was called for the step, by whatever attempt, does not end."""
+        """Whether a function that any attempt of the step called still runs."""
         return running.has(self._key)
 
     @property
     def told(self) -> str:
-        """What still runs, for a person who wants to look for it."""
+        """What still runs and where, for a person."""
         return running.told(self._key)
 
     async def wait_idle(self) -> bool:
-        """Whether every function of the step has returned, at the latest after `PATIENCE_S`."""
+        """Wait up to `PATIENCE_S` for every function of the step to return; whether they all have."""
         if not self.is_busy:
             return True
         idle, loop = asyncio.Event(), asyncio.get_running_loop()
         running.on_idle(self._key, partial(loop.call_soon_threadsafe, idle.set))
         await self._clock.wait_s(PATIENCE_S, idle)
-        await asyncio.sleep(0)  # whoever waits for what the function returned comes first
+        await asyncio.sleep(0)  # the caller that waits for the function's result comes first
         return not self.is_busy
 
 
 async def _without_exit(function: Awaitable[T]) -> T | SystemExit:
-    """What it returns. Raised out of a task, a SystemExit would end the event loop: it is returned too."""
+    """The function's value. A SystemExit is returned too: raised in a task, it would end the event loop."""
     try:
         return await function
     except SystemExit as error:
@@ -130,7 +131,7 @@ async def _without_exit(function: Awaitable[T]) -> T | SystemExit:
 
 
 def _ended(key: str, entry: Entry, task: asyncio.Task[Any]) -> None:
-    """Nothing waits for its result. Take its error, which asyncio would report as never retrieved."""
+    """Unregister it, and take its error, which asyncio would report as never retrieved."""
     running.end(key, entry)
     if not task.cancelled():
         task.exception()

@@ -1,7 +1,7 @@
 """What a handler is given and what it promises.
 
-A handler is called with one attempt of one step and returns a Result. It may be called again for the
-same step after a crash: `idempotency_key` is then the same, so an effect outside can be made once.
+A handler is called with one attempt of one step and returns a Result. After a crash it may be called again
+for the same step, with the same `idempotency_key`, so that an effect outside can happen once.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ async def _made_by_hand(key: str, function: Callable[[], Any], *, only_success: 
 
 
 class MakeOnce(Protocol):
-    """Makes an effect at most once for its key."""
+    """Runs an effect at most once for its key."""
 
     async def __call__(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
-        """The function's value, now or as it was."""
+        """The function's value, from this call or an earlier one."""
         ...
 
 
 class StepContext:
-    """One attempt of one step, as a handler sees it: a view, since few handlers look at all of it."""
+    """One attempt of one step, as a handler sees it; values are computed when they are read."""
 
     __slots__ = (
         "_run",
@@ -88,9 +88,9 @@ class StepContext:
         self.workspace = workspace
         """The work tree that the step changes, if the run has a workspace."""
         self.deadline = deadline
-        """When every process of this attempt must have ended, unless the run's lease is renewed."""
+        """When every process of this attempt must have ended; each renewal of the lease moves it."""
         self.stopping = stopping
-        """Set when the run should stop as soon as it can: a handler that can continue later may end early."""
+        """Set when the run should stop soon: a handler that can continue later may end early."""
         self.lines: list[str] = []
 
     @property
@@ -111,7 +111,7 @@ class StepContext:
 
     @property
     def execution(self) -> int:
-        """How many attempts of this node there were, in any of its visits, with this one."""
+        """The number of attempts of this node so far, over all visits, including this one."""
         return self._run.executions.get(place_of(self.step), 1)
 
     @property
@@ -152,7 +152,7 @@ class StepContext:
 
     @property
     def workdir(self) -> str | None:
-        """Where the run's commands work, if it was told."""
+        """The working directory of the run's commands, if one was given."""
         return self._run.workdir
 
     @property
@@ -161,7 +161,7 @@ class StepContext:
         return self._started.child
 
     def asking(self, seen: Mapping[str, Any], *, execution: int) -> StepContext:
-        """The same attempt with more in its context, for a handler that asks another one."""
+        """The same attempt with more in its context, for a handler that calls another one."""
         run, path = self._run, branch_of(self.step)
         branch = replace(run.branches[path], context=self.values.with_all(seen))
         told = replace(
@@ -185,9 +185,9 @@ class StepContext:
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
         """What `function` returns; it is called at most once for this step and key, on whatever attempt.
 
-        The value is stored, so it must be JSON. An exception is remembered too, unless `only_success`. If the
-        process died meanwhile, it may or may not have been done: this refuses until a person has decided. It
-        also refuses when the attempt has ended.
+        The value is stored, so it must be JSON. An exception is stored too, unless `only_success`. If the
+        process died meanwhile, the effect is in doubt: this refuses until a person has decided. It also
+        refuses when the attempt has ended.
         """
         self.calls.check_open()
         if not inspect.iscoroutinefunction(function):
@@ -200,16 +200,16 @@ class StepContext:
 
     @property
     def directory(self) -> str | None:
-        """A directory of this attempt's own, made when it is asked for; None where files are off.
+        """The attempt's own directory, created at the first use; None if files are off.
 
-        What is put into `artifacts/` there becomes artifacts of the run, and `status.json` says how the step
-        ended, unless the handler returns a Result.
+        Files in its `artifacts/` become artifacts of the run, and `status.json` says how the step ended,
+        unless the handler returns a Result.
         """
         return self.room.directory
 
     @property
     def run_directory(self) -> str | None:
-        """The directory of the whole run; None where files are off."""
+        """The directory of the whole run; None if files are off."""
         return self.room.run_directory
 
     @property
@@ -219,7 +219,7 @@ class StepContext:
 
     @property
     def context(self) -> dict[str, Any]:
-        """The run's context; a copy, changed only by what the handler returns."""
+        """A copy of the run's context; only what the handler returns changes the context."""
         return {**copied(self.values), **engine_values(self.node.id, self.retries)}
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -230,10 +230,10 @@ class StepContext:
         return copied({key: self.values[key]})[key] if key in self.values else default
 
     async def preamble(self, mode: str = "") -> str:
-        """What a new session is told about the run so far, under this step's fidelity or another.
+        """The summary of the run so far for a new session, under this step's fidelity or another.
 
-        Reads the end of the log when it is called. Empty under `full`, where the session itself knows. A
-        continued step is told in the end what the attempt before left, under every fidelity.
+        Reads the end of the log when it is called. Empty under `full`, where the session itself remembers.
+        For a continued step it ends with what the previous attempt left, under every fidelity.
         """
         told, left = await self.recall(mode), self.left
         return told if left is None else "\n\n".join(filter(None, (told, left.told())))
@@ -255,7 +255,7 @@ class StepContext:
 
 
 class Postponed(Exception):
-    """A handler that was asked to stop has done so; its step runs again when the run continues."""
+    """Raised by a handler that stopped on request; its step runs again when the run continues."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -263,13 +263,13 @@ class Postponed(Exception):
 
 
 class Handler(Protocol):
-    """An effect."""
+    """Does the work of a step."""
 
     @property
     def keeps_time(self) -> bool:
-        """Whether the handler itself ends what it does at the node's time limit."""
+        """Whether the handler itself enforces the node's time limit."""
         ...
 
     async def run(self, step: StepContext) -> Result:
-        """Do it. Being cancelled counts as a crash: nothing that matters may happen after that."""
+        """Run one attempt. A cancellation counts as a crash: do nothing important after it."""
         ...

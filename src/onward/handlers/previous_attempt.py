@@ -1,4 +1,4 @@
-"""What a continued step finds of the attempt before it."""
+"""What the previous attempt left for a continued step."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ RESPONSE_CHARACTERS_TOLD = 4_000
 
 @dataclass(frozen=True, slots=True)
 class LeftBefore:
-    """The attempt before: its directory, if it had one, what it had answered by then, and its files.
+    """The previous attempt: its directory, if it had one, its answer so far, and its files.
 
-    `artifacts` are the files that it had put into `artifacts/`, by name, with their paths: they are not the
-    run's, since the attempt never finished. `response` is its `response.md` or its transcript.
+    `artifacts` are the paths of the files in its `artifacts/`, by name: they are not artifacts of the run,
+    since the attempt never finished. `response` is its `response.md` or its transcript.
     """
 
     directory: str | None = None
@@ -25,7 +25,7 @@ class LeftBefore:
     artifacts: Mapping[str, str] = field(default_factory=dict)
 
     def told(self) -> str:
-        """For an agent's session: that it continues, and with what. Of a long response, the end."""
+        """The text for an agent's session that continues. Of a long response, it has the end."""
         lines = [
             "An earlier attempt of this step was cut off. Continue from what it left; do not start over."
         ]

@@ -1,4 +1,4 @@
-"""What a step has of its own while it is executed: its artifacts, and perhaps a directory."""
+"""What a step has while it runs: its artifacts, and perhaps a directory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ AUTOMATIC = "the status was set automatically: the step reported none"
 
 
 class Room:
-    """A room without a directory. The engine has one with."""
+    """A room without a directory. The engine has one with a directory."""
 
     is_full = False
-    """Whether the files of the step are kept as it happens, whether it asks for its directory or not."""
+    """Whether the step's files are written even if it does not ask for its directory."""
 
     _artifacts: Artifacts | None = None
 
@@ -29,7 +29,7 @@ class Room:
 
     @property
     def left(self) -> LeftBefore:
-        """What the attempt before this one left on disk; looking for it takes a moment."""
+        """What the previous attempt left on disk; looking for it takes a moment."""
         return NOTHING_LEFT
 
     @property
@@ -48,7 +48,7 @@ class Room:
         return self._artifacts is not None
 
     async def prepare(self, node: Node, prompt: str) -> None:
-        """Keep the files of the step from now on. It is about to begin, and the room is full."""
+        """Prepare the files of a step that is about to start in a full room."""
 
     async def settle(self, node: Node, result: Result) -> Result:
         """The result together with what the step left here."""

@@ -1,6 +1,6 @@
-"""Which functions of users still run in this process, by the idempotency key of their step.
+"""The functions of users that still run in this process, by the idempotency key of their step.
 
-A function stays here until it has returned, whatever became of its attempt: a time-out, a stop, a lost lease.
+A function stays here until it returns, whatever ended its attempt: a time-out, a stop, a lost lease.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """One function. `told` says where it runs; `is_gone`, that its event loop is closed, so it never ends."""
+    """One function. `told` says where it runs; `is_gone`: its event loop is closed, so it never ends."""
 
     told: str
     is_gone: Callable[[], bool] = _never
 
 
 class Running:
-    """Functions that have not returned. Any thread may ask and tell."""
+    """Functions that have not returned. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """In a fork of this process, which has none of its threads."""
+        """Start empty; also called in a fork of this process, which has none of its threads."""
         self._lock = threading.Lock()
         self._entries: dict[str, list[Entry]] = {}
         self._waiting: dict[str, list[Callable[[], object]]] = {}
@@ -69,7 +69,7 @@ class Running:
         tell()
 
     def _left(self, key: str) -> list[Entry]:
-        """Those of the key that may still run; the others are forgotten."""
+        """The functions of this key that may still run; forgets the others."""
         left = [entry for entry in self._entries.pop(key, ()) if not entry.is_gone()]
         if left:
             self._entries[key] = left

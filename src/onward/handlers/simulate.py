@@ -1,8 +1,8 @@
-"""Agents played from a script, so that pipelines can be tried and tested without a model.
+"""Simulated agents that follow a script, to try and test pipelines without a model.
 
-A script maps a node to a list of entries; the nth execution of the node takes the nth entry, and the last
-one repeats. A node without entries succeeds. Which execution it is comes from the run's log, so a resumed
-run goes on in the script where it stopped.
+A script maps a node to a list of entries; the nth execution of the node takes the nth entry, and the last one
+repeats. A node without entries succeeds. The run's log has the number of the execution, so a resumed run
+continues in the script where it stopped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_script(script: object, where: str) -> dict[str, list[Any]]:
-    """The script as it is stored, if it is one; says what is wrong with it otherwise."""
+    """The script itself, for storing; InvalidInput says what is wrong with it."""
     try:
         msgspec.convert(script, dict[str, list[Entry]])
     except msgspec.ValidationError as error:
@@ -50,7 +50,7 @@ class ScriptedError(Exception):
 
 
 class SimulatedAgent:
-    """Plays an agent from a script."""
+    """Simulates an agent from a script."""
 
     keeps_time = False
 

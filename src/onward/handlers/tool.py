@@ -1,7 +1,7 @@
 """A shell command, exactly as it is written in the pipeline file.
 
-Nothing from a model or from the context is ever put into the command's text: what a command needs to
-know about its step comes in its environment. Providers' keys do not.
+Nothing from a model or from the context is ever inserted into the command's text: its environment has what it
+needs to know about its step. Providers' keys are not in it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ToolHandler:
 
 
 def _result(finished: Finished, step: StepContext) -> Result:
-    """Exit code 0 leaves it to the command to say more in its `status.json`; a failure is a failure."""
+    """With exit code 0, the command's `status.json` may still decide the outcome; any other is a failure."""
     output = {"tool.output": finished.stdout}
     if finished.exit_code == 0 and not finished.timed_out:
         return Result(context_updates=output, is_decided=False)
@@ -61,7 +61,7 @@ def _result(finished: Finished, step: StepContext) -> Result:
 
 
 def _told(finished: Finished, result: Result) -> dict[str, Any]:
-    """What the hook behind the call is told of it."""
+    """The result of the call for the hook after it."""
     return {
         "status": result.status.value,
         "exit_code": finished.exit_code,

@@ -76,7 +76,7 @@ class Trees(Protocol):
         ...
 
 
-class Kept(Protocol):
+class OldTrees(Protocol):
     """Work trees of runs that are being deleted. Every call blocks."""
 
     def work_in(self, run_id: str, directory: str) -> str:

@@ -25,7 +25,7 @@ from onward.store.port.blobs import NOTHING, Swept
 from onward.store.port.retention import Expiry, Kin
 from onward.store.port.store import Store
 from onward.threads import in_thread
-from onward.workspace.port import Kept
+from onward.workspace.port import OldTrees
 
 FINAL = (RunStatus.COMPLETED, RunStatus.CANCELLED)
 COLLECTABLE = (*FINAL, RunStatus.FAILED)
@@ -112,7 +112,7 @@ class Collector:
         clock: Clock,
         homes: Homes | None,
         warn: Callable[[str], None],
-        trees: Kept | None = None,
+        trees: OldTrees | None = None,
     ) -> None:
         self._store, self._clock, self._homes, self._warn = store, clock, homes, warn
         self._trees = trees

@@ -13,7 +13,7 @@ from onward.workspace.git import Git
 
 
 @dataclass(frozen=True, slots=True)
-class GitKept:
+class GitOldTrees:
     """Checks work trees of real repositories. Ignored files do not count as work."""
 
     environment: Mapping[str, str]
