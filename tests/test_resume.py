@@ -1,4 +1,4 @@
-"""Going on: a run that stopped continues behind its last checkpoint, with everything it knew."""
+"""Continue on: a run that stopped continues behind its last checkpoint, with everything it knew."""
 
 from __future__ import annotations
 

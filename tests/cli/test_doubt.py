@@ -290,7 +290,7 @@ def test_giving_up_says_what_nobody_knows_and_what_is_still_possible(shell: Shel
         f"cancelling run {name} (doubt)",
         "  stopped   pay#1  attempt 1: cancelled",
         f"run {name} cancelled for good",
-        "whether pay#1 was done is unknown; nothing was undone",
+        "whether pay#1 finished is unknown; nothing was undone",
         "it cannot be resumed; a fork can continue from its last checkpoint, which runs pay#1 again: "
         f"onward replay {name} --checkpoint 3 --db {shell.db}",
     ]

@@ -156,7 +156,7 @@ continue with: onward resume {fork}
         == f"""\
 cancelling run {NAME} (line)
 run {NAME} cancelled for good
-what its steps have done stays as it is; nothing was undone
+what its steps did stays as it is; nothing was undone
 it cannot be resumed; a fork can continue from its last checkpoint: onward replay {NAME} --checkpoint 5
 """
     )

@@ -1,4 +1,4 @@
-"""Exit codes: what a script learns without reading a word."""
+"""Exit codes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ USAGE = 2
 UNFINISHED = 75
 """Not finished, and resumable."""
 INTERRUPTED = 130
-"""Ctrl-C in a command that drives no run."""
+"""Ctrl-C in a command that executes no run."""
 
 _OF_STATUS = {"completed": FINE, "failed": FAILED, "cancelled": FAILED}
 _USAGE_ERRORS = (InvalidInput, InvalidPipeline, ConditionError, StylesheetError, UnknownHandler)
 
 
 def exit_of(status: str) -> int:
-    """The exit code of a command that drove a run until it stood like this."""
+    """The exit code of a command that executed a run until it had this status."""
     return _OF_STATUS.get(status, UNFINISHED)
 
 

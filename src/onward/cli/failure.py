@@ -21,7 +21,7 @@ from onward.errors import (
 
 
 def tell_error(out: Output, error: OnwardError) -> int:
-    """Something that Onward itself says went wrong."""
+    """Print an error that Onward raised."""
     prefix = "" if isinstance(error, InvalidPipeline) else "onward: "
     out.note(f"{prefix}{error}")
     if isinstance(error, Refused) and error.details.get("left"):
@@ -32,7 +32,7 @@ def tell_error(out: Output, error: OnwardError) -> int:
 
 
 def tell_usage(out: Output, message: str, command: str = "") -> int:
-    """A command line that means nothing; the help of the command, if it has one, says more."""
+    """Print what is wrong with a command line, and whose help says more."""
     message = " ".join(message.split())
     out.note(f"onward: {message} See `{' '.join(filter(None, ('onward', command)))} --help`.")
     _tell_json(out, {"code": "usage", "message": message})
@@ -40,7 +40,7 @@ def tell_usage(out: Output, message: str, command: str = "") -> int:
 
 
 def tell_defect(out: Output, error: BaseException) -> int:
-    """Something that Onward did not expect: its own fault, or that of a handler's author."""
+    """Print an unexpected error: a defect of Onward or of a handler."""
     message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     out.note(f"onward: this is a defect, please report it: {message} (ONWARD_DEBUG=1 shows where)")
     _tell_json(out, {"code": "defect", "message": message})
@@ -74,7 +74,7 @@ def _details(error: OnwardError) -> dict[str, Any]:
 
 
 def _tell_left(out: Output, left: Sequence[Mapping[str, Any]]) -> None:
-    """What has to be decided about, below the refusal that asks for a decision."""
+    """Print what the steps in doubt left, below the refusal that asks for a decision."""
     from onward.cli.print.leftovers import left_lines
 
     for line in left_lines(left):

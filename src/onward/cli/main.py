@@ -1,4 +1,4 @@
-"""The entry: which command, and how it ends. Commands are imported when they are called."""
+"""The entry point: runs a command and returns its exit code. Commands are imported when they are called."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("effect", "operate.effect", "Run a command at most once."),
     ("gc", "operate.gc", "Delete old runs that are over."),
     ("export", "operate.carry", "Write whole runs into a file."),
-    ("import", "operate.carry", "Take in the runs of a file."),
-    ("verify", "operate.check", "Prove that what is stored is what the logs say."),
+    ("import", "operate.carry", "Import the runs of a file."),
+    ("verify", "operate.check", "Check that everything stored matches the logs."),
     ("doctor", "operate.check", "Check the installation and the database."),
     ("version", "operate.about", "Print the version."),
     ("completion", "operate.about", "Print a completion script for a shell."),
@@ -57,7 +57,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
 
 def main() -> NoReturn:
     """The command `onward`."""
-    gc.disable()  # until the command begins: imports make no garbage, but much that would be looked through
+    gc.disable()  # until the command starts: imports create no garbage, but many objects to look through
     sys.exit(run(sys.argv[1:]))
 
 
@@ -86,13 +86,13 @@ def _tell_usage(tokens: Sequence[str], message: str, out: Output) -> int:
 
 
 def _split(tokens: list[str]) -> tuple[list[str], list[str]]:
-    """The command line, and behind `--` what belongs to another command."""
+    """The command line, and from `--` on the words of another command."""
     at = tokens.index("--") if "--" in tokens else len(tokens)
     return tokens[:at], tokens[at:]
 
 
 def make_app() -> App:
-    """Every command, by name; their files are imported when they are needed."""
+    """Every command, by name; the modules are imported when they are needed."""
     app = App(
         name="onward",
         help=HELP,
@@ -118,7 +118,7 @@ def _call(tokens: Sequence[str], out: Output) -> int:
 
 
 def _collect_from_now() -> None:
-    """End what `main` began; what the imports made stays, so it is never looked through."""
+    """Enable collection again, without looking through what the imports created."""
     if not gc.isenabled():
         gc.freeze()
         gc.enable()

@@ -1,4 +1,4 @@
-"""Flags that take numbers: each says its bounds, and anything else is one sentence."""
+"""Flags that take numbers within bounds; any other value gets one clear sentence."""
 
 from __future__ import annotations
 

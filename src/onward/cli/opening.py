@@ -1,4 +1,4 @@
-"""The database and the app that a command is about."""
+"""Open the database and the app that a command names."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def common_app(common: Common) -> Onward:
 
 
 def app_of(settings: Settings) -> Onward:
-    """The app that is named, or one without handlers; a database that is given wins over the app's own."""
+    """The app that the settings name, or one without handlers; a given database overrides the app's own."""
     from onward.app import Onward
 
     app = Onward(settings.db) if settings.app is None else load_app(settings.app)
@@ -171,7 +171,7 @@ def app_of(settings: Settings) -> Onward:
 
 
 def load_app(name: str) -> Onward:
-    """The app `package.module:name`, imported from the current directory or from what is installed."""
+    """The app `package.module:name`, imported from the current directory or an installed package."""
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
         raise InvalidInput(f"--app {name!r} is not package.module:name.")
@@ -185,7 +185,7 @@ def load_app(name: str) -> Onward:
                 f"--app {name}: {module_name} needs the module {error.name!r}, which is missing."
             ) from error
         raise InvalidInput(
-            f"--app {name}: there is no module {module_name!r} here or among what is installed."
+            f"--app {name}: there is no module {module_name!r} in this directory or installed."
         ) from error
     except Exception as error:
         raise InvalidInput(

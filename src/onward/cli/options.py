@@ -30,7 +30,7 @@ class Common:
 
     runs: Annotated[
         str | None,
-        Parameter(help="Where steps have their directories (ONWARD_RUNS; beside the database)."),
+        Parameter(help="Where steps have their directories (ONWARD_RUNS; next to the database)."),
     ] = None
     files: Annotated[
         str | None,
@@ -41,7 +41,7 @@ class Common:
     ] = None
 
     def command(self, *words: str) -> str:
-        """A command to type next, at the same database and app."""
+        """A command to type next, with the same database and app."""
         flags = ("db", self.db), ("app", self.app), ("runs", self.runs), ("files", self.files)
         told = [word for name, value in flags if value for word in (f"--{name}", shlex.quote(value))]
         return " ".join(("onward", *words, *told))
@@ -74,11 +74,11 @@ Wait = Annotated[bool, Parameter(help="Wait until the process that holds the run
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
-class Going:
-    """How to go on with a run, whatever becomes of its stopped step."""
+class Continue:
+    """How to continue a run, whatever is decided about its stopped step."""
 
-    accept_changes: Annotated[bool, Parameter(help="Go on under the changed pipeline file.")] = False
-    original: Annotated[bool, Parameter(help="Go on under the source stored with the run.")] = False
+    accept_changes: Annotated[bool, Parameter(help="Continue with the changed pipeline file.")] = False
+    original: Annotated[bool, Parameter(help="Continue with the source stored in the run.")] = False
     wait: Wait = False
     queue: Annotated[bool, Parameter(help="Only decide: the run is queued, and a worker executes it.")] = (
         False
@@ -86,7 +86,7 @@ class Going:
     answers: Answers = None
 
 
-GOING = Going()
+CONTINUE = Continue()
 LogFormat = Annotated[
     Literal["text", "json"] | None,
     Parameter(
@@ -101,8 +101,6 @@ Workspace = Annotated[
 ]
 WorkspaceMode = Annotated[
     Literal["worktree", "in_place"] | None,
-    Parameter(help="Change files in a work tree of the run's own (the default), or where they are."),
+    Parameter(help="Change files in the run's own work tree (the default), or in place."),
 ]
-KeepWorkspace = Annotated[
-    bool, Parameter(negative="", help="Leave the run's work tree there when the run is over.")
-]
+KeepWorkspace = Annotated[bool, Parameter(negative="", help="Keep the run's work tree when the run ends.")]

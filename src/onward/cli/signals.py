@@ -1,12 +1,12 @@
-"""Ctrl-C and its relatives: the first asks, the second ends the process, and no handler can be in the way.
+"""Ctrl-C and similar signals: the first asks to stop, the second ends the process, whatever handlers do.
 
-The interpreter writes the numbers of signals into a pipe when they arrive, and the event loop reads them. A
-handler may block the loop, or the main thread in a library that does not return: then a thread reads them. If
-the process is not gone in time after that, the thread ends it. The next owner treats what was running as cut
-off, exactly as after `kill -9`.
+The interpreter writes signal numbers into a pipe when they arrive, and the event loop reads them. If a
+handler blocks the loop or the main thread, a thread reads them instead. If the process has not ended in time
+after that, the thread ends it. The next holder treats what was running as cut off, exactly as after `kill
+-9`.
 
-Native code may hold the interpreter's lock, so that no thread of ours runs at all. Where users have handlers,
-another process (`watchdog`) sees that signals are not taken out of the pipe, and kills this one.
+Native code may hold the interpreter's lock, so that no thread of ours runs. If there are handlers of users,
+another process (`watchdog`) sees that the pipe is not read, and kills this one.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from onward.clock import Clock, SystemClock
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 WATCHDOG = onward.watchdog.__file__
 FORCE_S = 5.0
-"""How long a process may take to stop now, before it is ended without waiting for anything."""
+"""How long a process may take to stop now, before it is ended without waiting."""
 LOOP_S = 0.1
-"""How long a signal is left to the event loop."""
+"""How long the thread leaves a signal to the event loop."""
 FORCED = b"onward: stopped without waiting for what was running, which counts as cut off.\n"
 
 
@@ -45,16 +45,16 @@ class Force:
     grace_s: float
     code: int
     is_watched: bool = True
-    """Whether another process sees to it, in case no code of ours can run."""
+    """Whether a watchdog process enforces it, in case no code of ours can run."""
 
 
 @contextmanager
 def on_signals(call: Callable[[], None], force: Force | None = None) -> Iterator[None]:
-    """Call at every signal that asks this process to stop, instead of being stopped by it.
+    """Inside the block, signals that ask this process to stop call `call` instead.
 
-    With `force`, the process ends after `grace_s` or, after a second signal, at once: it has `FORCE_S` to
-    record what it can, and a third signal takes those away. A SIGHUP that was ignored when the process
-    started stays ignored: that is what `nohup` is for.
+    With `force`, the process ends after `grace_s`, or at once after a second signal. Then it has `FORCE_S` to
+    record what it can; a third signal cuts that short. A SIGHUP that was ignored when the process started
+    stays ignored, for `nohup`.
     """
     listener = _Listener(call, force, SystemClock())
     listener.start()
@@ -65,7 +65,7 @@ def on_signals(call: Callable[[], None], force: Force | None = None) -> Iterator
 
 
 class _Listener:
-    """Hears signals, and ends the process when its time is over."""
+    """Receives signals, and ends the process at its deadline."""
 
     def __init__(self, call: Callable[[], None], force: Force | None, clock: Clock) -> None:
         self._loop, self._call, self._force, self._clock = asyncio.get_running_loop(), call, force, clock
@@ -91,7 +91,7 @@ class _Listener:
             self._watchdog = _watchdog(self._reader, self._force.grace_s)
 
     def stop(self) -> None:
-        """Give the signals back; but a process that is ending stays watched until it has ended."""
+        """Restore the signal handlers; a process that is ending stays watched until it has ended."""
         self._loop.remove_reader(self._reader)
         if self._heard and self._force is not None:
             self._end_within(FORCE_S)
@@ -108,7 +108,7 @@ class _Listener:
             os.close(end)
 
     def _take(self) -> None:
-        """Take what was heard out of the pipe, in the loop or in the thread, whichever comes first."""
+        """Read the pipe, in the loop or in the thread, whichever comes first."""
         with self._lock, contextlib.suppress(BlockingIOError):
             for number in os.read(self._reader, 64):
                 if number in self._numbers:
@@ -124,7 +124,7 @@ class _Listener:
             self._loop.call_soon_threadsafe(self._call)
 
     def _watch(self) -> None:
-        """Take what the loop does not, and end the process at its deadline."""
+        """Read what the loop does not, and end the process at its deadline."""
         while True:
             ready, _, _ = select.select([self._reader, self._nudged], [], [], self._left_s())
             if not ready:
@@ -132,17 +132,17 @@ class _Listener:
             if self._nudged in ready and not os.read(self._nudged, 64):
                 return
             if self._reader in ready:
-                select.select([], [], [], LOOP_S)  # the loop is first, if it runs
+                select.select([], [], [], LOOP_S)  # the loop goes first, if it runs
                 self._take()
 
     def _end_within(self, seconds: float) -> None:
-        """Set the deadline, or move it forward."""
+        """Set the deadline, or make it earlier."""
         left_s = self._left_s()
         if left_s is not None and left_s <= seconds:
             return
         self._deadline_s = self._clock.awake_s() + seconds
         os.write(self._nudge, b"!")
-        # Native code may take the interpreter's lock and keep it. This needs none; but its exit code is 1.
+        # Native code may keep the interpreter's lock. This needs no lock, but its exit code is 1.
         faulthandler.dump_traceback_later(seconds + 1, exit=True, file=_nowhere())
 
     def _left_s(self) -> float | None:
@@ -156,7 +156,7 @@ class _Listener:
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
-    """The signal is heard through the pipe."""
+    """The signal arrives through the pipe."""
 
 
 def _nowhere() -> int:

@@ -1,4 +1,4 @@
-"""Values that come in as text: `--set` and the simulation script."""
+"""Values given as text: `--set` and the simulation script."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def script_of(simulate: str | None) -> dict[str, Any] | None:
 def with_script_joined(tokens: list[str]) -> list[str]:
     """Arguments in which `--simulate` always has its value: `--simulate SCRIPT.json` or nothing.
 
-    Only a name in .json is taken for a script, so that `run --simulate FILE.dot` means what it says.
+    Only a name that ends in .json is a script, so that `run --simulate FILE.dot` runs the file.
     """
     joined: list[str] = []
     for token in tokens:

@@ -1,1 +1,1 @@
-"""Runs, progress and errors as text for a person. `output` is where a command prints."""
+"""Runs, progress and errors as text for a person. Begin with `output`, where a command prints."""

@@ -1,4 +1,4 @@
-"""Branches whose work did not fit, told where their fan-out ends: which, in what, and where it is kept."""
+"""Branches whose work could not be merged at the end of their fan-out, and where it is kept."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ FILES_SHOWN_MAX = 5
 
 
 class Conflicts:
-    """Knows where the work of branches is kept; a fan-out that has ended does not know it any more."""
+    """Remembers where the work of branches is kept, which the state of a run drops when a fan-out ends."""
 
     def __init__(self) -> None:
         self._refs: dict[tuple[str, str], str] = {}
 
     def note(self, run: Run, events: Sequence[Event]) -> None:
-        """Remember the refs of the branches, of those that end just now too."""
+        """Remember the refs of all branches, including those that just ended."""
         if run.workspace is None:
             return
         for path, branch in run.branches.items():
@@ -31,11 +31,11 @@ class Conflicts:
                 self._refs[run.id, branch_of(event.step)] = event.workspace.ref
 
     def told(self, run: Run, event: StepFinished) -> Iterator[str]:
-        """A clause for each branch that this step could not take over."""
+        """A clause for each branch that this step could not merge."""
         found = event.context.get(CONFLICTS) if run.workspace is not None else None
         for conflict in found or ():
             branch, files = str(conflict["branch"]), [str(file) for file in conflict["files"]]
-            # Another process may have seen the branch end: its refs are all below this one.
+            # If another process saw the branch end, only the prefix of its refs is known.
             ref = self._refs.get((run.id, f"{event.step}.{branch}")) or f"refs/onward/{run.id}/"
             where = f"{ref} in {run.workspace.repository}" if run.workspace is not None else ref
             yield f"branch {one_line(branch)} was not merged ({_named(files)}); its work is kept as {where}"

@@ -1,4 +1,4 @@
-"""What a step in doubt left, for whoever has to decide about it."""
+"""What a step in doubt left, for the person who decides about it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from onward.cli.print.text import clean, count, one_line
 
 FILES_SHOWN = 10
-EFFECTS = {"begun": "is under way", "in_doubt": "was begun and never finished", "finished": "has finished"}
+EFFECTS = {"begun": "is running", "in_doubt": "started and never finished", "finished": "has finished"}
 
 
 def left_lines(left: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Steps as `view_left` gives them, each in a few lines."""
+    """A few lines for each step; `left` comes from `view_left`."""
     for one in left:
         where = f"{one_line(one['step'])} was cut off in attempt {one['attempt']}"
         yield f"{where}; what it left: {one['assessment']}"

@@ -1,4 +1,4 @@
-"""Progress on a terminal: what has ended stays, what is under way ticks below it."""
+"""Progress on a terminal: finished steps stay, running ones tick below them."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ STYLES = {
 
 
 def can_move() -> bool:
-    """Whether the terminal understands moving its cursor."""
+    """Whether the terminal can move its cursor."""
     return not Console().is_dumb_terminal
 
 
 class LiveProgress:
-    """The screen moves only while a step is open, so that a question at a gate has it for itself."""
+    """Progress that updates only while a step is open, so that a question at a gate has the screen."""
 
     def __init__(self, out: Output) -> None:
         self.narrator = Narrator(is_brief=True)
@@ -91,7 +91,7 @@ class LiveProgress:
             await asyncio.sleep(TICK_S)
 
     def _safely(self, draw: Callable[[], object]) -> None:
-        """A terminal that was closed must not stop the run."""
+        """Draw; a closed terminal must not stop the run."""
         if self._out.is_gone:
             return
         try:

@@ -1,4 +1,4 @@
-"""What happens to a run, as lines for a person."""
+"""The events of a run, as lines for a person."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Line(NamedTuple):
 
 
 class Narrator:
-    """Tells events worth telling. `opening` is said once, before the first of them.
+    """Turns notable events into lines. `opening` comes once, before the first of them.
 
-    A brief one leaves out what a terminal shows anyway: the step under way, and the question at a gate.
+    If brief, it leaves out what a terminal shows anyway: the running step, and the question at a gate.
     """
 
     def __init__(self, *, is_brief: bool = False) -> None:
@@ -58,7 +58,7 @@ class Narrator:
         if self.opening and events:
             yield Line("", self.opening)
             self.opening = ""
-        # A run that is looked after by another is told of between that one's lines.
+        # The lines of a managed run come between those of its manager.
         whose = f"  [{display_id(run.id)}]" if run.managed_by else ""
         self._conflicts.note(run, events)
         for event in events:
@@ -76,7 +76,7 @@ class Narrator:
                 if not self._is_brief:
                     yield _told("started", event.step, _which(run, event))
                 if event.degraded_from:
-                    why = f"the session is gone: {event.fidelity} instead of {event.degraded_from}"
+                    why = f"its session is gone: {event.fidelity} instead of {event.degraded_from}"
                     yield _told("degraded", event.step, why)
             case StepFinished():
                 text = _told("finished", event.step, *self._ending(run, event)).text
@@ -127,9 +127,9 @@ class Narrator:
 
 
 def _which(run: Run, event: StepStarted) -> str:
-    """Which attempt begins; nothing is said of a first one."""
+    """Which attempt starts; empty for a first one."""
     opened = run.open_steps.get(event.step)
-    again = ", begun again" if opened is not None and opened.tries > 1 else ""
+    again = ", started again" if opened is not None and opened.tries > 1 else ""
     return f"attempt {event.attempt}{again}" if event.attempt > 1 or again else ""
 
 

@@ -1,4 +1,4 @@
-"""Where a command prints. Whatever happens to the reader, the work goes on."""
+"""Where a command prints. If its reader goes away, the work continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import msgspec
 from onward.cli.exits import FAILED
 from onward.cli.print.text import clean
 
-# JSON leaves these as they are; a terminal might not.
+# JSON allows these; a terminal may obey them.
 _LOUD = re.compile("[\x7f-\x9f]")
 _NOT_ASCII = re.compile("[^\x00-\x7f]")
 _READER_LEFT = (errno.EPIPE, errno.EIO, errno.ESHUTDOWN)
@@ -36,39 +36,39 @@ class Output:
         self._stdout = sys.stdout
         self._trouble = ""
         self.voice: Callable[[int, str], None] | None = None
-        """Where lines for people go instead: a log, with the level of each."""
+        """If set, gets the lines for people, with the log level of each."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person sits at both ends."""
+        """Whether both input and output are a terminal."""
         return _is_tty(sys.stdin) and _is_tty(sys.stdout)
 
     @property
     def is_live(self) -> bool:
-        """Whether what is printed may move."""
+        """Whether the output may be updated in place."""
         return not self.is_json and _is_tty(sys.stdout)
 
     def say(self, text: str = "", *, end: str = "\n") -> None:
-        """Tell a person what the command is for."""
+        """Print a result of the command for a person."""
         if self.voice is not None:
             self.voice(logging.INFO, clean(text))
             return
         self._write(sys.stderr if self.is_json else sys.stdout, clean(text) + end)
 
     def note(self, text: str) -> None:
-        """Tell a person something beside it."""
+        """Print a remark for a person, on standard error."""
         if self.voice is not None:
             self.voice(logging.WARNING, clean(text))
             return
         self._write(sys.stderr, clean(text) + "\n")
 
     def value(self, value: Any) -> None:
-        """One JSON value on a line of its own."""
+        """Print a JSON value on one line."""
         text = msgspec.json.encode(value).decode()
         self._write(self._stdout, _LOUD.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
     def raw(self, content: bytes) -> None:
-        """Bytes as they are, for a file or a program; not for a terminal."""
+        """Print bytes as they are, for a file or a program; not for a terminal."""
         buffer = getattr(self._stdout, "buffer", None)
         try:
             if buffer is None:
@@ -81,12 +81,12 @@ class Output:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """With JSON, whatever else is printed meanwhile, by handlers for instance, goes to standard error."""
+        """With JSON, everything else that is printed inside, such as by handlers, goes to standard error."""
         with redirect_stdout(sys.stderr) if self.is_json else nullcontext():
             yield
 
     def close(self, code: int) -> int:
-        """The exit code; output that could not be written is a failure unless its reader left."""
+        """The exit code; a failure to write output counts unless the reader went away."""
         if self._trouble:
             self.note(f"onward: the output could not be written: {self._trouble}.")
             return code or FAILED
@@ -99,13 +99,13 @@ class Output:
             stream.write(text)
             stream.flush()
         except UnicodeEncodeError:
-            # A terminal of another character set: as JSON writes it, so that JSON stays JSON.
+            # The terminal has another character set: escape as JSON does, so that JSON stays valid.
             self._write(stream, _NOT_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], text))
         except OSError as error:
             self.lose(stream, error)
 
     def lose(self, stream: TextIO, error: OSError) -> None:
-        """Let what is still buffered go nowhere, so that the interpreter does not complain at its exit."""
+        """Discard what is still buffered, so that the interpreter does not complain when it exits."""
         if stream is self._stdout or stream is sys.stdout:
             self.is_gone = True
             if error.errno not in _READER_LEFT:

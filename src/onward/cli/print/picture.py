@@ -1,4 +1,4 @@
-"""Where a picture goes: onto a terminal, into a pipe, or into a file that is whole or not there."""
+"""Print a picture to a terminal or a pipe, or write it to a file completely or not at all."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STYLES = {
 
 
 def can_print(text: str) -> bool:
-    """Whether standard output has the characters of a text."""
+    """Whether standard output can encode a text."""
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
@@ -43,7 +43,7 @@ def can_print(text: str) -> bool:
 
 
 def print_rows(scene: Scene, out: Output) -> None:
-    """The text drawing: in colour and as wide as the terminal, plain and whole elsewhere."""
+    """Print the text drawing: in colour and as wide as the terminal, plain and uncut elsewhere."""
     is_ascii = not can_print("".join(FINE) + "✓✗●◐↻")
     if not out.is_live:
         for row in to_rows(scene, is_ascii=is_ascii):
@@ -66,7 +66,7 @@ def _coloured(row: Row) -> object:
 
 
 def write_svg(document: str, path: str, *, force: bool) -> None:
-    """Put the document into a file: whole, or not at all; what is there and no SVG stays unless forced."""
+    """Write the document completely or not at all; a file that is not an SVG is replaced only if forced."""
     ending = os.path.splitext(path)[1]
     if ending.lower() not in ("", ".svg"):
         raise InvalidInput(
@@ -93,7 +93,7 @@ def _check(goal: str, path: str, force: bool) -> None:
         beginning = file.read(4096)
     if beginning and not _IS_SVG.match(beginning):
         raise Refused(
-            "not_svg", f"{path} exists and is no SVG; name another file, or replace it with --force."
+            "not_svg", f"{path} exists and is not an SVG; name another file, or replace it with --force."
         )
 
 

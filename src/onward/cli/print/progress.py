@@ -1,4 +1,4 @@
-"""Progress of a run that this process drives: lines, or lines that move."""
+"""Progress of a run that this process executes: lines, or a display that updates in place."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Progress(Protocol):
 
     @property
     def narrator(self) -> Narrator:
-        """Whoever finds the words."""
+        """Turns events into lines."""
         ...
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a step has begun and has not ended."""
+        """Whether a step has started and has not ended."""
         ...
 
     def observe(self, run: Run, events: Sequence[Event]) -> None:
@@ -51,12 +51,12 @@ class LineProgress:
 
 
 def is_at_work(run: Run) -> bool:
-    """Whether a holder has a step of this run in its hands."""
+    """Whether the run is held and a step is open."""
     return bool(run.open_steps) and run.worker is not None
 
 
 def make_progress(out: Output) -> Progress:
-    """What suits the output. Only a terminal pays for what a terminal can do."""
+    """The progress that suits the output. Only a terminal pays for importing the live display."""
     if out.is_live:
         from onward.cli.print.live import LiveProgress, can_move
 

@@ -1,4 +1,4 @@
-"""Runs as a person reads them: the list, the one, and what to type next."""
+"""Runs as a person reads them: a list, one run, and what to type next."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def status_words(view: Mapping[str, Any]) -> str:
 
 
 def run_line(run: RunListed) -> str:
-    """One run on one line, for output that cannot move; the same state always gives the same line."""
+    """One run on one line, for output that is not updated in place; the same state gives the same line."""
     steps = count(run["steps_finished"], "step")
     ahead = f"next {run['next']}" if run["next"] else ""
     words = (run["display_id"], run["pipeline"], status_words(run), steps, ahead)
@@ -48,7 +48,7 @@ def run_line(run: RunListed) -> str:
 
 
 def gate_lines(gate: Mapping[str, Any]) -> Iterator[str]:
-    """A question as `view_gate` gives it, what can be answered, and until when."""
+    """A question, its possible answers, and its deadline; `gate` comes from `view_gate`."""
     yield f"{gate['gate']}: {clean(gate['text'])}"
     yield from _offers(gate)
 
@@ -76,7 +76,7 @@ def _rule(gate: Mapping[str, Any]) -> str:
 
 
 def next_command(run: Mapping[str, Any], common: Common) -> str | None:
-    """What to type to continue a run that stands like this."""
+    """What to type to continue a run in this state."""
     name, reason = run["display_id"], run["reason"]
     match run["status"]:
         case "waiting":
@@ -94,7 +94,7 @@ def next_command(run: Mapping[str, Any], common: Common) -> str | None:
 
 
 def summary(run: RunState) -> str:
-    """How a run stands, in one line."""
+    """The state of a run, in one line."""
     name, detail = f"run {run['display_id']}", one_line(_own_words(run), 1_000)
     match run["status"]:
         case "completed":
@@ -116,7 +116,7 @@ def summary(run: RunState) -> str:
 
 
 def _own_words(run: RunListed) -> str:
-    """What was said when the run stopped; nothing if only its reason was."""
+    """The detail with which the run stopped; empty if it only repeats the reason."""
     reason = REASONS.get(run["reason"])
     return "" if reason is not None and run["detail"] == reason.says else run["detail"]
 
@@ -138,7 +138,7 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
     if view["workspace"]:
         yield f"  work     {workspace_words(view['workspace'])}"
     yield from _lineage(view)
-    # After a crash nobody has looked yet; a plain resume would only ask for the word that is wanted.
+    # After a crash the log does not say so yet; a plain resume would only ask for one of these flags.
     in_doubt = {"status": "interrupted", "reason": "in_doubt"} if view["left"] else {}
     ahead = next_command({**view, **in_doubt}, common)
     if ahead:
@@ -153,7 +153,7 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
 
 
 def workspace_words(workspace: Mapping[str, Any]) -> str:
-    """Where a run's files are, and the name in git under which the last recorded state of them is kept."""
+    """Where a run's files are, and the git ref of their last recorded state."""
     where = one_line(workspace["repository"])
     if workspace["mode"] == WORKTREE:
         where += f", branch {workspace['branch']}"
@@ -162,7 +162,7 @@ def workspace_words(workspace: Mapping[str, Any]) -> str:
 
 
 def when(at: str, now_us: int) -> str:
-    """An RFC 3339 instant by the local clock, and how long ago that was."""
+    """An RFC 3339 instant in local time, and how long ago it was."""
     at_us = instant_us(at)
     return f"{local_time(at_us)} ({age(at_us, now_us)})"
 

@@ -1,4 +1,4 @@
-"""Text for a terminal: nothing that was stored may steer it, and numbers are for people."""
+"""Text for a terminal: stored text cannot control it, and numbers are for people."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SEQUENCES = re.compile(
     r"|\x1b[ -/]*[0-~]",
     re.DOTALL,
 )
-# Control characters but tab and line feed, and the marks that reorder what a person reads.
+# Control characters except tab and line feed, and the marks that reorder text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
-    """The text without anything that a terminal would obey."""
+    """The text without anything that would control a terminal."""
     if text.isprintable():
         return text
     text = _CONTROLS.sub("", _SEQUENCES.sub("", text.replace("\r\n", "\n")))
@@ -29,7 +29,7 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str, width: int = 200) -> str:
-    """The text on one line, cut where it gets too long."""
+    """The text on one line, cut to `width` characters."""
     line = " ".join(clean(text).split())
     return line if len(line) <= width else line[: width - 1] + "…"
 
@@ -49,12 +49,12 @@ def local_time(at_us: int) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """So many of something."""
+    """A number with its noun, in the plural if needed."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns, aligned; the last may be as long as it is."""
+    """The rows below their headings, with aligned columns."""
     cells = [[*headings], *([one_line(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]

@@ -10,8 +10,8 @@ from cyclopts import Parameter
 from onward.cli.commands.look.preview import tell_preview
 from onward.cli.commands.start.foreground import Foreground, foreground
 from onward.cli.exits import FINE
-from onward.cli.options import COMMON, GOING, Common, Going, Out, RunName
-from onward.cli.print.giving_up import gave_up_lines
+from onward.cli.options import COMMON, CONTINUE, Common, Continue, Out, RunName
+from onward.cli.print.cancelled import cancelled_lines
 from onward.cli.print.output import Output
 from onward.cli.print.render import instant_us
 from onward.cli.print.text import age, one_line
@@ -39,7 +39,7 @@ async def resume(
     step: Annotated[
         str | None, Parameter(help="The stopped step that these four speak of, if there are several.")
     ] = None,
-    going: Going = GOING,
+    going: Continue = CONTINUE,
     take_over: Annotated[
         bool, Parameter(help="Take the run from a holder that is stuck; it can write nothing more.")
     ] = False,

@@ -1,4 +1,4 @@
-"""What to say when a run was given up: what nobody knows, what stays, and what is still possible."""
+"""What to say when a run was cancelled: what is unknown, what stays, and what is still possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def gave_up_lines(before: ResumeOutlook, common: Common) -> Iterator[str]:
     """For a run as it stood before it was given up."""
     doubtful, last = before["in_doubt"], before["checkpoint"]
     if doubtful:
-        yield f"whether {one_line(', '.join(doubtful))} was done is unknown; nothing was undone"
+        yield f"whether {one_line(', '.join(doubtful))} finished is unknown; nothing was undone"
     else:
         yield "what its steps have done stays as it is; nothing was undone"
     if last is None:
