@@ -67,7 +67,7 @@ async def hold(store: Store, run_id: str) -> None:
             await store.log.append(write, run.lease)
             run, commits = after, commits + 1
         except StaleHistory:
-            run = run.behind(await _tail(store, run))
+            run = run.after(await _tail(store, run))
     say(commits)
 
 
@@ -77,12 +77,12 @@ async def ask(store: Store, run_id: str, times: str) -> None:
     folded = await journal.load(run_id)
     run = Draft(folded.run, folded.position)
     for number in range(int(times)):
-        run = run.behind(await _tail(store, run))
+        run = run.after(await _tail(store, run))
         waited: list[int] = []
 
         def decide(held: Held, tail: Sequence[Record], run: Draft = run, waited: list[int] = waited) -> Write:
             waited.append(len(tail) // 2)
-            return run.behind(tail).then(PauseRequested(after="step", by=store.leases.me))[0]
+            return run.after(tail).then(PauseRequested(after="step", by=store.leases.me))[0]
 
         await store.log.control(
             run_id, since=run.position.seq, append_id=f"{store.leases.me} {number}", decide=decide

@@ -1,1 +1,1 @@
-"""What Onward's own tests stand on, shipped so that yours can too. Nothing outside tests imports it."""
+"""What Onward's own tests use, shipped for yours. Begin with `conformance/`; only tests import it."""

@@ -3,10 +3,10 @@
     clock = ManualClock()
     engine = Engine(store, clock=clock, ids=SeededIds(1), dice=SeededDice(1), handlers=…)
 
-By itself the clock jumps to the next deadline as soon as somebody waits for it, so a back-off of a minute
-costs nothing. It never jumps while a call to a store is under way (`busy`): real databases take real time.
-With `autojump=False` it stands still until `advance`, which is how leases are tested.
-Two processes of one test must not share a seed: their append ids would be taken for each other's.
+The clock jumps to the next deadline as soon as a task waits for it, so a back-off of a minute costs nothing.
+It never jumps during a call to a store (`busy`): real databases take real time. With `autojump=False` it
+stands still until `advance`, which is how leases are tested.
+Two processes of one test must not share a seed: they would create the same append ids.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ManualClock:
 
     @property
     def waiting(self) -> int:
-        """How many waits are under way; one whose time has come is not, even if its waiter does not know."""
+        """The number of waits whose time has not come."""
         return sum(until_us > self._awake_us for until_us in self._waits)
 
     def advance(self, seconds: float) -> None:
@@ -50,12 +50,12 @@ class ManualClock:
         self._move_to(self._awake_us + round(seconds * 1_000_000))
 
     def jump(self) -> None:
-        """Jump by itself from now on."""
+        """Jump automatically from now on."""
         self.autojump = True
         self.advance(0)
 
     def set_wall_clock(self, seconds: float) -> None:
-        """Somebody sets the wall clock forward, or back if negative; the awake clock goes on as before."""
+        """Set the wall clock forward, or back if negative; the awake clock is not changed."""
         self._wall_us += round(seconds * 1_000_000)
 
     async def wait_s(self, seconds: float, woken: asyncio.Event) -> None:
@@ -78,7 +78,7 @@ class ManualClock:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Something is under way outside: no jump until it is done."""
+        """Forbid jumps inside the block."""
         self._busy += 1
         self._idle.clear()
         try:
@@ -89,16 +89,16 @@ class ManualClock:
                 self._idle.set()
 
     async def until_idle(self) -> None:
-        """Until no call to a store is under way: then a test may let time pass."""
+        """Wait until there is no call to a store, so that a test may let time pass."""
         await self._idle.wait()
 
     async def until_waiting(self, number: int = 1) -> None:
-        """Until so many waits are under way: a test's way to see that everybody has come to rest."""
-        while self.waiting < number:  # noqa: ASYNC110 - whoever is to wait does not tell when it begins
+        """Wait until this many tasks wait, so that a test knows that all are idle."""
+        while self.waiting < number:  # noqa: ASYNC110 - a task does not announce that it begins to wait
             await asyncio.sleep(0)
 
     async def _jump(self, until_us: int, woken: asyncio.Event) -> None:
-        """Give everybody who can still do something a few turns; then the next deadline is now."""
+        """Give other tasks a few turns, then move to the next deadline."""
         for _ in range(TURNS):
             await asyncio.sleep(0)
             if woken.is_set():
@@ -124,7 +124,7 @@ class ManualClock:
         self._ring()
 
     def _ring(self) -> None:
-        """Ring what is due. One that is set meanwhile and is due rings too."""
+        """Ring all due alarms, including those that are set meanwhile."""
         while due := [alarm for alarm in self._alarms if alarm.at_s <= self.awake_s()]:
             alarm = min(due, key=lambda one: one.at_s)
             alarm.cancel()
@@ -132,7 +132,7 @@ class ManualClock:
 
 
 class _ManualAlarm:
-    """Rings when the clock has moved to `at_s`. It makes no clock jump."""
+    """Rings when the clock has moved to `at_s`. It does not make the clock jump."""
 
     def __init__(self, at_s: float, ring: Callable[[], object], alarms: list[_ManualAlarm]) -> None:
         self.at_s, self.ring, self._alarms = at_s, ring, alarms

@@ -1,7 +1,7 @@
-"""Writes as the engine would make them, for sentences that are about what a store does with them.
+"""Writes like those of the engine, for tests of what a store does with them.
 
-A `Draft` is a run as its writer knows it. `then` folds events onto it and seals them with the real codec,
-and gives the write beside the draft that is true once the write is stored.
+A `Draft` is a run as its writer knows it. `then` folds events onto it and seals them with the real codec; it
+returns the write, and the draft after it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A run, and the place in its log that it is the fold of."""
+    """A run, and the position in its log."""
 
     run: Run
     position: Position
@@ -53,8 +53,8 @@ class Draft:
 
     @property
     def lease(self) -> Lease:
-        """The lease of whoever claimed the run in this draft."""
-        assert self.run.worker is not None, "nobody holds the run in this draft"
+        """The lease of the holder in this draft."""
+        assert self.run.worker is not None, "no process holds the run in this draft"
         return Lease(self.run.id, self.run.worker, self.run.token)
 
     def then(
@@ -72,8 +72,8 @@ class Draft:
             write = replace(write, snapshot=snapshot)
         return write if with_row else replace(write, row=None), draft
 
-    def behind(self, tail: Sequence[Record]) -> Draft:
-        """The run after what others wrote."""
+    def after(self, tail: Sequence[Record]) -> Draft:
+        """The run after events that others wrote."""
         run, position = self.run, self.position
         for record in tail:
             run = apply(run, unseal(record), run_id=run.id, at_us=record.at_us, token=record.token)
@@ -89,7 +89,7 @@ def creation(
     blobs: Mapping[str, bytes] | None = None,
     **fields: Any,
 ) -> tuple[Write, Draft]:
-    """The write that makes a run, claimed by `owner` if there is one; `fields` are RunCreated's."""
+    """The write that creates a run, claimed by `owner` if given; `fields` are those of RunCreated."""
     given = {"pipeline": "story", "pipeline_hash": "0" * 64, "start_node": "start", **fields}
     events: list[Event] = [RunCreated(**given)]
     if owner is not None:
@@ -98,7 +98,7 @@ def creation(
 
 
 def fork(parent: Draft, run_id: str | None = None, /, **context: Any) -> tuple[Write, Draft]:
-    """The write that makes a run which goes on from where `parent` is in this draft."""
+    """The write that forks `parent` at the position of this draft."""
     point = parent.position
     event = RunForked(
         parent=parent.id, parent_seq=point.seq, parent_hash=point.hash.hex(), by="tests", context=context
@@ -137,7 +137,7 @@ def _composed(
 
 
 def step(draft: Draft, /, **context: Any) -> tuple[Event, ...]:
-    """One step, begun and finished, that leads to the next one."""
+    """The events of one step, started and finished, that leads to the next."""
     visit = draft.run.visits.get("start", 0) + 1
     begun = StepStarted(step=f"start#{visit}", node="start", attempt=1)
     ended = StepFinished(
@@ -152,7 +152,7 @@ def step(draft: Draft, /, **context: Any) -> tuple[Event, ...]:
 
 
 async def created(store: Store, run_id: str | None = None, **fields: Any) -> Draft:
-    """A stored run that nobody holds."""
+    """A stored run that no process holds."""
     write, draft = creation(run_id, **fields)
     await store.log.create(write, "creation")
     return draft
@@ -164,7 +164,7 @@ async def held(store: Store, run_id: str | None = None, **fields: Any) -> Draft:
 
 
 async def queued(store: Store, run_id: str | None = None, *, wait_us: int = 0, **fields: Any) -> Draft:
-    """A stored run that was handed back, to be due after `wait_us`; one that is negative is in the past."""
+    """A stored run in the queue, due after `wait_us`, which may be negative."""
     draft = await held(store, run_id, **fields)
     at_us = draft.run.updated_at_us + TICK_US
     write, after = draft.then(RunQueued(why="tests", wake_at_us=at_us + wait_us))
@@ -173,7 +173,7 @@ async def queued(store: Store, run_id: str | None = None, *, wait_us: int = 0, *
 
 
 async def stepped(store: Store, draft: Draft, /, *, times: int = 1, **context: Any) -> Draft:
-    """The run after some more steps, each one append by its holder."""
+    """The run after some more steps, each appended by its holder."""
     for _ in range(times):
         write, after = draft.then(*step(draft, **context), with_row=False)
         await store.log.append(write, draft.lease)
@@ -182,7 +182,7 @@ async def stepped(store: Store, draft: Draft, /, *, times: int = 1, **context: A
 
 
 async def grown(store: Store, draft: Draft, *, steps: int) -> Draft:
-    """The run after so many more steps in one append, two events each and without a snapshot."""
+    """The run after `steps` more steps in one append, two events each, without a snapshot."""
     first = draft.run.visits.get("start", 0)
     events: list[Event] = []
     for number in range(first, first + steps):
@@ -197,14 +197,14 @@ async def grown(store: Store, draft: Draft, *, steps: int) -> Draft:
 
 
 async def requested(store: Store, draft: Draft, *events: Event, append_id: str = "request") -> Draft:
-    """The run after somebody in control appended `events`."""
+    """The run after a control request appended `events`."""
     write, after = draft.then(*events)
     await store.log.control(draft.id, since=draft.position.seq, append_id=append_id, decide=lambda *_: write)
     return after
 
 
 async def claimed(store: Store, draft: Draft) -> Draft:
-    """The run after `store` claimed it, whoever held it before."""
+    """The run after `store` claimed it, from a holder or not."""
     claim = RunClaimed(token=draft.run.token + 1, worker=store.leases.me, lost=draft.run.worker is not None)
     return await requested(store, draft, claim, append_id=f"claim-{claim.token}")
 
@@ -215,6 +215,6 @@ async def log_of(store: Store, run_id: str) -> Sequence[Record]:
 
 
 async def everything_of(store: Store, run_id: str) -> object:
-    """All that a store says about a run; two of these are equal if nothing was written between."""
+    """Everything a store knows about a run; two of these are equal if nothing was written between them."""
     loaded = await store.log.load(run_id, fold_version=FOLD_VERSION)
     return (loaded, await log_of(store, run_id))

@@ -1,14 +1,14 @@
-"""A store whose calls go wrong at a chosen place, wrapped around any other from outside.
+"""A wrapper around any store that makes a chosen call fail.
 
-    faulty = FaultyStore(store, Fault.DIE_AFTER, at=7)     # the seventh call is made and its caller is gone
+    faulty = FaultyStore(store, Fault.DIE_AFTER, at=7)     # the seventh call is made, then its caller dies
 
-Dying raises `Died`, which no engine catches, and from then on the store stays silent, as it is for a
-process that has ended; the test then lets the owner die for all others as well. The other faults raise what a
-real store would raise. A call is named after its part, as in `log.append`. Only calls in `counted` have a
-number: renewals come by the clock, so counting them would make the place depend on it. A manual clock that is
-given as `clock` never jumps while a call is under way, however long the database takes.
+Dying raises `Died`, which no engine catches, and from then on no call returns, as for a process that has
+ended; the test must also let the owner die for the other processes. The other faults raise what a real store
+would raise. A call is named after its part, as in `log.append`. Only calls in `counted` have a number:
+renewals depend on the clock, so counting them would make the numbers depend on it. A manual clock that is set
+as `clock` never jumps during a call, however long the database takes.
 
-What one part does otherwise is a subclass of `Around`:
+To change a method of one part, write a subclass of `Around`:
 
     class Late(Around[RunLog]):
         async def append(self, write: Write, lease: Lease) -> None:
@@ -40,11 +40,11 @@ READS = frozenset({"log.load", "log.read", "blobs.find"})
 
 
 class Fault(StrEnum):
-    """What goes wrong at the chosen call."""
+    """How the chosen call fails."""
 
     DIE_BEFORE = "die before the effect"
     DIE_AFTER = "die after the effect, before the reply"
-    LOSE_REPLY = "make the effect and report a failure"
+    LOSE_REPLY = "report a failure after the effect"
     REFUSE = "report a failure without the effect"
 
 
@@ -53,7 +53,7 @@ class Died(BaseException):
 
 
 class Around(Generic[Part]):
-    """A part of a faulty store, as it is but for the methods that a subclass has."""
+    """A part of a faulty store; a subclass overrides some of its methods."""
 
     def __init__(self, part: Part, store: FaultyStore) -> None:
         self.part, self.store = part, store
@@ -63,7 +63,7 @@ class Around(Generic[Part]):
 
 
 class FaultyStore:
-    """Passes everything on to `store`, but for the faults. `parts` are put around parts, by their names."""
+    """Delegates to `store`, except for the faults. `parts` are wrappers of its parts, by name."""
 
     def __init__(
         self,
@@ -94,12 +94,12 @@ class FaultyStore:
         assert not parts, f"a store has no {', '.join(parts)}"
 
     def fail(self, fault: Fault, *, within: int = 1, times: int = 1) -> None:
-        """From now on the next counted call (or the one `within` so many) goes wrong, `times` in a row."""
+        """Make the next counted call fail (or the `within`th from now), and `times` in a row."""
         self.fault = fault
         self._range = range(len(self.calls) + within, len(self.calls) + within + times)
 
     async def call(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Make a call of a part, unless it goes wrong."""
+        """Call a part, unless the call is to fail."""
         if self.is_dead:
             await asyncio.Event().wait()
         with self.clock.busy() if self.clock is not None else contextlib.nullcontext():
@@ -133,7 +133,7 @@ class FaultyStore:
 
 
 class _FaultyPart:
-    """A part whose calls are counted, and may go wrong."""
+    """A part whose calls are counted and may fail."""
 
     def __init__(self, store: FaultyStore, name: str) -> None:
         self._store, self._name = store, name

@@ -1,11 +1,10 @@
-"""Handlers that play from a script and write down that they were called, outside of any store.
+"""Handlers that follow a script and record their calls in a ledger outside of any store.
 
     ledger = Ledger()
     agent = Scripted({"review": [Result.retry("not yet"), Result.success()]}, ledger)
 
-The nth execution of a node takes its nth act, and the last one repeats; a node without a script succeeds.
-Which execution it is comes from the run's log, as for any handler. What the ledger says happened can then
-be held against what the log says.
+The nth execution of a node takes its nth act, and the last one repeats; a node without a script succeeds. The
+number of the execution comes from the run's log, as for any handler. A test compares the ledger with the log.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Act = Result | BaseException | Callable[[StepContext], Awaitable[Result]]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One time that an effect was really performed."""
+    """One call of a handler."""
 
     run_id: str
     step: str
@@ -34,13 +33,13 @@ class Call:
 
 
 class Ledger:
-    """Every effect that was performed, in order. It knows nothing of the store."""
+    """Every call of a handler, in order. It does not depend on the store."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
 
     def note(self, step: StepContext) -> None:
-        """An effect happens now."""
+        """Record a call."""
         self.calls.append(
             Call(
                 run_id=step.run_id,
@@ -55,7 +54,7 @@ class Ledger:
 
     @property
     def steps(self) -> list[str]:
-        """The steps that were performed, once for each time."""
+        """The steps that were executed, once per call."""
         return [call.step for call in self.calls]
 
     def attempts(self, node: str) -> list[int]:
@@ -64,7 +63,7 @@ class Ledger:
 
 
 class Scripted:
-    """A handler that does what its script says."""
+    """A handler that follows its script."""
 
     keeps_time = False
 
@@ -85,7 +84,7 @@ class Scripted:
 
 
 class Doorway:
-    """An act that stands still inside its step until it is let through, so that a test can act meanwhile."""
+    """An act that waits inside its step until it is opened, so that a test can act meanwhile."""
 
     def __init__(self, result: Result | None = None) -> None:
         self._result = result or Result.success()
@@ -102,9 +101,9 @@ class Doorway:
         return self._result
 
     async def entered(self) -> None:
-        """Until somebody stands inside."""
+        """Wait until a step is inside."""
         await self._entered.wait()
 
     def open(self) -> None:
-        """Let through whoever stands inside, and everybody after."""
+        """Let the step inside continue, and all later ones."""
         self._opened.set()

@@ -1,10 +1,10 @@
-"""A process's first few instructions on its way to becoming another program that dies with its parent.
+"""Starts a program that dies with its parent.
 
 Run as a file by a bare interpreter: `python -I -S leash.py PARENT_PID UID GID PROGRAM ARGUMENT...`.
-It gives up root's rights if UID is not `-`, asks the kernel to be sent SIGQUIT when its parent ends,
-and becomes the program, keeping its process id. A separate step, and not a function run between fork
-and exec, because the latter is unsafe in a process with threads. The kernel counts the *thread* that
-started the child as its parent: start it from one that lives as long as the child should.
+It drops root's rights if UID is not `-`, asks the kernel to send it SIGQUIT when its parent ends, and becomes
+the program, with the same process id. It is not a function between fork and exec, because that is unsafe in a
+process with threads. To the kernel, the *thread* that started the child is its parent: start it from one that
+lives as long as the child should.
 """
 
 from __future__ import annotations

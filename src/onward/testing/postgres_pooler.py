@@ -3,8 +3,8 @@
     with PostgresServer() as server, PgBouncer(server) as pooler:
         url = pooler.url(server.create_database())
 
-In transaction mode a client has a server connection only for the length of a transaction; what it set for the
-session, prepared or listens to stays with that connection, for whoever has it next.
+In transaction mode a client has a server connection only during a transaction. Session settings, prepared
+statements and LISTEN stay with that connection, for its next client.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PgBouncer:
         self._port = 0
 
     def url(self, url: str) -> str:
-        """The way to a database of the server through the pooler."""
+        """The address of a database of the server through the pooler."""
         return url.replace(f"@127.0.0.1:{urlsplit(url).port}", f"@127.0.0.1:{self._port}")
 
     def __enter__(self) -> Self:

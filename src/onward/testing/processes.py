@@ -1,4 +1,4 @@
-"""The processes of a sentence: each fixture is a store of its own on the same database."""
+"""Fixtures that stand for processes: each is a separate store on the same database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store promises, as sentences. A store for which one is false must not keep anybody's runs.
+"""What every store promises, as tests. A store that fails one of them is not safe for runs.
 
     from onward.testing.conformance import *
 
@@ -9,7 +9,7 @@
         return connect
 
 `connect` opens another store on the same database each time it is called, new and empty for each test; two
-stores stand for two processes, and closing one stands for the end of its process. The sentences need
+stores stand for two processes, and closing one stands for the end of its process. The tests need
 pytest, hypothesis and anyio's pytest plugin.
 """
 
@@ -43,7 +43,7 @@ __all__ = ["Connect", "anyio_backend", "other", "pytestmark", "store"]
 
 for _chapter in CHAPTERS:
     _module = f"{__name__}.{_chapter}"
-    # Before the import, so that a failure shows the values it is about.
+    # Before the import, so that a failure shows the compared values.
     pytest.register_assert_rewrite(_module)
     _sentences = {name: test for name, test in vars(import_module(_module)).items() if name[:5] == "test_"}
     assert not _sentences.keys() & globals().keys(), f"{_module} says something again in other words"

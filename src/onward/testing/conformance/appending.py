@@ -1,4 +1,4 @@
-"""The holder's door: all of a write or nothing of it, behind the event it was made for, under its lease."""
+"""Appends of the holder: all of a write or nothing, after the event it was made for, under its lease."""
 
 from __future__ import annotations
 

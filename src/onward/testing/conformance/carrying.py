@@ -1,4 +1,4 @@
-"""Taking runs in: one that was written elsewhere arrives whole or not at all, and held by nobody."""
+"""Imports: a run from another database arrives complete or not at all, and no process holds it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _kin(draft: Draft) -> Kin:
 def _arrival(
     draft: Draft, records: Sequence[Record], *effects: Effect, first: int = 2, after: Position = ORIGIN
 ) -> Arrival:
-    """The run of a draft, with these records; the first few come with its row, the others in pages."""
+    """The run of a draft with these records; the first few come with its row, the others in pages."""
     run = draft.run
     write = Write(
         run_id=run.id,

@@ -1,4 +1,4 @@
-"""Leases: one holder by token, fenced the moment somebody else claims, and never mistaken for another."""
+"""Leases: one holder by its token, fenced as soon as another process claims."""
 
 from __future__ import annotations
 

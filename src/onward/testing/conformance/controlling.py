@@ -1,4 +1,4 @@
-"""Requests: decided under the run's lock, by what is in the log at that moment, once per append id."""
+"""Requests: decided under the run's lock, from the log at that moment, once per append id."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def test_of_two_rival_requests_the_second_sees_the_first(store: Store, oth
 
 
 class Decision:
-    """Pauses a queued run, unless somebody else did before."""
+    """Pauses a queued run, unless it is already paused."""
 
     def __init__(self, run: Draft, by: str) -> None:
         self.run, self.by, self.saw = run, by, list[str]()
@@ -150,7 +150,7 @@ async def test_requests_of_many_processes_leave_one_log_without_a_gap(store: Sto
 
     async def ask(number: int) -> None:
         def decide(held: Held, tail: Sequence[Record]) -> Write:
-            current = run.behind(tail)
+            current = run.after(tail)
             assert current.position == held.position
             return current.then(PauseRequested(after="step", by=str(number)))[0]
 

@@ -1,4 +1,4 @@
-"""A run exists from the moment `create` returns, once, and for everybody."""
+"""A run exists once `create` returns, exactly once, for every process."""
 
 from __future__ import annotations
 

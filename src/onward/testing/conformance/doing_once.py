@@ -1,4 +1,4 @@
-"""An effect is begun by one, finished by that one, and never begun again while nobody says so."""
+"""An effect is begun and finished by one caller, and begun again only if a person decides so."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_an_effect_is_begun_by_whoever_comes_first(store: Store, other: St
 
 
 async def test_beginning_again_under_the_same_token_is_the_same_beginning(store: Store) -> None:
-    """A reply that was lost is asked for again."""
+    """After a lost reply, the caller asks again."""
     assert await begin(store) == await begin(store)
 
 
@@ -78,7 +78,7 @@ async def test_an_effect_that_was_left_is_in_doubt_though_its_process_lives(
 async def test_an_effect_in_doubt_is_begun_again_by_whoever_says_which(
     connect: Connect, store: Store
 ) -> None:
-    """Of several who say so, one: the others name a beginning that is not there any more."""
+    """Of several callers, one succeeds: the others name a start that no longer exists."""
     gone = await connect()
     await begin(gone)
     await gone.close()
@@ -126,7 +126,7 @@ async def test_of_many_who_begin_an_effect_at_once_one_does(connect: Connect) ->
 async def test_the_effects_below_a_key_are_read_in_the_order_of_their_keys(
     store: Store, connect: Connect
 ) -> None:
-    """And those of a neighbour whose name begins alike are not among them."""
+    """Effects of a key with the same prefix are not among them."""
     gone = await connect()
     for key in ("run/pay#1/b", "run/pay#1/a", "run/pay#10/a", "run/pay#1", "run/pay#1.x/y", "run/pay#1/é"):
         await gone.effects.begin(key, f"token of {key}", at_us=AT_US)

@@ -1,4 +1,4 @@
-"""Forgetting: a run goes whole or stays whole, and content stays as long as anybody refers to it."""
+"""Deleting: a run goes completely or stays, and content stays as long as a run refers to it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NAME = content_hash(f'"{LARGE}"'.encode())
 
 
 async def completed(store: Store, run_id: str | None = None, **fields: Any) -> Draft:
-    """A stored run that is over."""
+    """A stored run that has ended."""
     return await ended(store, await held(store, run_id, **fields))
 
 
@@ -83,7 +83,7 @@ async def test_what_is_left_of_a_deleted_run_is_nothing(store: Store, other: Sto
 
 
 async def test_the_effects_of_a_run_go_with_it_and_all_others_stay(store: Store, other: Store) -> None:
-    """Keys of a step's effects begin with the run's id and a slash; no other run's keys do."""
+    """The keys of a run's effects begin with its id and a slash; no other run's keys do."""
     run, neighbour = await completed(store, "deploy"), await held(store, "deploy-2")
     theirs = ("deploy/start#1", "deploy/fan#1.lint/start#1/charge", "deploy/\U0010ffff")
     others = ("deploy", "deploy-2/start#1", "deploy0", "deploy.x", "charge", "x/deploy/start#1", "deployé/x")
@@ -237,7 +237,7 @@ async def test_content_that_was_swept_is_stored_when_it_is_used_again(store: Sto
 async def test_content_that_another_process_swept_is_stored_when_it_is_used_again(
     store: Store, other: Store
 ) -> None:
-    """Whatever the writer's clock says: it may have stood still since it last used the content."""
+    """The writer's clock does not matter: it may have stopped since it last used the content."""
     source = b"digraph { a }"
     name = content_hash(source)
     write, first = creation(pipeline_hash=name, owner=store.leases.me, blobs={name: source})

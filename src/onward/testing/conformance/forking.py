@@ -1,4 +1,4 @@
-"""Forks: a child reads its parent's log below the fork point, and the parent never notices."""
+"""Forks: a fork reads its parent's log up to the fork point, and the parent does not change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def forked(store: Store, parent: Draft) -> Draft:
 
 
 async def family(store: Store) -> tuple[Draft, Draft, Draft]:
-    """A run, its fork, and the fork's fork; each has gone on after it was forked."""
+    """A run, its fork, and the fork's fork; each continued after it was forked."""
     parent = await stepped(store, await held(store), times=2)
     child = await forked(store, parent)
     parent = await stepped(store, parent, times=2)

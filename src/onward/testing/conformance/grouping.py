@@ -1,4 +1,4 @@
-"""Writes that wait at the same moment may share a transaction; none of them can tell."""
+"""Writes that wait at the same moment may share a transaction; none of them notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was stored comes back: large values by their content, every value with its type, events for ever."""
+"""What was stored comes back: large values by their hash, every value with its type, events for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading: one consistent read, which starts at the newest snapshot that this program can use."""
+"""Loading: one consistent read, from the newest snapshot that this version can use."""
 
 from __future__ import annotations
 

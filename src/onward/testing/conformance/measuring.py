@@ -1,4 +1,4 @@
-"""Measuring: what operators are told about a database is what is in it, at one instant."""
+"""Measuring: the numbers for operators describe the database at one instant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept beside a log is a function of it: after every event the row is the projection of the fold."""
+"""The row is a function of the log: after every event it is the projection of the fold."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def work(run: Run) -> Iterator[e.Event]:
 
 
 def requests(run: Run, me: str) -> Iterator[e.Event]:
-    """What somebody in control might write next, legal or not."""
+    """What a control request might write next, legal or not."""
     yield e.RunClaimed(token=run.token + 1, worker=me, lost=run.worker is not None)
     yield e.PipelineChanged(pipeline_hash=f"{run.head:064d}", before=run.pipeline_hash, by="tests")
     for gate in run.gates:
@@ -72,7 +72,7 @@ def requests(run: Run, me: str) -> Iterator[e.Event]:
 
 
 def is_legal(run: Run, event: e.Event) -> bool:
-    """Whether the event may come next; a claim at least moves the run on."""
+    """Whether the event may come next; a claim must change the run."""
     try:
         apply(run, event, run_id=run.id, at_us=LATER_US, token=run.token)
     except IllegalEvent:
@@ -97,7 +97,7 @@ async def went_on(journal: Journal, folded: Folded, me: str, die: int) -> Folded
 
 
 async def check(store: Store, folded: Folded) -> None:
-    """The row, in every place where it is shown, is what the whole log says."""
+    """The row, wherever it is shown, matches the whole log."""
     run_id = folded.run.id
     loaded = await store.log.load(run_id, fold_version=FOLD_VERSION)
     again = await Journal(store.log, SystemClock()).load_at(run_id, folded.position.seq)

@@ -1,4 +1,4 @@
-"""The queue: whose turn it is, each run taken by one worker only, and nothing that cannot be served."""
+"""The queue: the right order, each run for one worker only, and no run that the worker cannot serve."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_run_whose_time_has_not_come_is_left_alone(store: Store) -> None
 
 @pytest.mark.parametrize("skew_us", SKEWS_US)
 async def test_a_run_is_due_at_once_wherever_its_writers_clock_stands(store: Store, skew_us: int) -> None:
-    """Submitted from a machine whose clock is an hour ahead, it must not wait for an hour."""
+    """A run from a machine whose clock is an hour ahead must not wait for an hour."""
     now_us = (await store.measures.measure()).at_us
     await created(store, "run", at_us=now_us + skew_us)
     found = await store.measures.measure()
@@ -121,7 +121,7 @@ async def test_a_wait_is_as_long_as_its_writer_said_wherever_its_clock_stands(
 async def test_a_request_that_does_not_change_a_wake_time_changes_no_turn(
     store: Store, other: Store, skew_us: int
 ) -> None:
-    """Whoever steers a queued run may have another clock than who queued it."""
+    """The process that steers a queued run may have another clock than the one that queued it."""
     first = await queued(store, "first", wait_us=-HOUR_US)
     await queued(store, "second", wait_us=-HOUR_US // 2)
     later = await queued(store, "later", wait_us=HOUR_US // 2)
@@ -202,7 +202,7 @@ async def test_many_workers_together_keep_a_ceiling(connect: Connect) -> None:
 async def test_a_long_log_is_not_read_under_the_lock_and_what_follows_a_known_event_is(
     store: Store, other: Store
 ) -> None:
-    """However long a log is, a claim holds the lock for no longer."""
+    """A claim does not hold the lock longer for a longer log."""
     run = await grown(store, await held(store, "run"), steps=TAIL_MAX // 2 + 1)
     write, run = run.then(RunQueued(why="tests", wake_at_us=run.run.updated_at_us))
     await store.log.append(write, Lease("run", store.leases.me, 1))
