@@ -88,10 +88,3 @@ def test_a_run_that_ended_at_a_dead_end_says_so_wherever_it_is_shown(shell: Shel
         assert (view["status"], view["ended_at_node"]) == ("completed", "a")
     (listed,) = shell.inside("status", "--json").json
     assert listed["ended_at_node"] == "a"
-
-
-def test_validate_warns_of_a_dead_end_with_its_position(shell: Shell) -> None:
-    shell.write("dead.dot", DEAD)
-    done = shell.inside("validate", "dead.dot")
-    assert done.code == 0
-    assert "dead.dot:4:3: warning [dead_end] node 'a' has no outgoing edges" in done.out + done.err

@@ -223,7 +223,7 @@ def test_a_file_that_is_no_database_exits_1_with_one_sentence(shell: Shell, word
 def test_only_run_makes_a_database(shell: Shell) -> None:
     assert shell.inside("status").code == 0
     assert shell.inside("status", "--json").json == []
-    looking = (("status", "x"), ("show", "x"), ("verify",))
+    looking = (("status", "x"), ("show", "x"), ("verify",), ("stats",), ("doctor",))
     for words in (*looking, ("resume", "x"), ("pause", "x"), ("cancel", "x"), ("answer", "x")):
         done = shell.inside(*words, "--json")
         assert (done.code, done.error["code"]) == (1, "no_database")

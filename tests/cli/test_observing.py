@@ -114,12 +114,6 @@ def test_a_due_run_that_cannot_be_claimed_shows_up_and_keeps_no_other_waiting(sh
     assert shell.inside("cancel", "bad").code == 1, "it cannot be read"
 
 
-def test_stats_of_no_database_makes_none(shell: Shell) -> None:
-    done = shell.inside("stats")
-    assert done.code == 1
-    assert not Path(shell.db).exists()
-
-
 def test_stats_names_the_runs_of_a_worker_that_was_killed_as_stalled(shell: Shell) -> None:
     """S2-29."""
     latch = shell.latch("latch")

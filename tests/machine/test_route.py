@@ -37,49 +37,13 @@ def out(body: str, *, context: dict[str, Any] | None = None, **outcome: Any) -> 
     return None if found is None else (found.to, found.reason)
 
 
-# -- the five steps of choosing an edge ----------------------------------------------------------------
-
-
-def test_a_true_condition_beats_everything() -> None:
-    """D25, P13, O18: conditions come before labels, suggestions and weights."""
-    body = 'a -> x [condition="outcome=success"]; a -> y [weight=9, label=go]; a -> z'
-    assert on(body, preferred_label="go", suggested_next_ids=("z",)) == ("x", "condition")
-
-
-def test_among_true_conditions_weight_decides_and_then_the_smallest_target() -> None:
-    """O18: it is not the first true condition that wins."""
-    body = 'a -> x [condition="outcome=success"]; a -> y [condition="outcome=success", weight=1]; a -> z'
-    assert on(body) == ("y", "condition")
-    body = 'a -> z [condition="outcome=success"]; a -> x [condition="outcome=success"]; a -> y'
-    assert on(body) == ("x", "condition")
-
-
-def test_a_preferred_label_beats_suggestions_and_weights() -> None:
-    """D25: the second step."""
-    body = 'a -> x [label="[G] Go on"]; a -> y [weight=9]; a -> z'
-    assert on(body, preferred_label="go on", suggested_next_ids=("z",)) == ("x", "label")
+# -- which edge (tests/pipeline/test_edges.py has all five steps of the choice) --
 
 
 def test_a_suggestion_beats_weights_but_names_only_targets_of_edges() -> None:
     """D25, O18: the third step; a suggestion is no jump to anywhere."""
     body = "a -> x [weight=9]; a -> y; y -> z"
     assert on(body, suggested_next_ids=("z", "y")) == ("y", "suggested")
-
-
-def test_weight_breaks_ties_among_plain_edges() -> None:
-    """P14."""
-    assert on("a -> x; a -> y [weight=2]; a -> z") == ("y", "weight")
-
-
-def test_the_smallest_target_comes_last() -> None:
-    """P15."""
-    assert on("a -> z; a -> x; a -> y") == ("x", "lexical")
-
-
-def test_an_edge_whose_condition_is_false_is_never_taken() -> None:
-    """O18: no last resort."""
-    body = 'a -> x [condition="outcome=fail", label=go]; a -> y [condition="context.n=2"]; x -> z; y -> z'
-    assert on(body, preferred_label="go", suggested_next_ids=("x",), context={"n": 1}) is None
 
 
 def test_a_label_that_another_step_preferred_says_nothing() -> None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from onward.errors import InvalidPipeline
 from onward.pipeline.build import build
-from onward.pipeline.diagnostic import Diagnostic
 from onward.pipeline.dot.draft import ATTRIBUTES_MAX, CLASSES_MAX, DIAGNOSTICS_MAX, EDGES_MAX, NODES_MAX
 from onward.pipeline.dot.lexer import TOKENS_MAX
 from onward.pipeline.dot.reader import SUBGRAPH_DEPTH_MAX, decode, parse, read
@@ -220,39 +215,3 @@ def test_more_words_than_any_pipeline_needs_are_refused() -> None:
     assert errors(filled("digraph {", ";", "}"))[0].endswith(
         f"limit there are more than {TOKENS_MAX:,} tokens"
     )
-
-
-def refusal(text: str) -> tuple[Diagnostic, ...]:
-    """Why a text is no pipeline; nothing if it is one."""
-    try:
-        build(text, file=FILE)
-    except InvalidPipeline as error:
-        return error.diagnostics
-    return ()
-
-
-@given(st.binary(max_size=400))
-@example(b"\xef\xbb\xbfdigraph { a }")
-@example(b"\xff")
-def test_random_bytes_never_make_a_traceback(data: bytes) -> None:
-    """S22: a graph or diagnostics, nothing else."""
-    with suppress(InvalidPipeline):
-        assert decode(data, FILE).encode() == data
-        build(decode(data, FILE), file=FILE)
-
-
-WORDS = (
-    'digraph strict graph subgraph node edge G a b.c x=1 label= "s" <b> 900s 1.5 é $goal true condition="("'
-)
-MARKS = '" \\ -> -- { } [ ] = , ; : + - # // /* */ condition="a=b&&" model_stylesheet="*{"'
-PIECES = [*WORDS.split(" "), *MARKS.split(" "), "\n", "\r", " ", "\0", "\ud800", "\ufeff"]
-
-
-@given(st.lists(st.sampled_from(PIECES), max_size=60))
-def test_random_pieces_never_make_a_traceback(pieces: list[str]) -> None:
-    """S22: what looks almost like a pipeline is the harder case; every finding stands inside the text."""
-    text = "digraph { " + " ".join(pieces)
-    lines = text.count("\n") + text.count("\r") + 1
-    for finding in refusal(text):
-        assert 1 <= finding.line <= lines
-        assert 1 <= finding.column <= len(text) + 1
