@@ -204,6 +204,16 @@ class Graph(Attributes):
         """The edges that lead to a node, in declaration order."""
         return self._incoming.get(node_id, ())
 
+    def after(self, node_ids: Iterable[str]) -> set[str]:
+        """The nodes that edges lead to from any of these, directly or not."""
+        reached: set[str] = set()
+        ahead = list(node_ids)
+        while ahead:
+            found = {edge.target for edge in self.outgoing(ahead.pop())} - reached
+            reached |= found
+            ahead += found
+        return reached
+
     @cached
     def _outgoing(self) -> Mapping[str, tuple[Edge, ...]]:
         return _grouped((edge.source, edge) for edge in self.edges)

@@ -222,22 +222,10 @@ class PostgresServer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for us; we stop the server when we are done with it
             )
-        self._wait_ready(self._process)
-
-    def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:
-        give_up_at = time.monotonic() + START_S_MAX
-        while True:
-            try:
-                return psycopg.connect(self.url(), connect_timeout=5).close()
-            except psycopg.OperationalError as error:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(0.02)
-                if process.returncode is not None or time.monotonic() > give_up_at:
-                    log = (self.directory / "log").read_text(errors="replace")
-                    self._end(signal.SIGQUIT)
-                    raise StoreUnavailable(
-                        f"PostgreSQL did not start; its log ends:\n{log[-2000:]}"
-                    ) from error
+        if error := wait_ready(self.url(), self._process):
+            text = (self.directory / "log").read_text(errors="replace")
+            self._end(signal.SIGQUIT)
+            raise StoreUnavailable(f"PostgreSQL did not start; its log ends:\n{text[-2000:]}") from error
 
     def _end(self, wish: signal.Signals) -> None:
         if (process := self._process) is None:
@@ -248,6 +236,20 @@ class PostgresServer:
                 process.wait(STOP_S_MAX)
                 break
         self._process = None
+
+
+def wait_ready(url: str, process: subprocess.Popen[bytes]) -> psycopg.OperationalError | None:
+    """Wait until a server answers at `url`; returns the last error if it ends or takes too long."""
+    give_up_at = time.monotonic() + START_S_MAX
+    while True:
+        try:
+            psycopg.connect(url, connect_timeout=5).close()
+            return None
+        except psycopg.OperationalError as error:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.02)
+            if process.returncode is not None or time.monotonic() > give_up_at:
+                return error
 
 
 def scratch_directory(account: tuple[int, int] | None) -> Path:

@@ -9,21 +9,17 @@ statements and LISTEN stay with that connection, for its next client.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-import psycopg
-
 from onward.errors import StoreUnavailable
 from onward.testing import leash
-from onward.testing.postgres import START_S_MAX, STOP_S_MAX, PostgresServer, free_port, scratch_directory
+from onward.testing.postgres import STOP_S_MAX, PostgresServer, free_port, scratch_directory, wait_ready
 from onward.testing.postgres_binaries import account_for_root
 
 PLACES = f"{os.defpath}:/usr/sbin:/usr/local/sbin"
@@ -62,7 +58,8 @@ class PgBouncer:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-            self._wait_ready(self._process)
+            if error := wait_ready(self.url(self._server.url()), self._process):
+                raise StoreUnavailable(f"pgbouncer did not start: {error}") from error
         except BaseException:
             self.stop()
             raise
@@ -103,14 +100,3 @@ class PgBouncer:
             if self._account:
                 os.chown(path, *self._account)
         return file
-
-    def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:
-        give_up_at = time.monotonic() + START_S_MAX
-        while True:
-            try:
-                return psycopg.connect(self.url(self._server.url()), connect_timeout=5).close()
-            except psycopg.OperationalError as error:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(0.02)
-                if process.returncode is not None or time.monotonic() > give_up_at:
-                    raise StoreUnavailable(f"pgbouncer did not start: {error}") from error

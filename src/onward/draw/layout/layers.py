@@ -44,6 +44,14 @@ class Grid:
     def is_box(self, cell: int) -> bool:
         return cell < self.boxes
 
+    def positions(self) -> list[int]:
+        """For every cell, its position in its layer."""
+        positions = [0] * len(self.layer_of)
+        for cells in self.layers:
+            for position, cell in enumerate(cells):
+                positions[cell] = position
+        return positions
+
 
 def make_grid(sizes: Sequence[Size], wires: Sequence[Wire], start: int | None) -> Grid:
     """Put boxes into layers, with cells for every line that passes a layer or has a caption."""

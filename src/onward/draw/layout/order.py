@@ -51,10 +51,7 @@ def _first_order(grid: Grid) -> None:
 
 def _sweep(grid: Grid, layers: Sequence[int], neighbours: Sequence[Sequence[int]]) -> None:
     """Move each cell to the mean of its neighbours in the previous layer; one without neighbours stays."""
-    place = [0.0] * len(grid.layer_of)
-    for cells in grid.layers:
-        for position, cell in enumerate(cells):
-            place[cell] = position
+    place = grid.positions()
     for layer in layers:
         cells = grid.layers[layer]
         wish = {
@@ -70,10 +67,7 @@ def _sweep(grid: Grid, layers: Sequence[int], neighbours: Sequence[Sequence[int]
 
 def _swap(grid: Grid) -> None:
     """Swap adjacent cells where fewer lines cross that way, which sweeps can miss."""
-    place = [0] * len(grid.layer_of)
-    for cells in grid.layers:
-        for position, cell in enumerate(cells):
-            place[cell] = position
+    place = grid.positions()
     for cells in grid.layers:
         for position in range(len(cells) - 1):
             left, right = cells[position], cells[position + 1]

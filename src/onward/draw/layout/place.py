@@ -116,10 +116,7 @@ def _settle(
 
 def _straighten(grid: Grid, spots: list[float]) -> None:
     """Straighten lines that pass several layers, as far as their neighbours leave space."""
-    position = [0] * len(spots)
-    for cells in grid.layers:
-        for number, cell in enumerate(cells):
-            position[cell] = number
+    position = grid.positions()
     for strand in grid.strands:
         run, least, most = list[int](), -float("inf"), float("inf")
         for cell in strand.cells:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onward.pipeline.graph import Graph
 from onward.pipeline.joins import FAN_IN, PARALLEL, joins
 from onward.pipeline.rules.rule import Problem, Subject, about
 
@@ -32,22 +31,12 @@ def fan_in_has_parallel(subject: Subject) -> Iterator[Problem]:
     """A parallel node leads to every fan-in."""
     graph = subject.graph
     fan_ins = [node for node in graph.nodes.values() if node.kind == FAN_IN]
-    reached = _after_parallels(graph) if fan_ins else set()
+    parallels = [node.id for node in graph.nodes.values() if node.kind == PARALLEL]
+    reached = graph.after(parallels) if fan_ins else set()
     for node in fan_ins:
         if node.id not in reached:
             message = f"no parallel node leads to fan-in {node.id!r}; it has nothing to join"
             yield about(node, message, fix="add a node with shape=component before it, or use another shape")
-
-
-def _after_parallels(graph: Graph) -> set[str]:
-    open_ids = [node.id for node in graph.nodes.values() if node.kind == PARALLEL]
-    reached: set[str] = set()
-    while open_ids:
-        for edge in graph.outgoing(open_ids.pop()):
-            if edge.target not in reached:
-                reached.add(edge.target)
-                open_ids.append(edge.target)
-    return reached
 
 
 def manager_loop_child(subject: Subject) -> Iterator[Problem]:

@@ -53,12 +53,7 @@ def reachability(subject: Subject) -> Iterator[Problem]:
     graph = subject.graph
     if graph.start_id is None:
         return
-    reached, open_ids = {graph.start_id}, [graph.start_id]
-    while open_ids:
-        for edge in graph.outgoing(open_ids.pop()):
-            if edge.target not in reached:
-                reached.add(edge.target)
-                open_ids.append(edge.target)
+    reached = {graph.start_id} | graph.after([graph.start_id])
     jumps = _jumps(graph)
     for node in graph.nodes.values():
         if node.id not in reached:
