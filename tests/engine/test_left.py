@@ -15,7 +15,7 @@ from onward.engine.step.leftovers import Leftovers, view_left
 from onward.errors import Refused
 from onward.handlers.environment import step_environment
 from onward.handlers.port import StepContext
-from onward.handlers.previous_attempt import LeftBefore
+from onward.handlers.previous_attempt import PreviousAttempt
 from onward.model.leftovers import Assessment, Left
 from onward.model.result import Result
 from onward.model.run import RunStatus
@@ -191,7 +191,7 @@ class Looked:
     """An act that notes what its step is given."""
 
     def __init__(self, result: Result | None = None) -> None:
-        self.left: list[LeftBefore | None] = []
+        self.left: list[PreviousAttempt | None] = []
         self.preambles: list[str] = []
         self.environments: list[dict[str, str]] = []
         self._result = result or Result.success()
@@ -263,7 +263,7 @@ async def test_a_continued_step_without_files_knows_only_that(world: World) -> N
     process, looked = await world.process(), Looked()
     process.agent.script["pay"] = [looked]
     await process.resume(action="continue")
-    assert looked.left == [LeftBefore()]
+    assert looked.left == [PreviousAttempt()]
     assert looked.environments[0]["ONWARD_CONTINUED"] == "1"
     assert "ONWARD_LEFT_DIR" not in looked.environments[0]
 
@@ -278,7 +278,7 @@ async def test_a_link_in_place_of_the_directory_before_is_not_followed(world: Wo
     looked = Looked()
     process.agent.script["pay"] = [looked]
     await process.resume(action="continue")
-    assert looked.left == [LeftBefore()]
+    assert looked.left == [PreviousAttempt()]
 
 
 BOTH = fan("a -> b", "c -> d", a="repeatable=false", c="repeatable=false")

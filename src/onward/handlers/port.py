@@ -19,7 +19,7 @@ from onward.deadline import NO_DEADLINE, Deadline
 from onward.errors import InvalidInput
 from onward.handlers.artifacts import Artifacts
 from onward.handlers.plain import Calls
-from onward.handlers.previous_attempt import LeftBefore
+from onward.handlers.previous_attempt import PreviousAttempt
 from onward.handlers.room import Room
 from onward.model.event import StepStarted
 from onward.model.ids import branch_of, idempotency_key, place_of
@@ -36,11 +36,11 @@ async def _no_past(mode: str) -> str:
     return ""
 
 
-async def _made_by_hand(key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
+async def _no_database(key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
     raise InvalidInput(f"effect {key!r} has no database to be stored in; this step was created by hand.")
 
 
-class MakeOnce(Protocol):
+class RunOnce(Protocol):
     """Runs an effect at most once for its key."""
 
     async def __call__(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
@@ -58,10 +58,10 @@ class StepContext:
         "deadline",
         "graph",
         "lines",
-        "make_once",
         "node",
         "recall",
         "room",
+        "run_once",
         "stopping",
         "workspace",
     )
@@ -75,14 +75,14 @@ class StepContext:
         room: Room,
         stopping: asyncio.Event,
         recall: Callable[[str], Awaitable[str]] = _no_past,
-        make_once: MakeOnce = _made_by_hand,
+        run_once: RunOnce = _no_database,
         workspace: str | None = None,
         deadline: Deadline = NO_DEADLINE,
         calls: Calls | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._run, self._started, self.graph, self.node = run, started, graph, graph.nodes[started.node]
-        self.room, self.recall, self.make_once = room, recall, make_once
+        self.room, self.recall, self.run_once = room, recall, run_once
         self.calls = calls or Calls(idempotency_key(run.id, started.step), clock or SystemClock())
         """The functions of users that the step calls."""
         self.workspace = workspace
@@ -133,7 +133,7 @@ class StepContext:
         return self._run.directives.get(self.step) == "continue"
 
     @property
-    def left(self) -> LeftBefore | None:
+    def left(self) -> PreviousAttempt | None:
         """What the previous attempt left, if the run was resumed with --continue; else None."""
         return self.room.left if self.is_continued else None
 
@@ -176,7 +176,7 @@ class StepContext:
             room=self.room,
             stopping=self.stopping,
             recall=self.recall,
-            make_once=self.make_once,
+            run_once=self.run_once,
             workspace=self.workspace,
             deadline=self.deadline,
             calls=self.calls,
@@ -192,7 +192,7 @@ class StepContext:
         self.calls.check_open()
         if not inspect.iscoroutinefunction(function):
             function = partial(self._called, function)
-        return await self.make_once(f"{self.idempotency_key}/{key}", function, only_success=only_success)
+        return await self.run_once(f"{self.idempotency_key}/{key}", function, only_success=only_success)
 
     async def _called(self, function: Callable[[], Any]) -> Any:
         returned = await self.calls.call(function)
@@ -235,8 +235,8 @@ class StepContext:
         Reads the end of the log when it is called. Empty under `full`, where the session itself remembers.
         For a continued step it ends with what the previous attempt left, under every fidelity.
         """
-        told, left = await self.recall(mode), self.left
-        return told if left is None else "\n\n".join(filter(None, (told, left.told())))
+        text, left = await self.recall(mode), self.left
+        return text if left is None else "\n\n".join(filter(None, (text, left.summary())))
 
     def log(self, text: str) -> None:
         """Record a line for people who read the run later; it is stored when the attempt ends."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from onward.model.leftovers import LeftFile
 
-FILES_TOLD = 20
-RESPONSE_CHARACTERS_TOLD = 4_000
+FILES_SHOWN = 20
+RESPONSE_CHARACTERS_SHOWN = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class LeftBefore:
+class PreviousAttempt:
     """The previous attempt: its directory, if it had one, its answer so far, and its files.
 
     `artifacts` are the paths of the files in its `artifacts/`, by name: they are not artifacts of the run,
@@ -24,7 +24,7 @@ class LeftBefore:
     files: tuple[LeftFile, ...] = ()
     artifacts: Mapping[str, str] = field(default_factory=dict)
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """The text for an agent's session that continues. Of a long response, it has the end."""
         lines = [
             "An earlier attempt of this step was cut off. Continue from what it left; do not start over."
@@ -32,14 +32,14 @@ class LeftBefore:
         if self.directory is None:
             lines.append("It left no known files.")
         else:
-            lines += [f"Its directory: {self.directory}", *(_line(file) for file in self.files[:FILES_TOLD])]
-            if len(self.files) > FILES_TOLD:
-                lines.append(f"- and {len(self.files) - FILES_TOLD:,} more")
+            lines += [f"Its directory: {self.directory}", *(_line(file) for file in self.files[:FILES_SHOWN])]
+            if len(self.files) > FILES_SHOWN:
+                lines.append(f"- and {len(self.files) - FILES_SHOWN:,} more")
         if self.response:
-            told = self.response[-RESPONSE_CHARACTERS_TOLD:]
-            more = len(self.response) - len(told)
+            shown = self.response[-RESPONSE_CHARACTERS_SHOWN:]
+            more = len(self.response) - len(shown)
             lines.append(f"Its answer so far{f' (without the first {more:,} characters)' if more else ''}:")
-            lines.append(told)
+            lines.append(shown)
         return "\n".join(lines)
 
 
@@ -48,4 +48,4 @@ def _line(file: LeftFile) -> str:
     return f"- {path} ({file.bytes or 0:,} bytes)"
 
 
-NOTHING_LEFT = LeftBefore()
+NOTHING_LEFT = PreviousAttempt()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onward.handlers.artifacts import Artifacts
-from onward.handlers.previous_attempt import NOTHING_LEFT, LeftBefore
+from onward.handlers.previous_attempt import NOTHING_LEFT, PreviousAttempt
 from onward.model.result import Result
 from onward.pipeline.graph import Node
 
@@ -28,7 +28,7 @@ class Room:
         return None
 
     @property
-    def left(self) -> LeftBefore:
+    def left(self) -> PreviousAttempt:
         """What the previous attempt left on disk; looking for it takes a moment."""
         return NOTHING_LEFT
 

@@ -58,7 +58,7 @@ class Executor:
             room=self._ports.rooms.of(definition, run, started, self._loop),
             stopping=self._stopping,
             recall=partial(recall, self._ports.journal, definition.graph.goal, folded, started),
-            make_once=self._ports.make_once,
+            run_once=self._ports.run_once,
             workspace=workspace,
             deadline=hold.deadline,
             clock=self._ports.clock,

@@ -11,7 +11,7 @@ from onward.engine.files.workspaces import Workspaces
 from onward.engine.lease.keeper import LeaseKeeper
 from onward.engine.log.journal import Journal
 from onward.engine.step.rooms import Rooms
-from onward.handlers.port import Handler, MakeOnce
+from onward.handlers.port import Handler, RunOnce
 from onward.model.event import Event
 from onward.model.run import Run
 
@@ -32,5 +32,5 @@ class Ports:
     workspaces: Workspaces
     cancel_child: Callable[[str], Awaitable[None]]
     """Cancel a run that a step of this run managed."""
-    make_once: MakeOnce
+    run_once: RunOnce
     receipts: StepReceipts | None = None

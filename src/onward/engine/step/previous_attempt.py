@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.handlers.previous_attempt import NOTHING_LEFT, LeftBefore
+from onward.handlers.previous_attempt import NOTHING_LEFT, PreviousAttempt
 from onward.model.run import OpenStep
 from onward.receipts.folder import Folder
 from onward.receipts.looking import attempts_before, files_of_attempt, last_with_something
@@ -12,7 +12,7 @@ TRANSCRIPTS = (RESPONSE, "transcript.jsonl", "transcript.md", "transcript.txt")
 RESPONSE_BYTES_MAX = 1024 * 1024
 
 
-def left_before(folder: Folder, run_id: str, opened: OpenStep) -> LeftBefore:
+def left_before(folder: Folder, run_id: str, opened: OpenStep) -> PreviousAttempt:
     """What the newest earlier try of this step left that left anything."""
     try:
         earlier = attempts_before(folder, run_id, opened.step, opened.attempt, opened.tries)
@@ -29,7 +29,7 @@ def left_before(folder: Folder, run_id: str, opened: OpenStep) -> LeftBefore:
         for file in files
         if file.path.startswith(inside)
     }
-    return LeftBefore(directory, response, files, artifacts)
+    return PreviousAttempt(directory, response, files, artifacts)
 
 
 def _response(folder: Folder, parts: Path) -> str:

@@ -11,7 +11,7 @@ from onward.engine.files.run_files import RunFiles
 from onward.engine.step.previous_attempt import left_before
 from onward.errors import InvalidInput
 from onward.handlers.artifacts import Artifacts
-from onward.handlers.previous_attempt import LeftBefore
+from onward.handlers.previous_attempt import PreviousAttempt
 from onward.handlers.room import Room
 from onward.machine.definition import AGENT, Definition
 from onward.model.artifact import ARTIFACT_BYTES_MAX
@@ -103,7 +103,7 @@ class RoomOnDisk(StoredRoom):
         return None if self.directory is None else self._files.folder.path(self._run.id)
 
     @cached_property
-    def left(self) -> LeftBefore:
+    def left(self) -> PreviousAttempt:
         return left_before(self._files.folder, self._run.id, self._run.open_steps[self._started.step])
 
     @property
