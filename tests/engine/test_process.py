@@ -8,7 +8,6 @@ import math
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,21 +17,6 @@ from onward.deadline import Deadline
 from onward.errors import InvalidInput, SpawnFailed
 from onward.process import SystemSpawn
 from tests.engine.processes import ANCESTORS, ENV, FAMILY, Post, processes_with, run
-
-
-@pytest.fixture
-def post(tmp_path: Path) -> Iterator[Post]:
-    post = Post(tmp_path / "post")
-    yield post
-    post.close()
-
-
-@pytest.fixture
-async def spawn() -> AsyncIterator[SystemSpawn]:
-    spawn = SystemSpawn()
-    yield spawn
-    spawn.close()
-
 
 # --- what a command sees and says
 

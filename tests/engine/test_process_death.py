@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,20 +22,6 @@ from tests.engine.processes import ANCESTORS, FAMILY, OWNED_BY, Post, Processes,
 pytestmark = pytest.mark.crash
 
 SURVIVAL_S_MAX = 2.0
-
-
-@pytest.fixture
-def post(tmp_path: Path) -> Iterator[Post]:
-    post = Post(tmp_path / "post")
-    yield post
-    post.close()
-
-
-@pytest.fixture
-async def spawn() -> AsyncIterator[SystemSpawn]:
-    spawn = SystemSpawn()
-    yield spawn
-    spawn.close()
 
 
 OWNER = """
