@@ -16,7 +16,7 @@ KEY_IN_USE = "run_exclusive"
 # A standby, a primary that was demoted, or one that somebody set to read-only for a while.
 READ_ONLY = "25006"
 # The server is going down, is coming up, or ends this session.
-CONTINUE = "57P"
+GOING = "57P"
 
 
 class ConnectionLost(Exception):
@@ -36,7 +36,7 @@ def failure_of(result: PGresult) -> Exception:
     message = _field(result, DiagnosticField.MESSAGE_PRIMARY) or result.get_error_message()
     sqlstate = _field(result, DiagnosticField.SQLSTATE)
     severity = _field(result, DiagnosticField.SEVERITY_NONLOCALIZED)
-    if severity in ("FATAL", "PANIC") or sqlstate.startswith(CONTINUE):
+    if severity in ("FATAL", "PANIC") or sqlstate.startswith(GOING):
         return ConnectionLost(message)
     return ServerError(sqlstate, message, _field(result, DiagnosticField.CONSTRAINT_NAME))
 
