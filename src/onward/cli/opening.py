@@ -116,10 +116,10 @@ async def collector_of(
     """What a command deletes runs with."""
     from onward.clock import SystemClock
     from onward.engine.control.retention import Collector
-    from onward.wiring import kept_trees
+    from onward.wiring import old_trees
 
     async with store_with_homes(common) as (store, homes):
-        yield Collector(store, SystemClock(), None if keep_files else homes, warn, kept_trees())
+        yield Collector(store, SystemClock(), None if keep_files else homes, warn, old_trees())
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from typing import Any
 from onward.draw.layout.geometry import Direction
 from onward.draw.layout.measure import one_line
 from onward.draw.scene import JUMP, Item, Line, Scene
-from onward.draw.states import NodeState, Standing
+from onward.draw.states import NodeState, NodeStatus
 
 
 def to_view(scene: Scene) -> dict[str, Any]:
@@ -74,6 +74,6 @@ def from_view(view: Mapping[str, Any], *, title: str) -> Scene:
 def _item(node: Mapping[str, Any]) -> Item:
     state = None
     if node["state"] is not None:
-        standing = Standing[node["state"].upper()]
-        state = NodeState(standing, node["visits"], node["retries"], node["next"], node["note"])
+        status = NodeStatus[node["state"].upper()]
+        state = NodeState(status, node["visits"], node["retries"], node["next"], node["note"])
     return Item(node["id"], node["label"], node["kind"], node["shape"], state)

@@ -9,13 +9,13 @@ from onward.cli.print.text import one_line
 from onward.operations.local_only.replies import ResumeOutlook
 
 
-def gave_up_lines(before: ResumeOutlook, common: Common) -> Iterator[str]:
-    """For a run as it stood before it was given up."""
+def cancelled_lines(before: ResumeOutlook, common: Common) -> Iterator[str]:
+    """For a run as it was before it was cancelled."""
     doubtful, last = before["in_doubt"], before["checkpoint"]
     if doubtful:
         yield f"whether {one_line(', '.join(doubtful))} finished is unknown; nothing was undone"
     else:
-        yield "what its steps have done stays as it is; nothing was undone"
+        yield "what its steps did stays as it is; nothing was undone"
     if last is None:
         yield "it cannot be resumed"
         return

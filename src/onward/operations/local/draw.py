@@ -1,4 +1,4 @@
-"""A run in the graph of its pipeline: how every node stands, and the way the run took."""
+"""A run in the graph of its pipeline: the state of every node, and the edges the run took."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from onward.draw.scene import make_scene
 from onward.draw.states import states_of
+from onward.draw.trace import Trace
 from onward.draw.view import to_view
-from onward.draw.way import Way
 from onward.engine.control.sources import Sources
 from onward.engine.log.journal import Folded
 from onward.machine.fold.row import project
@@ -25,16 +25,16 @@ ABOUT = ("id", "display_id", "status", "reason", "next")
 
 async def draw(log: RunLog, sources: Sources, folded: Folded, *, original: bool) -> Drawing:
     """The graph that the run has now, or with `original` the one that it began with."""
-    way, run, holder = Way(), folded.run, folded.holder
+    trace, run, holder = Trace(), folded.run, folded.holder
     first: RunCreated | None = None
     async for page in log_pages(log, run.id):
         events = [unseal(record) for record in page]
         first = first or next((event for event in events if isinstance(event, RunCreated)), None)
-        way.take(events)
+        trace.add(events)
     defined = replace(run, pipeline_hash=first.pipeline_hash) if original and first is not None else run
     pipeline = await sources.stored(defined)
     is_at_work = holder is not None and holder.is_alive
-    states = states_of(pipeline.graph, run, way, is_at_work=is_at_work)
+    states = states_of(pipeline.graph, run, trace, is_at_work=is_at_work)
     shown = view_row(known_row(project(run), holder, run), holder)
     drawing = {
         "pipeline": pipeline.name,

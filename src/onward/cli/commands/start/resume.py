@@ -100,7 +100,7 @@ async def _execute(desk: Foreground, asking: ResumeRun, *, wait: bool) -> int:
     if asking.action != "abort":
         return desk.finish(run)
     desk.tell(run)
-    for line in gave_up_lines(ahead, desk.common):
+    for line in cancelled_lines(ahead, desk.common):
         desk.out.say(line)
     return FINE
 
