@@ -70,12 +70,12 @@ def step_id(node: str, visit: int, branch: str = "") -> str:
 
 
 def branch_of(step: str) -> str:
-    """The branch path of a step; the empty string is the run's own line."""
+    """The branch id of a step; the empty string is the main branch."""
     return step.rpartition("/")[0]
 
 
 def place(node: str, branch: str = "") -> str:
-    """A node as one line of execution sees it: what visits, outcomes and retries are counted by."""
+    """A node within one branch: what visits, outcomes and retries are counted by."""
     return f"{branch}/{node}" if branch else node
 
 
@@ -95,8 +95,8 @@ def node_of(place: str) -> str:
     return place.rpartition("/")[2]
 
 
-def branch_path(step: str, target: str, number: int = 1) -> str:
-    """The path of a branch that the fan-out `step` sends to `target`, for the first time or again."""
+def new_branch_id(step: str, target: str, number: int = 1) -> str:
+    """The id of the branch that the fan-out `step` opens to `target`; `number` tells several apart."""
     return f"{step}.{target}" if number == 1 else f"{step}.{target}.{number}"
 
 

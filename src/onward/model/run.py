@@ -92,13 +92,13 @@ class Gate(Frozen, frozen=True, kw_only=True):
 
 
 class Branch(Frozen, frozen=True, kw_only=True):
-    """A line of execution: its context, the node it stands before, and how it came there.
+    """One sequence of steps: its context, the node it stands before, and how it came there.
 
-    `edge` is the place of the edge it came by, None after a jump; `previous` is the node that finished
-    last, `label` what that node's outcome preferred, and `reason` why it failed; `suggested` are the ids it
-    suggested, kept only where none of them led on. `ended` says what a branch came to. `first_hop`: the live
-    sessions of this line are gone, and no agent step has finished since. `tree` is its work tree at the last
-    checkpoint that changed it.
+    `edge` is the place of the edge it came by, None after a jump; `previous` is the node that finished last,
+    `label` what that node's outcome preferred, and `reason` why it failed. `suggested` are the ids it
+    suggested, kept only where no edge led to any of them. `ended` is the status with which a branch ended.
+    `first_hop`: the live sessions of this branch are gone, and no agent step has finished since. `tree` is
+    its work tree at the last checkpoint that changed it.
     """
 
     context: FrozenMap[Any]

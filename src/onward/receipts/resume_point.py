@@ -14,7 +14,7 @@ from typing import Literal
 from onward.errors import InvalidInput
 from onward.machine.definition import Definition
 from onward.machine.plan.ending import has_edges
-from onward.model.ids import branch_path, step_id
+from onward.model.ids import new_branch_id, step_id
 from onward.pipeline.graph import Graph
 from onward.pipeline.joins import PARALLEL
 from onward.receipts.folder import Folder
@@ -144,6 +144,6 @@ class _Walk:
         seen: dict[str, int] = {}
         for edge in self.definition.graph.outgoing(node):
             number = seen[edge.target] = seen.get(edge.target, 0) + 1
-            path = branch_path(step, edge.target, number)
+            path = new_branch_id(step, edge.target, number)
             points += self.line(path, edge.target, self.definition.join(node))
         return points

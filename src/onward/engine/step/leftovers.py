@@ -129,19 +129,19 @@ class Leftovers:
             return place, seen
         return place, Seen(seen.files, (*seen.unseen, f"it may have worked outside {place}"))
 
-    def _changes_in_tree(self, run: Run, line: str) -> tuple[str | None, Seen]:
+    def _changes_in_tree(self, run: Run, branch_id: str) -> tuple[str | None, Seen]:
         """Against the last checkpoint: the tree may have been made after the step was planned."""
         assert run.workspace is not None
         repository, is_in_place = run.workspace.repository, run.workspace.mode == IN_PLACE
         if self.trees is None or (self.runs is None and not is_in_place):
             return None, Seen(unseen=("the run's work tree cannot be found from here",))
-        directory, line = (
-            (repository, "") if self.runs is None or is_in_place else _tree(self.runs, run, line)
+        directory, branch_id = (
+            (repository, "") if self.runs is None or is_in_place else _tree(self.runs, run, branch_id)
         )
-        branch = "" if line or is_in_place else branch_name(run.id)
+        branch = "" if branch_id or is_in_place else branch_name(run.id)
         place = Place(run.id, run.created_at_us, repository, directory, branch)
         try:
-            names = self.trees.changed(place, run.branches[line].tree or run.workspace.start)
+            names = self.trees.changed(place, run.branches[branch_id].tree or run.workspace.start)
         except (WorkspaceFailed, InvalidInput) as error:
             return directory, Seen(unseen=(str(error),))
         return directory, Seen(files_named(directory, names))
@@ -161,13 +161,13 @@ def _project(run: Run) -> str | None:
     return here.removesuffix(os.sep) if is_project else None
 
 
-def _tree(runs: Folder, run: Run, line: str) -> tuple[str, str]:
-    """The directory of a line's work tree; one without a tree of its own works in that it came off."""
-    while line:
-        own = runs.path(run.id, f"{WORKSPACE}-{step_name(line)}")
+def _tree(runs: Folder, run: Run, branch_id: str) -> tuple[str, str]:
+    """The directory of a branch's work tree; one without its own tree works in that of its parent branch."""
+    while branch_id:
+        own = runs.path(run.id, f"{WORKSPACE}-{step_name(branch_id)}")
         if os.path.isdir(own):
-            return os.path.realpath(own), line
-        line = branch_of(line)
+            return os.path.realpath(own), branch_id
+        branch_id = branch_of(branch_id)
     return os.path.realpath(runs.path(run.id, WORKSPACE)), ""
 
 

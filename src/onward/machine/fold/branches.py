@@ -68,25 +68,25 @@ def joined(run: Run, event: StepFinished, branches: Mapping[str, Branch]) -> Cha
     """A fan-out has its outcome: its branches go, and nothing may be left open in them."""
     gone = run.parallels[event.step].branches
     _check_nothing_open(run, event, gone)
-    if any(not run.branches[path].ended for path in gone):
+    if any(not run.branches[branch_id].ended for branch_id in gone):
         raise IllegalEvent(run.status, event, f"{event.step} has branches that have not ended")
     return {
-        "branches": {path: branch for path, branch in branches.items() if path not in gone},
+        "branches": {branch_id: branch for branch_id, branch in branches.items() if branch_id not in gone},
         "parallels": without(run.parallels, event.step),
         **left_behind(run, gone, onto=branch_of(event.step)),
     }
 
 
 def left_behind(run: Run, gone: Collection[str], *, onto: str) -> Changes:
-    """What branches that are over leave to the line `onto`: the last outcome of every node they visited.
+    """What branches that have ended leave to the branch `onto`: the last outcome of every node they visited.
 
     Where several of them visited one node, an outcome that meets no goal counts before one that does. Their
-    visits and attempts go: no branch ever has the same path again, and a loop may open any number of them.
+    visits and attempts go: no branch ever has the same id again, and a loop may open any number of them.
     """
-    found: dict[str, dict[str, str]] = {path: {} for path in gone}
+    found: dict[str, dict[str, str]] = {branch_id: {} for branch_id in gone}
     for at, status in run.outcomes.items():
-        if (path := branch_of(at)) in found:
-            found[path][place(node_of(at), onto)] = status
+        if (branch_id := branch_of(at)) in found:
+            found[branch_id][place(node_of(at), onto)] = status
     left: dict[str, str] = {}
     for outcomes in found.values():
         left |= {at: status for at, status in outcomes.items() if left.get(at, MET[0]) in MET}
@@ -102,10 +102,10 @@ def _without_branches(places: FrozenMap[T], gone: Collection[str]) -> FrozenMap[
     return FrozenMap({at: value for at, value in places.items() if branch_of(at) not in gone})
 
 
-def _check_nothing_open(run: Run, event: Event, paths: tuple[str, ...]) -> None:
+def _check_nothing_open(run: Run, event: Event, branch_ids: tuple[str, ...]) -> None:
     attempts = [s for s, step in run.open_steps.items() if step.state is AttemptState.OPEN]
     gates = [name for name, gate in run.gates.items() if gate.decided is None]
-    inside = [step for step in run.parallels if branch_of(step) in paths]
-    left = [name for name in (*attempts, *gates) if branch_of(name) in paths] + inside
+    inside = [step for step in run.parallels if branch_of(step) in branch_ids]
+    left = [name for name in (*attempts, *gates) if branch_of(name) in branch_ids] + inside
     if left:
         raise IllegalEvent(run.status, event, f"{event.kind} leaves something open: {', '.join(left)}")

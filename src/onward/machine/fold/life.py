@@ -102,9 +102,10 @@ def claimed(run: Run, event: RunClaimed, at_us: int) -> Changes:
 
 
 def _without_sessions(branches: Mapping[str, Branch]) -> dict[str, Branch]:
-    """Every line for which a live session may have died: each is shown a summary once."""
+    """The branches whose live sessions may have died: the next agent step of each gets a summary."""
     return {
-        path: branch if branch.ended else replace(branch, first_hop=True) for path, branch in branches.items()
+        branch_id: branch if branch.ended else replace(branch, first_hop=True)
+        for branch_id, branch in branches.items()
     }
 
 

@@ -45,7 +45,7 @@ def context_after(
 
 
 def started(run: Run, event: StepStarted, at_us: int) -> Changes:
-    before, (at, path) = run.open_steps.get(event.step), whereabouts(event.step)
+    before, (at, branch_id) = run.open_steps.get(event.step), whereabouts(event.step)
     changes: Changes = {}
     begun = OpenStep(
         step=event.step,
@@ -59,7 +59,7 @@ def started(run: Run, event: StepStarted, at_us: int) -> Changes:
         began_at_us=at_us,
     )
     if before is None:
-        changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, path))
+        changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, branch_id))
     elif before.state is OPEN and before.token == run.token:
         raise IllegalEvent(run.status, event, f"step {event.step} is already open under token {run.token}")
     else:
@@ -83,13 +83,13 @@ def started(run: Run, event: StepStarted, at_us: int) -> Changes:
     return changes
 
 
-def _new_visit(run: Run, event: StepStarted | StepFinished, at: str, path: str) -> int:
+def _new_visit(run: Run, event: StepStarted | StepFinished, at: str, branch_id: str) -> int:
     """A step begins as the next visit of its node; any other would be one that has its outcome already."""
     visit = run.visits.get(at, 0) + 1
-    if path not in run.branches:
+    if branch_id not in run.branches:
         raise IllegalEvent(run.status, event, f"step {event.step} belongs to no branch of this run")
-    if event.step != step_id(event.node, visit, path):
-        visit = run.visits.get(place(event.node, path), 0) + 1
+    if event.step != step_id(event.node, visit, branch_id):
+        visit = run.visits.get(place(event.node, branch_id), 0) + 1
         raise IllegalEvent(run.status, event, f"step {event.step} is not visit {visit} of node {event.node}")
     return visit
 
@@ -128,12 +128,12 @@ def attempt_interrupted(run: Run, event: AttemptInterrupted, at_us: int) -> Chan
 
 def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
     step = event.step
-    at, path = whereabouts(step)
-    branch, opened = run.branches.get(path), run.open_steps.get(step)
+    at, branch_id = whereabouts(step)
+    branch, opened = run.branches.get(branch_id), run.open_steps.get(step)
     if branch is None:
         raise IllegalEvent(run.status, event, f"step {step} belongs to no branch of this run")
     changes: Changes = {
-        "branches": {**run.branches, path: _moved(run, branch, opened, event)},
+        "branches": {**run.branches, branch_id: _moved(run, branch, opened, event)},
         "steps_finished": run.steps_finished + 1,
     }
     if opened is not None:
@@ -143,7 +143,7 @@ def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
     elif step in run.parallels:
         changes.update(joined(run, event, changes["branches"]))
     else:
-        changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, path))
+        changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, branch_id))
     if event.outcome.status is not SKIPPED:
         outcomes = changes.get("outcomes", run.outcomes)
         changes["outcomes"] = outcomes.with_(at, str(event.outcome.status))
@@ -192,12 +192,12 @@ def _has_hopped(opened: OpenStep | None, event: StepFinished) -> bool:
 
 
 def routed(run: Run, event: StepRouted, at_us: int) -> Changes:
-    path = branch_of(event.step)
-    branch = run.branches.get(path)
+    branch_id = branch_of(event.step)
+    branch = run.branches.get(branch_id)
     if branch is None or branch.next_node is not None or branch.ended:
         raise IllegalEvent(run.status, event, f"step {event.step} is not where its branch ended")
     moved = replace(branch, next_node=event.next.to, edge=event.next.edge, suggested=())
-    return {"branches": {**run.branches, path: moved}}
+    return {"branches": {**run.branches, branch_id: moved}}
 
 
 def redirected(run: Run, event: GoalRedirected, at_us: int) -> Changes:

@@ -86,7 +86,7 @@ def resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
     if event.step and event.action:
         changes["directives"] = {**run.directives, event.step: event.action}
     if event.from_node is not None:
-        changes |= left_behind(run, [path for path in run.branches if path], onto="")
+        changes |= left_behind(run, [branch_id for branch_id in run.branches if branch_id], onto="")
         changes.update(open_steps={}, retries=NOTHING, gates={}, directives={}, parallels={})
         changes["branches"] = {"": replace(run.root, next_node=event.from_node, edge=None)}
         changes["steering"] = given_back(run)

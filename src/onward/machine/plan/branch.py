@@ -49,40 +49,40 @@ def has_arrived(definition: Definition, branch: Branch) -> bool:
     return branch.next_node is None or branch.next_node == definition.graph.exit_id
 
 
-def plan_branch(definition: Definition, run: Run, path: str, now_us: int) -> Action:
+def plan_branch(definition: Definition, run: Run, branch_id: str, now_us: int) -> Action:
     """The next thing for this branch, as if it were alone."""
-    node_id = run.branches[path].next_node
+    node_id = run.branches[branch_id].next_node
     if node_id is None:
-        return _after_last(definition, run, path)
+        return _after_last(definition, run, branch_id)
     node = definition.graph.nodes.get(node_id)
     if node is None:
         detail = f"the pipeline no longer has node {node_id!r}; resume with --original or --from"
         return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
-    visits = run.visits.get(place(node_id, path), 0)
+    visits = run.visits.get(place(node_id, branch_id), 0)
     if run.open_steps or run.gates:
-        step = step_id(node_id, visits, path)
+        step = step_id(node_id, visits, branch_id)
         opened = run.open_steps.get(step)
         if opened is not None:
-            return _continue(definition, run, path, node, opened, now_us)
+            return _continue(definition, run, branch_id, node, opened, now_us)
         gate = run.gates.get(step)
         if gate is not None:
-            return at_gate(definition, run, path, node, gate, now_us)
-    return _enter(definition, run, path, node, visits, now_us)
+            return at_gate(definition, run, branch_id, node, gate, now_us)
+    return _enter(definition, run, branch_id, node, visits, now_us)
 
 
-def _after_last(definition: Definition, run: Run, path: str) -> Action:
+def _after_last(definition: Definition, run: Run, branch_id: str) -> Action:
     """The last step led nowhere. Its edges are tried again: they, or the context, may have changed since."""
-    branch = run.branches[path]
+    branch = run.branches[branch_id]
     if branch.reason:
-        return failed(run, f"step {last_step(run, path)}: {branch.reason}")
+        return failed(run, f"step {last_step(run, branch_id)}: {branch.reason}")
     if not is_stuck(definition, branch):
         return _end(
             definition, run, ended_at="" if branch.previous == definition.graph.exit_id else branch.previous
         )
-    step, onward = last_step(run, path), way_now(definition, branch)
+    step, onward = last_step(run, branch_id), way_now(definition, branch)
     if onward is not None:
         return Record((StepRouted(step=step, next=onward),))
-    detail = why_stuck(definition, run, path)
+    detail = why_stuck(definition, run, branch_id)
     return stop_with(run, RunFailed(reason=NO_WAY_ON, detail=detail, step=step))
 
 
@@ -101,7 +101,7 @@ def _end(definition: Definition, run: Run, *, ended_at: str = "") -> Action:
     return Record((GoalRedirected(gate=gate, next=back),))
 
 
-def _enter(definition: Definition, run: Run, path: str, node: Node, visits: int, now_us: int) -> Action:
+def _enter(definition: Definition, run: Run, branch_id: str, node: Node, visits: int, now_us: int) -> Action:
     """A node that has not begun: its next visit, after so many."""
     if visits >= definition.max_visits:
         detail = f"node {node.id} was visited {visits} times (max_visits)"
@@ -109,37 +109,39 @@ def _enter(definition: Definition, run: Run, path: str, node: Node, visits: int,
     if run.steps_finished >= definition.max_steps:
         detail = f"the run has finished {run.steps_finished} steps (max_steps)"
         return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
-    if definition.restarts and run.branches[path].edge in definition.restarts:
-        return restart(definition, run, path, node)
+    if definition.restarts and run.branches[branch_id].edge in definition.restarts:
+        return restart(definition, run, branch_id, node)
     rule = _RULES.get(definition.kind(node.id))
     if rule is not None:
-        return rule(definition, run, path, node, now_us)
-    step = step_id(node.id, visits + 1, path)
-    return Execute(_started(definition, run, path, node, step, attempt=1))
+        return rule(definition, run, branch_id, node, now_us)
+    step = step_id(node.id, visits + 1, branch_id)
+    return Execute(_started(definition, run, branch_id, node, step, attempt=1))
 
 
 def _continue(
-    definition: Definition, run: Run, path: str, node: Node, opened: OpenStep, now_us: int
+    definition: Definition, run: Run, branch_id: str, node: Node, opened: OpenStep, now_us: int
 ) -> Action:
     """A step that has started: the state of its last attempt decides."""
     match opened.state:
         case AttemptState.RETRYING:
             if opened.retry_at_us is not None and opened.retry_at_us > now_us:
                 return Sleep(opened.retry_at_us, opened.step)
-            return Execute(_started(definition, run, path, node, opened.step, attempt=opened.attempt + 1))
+            return Execute(
+                _started(definition, run, branch_id, node, opened.step, attempt=opened.attempt + 1)
+            )
         case AttemptState.FAILED:
             detail = f"step {opened.step}: {opened.reason}"
             return stop_with(run, RunFailed(reason="step_failed", detail=detail, step=opened.step))
         case AttemptState.OPEN if opened.token == run.token:
             raise AssertionError(f"{opened.step} is being executed under token {run.token}")
         case _:
-            return _abandoned(definition, run, path, node, opened)
+            return _abandoned(definition, run, branch_id, node, opened)
 
 
-def _abandoned(definition: Definition, run: Run, path: str, node: Node, opened: OpenStep) -> Action:
+def _abandoned(definition: Definition, run: Run, branch_id: str, node: Node, opened: OpenStep) -> Action:
     """An attempt that started and never finished keeps its number, if it may run again."""
     if opened.repeatable:
-        return Execute(_started(definition, run, path, node, opened.step, attempt=opened.attempt))
+        return Execute(_started(definition, run, branch_id, node, opened.step, attempt=opened.attempt))
     detail = f"step {opened.step} was cut off and must not be repeated blindly"
     if opened.state is AttemptState.INTERRUPTED:
         detail += f": {opened.reason}"
@@ -147,12 +149,12 @@ def _abandoned(definition: Definition, run: Run, path: str, node: Node, opened: 
 
 
 def _started(
-    definition: Definition, run: Run, path: str, node: Node, step: str, *, attempt: int
+    definition: Definition, run: Run, branch_id: str, node: Node, step: str, *, attempt: int
 ) -> StepStarted:
     started = StepStarted(step=step, node=node.id, attempt=attempt, repeatable=node.repeatable)
     kind = definition.kind(node.id)
     if kind == AGENT:
-        shown = shown_to(definition.graph, run.branches[path], path, node)
+        shown = shown_to(definition.graph, run.branches[branch_id], branch_id, node)
         return replace(
             started,
             fidelity=shown.fidelity,
@@ -172,24 +174,27 @@ def _child(run: Run, step: str) -> str:
     return (opened and opened.child) or child_run_id(run.id, step, run.updated_at_us)
 
 
-def _pass_start(definition: Definition, run: Run, path: str, node: Node, now_us: int) -> Action:
+def _pass_start(definition: Definition, run: Run, branch_id: str, node: Node, now_us: int) -> Action:
     onward = definition.only_way(node.id) or way_on(
-        definition.graph, node.id, SUCCEEDED, context_after(run.branches[path].context, SUCCEEDED, {}, {})
+        definition.graph,
+        node.id,
+        SUCCEEDED,
+        context_after(run.branches[branch_id].context, SUCCEEDED, {}, {}),
     )
-    return passed(run, path, node, SUCCEEDED, onward)
+    return passed(run, branch_id, node, SUCCEEDED, onward)
 
 
-def _pass_exit(definition: Definition, run: Run, path: str, node: Node, now_us: int) -> Action:
+def _pass_exit(definition: Definition, run: Run, branch_id: str, node: Node, now_us: int) -> Action:
     """Gates are judged before the exit counts as reached."""
     end = _end(definition, run)
     if not (isinstance(end, Stop) and isinstance(end.events[0], RunCompleted)):
         return end
-    return passed(run, path, node, SUCCEEDED, None)
+    return passed(run, branch_id, node, SUCCEEDED, None)
 
 
-def _pass_conditional(definition: Definition, run: Run, path: str, node: Node, now_us: int) -> Action:
+def _pass_conditional(definition: Definition, run: Run, branch_id: str, node: Node, now_us: int) -> Action:
     """The outcome that came in goes out: a conditional node is where others' outcomes are routed."""
-    branch = run.branches[path]
+    branch = run.branches[branch_id]
     came_in = branch.context.get("outcome", StepStatus.SUCCESS.value)
     if came_in not in ROUTED:
         detail = f"the context says outcome={came_in!r}, and {node.id} can route only {', '.join(ROUTED)}"
@@ -198,7 +203,7 @@ def _pass_conditional(definition: Definition, run: Run, path: str, node: Node, n
     onward = way_on(definition.graph, node.id, outcome, branch.context)
     if came_in == StepStatus.FAIL.value and not definition.graph.outgoing(node.id):
         return failed(run, f"a failure reached {node.id}, which has no edges")
-    return passed(run, path, node, outcome, onward)
+    return passed(run, branch_id, node, outcome, onward)
 
 
 _RULES: Mapping[str, Callable[[Definition, Run, str, Node, int], Action]] = {

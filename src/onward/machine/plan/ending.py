@@ -1,4 +1,4 @@
-"""A line whose last step led nowhere: whether the graph ends there, and if not, why no edge can be taken."""
+"""A branch whose last step chose no edge: whether the graph ends there, and if not, why."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def has_edges(definition: Definition, node_id: str) -> bool:
 
 
 def is_stuck(definition: Definition, branch: Branch) -> bool:
-    """Whether a line stands after a step that did not fail, has edges, and took none of them."""
+    """Whether a branch stands after a step that did not fail, has edges, and took none of them."""
     return branch.next_node is None and not branch.reason and has_edges(definition, branch.previous)
 
 
-def last_step(run: Run, path: str) -> str:
-    """The step of this line that finished last."""
-    node = run.branches[path].previous
-    return step_id(node, run.visits.get(place(node, path), 1), path)
+def last_step(run: Run, branch_id: str) -> str:
+    """The step of this branch that finished last."""
+    node = run.branches[branch_id].previous
+    return step_id(node, run.visits.get(place(node, branch_id), 1), branch_id)
 
 
 def way_now(definition: Definition, branch: Branch) -> Transition | None:
@@ -53,12 +53,12 @@ def way_now(definition: Definition, branch: Branch) -> Transition | None:
     )
 
 
-def why_stuck(definition: Definition, run: Run, path: str) -> str:
+def why_stuck(definition: Definition, run: Run, branch_id: str) -> str:
     """No edge of the last step can be taken: which there are, what each needs, and what it saw."""
-    branch = run.branches[path]
+    branch = run.branches[branch_id]
     outcome = str(branch.context.get(OUTCOME, ""))
     edges = definition.graph.outgoing(branch.previous)
-    said = f"step {last_step(run, path)} finished as {outcome or 'skipped'}"
+    said = f"step {last_step(run, branch_id)} finished as {outcome or 'skipped'}"
     return no_edge(said, edges, outcome, branch.label, as_seen(branch.context, branch.previous))
 
 

@@ -1,4 +1,4 @@
-"""Fan-out and fan-in: one line becomes several, and their results are ranked where they meet."""
+"""Fan-out and fan-in: one branch becomes several, and their results are ranked where they meet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onward.machine.plan.ending import NO_WAY_ON, no_edge
 from onward.machine.plan.route import way_on, way_out
 from onward.machine.plan.stops import failed, passed, stop_with
 from onward.model.event import BranchPlan, Outcome, ParallelStarted, RunFailed, StepStatus
-from onward.model.ids import branch_path, place, step_id
+from onward.model.ids import new_branch_id, place, step_id
 from onward.model.result import Result
 from onward.model.run import Run
 from onward.model.values.namespace import as_seen
@@ -28,16 +28,16 @@ _WORD = re.compile(r"[\w.]*\w")
 _RANKS = {"success": 0, "partial_success": 1, "retry": 2, "fail": 3}
 
 
-def fan_out(definition: Definition, run: Run, path: str, node: Node, now_us: int) -> Action:
+def fan_out(definition: Definition, run: Run, branch_id: str, node: Node, now_us: int) -> Action:
     """A branch for every edge whose condition, if it has one, holds."""
-    if any(piece.startswith(f"{node.id}#") for piece in path.split("/")):
+    if any(piece.startswith(f"{node.id}#") for piece in branch_id.split("/")):
         # Each branch would open as many again, without end.
         detail = f"a branch of {node.id} leads back to it; route it to the join or to another node"
         return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
-    step = step_id(node.id, run.visits.get(place(node.id, path), 0) + 1, path)
-    edges = _open_edges(definition, run, path, node)
+    step = step_id(node.id, run.visits.get(place(node.id, branch_id), 0) + 1, branch_id)
+    edges = _open_edges(definition, run, branch_id, node)
     if not edges:
-        return _no_branch(definition, run, path, node, step)
+        return _no_branch(definition, run, branch_id, node, step)
     return Record(
         (
             ParallelStarted(
@@ -52,22 +52,22 @@ def fan_out(definition: Definition, run: Run, path: str, node: Node, now_us: int
     )
 
 
-def _no_branch(definition: Definition, run: Run, path: str, node: Node, step: str) -> Action:
-    """Without edges it is the end of its line; with edges of which none is open, it cannot begin."""
+def _no_branch(definition: Definition, run: Run, branch_id: str, node: Node, step: str) -> Action:
+    """Without edges it is the end of its branch; with edges of which none is open, it fails."""
     edges = definition.graph.outgoing(node.id)
     if not edges:
-        return passed(run, path, node, OPENING, None)
+        return passed(run, branch_id, node, OPENING, None)
     said = f"step {step} cannot open a branch"
-    detail = no_edge(said, edges, OPENING.status.value, "", _seen_by(run, path, node))
+    detail = no_edge(said, edges, OPENING.status.value, "", _seen_by(run, branch_id, node))
     return stop_with(run, RunFailed(reason=NO_WAY_ON, detail=detail, step=step))
 
 
-def _seen_by(run: Run, path: str, node: Node) -> Mapping[str, Any]:
-    return as_seen(context_after(run.branches[path].context, OPENING, {}, {}), node.id)
+def _seen_by(run: Run, branch_id: str, node: Node) -> Mapping[str, Any]:
+    return as_seen(context_after(run.branches[branch_id].context, OPENING, {}, {}), node.id)
 
 
-def _open_edges(definition: Definition, run: Run, path: str, node: Node) -> Sequence[Edge]:
-    resolve = resolver(OPENING.status.value, "", _seen_by(run, path, node))
+def _open_edges(definition: Definition, run: Run, branch_id: str, node: Node) -> Sequence[Edge]:
+    resolve = resolver(OPENING.status.value, "", _seen_by(run, branch_id, node))
     return [edge for edge in definition.graph.outgoing(node.id) if edge.guard.holds(resolve)]
 
 
@@ -77,29 +77,31 @@ def _branches(step: str, edges: Sequence[Edge]) -> tuple[BranchPlan, ...]:
     plans = []
     for edge in edges:
         number = seen[edge.target] = seen.get(edge.target, 0) + 1
-        plans.append(BranchPlan(path=branch_path(step, edge.target, number), to=edge.target, edge=edge.order))
+        plans.append(
+            BranchPlan(path=new_branch_id(step, edge.target, number), to=edge.target, edge=edge.order)
+        )
     return tuple(plans)
 
 
-def fan_in(definition: Definition, run: Run, path: str, node: Node, now_us: int) -> Action:
+def fan_in(definition: Definition, run: Run, branch_id: str, node: Node, now_us: int) -> Action:
     """The best result by rule: status, then score, then name. It fails only if every branch did."""
-    context = run.branches[path].context
+    context = run.branches[branch_id].context
     results = candidates(context)
     best = best_of(results)
     if best is None or best["status"] == "fail":
         why = "every branch failed" if results else f"the context has no {RESULTS}"
-        return _fail(definition, run, path, node, f"{node.id} has nothing to choose from: {why}")
+        return _fail(definition, run, branch_id, node, f"{node.id} has nothing to choose from: {why}")
     outcome = Outcome(status=StepStatus.SUCCESS)
     changes = chosen(best)
     after = context_after(context, outcome, changes, {})
-    return passed(run, path, node, outcome, way_on(definition.graph, node.id, outcome, after), changes)
+    return passed(run, branch_id, node, outcome, way_on(definition.graph, node.id, outcome, after), changes)
 
 
-def _fail(definition: Definition, run: Run, path: str, node: Node, why: str) -> Action:
+def _fail(definition: Definition, run: Run, branch_id: str, node: Node, why: str) -> Action:
     outcome = Outcome(status=StepStatus.FAIL, failure_reason=why)
-    after = context_after(run.branches[path].context, outcome, {}, {})
+    after = context_after(run.branches[branch_id].context, outcome, {}, {})
     onward = way_out(definition, node, outcome, after)
-    return failed(run, why) if onward is None else passed(run, path, node, outcome, onward)
+    return failed(run, why) if onward is None else passed(run, branch_id, node, outcome, onward)
 
 
 def candidates(context: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -1,7 +1,7 @@
 """How much of the past an agent step is shown, in which conversation, and what a resume does to it.
 
 `full` means the same live session, and a session does not survive its process. So the first agent step
-of each line after a resume that would be `full` is shown a detailed summary instead; what happened is
+of each branch after a resume that would be `full` is shown a detailed summary instead; what happened is
 recorded with the attempt, and the step after it is free again.
 """
 
@@ -23,8 +23,8 @@ class Shown(Frozen, frozen=True):
     thread: str = ""
 
 
-def shown_to(graph: Graph, branch: Branch, path: str, node: Node) -> Shown:
-    """For the node's next attempt on the line `path`.
+def shown_to(graph: Graph, branch: Branch, branch_id: str, node: Node) -> Shown:
+    """For the node's next attempt in the branch `branch_id`.
 
     A step that was to be `full` and is not has its thread all the same: its new session takes the place of
     the lost one, and whoever comes next under this key goes on from there.
@@ -33,7 +33,7 @@ def shown_to(graph: Graph, branch: Branch, path: str, node: Node) -> Shown:
     mode = _mode(graph, edge, node)
     if mode != FULL:
         return Shown(mode)
-    thread = _thread(graph, branch, path, edge, node)
+    thread = _thread(graph, branch, branch_id, edge, node)
     return Shown(DEGRADED, FULL, thread) if branch.first_hop else Shown(FULL, "", thread)
 
 
@@ -44,7 +44,7 @@ def _mode(graph: Graph, edge: Edge | None, node: Node) -> str:
     return mode if mode in FIDELITIES else DEFAULT_FIDELITY
 
 
-def _thread(graph: Graph, branch: Branch, path: str, edge: Edge | None, node: Node) -> str:
+def _thread(graph: Graph, branch: Branch, branch_id: str, edge: Edge | None, node: Node) -> str:
     """The key of the conversation. Inside a branch it is the branch's own: two of them never share one."""
     key = (
         node.text("thread_id")
@@ -54,7 +54,7 @@ def _thread(graph: Graph, branch: Branch, path: str, edge: Edge | None, node: No
         or branch.previous
         or node.id
     )
-    return place(key, path)
+    return place(key, branch_id)
 
 
 def _came_by(graph: Graph, branch: Branch, node: Node) -> Edge | None:

@@ -30,14 +30,14 @@ from onward.pipeline.questions import question_of
 SELECTED, LABEL, TEXT = "human.gate.selected", "human.gate.label", "human.gate.text"
 
 
-def open_gate(definition: Definition, run: Run, path: str, node: Node, now_us: int) -> Action:
+def open_gate(definition: Definition, run: Run, branch_id: str, node: Node, now_us: int) -> Action:
     """Store the question, with its choices and the time until when it can be answered."""
     try:
         question = question_of(definition.graph, node)
     except (ValueError, InvalidInput) as error:
         return stop_with(run, RunFailed(reason="pipeline_error", detail=str(error)))
     opened = GateOpened(
-        gate=step_id(node.id, run.visits.get(place(node.id, path), 0) + 1, path),
+        gate=step_id(node.id, run.visits.get(place(node.id, branch_id), 0) + 1, branch_id),
         node=node.id,
         text=question.text,
         choices=question.choices,
@@ -55,16 +55,16 @@ def _us(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-def at_gate(definition: Definition, run: Run, path: str, node: Node, gate: Gate, now_us: int) -> Action:
+def at_gate(definition: Definition, run: Run, branch_id: str, node: Node, gate: Gate, now_us: int) -> Action:
     """An undecided gate parks the run until an answer or its deadline comes; a decided one leads on."""
     if gate.decided is None:
         if has_expired(gate, now_us):
             return Record((expiry(gate),))
         return stop_with(run, RunWaiting(wake_at_us=next_deadline(run)))
-    said = _said(gate, gate.decided, run.branches[path].context)
+    said = _said(gate, gate.decided, run.branches[branch_id].context)
     if gate.rejected:
-        return _rejected(definition.graph, run, path, node, gate, said)
-    return _led_on(definition.graph, run, path, gate, gate.decided, said)
+        return _rejected(definition.graph, run, branch_id, node, gate, said)
+    return _led_on(definition.graph, run, branch_id, gate, gate.decided, said)
 
 
 def _said(gate: Gate, choice: Choice, before: Mapping[str, Any]) -> dict[str, str]:
@@ -75,7 +75,9 @@ def _said(gate: Gate, choice: Choice, before: Mapping[str, Any]) -> dict[str, st
     return said
 
 
-def _led_on(graph: Graph, run: Run, path: str, gate: Gate, choice: Choice, said: Mapping[str, str]) -> Action:
+def _led_on(
+    graph: Graph, run: Run, branch_id: str, gate: Gate, choice: Choice, said: Mapping[str, str]
+) -> Action:
     """Take the chosen edge; for free text without one, choose an edge as after any step."""
     if choice.to:
         outcome = Outcome(
@@ -86,12 +88,14 @@ def _led_on(graph: Graph, run: Run, path: str, gate: Gate, choice: Choice, said:
     else:
         outcome = Outcome(status=StepStatus.SUCCESS)
         onward = way_on(
-            graph, gate.node, outcome, context_after(run.branches[path].context, outcome, said, {})
+            graph, gate.node, outcome, context_after(run.branches[branch_id].context, outcome, said, {})
         )
     return Record((_finished(gate, outcome, said, onward),))
 
 
-def _rejected(graph: Graph, run: Run, path: str, node: Node, gate: Gate, said: Mapping[str, str]) -> Action:
+def _rejected(
+    graph: Graph, run: Run, branch_id: str, node: Node, gate: Gate, said: Mapping[str, str]
+) -> Action:
     """No, and no edge takes it: a way for failures does, or it is the end of the branch, or of the run."""
     why = f"{gate.by} rejected {gate.gate}"
     if gate.expired:
@@ -99,8 +103,8 @@ def _rejected(graph: Graph, run: Run, path: str, node: Node, gate: Gate, said: M
     if gate.answer:
         why += f": {gate.answer}"
     outcome = Outcome(status=StepStatus.FAIL, failure_reason=why)
-    onward = way_for_no(graph, node, context_after(run.branches[path].context, outcome, said, {}))
-    if onward is None and not path:
+    onward = way_for_no(graph, node, context_after(run.branches[branch_id].context, outcome, said, {}))
+    if onward is None and not branch_id:
         return stop_with(run, RunFailed(reason="rejected", detail=why, step=gate.gate))
     return Record((_finished(gate, outcome, said, onward),))
 

@@ -36,11 +36,11 @@ _OWN = (OUTCOME, PREFERRED_LABEL)
 def join(definition: Definition, run: Run, flying: Sequence[OpenStep]) -> Action | None:
     """What to do about the first fan-out that is decided; the innermost come first."""
     for parallel in reversed(run.parallels.values()):
-        ended = [run.branches[path].ended for path in parallel.branches]
+        ended = [run.branches[branch_id].ended for branch_id in parallel.branches]
         won = parallel.policy == FIRST_SUCCESS and any(status in MET for status in ended)
         if not won and not all(ended):
             continue
-        losers = [path for path, status in zip(parallel.branches, ended, strict=True) if not status]
+        losers = [branch_id for branch_id, status in zip(parallel.branches, ended, strict=True) if not status]
         under_way = tuple(step.step for step in flying if _is_in(step.step, losers))
         if under_way:
             return Wait(halt=under_way)
@@ -58,17 +58,17 @@ def joined(definition: Definition, run: Run, step: str, merged: Merged) -> tuple
     parallel = run.parallels.get(step)
     if parallel is None:
         return ()
-    losers = [path for path in parallel.branches if not run.branches[path].ended]
+    losers = [branch_id for branch_id in parallel.branches if not run.branches[branch_id].ended]
     return (*_closed(run, losers), _finished(definition, run, parallel, merged))
 
 
-def _is_in(step: str, paths: Sequence[str]) -> bool:
-    return any(step.startswith(f"{path}/") for path in paths)
+def _is_in(step: str, branch_ids: Sequence[str]) -> bool:
+    return any(step.startswith(f"{branch_id}/") for branch_id in branch_ids)
 
 
 def _given_up(run: Run, parallel: Parallel) -> tuple[Event, ...]:
     """A fan-out inside a branch that lost: closed from within, so that the branch itself can be."""
-    going = [path for path in parallel.branches if not run.branches[path].ended]
+    going = [branch_id for branch_id in parallel.branches if not run.branches[branch_id].ended]
     outcome = Outcome(status=StepStatus.SKIPPED, notes="its branch lost the race")
     finished = StepFinished(step=parallel.step, node=parallel.node, attempt=1, outcome=outcome)
     return (*_closed(run, going), finished)
@@ -86,22 +86,28 @@ def _closed(run: Run, losers: Sequence[str]) -> tuple[Event, ...]:
         for name, step in run.open_steps.items()
         if step.state is AttemptState.OPEN and branch_of(name) in losers
     ]
-    ends = [BranchFinished(branch=path, status=CANCELLED, reason="another branch won") for path in losers]
+    ends = [
+        BranchFinished(branch=branch_id, status=CANCELLED, reason="another branch won")
+        for branch_id in losers
+    ]
     return (*gates, *attempts, *ends)
 
 
 def _finished(
     definition: Definition, run: Run, parallel: Parallel, merged: Merged = NOTHING_MERGED
 ) -> StepFinished:
-    path = branch_of(parallel.step)
-    parent = run.branches[path]
-    results = [_result(parallel, path, run.branches[path], parent.context) for path in parallel.branches]
+    branch_id = branch_of(parallel.step)
+    parent = run.branches[branch_id]
+    results = [
+        _result(parallel, branch_id, run.branches[branch_id], parent.context)
+        for branch_id in parallel.branches
+    ]
     status = _status(parallel, [result["status"] for result in results])
     if merged.conflicts and status is StepStatus.SUCCESS:
         status = StepStatus.PARTIAL_SUCCESS
     reason = "no branch succeeded" if status is StepStatus.FAIL else ""
     outcome = Outcome(status=status, failure_reason=reason)
-    changes = {RESULTS: results, **_conflicts(run, path, merged)}
+    changes = {RESULTS: results, **_conflicts(run, branch_id, merged)}
     return StepFinished(
         step=parallel.step,
         node=parallel.node,
@@ -113,9 +119,9 @@ def _finished(
     )
 
 
-def _conflicts(run: Run, path: str, merged: Merged) -> dict[str, Any]:
+def _conflicts(run: Run, branch_id: str, merged: Merged) -> dict[str, Any]:
     """What the context says about branches that did not fit; nothing if none ever did not."""
-    if not merged.conflicts and CONFLICTS not in run.branches[path].context:
+    if not merged.conflicts and CONFLICTS not in run.branches[branch_id].context:
         return {}
     return {CONFLICTS: [{"branch": c.branch, "files": list(c.files)} for c in merged.conflicts]}
 
@@ -126,7 +132,7 @@ def _status(parallel: Parallel, statuses: Sequence[str]) -> StepStatus:
     return StepStatus.PARTIAL_SUCCESS if "fail" in statuses else StepStatus.SUCCESS
 
 
-def _result(parallel: Parallel, path: str, branch: Branch, before: FrozenMap[Any]) -> dict[str, Any]:
+def _result(parallel: Parallel, branch_id: str, branch: Branch, before: FrozenMap[Any]) -> dict[str, Any]:
     """The result of a branch, for the choice between them. Its context goes no further than this."""
     changed = {
         key: value
@@ -134,7 +140,7 @@ def _result(parallel: Parallel, path: str, branch: Branch, before: FrozenMap[Any
         if key not in _OWN and not (key in before and same(before[key], value))
     }
     result: dict[str, Any] = {
-        "id": path.removeprefix(f"{parallel.step}."),
+        "id": branch_id.removeprefix(f"{parallel.step}."),
         "status": "skipped" if branch.ended in ("", CANCELLED) else branch.ended,
         "last_node": branch.previous,
         "context": changed,

@@ -62,18 +62,22 @@ def _let_go(stop_reason: str, now_us: int) -> Event:
 def _only_asks(run: Run) -> bool:
     """Whether every branch waits at an unanswered question."""
     asking = {place(gate.node, branch_of(name)) for name, gate in run.gates.items() if gate.decided is None}
-    return all(place(branch.next_node or "", path) in asking for path, branch in _lines(run))
+    return all(
+        place(branch.next_node or "", branch_id) in asking for branch_id, branch in _active_branches(run)
+    )
 
 
-def _lines(run: Run) -> list[tuple[str, Branch]]:
+def _active_branches(run: Run) -> list[tuple[str, Branch]]:
     """The branches that can continue: neither ended, nor waiting for branches of their own."""
     parents = {branch_of(step) for step in run.parallels}
     return [
-        (path, branch) for path, branch in run.branches.items() if not branch.ended and path not in parents
+        (branch_id, branch)
+        for branch_id, branch in run.branches.items()
+        if not branch.ended and branch_id not in parents
     ]
 
 
-# -- several lines at once ---------------------------------------------------------------------------
+# -- several branches at once ------------------------------------------------------------------------
 
 
 def _flying(run: Run) -> tuple[OpenStep, ...]:
@@ -101,20 +105,20 @@ def _plan_branches(
     stops: list[Event] = []
     sleep: Sleep | None = None
     deadline_us = next_deadline(run)
-    owners = {path: parallel for parallel in run.parallels.values() for path in parallel.branches}
+    owners = {branch_id: parallel for parallel in run.parallels.values() for branch_id in parallel.branches}
     busy, full = {branch_of(step.step) for step in flying}, _full(flying, owners)
-    for path, _ in _lines(run):
-        if path in busy:
+    for branch_id, _ in _active_branches(run):
+        if branch_id in busy:
             continue
-        action = _plan_opened(definition, run, path, owners[path], now_us)
+        action = _plan_opened(definition, run, branch_id, owners[branch_id], now_us)
         match action:
-            case Execute() if any(owners[around].step in full for around in _around(path)):
+            case Execute() if any(owners[around].step in full for around in _around(branch_id)):
                 pass  # something is under way, and this comes when it is done
             case Record() | Execute():
                 return action
             case Sleep():
                 sleep = action if sleep is None or action.until_us < sleep.until_us else sleep
-            case _:  # it stops: a line alone has nothing to wait for
+            case _:  # it stops: the main branch alone has nothing to wait for
                 stops.append(action.events[-1])
     if flying:
         return Wait(until_us=_first(sleep.until_us if sleep else None, deadline_us))
@@ -127,33 +131,33 @@ def _first(*instants: int | None) -> int | None:
     return min((instant for instant in instants if instant is not None), default=None)
 
 
-def _plan_opened(definition: Definition, run: Run, path: str, parallel: Parallel, now_us: int) -> Action:
+def _plan_opened(definition: Definition, run: Run, branch_id: str, parallel: Parallel, now_us: int) -> Action:
     """One branch. Where a run would end, a branch ends, and its parent continues with the result."""
-    branch = run.branches[path]
+    branch = run.branches[branch_id]
     ends = (None, parallel.join, definition.graph.exit_id)
     if branch.next_node in ends and not is_stuck(definition, branch):
-        status = run.outcomes.get(place(branch.previous, path), StepStatus.SUCCESS.value)
-        return Record((BranchFinished(branch=path, status=status, reason=branch.reason),))
-    action = plan_branch(definition, run, path, now_us)
+        status = run.outcomes.get(place(branch.previous, branch_id), StepStatus.SUCCESS.value)
+        return Record((BranchFinished(branch=branch_id, status=status, reason=branch.reason),))
+    action = plan_branch(definition, run, branch_id, now_us)
     match action:
         case Stop((RunFailed(reason="step_failed" | "no_way_on", detail=why),)):
-            return Record((BranchFinished(branch=path, status="fail", reason=why),))
+            return Record((BranchFinished(branch=branch_id, status="fail", reason=why),))
         case _:
             return action
 
 
 def _full(flying: tuple[OpenStep, ...], owners: Mapping[str, Parallel]) -> frozenset[str]:
     """The fan-outs that have as many effects under way as they may, in branches of branches too."""
-    busy = Counter(owners[path].step for step in flying for path in _around(branch_of(step.step)))
+    busy = Counter(owners[branch_id].step for step in flying for branch_id in _around(branch_of(step.step)))
     limits = {parallel.step: parallel.max_parallel for parallel in owners.values()}
     return frozenset(step for step, number in busy.items() if number >= limits[step])
 
 
-def _around(path: str) -> Iterator[str]:
+def _around(branch_id: str) -> Iterator[str]:
     """The branch and every branch that it is inside of."""
-    while path:
-        yield path
-        path = path.rpartition("/")[0]
+    while branch_id:
+        yield branch_id
+        branch_id = branch_id.rpartition("/")[0]
 
 
 def _stop_all(run: Run, stops: list[Event]) -> Action:

@@ -19,9 +19,9 @@ _OWN_KEYS = frozenset({"outcome", "preferred_label", "last_stage", "last_respons
 _OWN_PREFIXES = ("human.gate.", "parallel.", "internal.", "stack.child.")
 
 
-def restart(definition: Definition, run: Run, path: str, node: Node) -> Action:
+def restart(definition: Definition, run: Run, branch_id: str, node: Node) -> Action:
     """End the run here, unless this is a branch or has happened too often."""
-    if path:
+    if branch_id:
         detail = f"the loop_restart edge to {node.id} is inside a parallel branch, which cannot end the run"
         return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     if run.restarts >= definition.max_restarts:

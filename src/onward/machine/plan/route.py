@@ -120,7 +120,7 @@ def _routing_status(outcome: Outcome, context: Mapping[str, Any]) -> str:
 def unmet_gate(definition: Definition, run: Run) -> str | None:
     """The first visited goal gate whose last outcome was neither success nor partial success.
 
-    At the end of a run no branch is left: what they came to counts for the line that they came off.
+    At the end of a run no branch is left: their outcomes count for the branch that opened them.
     """
     gates = definition.goal_gates
     if not gates:

@@ -25,14 +25,14 @@ def failed(run: Run, detail: str) -> Stop:
 
 def passed(
     run: Run,
-    path: str,
+    branch_id: str,
     node: Node,
     outcome: Outcome,
     onward: Transition | None,
     context: Mapping[str, Any] | None = None,
 ) -> Record:
     """The node's next visit, begun and finished at once."""
-    step = step_id(node.id, run.visits.get(place(node.id, path), 0) + 1, path)
+    step = step_id(node.id, run.visits.get(place(node.id, branch_id), 0) + 1, branch_id)
     return Record(
         (
             StepFinished(
