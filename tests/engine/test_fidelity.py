@@ -91,5 +91,5 @@ async def test_what_is_gone_is_known_from_the_log_alone(world: World) -> None:
     process = await world.process()
     await process.start(ASKING)
     folded = await process.load()
-    assert (folded.run.worker, folded.run.last_worker) == (None, process.store.leases.me)
+    assert (folded.run.worker, folded.run.last_worker) == (None, process.store.leases.owner)
     assert decode_run(encode_run(folded.run)) == folded.run

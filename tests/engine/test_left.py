@@ -128,7 +128,7 @@ async def test_a_step_of_another_machine_is_unknown(world: World, tmp_path: Path
 
     class Elsewhere(Around[Leases]):
         @property
-        def me(self) -> str:
+        def owner(self) -> str:
             return "7@elsewhere/proof"
 
     process = await dead(world, tmp_path, write_and_die)

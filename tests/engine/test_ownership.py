@@ -82,7 +82,7 @@ async def test_a_claim_grows_the_token_and_names_the_worker(world: World) -> Non
     await processes[2].resume()
     claims = [event for event in await processes[0].events() if isinstance(event, RunClaimed)]
     assert [claim.token for claim in claims] == [1, 2, 3]
-    assert [claim.worker for claim in claims] == [process.store.leases.me for process in processes]
+    assert [claim.worker for claim in claims] == [process.store.leases.owner for process in processes]
     tokens = [record.token for record in await processes[0].log()]
     assert tokens == sorted(tokens)
 
@@ -200,7 +200,7 @@ async def test_what_another_has_taken_over_is_not_given_back(world: World) -> No
     taking = asyncio.create_task(other.resume(take_over=True))
     await second.entered()
     process.store.fault = None
-    lease = Lease("run", process.store.leases.me, 1)
+    lease = Lease("run", process.store.leases.owner, 1)
     process.engine.dropped.drop(lease)
     await process.engine.dropped.settle()
     assert not process.engine.dropped.is_pending(lease)

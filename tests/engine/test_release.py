@@ -127,7 +127,7 @@ async def test_a_process_gives_back_what_it_dropped_as_soon_as_the_store_lets_it
     await until(lambda: store.calls.count("log.control") == 4 and clock.waiting == 1)
     store.is_full = False
     clock.advance(60)
-    lease = Lease("run", process.store.leases.me, 1)
+    lease = Lease("run", process.store.leases.owner, 1)
     await until(lambda: not process.engine.dropped.is_pending(lease))
     assert (await other.shown())["status"] == "interrupted"
     assert (await other.resume()).status is RunStatus.COMPLETED

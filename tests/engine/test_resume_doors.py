@@ -171,7 +171,7 @@ async def test_of_two_who_wait_both_get_their_turn(world: World) -> None:
     await inside.entered()
     holder = (await process.load()).holder
     assert holder is not None
-    first = [other.store.leases.me for other in others].index(holder.owner)
+    first = [other.store.leases.owner for other in others].index(holder.owner)
     stops[first].request("signal")
     inside.open()
     assert (await waiting[first]).status is RunStatus.PAUSED

@@ -193,7 +193,7 @@ async def test_a_request_that_was_undone_is_answered_by_the_one_that_was_made_un
 
     store.rival = rival
     answered = await process.engine.answer("run", "yes", by="ann", terms=KEY)
-    assert (answered.is_repeat, answered.run.worker) == (True, other.store.leases.me)
+    assert (answered.is_repeat, answered.run.worker) == (True, other.store.leases.owner)
     door.open()
     assert (await driving[0]).run.status is RunStatus.COMPLETED
     assert world.ledger.steps == ["a#1"]

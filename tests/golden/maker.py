@@ -41,7 +41,7 @@ class Maker:
             store = await PostgresStore.open(self.db, now_us=self.clock.now_us, lease_s=LEASE_S)
         else:
             store = SqliteStore(self.db, now_us=self.clock.now_us, lease_s=LEASE_S)
-            assert store.leases.me, "from now on it has announced itself"
+            assert store.leases.owner, "from now on it has announced itself"
         store.leases._ownership.owner = f"{name}{self.world._processes + 1:020x}:1:{NO_BOOT}:1-1"
         return store
 

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onward.machine.decide.claim import Standing, decide_claim
+from onward.machine.decide.claim import HolderView, decide_claim
 from onward.machine.decide.requests import decide_answer, decide_cancel, decide_pause
 from onward.machine.decide.resume import ResumeRequest, decide_resume
 from onward.machine.definition import Definition
@@ -26,9 +26,9 @@ from onward.pipeline.build import build
 from onward.pipeline.rules.check import RULES
 from onward.pipeline.rules.tools import rules_beside
 
-NO_ONE = Standing(None, False, "second")
-DEAD = Standing("first", False, "second")
-ALIVE = Standing("first", True, "second")
+NO_ONE = HolderView(None, False, "second")
+DEAD = HolderView("first", False, "second")
+ALIVE = HolderView("first", True, "second")
 
 
 def define(body: str) -> Definition:
@@ -110,32 +110,32 @@ class Play:
 
     # -- other writers -------------------------------------------------------------------------------
 
-    def claim(self, me: str = "second") -> Action:
+    def claim(self, asker: str = "second") -> Action:
         """Somebody takes the run, whose owner, if there was one, is dead."""
         holder = "first" if self.run.status is RunStatus.RUNNING else None
-        self.write(*decide_claim(self.run, Standing(holder, False, me, self.now_us)))
+        self.write(*decide_claim(self.run, HolderView(holder, False, asker, self.now_us)))
         return self.go()
 
-    def pause(self, standing: Standing = ALIVE, after: str = "step") -> tuple[Event, ...]:
-        events = decide_pause(self.run, standing, after=after, by="pat")
+    def pause(self, holder_view: HolderView = ALIVE, after: str = "step") -> tuple[Event, ...]:
+        events = decide_pause(self.run, holder_view, after=after, by="pat")
         self.write(*events)
         return events
 
-    def cancel(self, standing: Standing = ALIVE) -> tuple[Event, ...]:
-        events = decide_cancel(self.run, standing, by="kim")
+    def cancel(self, holder_view: HolderView = ALIVE) -> tuple[Event, ...]:
+        events = decide_cancel(self.run, holder_view, by="kim")
         self.write(*events)
         return events
 
     def answer(self, answer: str | Answer, *, gate: str | None = None, text: str = "") -> tuple[Event, ...]:
         said = answer if isinstance(answer, Answer) else Answer(answer, text)
-        standing = dataclasses.replace(NO_ONE, now_us=self.now_us)
-        events = decide_answer(self.run, standing, gate_id=gate, answer=said, by="pat")
+        holder_view = dataclasses.replace(NO_ONE, now_us=self.now_us)
+        events = decide_answer(self.run, holder_view, gate_id=gate, answer=said, by="pat")
         self.write(*events)
         return events
 
     def resume(
         self,
-        standing: Standing = DEAD,
+        holder_view: HolderView = DEAD,
         *,
         from_node: str | None = None,
         action: str | None = None,
@@ -144,8 +144,8 @@ class Play:
     ) -> Action:
         """A person sends the run on; it is claimed and goes on."""
         request = ResumeRequest("pat", from_node, action, step, take_over=take_over)
-        standing = dataclasses.replace(standing, now_us=self.now_us)
-        self.write(*decide_resume(self.definition, self.run, standing, request))
+        holder_view = dataclasses.replace(holder_view, now_us=self.now_us)
+        self.write(*decide_resume(self.definition, self.run, holder_view, request))
         return self.go()
 
     def refolded(self) -> Run:

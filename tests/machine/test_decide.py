@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.decide.claim import Standing, decide_claim
+from onward.machine.decide.claim import HolderView, decide_claim
 from onward.machine.decide.owner_loss import decide_release
 from onward.machine.decide.requests import decide_cancel, decide_pause
 from onward.machine.decide.resume import ResumeRequest, decide_resume
@@ -52,11 +52,11 @@ def test_a_run_that_a_living_process_holds_cannot_be_claimed() -> None:
     assert (refused.value.code, refused.value.details) == ("occupied", {"holder": "first"})
 
 
-@pytest.mark.parametrize(("standing", "take_over"), [(DEAD, False), (ALIVE, True), (NO_ONE, False)])
-def test_a_running_run_is_taken_over_with_a_higher_token(standing: Standing, take_over: bool) -> None:
+@pytest.mark.parametrize(("holder_view", "take_over"), [(DEAD, False), (ALIVE, True), (NO_ONE, False)])
+def test_a_running_run_is_taken_over_with_a_higher_token(holder_view: HolderView, take_over: bool) -> None:
     """Design §3: the claim that takes over says that the owner before was lost."""
     claim = RunClaimed(token=2, worker="second", lost=True)
-    assert decide_claim(Play(TWO).run, standing, take_over=take_over) == (claim,)
+    assert decide_claim(Play(TWO).run, holder_view, take_over=take_over) == (claim,)
 
 
 def test_a_queued_run_is_claimed_without_a_loss() -> None:
@@ -200,12 +200,12 @@ def test_a_run_can_be_superseded() -> None:
     assert event == RunCancelled(reason="superseded", by="kim")
 
 
-@pytest.mark.parametrize("standing", [ALIVE, DEAD])
-def test_a_cancel_says_why_in_the_words_of_whoever_asked(standing: Standing) -> None:
+@pytest.mark.parametrize("holder_view", [ALIVE, DEAD])
+def test_a_cancel_says_why_in_the_words_of_whoever_asked(holder_view: HolderView) -> None:
     """Also when the holder does it later, after whatever it had under way."""
     play = Play(TWO)
-    play.write(*decide_cancel(play.run, standing, by="kim", detail=" wrong branch "))
-    if standing is ALIVE:
+    play.write(*decide_cancel(play.run, holder_view, by="kim", detail=" wrong branch "))
+    if holder_view is ALIVE:
         play.succeed()
     assert play.last == RunCancelled(reason="user", by="kim", detail="wrong branch")
     assert (play.run.status, play.run.detail) == (RunStatus.CANCELLED, "wrong branch")

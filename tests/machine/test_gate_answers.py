@@ -6,7 +6,7 @@ import pytest
 
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide.answers import next_deadline, next_reminder, overdue
-from onward.machine.decide.claim import Standing, decide_claim
+from onward.machine.decide.claim import HolderView, decide_claim
 from onward.machine.plan.action import Sleep, Stop, Wait
 from onward.machine.plan.finish import finish
 from onward.model.answer import Answer
@@ -323,7 +323,7 @@ def test_a_run_that_waits_can_be_claimed_when_the_deadline_of_its_gate_has_come(
     with pytest.raises(Refused, match="waits for an answer at g#1"):
         decide_claim(play.run, NO_ONE)
     play.now_us = 3 * SECOND
-    late, claim = decide_claim(play.run, Standing(None, False, "second", play.now_us))
+    late, claim = decide_claim(play.run, HolderView(None, False, "second", play.now_us))
     assert isinstance(late, GateDecided)
     assert (late.by, late.expired, late.rejected, late.choice.to) == ("deadline", True, False, "c")
     play.write(late, claim)

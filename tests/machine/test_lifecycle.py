@@ -109,7 +109,7 @@ SAMPLES: dict[type[Event], Event] = {
 }
 
 
-def standing(status: RunStatus, kind: type[Event]) -> Run:
+def holder_view(status: RunStatus, kind: type[Event]) -> Run:
     """A run in which only the status can be a reason to refuse an event of this kind."""
     run = replace(created(), status=status, token=7)
     if kind in (RunCompleted, RunCancelled):
@@ -149,7 +149,7 @@ def test_every_kind_of_event_is_catalogued_and_can_happen_somewhere() -> None:
 @pytest.mark.parametrize("status", RUN)
 def test_an_event_leads_where_the_table_says_or_is_refused(status: RunStatus) -> None:
     for kind in CATALOGUE:
-        run, event = standing(status, kind), SAMPLES[kind]
+        run, event = holder_view(status, kind), SAMPLES[kind]
         expected = RUN[status].get(kind)
         assert next_status(status, event) is expected
         if expected is None:

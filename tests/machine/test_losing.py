@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from onward.machine.decide.claim import Standing
+from onward.machine.decide.claim import HolderView
 from onward.machine.decide.owner_loss import (
     LOSSES_MAX,
     RESTARTED,
@@ -27,7 +27,7 @@ from onward.model.event import (
 from onward.model.run import Pending, Run, RunStatus
 from tests.machine.events import held, then
 
-DEAD = Standing("process 7 on host", False, "me", now_us=1_000)
+DEAD = HolderView("process 7 on host", False, "me", now_us=1_000)
 
 
 def lost(run: Run, **how: Any) -> tuple[Event, ...]:
@@ -44,7 +44,7 @@ def test_finding_it_is_a_claim_with_the_stop_behind_it() -> None:
 
 def test_a_living_owner_and_a_run_that_nobody_holds_are_left_alone() -> None:
     run = held()
-    assert decide_loss(run, Standing("x", True, "me")) == ()
+    assert decide_loss(run, HolderView("x", True, "me")) == ()
     assert lost(then(run, RunPaused(reason="operator"))) == ()
 
 

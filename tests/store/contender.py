@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from onward.clock import SystemClock
 from onward.engine.log.journal import Folded, Journal
 from onward.errors import Refused, StaleHistory
-from onward.machine.decide.claim import Standing, decide_claim
+from onward.machine.decide.claim import HolderView, decide_claim
 from onward.model.event import CancelRequested, Event, PauseRequested
 from onward.store.port.log import Held
 from onward.store.port.record import Record, Write
@@ -38,16 +38,18 @@ async def claim(store: Store, *run_ids: str) -> None:
     journal = Journal(store.log, SystemClock())
     for run_id in run_ids:
         try:
-            await journal.control(run_id, _claim, append_id=store.leases.me)
-            say(run_id, "won", store.leases.me)
+            await journal.control(run_id, _claim, append_id=store.leases.owner)
+            say(run_id, "won", store.leases.owner)
         except Refused as refusal:
             say(run_id, "lost", refusal.details["holder"])
 
 
 def _claim(folded: Folded, held: Held) -> Sequence[Event]:
     holder = held.holder
-    standing = Standing(holder.owner if holder else None, holder is not None and holder.is_alive, held.me)
-    return decide_claim(folded.run, standing)
+    holder_view = HolderView(
+        holder.owner if holder else None, holder is not None and holder.is_alive, held.asker
+    )
+    return decide_claim(folded.run, holder_view)
 
 
 async def append(store: Store, name: str, runs: str, times: str) -> None:
@@ -85,7 +87,7 @@ async def ask(store: Store, run_id: str, times: str) -> None:
             return run.after(tail).then(PauseRequested(after="step", by=store.leases.me))[0]
 
         await store.log.control(
-            run_id, since=run.position.seq, append_id=f"{store.leases.me} {number}", decide=decide
+            run_id, since=run.position.seq, append_id=f"{store.leases.owner} {number}", decide=decide
         )
         say(*waited)
 
@@ -106,7 +108,7 @@ TASKS = {task.__name__: task for task in (create, claim, append, hold, ask, canc
 
 async def main(db: str, task: str, *arguments: str) -> None:
     store = await open_store(db)
-    say("ready", store.leases.me)
+    say("ready", store.leases.owner)
     sys.stdin.readline()
     await TASKS[task](store, *arguments)
     sys.stdin.readline()

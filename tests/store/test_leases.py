@@ -73,11 +73,11 @@ async def test_a_holder_that_does_not_renew_is_gone_when_its_time_is_over(
     store, other = processes
     run = await held(store)
     clock.advance(LEASE_S - 0.001)
-    assert await holder_of(other, run) == Holder(store.leases.me, 1, True)
+    assert await holder_of(other, run) == Holder(store.leases.owner, 1, True)
     clock.advance(0.001)
-    assert await holder_of(other, run) == Holder(store.leases.me, 1, False)
+    assert await holder_of(other, run) == Holder(store.leases.owner, 1, False)
     taken = await stepped(other, await claimed(other, run))
-    assert await holder_of(store, taken) == Holder(other.leases.me, 2, True)
+    assert await holder_of(store, taken) == Holder(other.leases.owner, 2, True)
     assert await store.leases.renew([run.lease]) == {}
 
 
@@ -88,8 +88,8 @@ async def test_a_holder_that_renews_keeps_its_run(processes: tuple[Store, Store]
     for _ in range(5):
         clock.advance(LEASE_S / 2)
         assert await store.leases.renew([kept.lease]) == {kept.id: kept.position.seq}
-    assert await holder_of(other, kept) == Holder(store.leases.me, 1, True)
-    assert await holder_of(other, forgotten) == Holder(store.leases.me, 1, False)
+    assert await holder_of(other, kept) == Holder(store.leases.owner, 1, True)
+    assert await holder_of(other, forgotten) == Holder(store.leases.owner, 1, False)
 
 
 @pytest.mark.parametrize("processes", ["memory", POSTGRES], indirect=True)
@@ -109,8 +109,8 @@ async def test_only_the_token_that_holds_the_run_is_renewed(
     """Not an older one of the same process, also when it is time to write: nobody drives under that."""
     store, _ = processes
     first = await held(store)
-    run = await requested(store, first, RunClaimed(token=first.run.token + 1, worker=store.leases.me))
-    older, newer = (Lease(run.id, store.leases.me, token) for token in (first.run.token, run.run.token))
+    run = await requested(store, first, RunClaimed(token=first.run.token + 1, worker=store.leases.owner))
+    older, newer = (Lease(run.id, store.leases.owner, token) for token in (first.run.token, run.run.token))
     for _ in range(3):
         clock.advance(0.4 * LEASE_S)
         assert await store.leases.renew([older]) == {}
@@ -134,7 +134,7 @@ async def test_somebody_elses_request_does_not_lengthen_a_lease(
     processes: tuple[Store, Store], clock: ManualClock
 ) -> None:
     store, other = processes
-    owner = STRANGER if isinstance(store, SqliteStore) else store.leases.me
+    owner = STRANGER if isinstance(store, SqliteStore) else store.leases.owner
     run = await held_by(owner, store)
     clock.advance(LEASE_S / 2)
     run = await requested(other, run, PauseRequested(after="step", by="tests"))
@@ -149,7 +149,7 @@ async def test_a_process_that_the_kernel_shows_alive_holds_its_runs_however_long
     store, other = processes
     run = await held(store)
     clock.advance(LEASE_S * 1_000)
-    assert await holder_of(other, run) == Holder(store.leases.me, 1, True)
+    assert await holder_of(other, run) == Holder(store.leases.owner, 1, True)
 
 
 @pytest.mark.parametrize("processes", ["sqlite"], indirect=True)

@@ -73,6 +73,6 @@ async def test_a_held_run_that_its_living_process_does_not_renew_is_stalled(tmp_
     await held(holder)
     assert (await looking.measures.measure()).stalled == 0
     late_us.reverse()
-    assert (await looking.measures.measure()).holdings == (Holding(holder.leases.me, 1, 1),)
+    assert (await looking.measures.measure()).holdings == (Holding(holder.leases.owner, 1, 1),)
     await looking.close()
     await holder.close()

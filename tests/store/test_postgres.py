@@ -142,7 +142,7 @@ async def test_of_many_that_claim_an_expired_run_exactly_one_wins(
     def decide(held: Held, tail: Sequence[Record]) -> Write:
         if held.holder is not None and held.holder.is_alive:
             raise Refused("occupied", "somebody was faster.")
-        return run.then(RunClaimed(token=2, worker=held.me, lost=True))[0]
+        return run.then(RunClaimed(token=2, worker=held.asker, lost=True))[0]
 
     answers = await asyncio.gather(
         *(
@@ -158,10 +158,10 @@ async def test_of_many_that_claim_an_expired_run_exactly_one_wins(
 async def test_the_servers_clock_ends_a_lease(postgres_url: str) -> None:
     store = await PostgresStore.open(postgres_url, lease_s=0.2)
     run = await held(store)
-    while await holder_of(store, run.id) == Holder(store.leases.me, 1, True):
+    while await holder_of(store, run.id) == Holder(store.leases.owner, 1, True):
         pass
     await store.leases.renew([run.lease._replace(token=2)])
-    assert await holder_of(store, run.id) == Holder(store.leases.me, 1, False)
+    assert await holder_of(store, run.id) == Holder(store.leases.owner, 1, False)
     await store.close()
     store = await PostgresStore.open(postgres_url, lease_s=3600)
     await store.leases.renew([run.lease])
@@ -172,7 +172,7 @@ async def test_the_servers_clock_ends_a_lease(postgres_url: str) -> None:
 async def test_a_store_says_how_long_and_how_often(store: PostgresStore) -> None:
     assert store.leases.lease_s == LEASE_S
     assert store.leases.heartbeat_s == LEASE_S / 3
-    assert owner_label(store.leases.me).startswith(f"process {os.getpid()} on ")
+    assert owner_label(store.leases.owner).startswith(f"process {os.getpid()} on ")
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ async def test_only_a_process_of_this_machine_and_boot_is_seen_to_be_gone(
 
 
 async def test_the_name_of_an_owner_proves_which_process_it_is(store: PostgresStore) -> None:
-    nonce, _, identity = owner_proof(store.leases.me).partition("/")
+    nonce, _, identity = owner_proof(store.leases.owner).partition("/")
     assert HostIdentity.parse(identity) == host_identity()
     assert nonce
 
@@ -418,7 +418,7 @@ async def test_whatever_comes_of_a_request_the_run_is_let_go_of(
     run = await stepped(store, old)
     late, claim = (
         old.then(*step(old, late=True))[0],
-        other.then(RunClaimed(token=1, worker=store.leases.me))[0],
+        other.then(RunClaimed(token=1, worker=store.leases.owner))[0],
     )
 
     def refuse(held: Held, tail: Sequence[Record]) -> Write:
@@ -549,4 +549,4 @@ async def test_a_request_whose_log_starts_in_a_parent_is_shown_all_of_it(store: 
             decide=lambda _, tail: shown.extend(record.seq for record in tail),
         )
         assert shown == list(range(since + 1, child.position.seq + 1))
-    await requested(store, child, RunClaimed(token=child.run.token + 1, worker=store.leases.me))
+    await requested(store, child, RunClaimed(token=child.run.token + 1, worker=store.leases.owner))

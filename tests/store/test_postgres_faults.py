@@ -66,7 +66,7 @@ async def append_with_row_and_blob_and_snapshot(store: PostgresStore) -> Callabl
 
 async def create(store: PostgresStore) -> Callable[[], Awaitable[object]]:
     await created(store)
-    write, _ = creation("made", owner=store.leases.me, exclusive_key="chat")
+    write, _ = creation("made", owner=store.leases.owner, exclusive_key="chat")
     return lambda: store.log.create(write, "creation")
 
 
@@ -112,7 +112,7 @@ async def test_a_request_over_a_broken_connection_is_decided_for_good_exactly_on
     store: PostgresStore, witness: PostgresStore, proxy: Proxy, loss: Loss, behind: int
 ) -> None:
     run = await created(store)
-    write, after = run.then(RunClaimed(token=1, worker=store.leases.me))
+    write, after = run.then(RunClaimed(token=1, worker=store.leases.owner))
     await store.log.load(run.id, fold_version=FOLD_VERSION)
     proxy.lose(loss, behind=behind)
     answer = await store.log.control(

@@ -27,7 +27,7 @@ Mine, Log, Leases = MemoryStore, MemoryLog, MemoryLeases
 def connect():
     database = MemoryDatabase()
     async def connect():
-        store = Mine(database, database.connect().leases.me)
+        store = Mine(database, database.connect().leases.owner)
         store.log = Log(database, store._ownership)
         store.leases = Leases(store._ownership)
         return store

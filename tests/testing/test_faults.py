@@ -76,8 +76,8 @@ async def test_only_calls_that_count_have_a_number(memory: Store) -> None:
 
 async def test_everything_else_is_the_stores_own(memory: Store) -> None:
     faulty = FaultyStore(memory)
-    assert (faulty.leases.me, faulty.leases.lease_s, faulty.leases.heartbeat_s) == (
-        memory.leases.me,
+    assert (faulty.leases.owner, faulty.leases.lease_s, faulty.leases.heartbeat_s) == (
+        memory.leases.owner,
         memory.leases.lease_s,
         memory.leases.heartbeat_s,
     )

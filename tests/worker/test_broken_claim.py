@@ -9,7 +9,7 @@ import pytest
 
 from onward.clock import SystemClock
 from onward.engine.log.journal import Folded, Journal
-from onward.machine.decide.claim import Standing, decide_claim
+from onward.machine.decide.claim import HolderView, decide_claim
 from onward.model.event import Event
 from onward.store.port.log import Held, Wanted
 from onward.store.postgres.adapter import PostgresStore
@@ -42,7 +42,7 @@ class Breaking:
 
 async def take(journal: Journal) -> Folded | None:
     def decide(current: Folded, held: Held) -> Sequence[Event]:
-        return decide_claim(current.run, Standing(None, False, held.me))
+        return decide_claim(current.run, HolderView(None, False, held.asker))
 
     def damaged(run_id: str, error: Exception) -> None:
         raise AssertionError(error)

@@ -124,7 +124,7 @@ async def long_run(store: Store, steps: int) -> None:
     """A due run with a long log and no snapshot, as an import or a newer fold leaves it."""
     run = await grown(store, await held(store, "bad"), steps=steps)
     write, _ = run.then(RunQueued(why="tests", wake_at_us=run.run.updated_at_us))
-    await store.log.append(write, Lease("bad", store.leases.me, 1))
+    await store.log.append(write, Lease("bad", store.leases.owner, 1))
 
 
 async def test_a_long_log_is_folded_before_the_claim_which_leaves_a_snapshot(world: World) -> None:
@@ -133,7 +133,7 @@ async def test_a_long_log_is_folded_before_the_claim_which_leaves_a_snapshot(wor
     before = (await process.load("bad")).run
     taken = await process.engine.take(StopSwitch())
     assert taken is not None
-    assert taken[0].run.worker == store.leases.me
+    assert taken[0].run.worker == store.leases.owner
     (claimed,) = store.log.shown
     assert len(claimed.tail) == 0, "all of it was known"
     loaded = await store.log.load("bad", fold_version=FOLD_VERSION)

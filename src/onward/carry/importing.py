@@ -107,7 +107,7 @@ class Importer:
         run, at_us = section.fold, self.clock.now_us()
         if run is None:
             return _Planned(section, row, section.run.end, at_us)
-        events = decide_arrival(run, self.store.leases.me, now_us=at_us)
+        events = decide_arrival(run, self.store.leases.owner, now_us=at_us)
         after, _ = applied(run, events, run_id=run.id, at_us=at_us)
         if self.checked.is_paused:
             events = (*events, *decide_held_back(after, why=HELD_BACK))

@@ -291,7 +291,7 @@ class Engine:
 
     def is_at_work(self, folded: Folded) -> bool:
         """Whether somebody who is alive holds the run."""
-        return folded.run.status is RunStatus.RUNNING and self._claims.standing(folded).is_alive
+        return folded.run.status is RunStatus.RUNNING and self._claims.holder_view(folded).is_alive
 
 
 def _each(*observers: Observer) -> Observer:

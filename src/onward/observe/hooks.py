@@ -37,11 +37,11 @@ class _Decision:
     """What this process decided under a run's lock, and since when the run was due."""
 
     write: Write | None = None
-    me: str = ""
+    asker: str = ""
     due_us: int | None = None
 
     def note(self, write: Write | None, held: Held, due_us: int | None = None) -> Write | None:
-        self.write, self.me, self.due_us = write, held.me, due_us
+        self.write, self.asker, self.due_us = write, held.asker, due_us
         return write
 
 
@@ -100,7 +100,7 @@ class _WatchedLog(_Around[RunLog]):
     def _note_claim(self, seen: _Decision) -> None:
         """Count a write that claimed the run; a claim from the queue also measures how long it was due."""
         write, due_us = seen.write, seen.due_us
-        if write is None or write.row is None or write.row.owner != seen.me:
+        if write is None or write.row is None or write.row.owner != seen.asker:
             return
         if all(record.kind != RunClaimed.__name__ for record in write.records):
             return  # we already held it

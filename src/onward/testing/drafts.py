@@ -160,7 +160,7 @@ async def created(store: Store, run_id: str | None = None, **fields: Any) -> Dra
 
 async def held(store: Store, run_id: str | None = None, **fields: Any) -> Draft:
     """A stored run that `store` holds."""
-    return await created(store, run_id, owner=store.leases.me, **fields)
+    return await created(store, run_id, owner=store.leases.owner, **fields)
 
 
 async def queued(store: Store, run_id: str | None = None, *, wait_us: int = 0, **fields: Any) -> Draft:

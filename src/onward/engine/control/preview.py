@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onward.engine.log.journal import Folded, applied
-from onward.machine.decide.claim import Standing
+from onward.machine.decide.claim import HolderView
 from onward.machine.decide.resume import ResumeRequest, decide_resume
 from onward.machine.definition import Definition
 from onward.machine.plan.action import Action
@@ -29,10 +29,10 @@ class Preview:
 
 
 def preview(
-    definition: Definition, known: Folded, standing: Standing, request: ResumeRequest, *, now_us: int
+    definition: Definition, known: Folded, holder_view: HolderView, request: ResumeRequest, *, now_us: int
 ) -> Preview:
     """What would come of this request; refuses what a resume would refuse."""
-    decided = decide_resume(definition, known.run, standing, request)
+    decided = decide_resume(definition, known.run, holder_view, request)
     run, _ = applied(known.run, decided, run_id=known.run.id, at_us=now_us)
     ahead = advance(definition, run, (), now_us=now_us, stop_reason=None)
     return Preview(known.run, "", (*decided, *ahead.events), ahead.action)

@@ -18,7 +18,7 @@ from onward.engine.loop.serving import Serving
 from onward.engine.loop.stop import StopSwitch
 from onward.engine.step.leftovers import Leftovers, view_left
 from onward.errors import InvalidInput, Refused, StaleHistory
-from onward.machine.decide.claim import Standing
+from onward.machine.decide.claim import HolderView
 from onward.machine.decide.resume import ResumeRequest, check_resumable, decide_resume, made_again
 from onward.model.event import Event
 from onward.model.run import Run
@@ -29,7 +29,7 @@ WAIT_POLL_S = 0.05
 ENDING_S = 5.0
 
 
-def _nothing(run: Run, standing: Standing) -> Sequence[Event]:
+def _nothing(run: Run, holder_view: HolderView) -> Sequence[Event]:
     """Decides nothing: what is left of a request is whether it was made before."""
     return ()
 
@@ -48,11 +48,11 @@ class _Ready:
     def blobs(self) -> Mapping[str, bytes]:
         return {self.pipeline.hash: self.pipeline.source.encode()}
 
-    def decide(self, run: Run, standing: Standing) -> Sequence[Event]:
+    def decide(self, run: Run, holder_view: HolderView) -> Sequence[Event]:
         """Decide the resume under the run's lock, if it still is the run that everything was checked for."""
         if run.pipeline_hash != self.known.run.pipeline_hash:
             raise StaleHistory(run.id, self.known.position.seq)
-        return decide_resume(self.served.definition, run, standing, self.request)
+        return decide_resume(self.served.definition, run, holder_view, self.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +124,8 @@ class Resuming:
         ready = await self._ready(run_id, resume, None)
         now_us = self.clock.now_us()
         try:
-            standing = self.claims.standing(ready.known)
-            seen = preview(ready.served.definition, ready.known, standing, ready.request, now_us=now_us)
+            holder_view = self.claims.holder_view(ready.known)
+            seen = preview(ready.served.definition, ready.known, holder_view, ready.request, now_us=now_us)
         except Refused as refusal:
             await self._tell_left(refusal, run_id)
             raise
@@ -153,7 +153,7 @@ class Resuming:
             raise InvalidInput(f"run {run_id} has no workspace to restore.")
         if stop is not None and (resume.wait or _is_ending(known)):
             known = await self._wait_free(known, stop, None if resume.wait else ENDING_S)
-        check_resumable(known.run, self.claims.standing(known), request)
+        check_resumable(known.run, self.claims.holder_view(known), request)
         pipeline, notice = await self.sources.for_resume(
             known.run, accept_changes=resume.accept_changes, original=resume.original
         )
@@ -172,7 +172,7 @@ class Resuming:
         """Until no live process holds the run, this process is asked to stop, or the time is over."""
         asked, began_s = asyncio.Event(), self.clock.awake_s()
         unlisten = stop.listen(asked.set)
-        while self.claims.standing(folded).is_alive and stop.reason is None:
+        while self.claims.holder_view(folded).is_alive and stop.reason is None:
             if limit_s is not None and self.clock.awake_s() - began_s >= limit_s:
                 break
             await self.clock.wait_s(WAIT_POLL_S, asked)

@@ -14,7 +14,7 @@ from onward.engine.loop.ports import Observer
 from onward.engine.loop.runner import Runner, Served
 from onward.engine.loop.serving import Serving
 from onward.engine.loop.stop import StopSwitch
-from onward.machine.decide.claim import Standing, decide_claim
+from onward.machine.decide.claim import HolderView, decide_claim
 from onward.machine.definition import Definition
 from onward.machine.plan.advance import advance
 from onward.model.event import Event, RunCreated
@@ -51,7 +51,7 @@ class Starting:
         stop = stop or StopSwitch(clock=self.clock)
         now_us = self.clock.now_us()
         run, first = applied(None, (created,), run_id=run_id, at_us=now_us)
-        claim = decide_claim(run, Standing(None, False, self.leases.me, now_us))
+        claim = decide_claim(run, HolderView(None, False, self.leases.owner, now_us))
         run, second = applied(run, claim, run_id=run_id, at_us=now_us)
         # The first step is planned now, so that creating, claiming and starting it are one append.
         ahead = advance(definition, run, (), now_us=now_us, stop_reason=stop.reason)

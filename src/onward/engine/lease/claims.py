@@ -12,7 +12,7 @@ from onward.engine.log.journal import Folded, Journal
 from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.engine.loop.ports import Observer
 from onward.errors import OnwardError, Refused, StoreError
-from onward.machine.decide.claim import Standing
+from onward.machine.decide.claim import HolderView
 from onward.machine.decide.requests import Decide
 from onward.model.event import Event, RunClaimed
 from onward.store.owner import owner_label
@@ -37,13 +37,13 @@ class Claims:
         self._leases, self._journal, self._observe, self._clock = leases, journal, observe, clock
         self.dropped = Dropped(journal, clock, ids)
 
-    def standing(self, folded: Folded, held: Held | None = None) -> Standing:
+    def holder_view(self, folded: Folded, held: Held | None = None) -> HolderView:
         """Who holds the run, now. What this process dropped, it does not hold."""
-        me, now_us = self._leases.me, self._clock.now_us()
+        asker, now_us = self._leases.owner, self._clock.now_us()
         holder = held.holder if held is not None else folded.holder
         if holder is None:
-            return Standing(None, False, me, now_us)
-        return Standing(owner_label(holder.owner), self.is_at_work(folded.run.id, holder), me, now_us)
+            return HolderView(None, False, asker, now_us)
+        return HolderView(owner_label(holder.owner), self.is_at_work(folded.run.id, holder), asker, now_us)
 
     def is_at_work(self, run_id: str, holder: Holder) -> bool:
         """Whether the holder is alive, and has not dropped the run."""
@@ -51,7 +51,7 @@ class Claims:
 
     async def create(self, run_id: str, creation: Awaitable[Folded]) -> Reply:
         """Create a run that is claimed from its first moment."""
-        lease, claimed_s = Lease(run_id, self._leases.me, 1), self._clock.awake_s()
+        lease, claimed_s = Lease(run_id, self._leases.owner, 1), self._clock.awake_s()
         may_exist = self.dropped.take_back(lease)
         try:
             folded = await creation
@@ -111,7 +111,7 @@ class _Request:
 
     def decided(self, current: Folded, held: Held) -> Sequence[Event]:
         self.lease = None
-        self.events = self.decide(current.run, self.claims.standing(current, held))
+        self.events = self.decide(current.run, self.claims.holder_view(current, held))
         last = self.events[-1] if self.events else None
         if isinstance(last, RunClaimed):
             self.lease = Lease(current.run.id, last.worker, last.token)

@@ -68,9 +68,9 @@ class Taking:
         if not set(current.run.needs) <= set(self._kinds):
             self._unserved.add(" ".join(current.run.needs))
             return ()
-        standing = self._claims.standing(current, held)
-        now_us = max(standing.now_us, current.run.wake_at_us or 0)
-        return decide_claim(current.run, replace(standing, now_us=now_us))
+        holder_view = self._claims.holder_view(current, held)
+        now_us = max(holder_view.now_us, current.run.wake_at_us or 0)
+        return decide_claim(current.run, replace(holder_view, now_us=now_us))
 
     def _wanted(self) -> Wanted:
         now_s = self._clock.awake_s()

@@ -18,7 +18,7 @@ from onward.engine.loop.serving import Serving
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost
 from onward.handlers.port import Handler
-from onward.machine.decide.claim import Standing, decide_claim
+from onward.machine.decide.claim import HolderView, decide_claim
 from onward.machine.definition import Definition
 from onward.machine.plan.action import Action
 from onward.model.event import Event
@@ -121,6 +121,6 @@ class Runner:
         return self.ports if handlers is self.ports.handlers else replace(self.ports, handlers=handlers)
 
 
-def _claim_a_new_run(run: Run, standing: Standing) -> Sequence[Event]:
+def _claim_a_new_run(run: Run, holder_view: HolderView) -> Sequence[Event]:
     """Unless another process was first."""
-    return decide_claim(run, standing) if run.status is RunStatus.QUEUED and not run.token else ()
+    return decide_claim(run, holder_view) if run.status is RunStatus.QUEUED and not run.token else ()

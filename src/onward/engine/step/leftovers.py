@@ -67,7 +67,7 @@ class Leftovers:
             effects=tuple(_effect(effect, run, opened) for effect in effects),
         )
         where = None if owner is None else owner_host(owner)
-        if where != owner_host(self.store.leases.me):
+        if where != owner_host(self.store.leases.owner):
             return replace(left, unseen=(f"it ran on {where or 'an unknown machine'}",))
         directory, files = await in_thread(self._own_files, run, opened)
         place, changed = await in_thread(self._changes, run, opened, began_at_us)

@@ -1,4 +1,4 @@
-"""Claiming a run: the one way to own it, however it is started, resumed, answered or taken over."""
+"""Claiming a run: the one way to hold it, however it is started, resumed, answered or taken over."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from onward.model.run import Run, RunStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Who holds the run (a name for people), whether that process is alive, who asks, and when."""
+class HolderView:
+    """The holder of a run as another process sees it: its label, whether it is alive; who asks, and when."""
 
     holder: str | None
     is_alive: bool
-    me: str
+    asker: str
     now_us: int = 0
 
 
 def decide_claim(
-    run: Run, standing: Standing, *, take_over: bool = False, answered: bool = False
+    run: Run, holder_view: HolderView, *, take_over: bool = False, answered: bool = False
 ) -> tuple[Event, ...]:
-    """Own the run, unless a live process does. A wait for a provider ends with the claim.
+    """Claim the run, unless a live process holds it. A wait for a provider ends with the claim.
 
     A waiting run is claimed together with the answer that it waits for (`answered`), or when the deadline of
     a gate has come: then with what that decides.
     """
-    if standing.holder is not None and standing.is_alive and not take_over:
-        raise occupied(run, standing)
-    claim = claim_of(run, standing.me)
+    if holder_view.holder is not None and holder_view.is_alive and not take_over:
+        raise occupied(run, holder_view)
+    claim = claim_of(run, holder_view.asker)
     match run.status:
         case RunStatus.QUEUED | RunStatus.RUNNING:
             return (claim,)
         case RunStatus.WAITING:
-            late = overdue(run, standing.now_us)
+            late = overdue(run, holder_view.now_us)
             if not late and not answered:
                 raise still_waits(run)
             return (*late, claim)
@@ -47,19 +47,19 @@ def decide_claim(
             )
 
 
-def occupied(run: Run, standing: Standing) -> Refused:
+def occupied(run: Run, holder_view: HolderView) -> Refused:
     """The refusal that names the holder."""
     return Refused(
         "occupied",
-        f"run {run.id} is held by {standing.holder}; "
+        f"run {run.id} is held by {holder_view.holder}; "
         f"wait for it (--wait), or pause it with `onward pause {run.id}`.",
-        details={"holder": standing.holder},
+        details={"holder": holder_view.holder},
     )
 
 
-def claim_of(run: Run, me: str) -> RunClaimed:
-    """The next claim of this run; one of a run that is running takes it from an owner that lost it."""
-    return RunClaimed(token=run.token + 1, worker=me, lost=run.status is RunStatus.RUNNING)
+def claim_of(run: Run, owner: str) -> RunClaimed:
+    """The next claim of this run by `owner`; claiming a running run takes it from a holder that lost it."""
+    return RunClaimed(token=run.token + 1, worker=owner, lost=run.status is RunStatus.RUNNING)
 
 
 def wrong_state(run: Run, verb: str, why: str) -> Refused:

@@ -6,7 +6,7 @@ counts: a run that is lost again and again without a new checkpoint waits longer
 
 from __future__ import annotations
 
-from onward.machine.decide.claim import Standing, claim_of
+from onward.machine.decide.claim import HolderView, claim_of
 from onward.machine.decide.closing import requested_stop
 from onward.machine.decide.doubt import interruption
 from onward.model.event import Event, RunFailed, RunInterrupted, RunPaused, RunQueued
@@ -20,16 +20,16 @@ GIVEN_UP = "the process that held it stopped running it"
 BACK_OFF_S_FIRST, BACK_OFF_S_MAX = 1.0, 60.0
 
 
-def decide_loss(run: Run, standing: Standing, *, is_restart: bool = False) -> tuple[Event, ...]:
+def decide_loss(run: Run, holder_view: HolderView, *, is_restart: bool = False) -> tuple[Event, ...]:
     """Take a run from an owner that is dead and stop it as its policy says; nothing if it is not so.
 
     `is_restart`: this is the first look of a server, which means that it was restarted.
     """
-    if run.status is not RunStatus.RUNNING or standing.is_alive:
+    if run.status is not RunStatus.RUNNING or holder_view.is_alive:
         return ()
-    died = f"{standing.holder or 'its holder'} died"
+    died = f"{holder_view.holder or 'its holder'} died"
     stop = interruption(run, "restart", RESTARTED) if is_restart else interruption(run, "crash", died)
-    return _taken(run, standing.me, standing.now_us, died, stop)
+    return _taken(run, holder_view.asker, holder_view.now_us, died, stop)
 
 
 def decide_release(run: Run, *, owner: str, token: int, now_us: int, error: str = "") -> tuple[Event, ...]:
@@ -43,11 +43,11 @@ def decide_release(run: Run, *, owner: str, token: int, now_us: int, error: str 
     return _taken(run, owner, now_us, why, interruption(run, "crash", why))
 
 
-def decide_arrival(run: Run, me: str, *, now_us: int) -> tuple[Event, ...]:
+def decide_arrival(run: Run, owner: str, *, now_us: int) -> tuple[Event, ...]:
     """Stop or requeue an imported run that was running where it came from: no process holds it here."""
     if run.status is not RunStatus.RUNNING:
         return ()
-    return _taken(run, me, now_us, ARRIVED, interruption(run, "restart", ARRIVED))
+    return _taken(run, owner, now_us, ARRIVED, interruption(run, "restart", ARRIVED))
 
 
 def decide_held_back(run: Run, *, why: str) -> tuple[Event, ...]:
@@ -62,8 +62,8 @@ def decide_held_back(run: Run, *, why: str) -> tuple[Event, ...]:
             return ()
 
 
-def _taken(run: Run, me: str, now_us: int, why: str, stop: RunInterrupted) -> tuple[Event, ...]:
-    return (claim_of(run, me), *(requested_stop(run) or (_lost(run, now_us, why, stop),)))
+def _taken(run: Run, owner: str, now_us: int, why: str, stop: RunInterrupted) -> tuple[Event, ...]:
+    return (claim_of(run, owner), *(requested_stop(run) or (_lost(run, now_us, why, stop),)))
 
 
 def _lost(run: Run, now_us: int, why: str, stop: RunInterrupted) -> Event:

@@ -9,33 +9,33 @@ from collections.abc import Callable, Sequence
 
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide.answers import decision, has_expired, overdue, told
-from onward.machine.decide.claim import Standing, claim_of, decide_claim, wrong_state
+from onward.machine.decide.claim import HolderView, claim_of, decide_claim, wrong_state
 from onward.machine.decide.closing import cancelling, pausing, requested_stop
 from onward.model.answer import Answer
 from onward.model.event import CancelRequested, Event, PauseRequested
 from onward.model.run import Gate, Run, RunStatus
 from onward.model.values.value import plain_text
 
-Decide = Callable[[Run, Standing], Sequence[Event]]
+Decide = Callable[[Run, HolderView], Sequence[Event]]
 """A request to a run, decided under its lock."""
 DETAIL_CHARACTERS_MAX = 1_000
 PAUSE_STRENGTH = {"step": 1, "call": 2, "now": 3}
 
 
-def decide_pause(run: Run, standing: Standing, *, after: str, by: str) -> tuple[Event, ...]:
+def decide_pause(run: Run, holder_view: HolderView, *, after: str, by: str) -> tuple[Event, ...]:
     """Stop at the next boundary if a live process holds the run, else at once."""
     if after not in PAUSE_STRENGTH:
         raise InvalidInput(f"--after {after!r} is not one of {', '.join(PAUSE_STRENGTH)}.")
     match run.status:
         case RunStatus.PAUSED:
             return ()
-        case RunStatus.RUNNING if standing.is_alive:
+        case RunStatus.RUNNING if holder_view.is_alive:
             asked = PAUSE_STRENGTH.get(run.pending.pause_after or "", 0)
             return () if asked >= PAUSE_STRENGTH[after] else (PauseRequested(after=after, by=by),)
         case RunStatus.RUNNING if run.pending.cancel_by is not None:
-            return (claim_of(run, standing.me), *requested_stop(run))
+            return (claim_of(run, holder_view.asker), *requested_stop(run))
         case RunStatus.RUNNING:
-            return (claim_of(run, standing.me), pausing(by=by))
+            return (claim_of(run, holder_view.asker), pausing(by=by))
         case RunStatus.QUEUED | RunStatus.WAITING:
             return (pausing(by=by),)
         case _:
@@ -43,7 +43,7 @@ def decide_pause(run: Run, standing: Standing, *, after: str, by: str) -> tuple[
 
 
 def decide_cancel(
-    run: Run, standing: Standing, *, by: str, reason: str = "user", detail: str = ""
+    run: Run, holder_view: HolderView, *, by: str, reason: str = "user", detail: str = ""
 ) -> tuple[Event, ...]:
     """Cancel the run: through its holder if that is alive, else at once. `detail` is why, in free text."""
     detail = plain_text(detail, "the reason").strip()
@@ -56,16 +56,16 @@ def decide_cancel(
             return ()
         case RunStatus.COMPLETED:
             raise wrong_state(run, "cancelled", "it has finished")
-        case RunStatus.RUNNING if standing.is_alive:
+        case RunStatus.RUNNING if holder_view.is_alive:
             return () if run.pending.cancel_by is not None else (CancelRequested(by=by, detail=detail),)
         case RunStatus.RUNNING:
-            return (claim_of(run, standing.me), *cancelling(run, by=by, reason=reason, detail=detail))
+            return (claim_of(run, holder_view.asker), *cancelling(run, by=by, reason=reason, detail=detail))
         case _:
             return cancelling(run, by=by, reason=reason, detail=detail)
 
 
 def decide_answer(
-    run: Run, standing: Standing, *, gate_id: str | None, answer: Answer, by: str
+    run: Run, holder_view: HolderView, *, gate_id: str | None, answer: Answer, by: str
 ) -> tuple[Event, ...]:
     """Decide a gate. The first decision is the decision; saying the same again is no contradiction.
 
@@ -75,7 +75,7 @@ def decide_answer(
     decided = decision(gate, answer, by=by)
     if (gate.decided, gate.answer, gate.rejected) == (decided.choice, decided.text, decided.rejected):
         return ()
-    if has_expired(open_gate(run, gate_id), standing.now_us):
+    if has_expired(open_gate(run, gate_id), holder_view.now_us):
         raise Refused(
             "gate_expired",
             f"gate {gate.gate} was open until its deadline, which has passed; "
@@ -85,17 +85,17 @@ def decide_answer(
     return (decided,)
 
 
-def decide_overdue(run: Run, standing: Standing) -> tuple[Event, ...]:
+def decide_overdue(run: Run, holder_view: HolderView) -> tuple[Event, ...]:
     """Apply the deadlines of gates that have expired, if the run still waits at them."""
-    return overdue(run, standing.now_us) if run.status is RunStatus.WAITING else ()
+    return overdue(run, holder_view.now_us) if run.status is RunStatus.WAITING else ()
 
 
-def decide_and_claim(run: Run, standing: Standing, *, decide: Decide) -> tuple[Event, ...]:
+def decide_and_claim(run: Run, holder_view: HolderView, *, decide: Decide) -> tuple[Event, ...]:
     """Decide a gate and claim the run that waited for it, in one append; no decision, no claim."""
-    decided = tuple(decide(run, standing))
+    decided = tuple(decide(run, holder_view))
     if not decided or run.status is not RunStatus.WAITING:
         return decided
-    claim = decide_claim(run, standing, answered=True)
+    claim = decide_claim(run, holder_view, answered=True)
     return (*decided, *(event for event in claim if event not in decided))
 
 

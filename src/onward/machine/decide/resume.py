@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide.answers import overdue
-from onward.machine.decide.claim import Standing, claim_of, occupied, still_waits, wrong_state
+from onward.machine.decide.claim import HolderView, claim_of, occupied, still_waits, wrong_state
 from onward.machine.decide.closing import cancelling, closing
 from onward.machine.decide.doubt import is_in_doubt
 from onward.machine.decide.no_way_on import past_no_way
@@ -47,19 +47,19 @@ class ResumeRequest:
 
 
 def decide_resume(
-    definition: Definition, run: Run, standing: Standing, request: ResumeRequest
+    definition: Definition, run: Run, holder_view: HolderView, request: ResumeRequest
 ) -> tuple[Event, ...]:
     """Send a stopped run on and claim it, or leave it queued; every check comes before the first event."""
     _check_request(request)
-    fallen = check_resumable(run, standing, request)
+    fallen = check_resumable(run, holder_view, request)
     if request.action == "abort":
         return (*fallen, *cancelling(run, by=request.by))
     is_due = run.status in (RunStatus.QUEUED, RunStatus.WAITING)
     asks = request.from_node is not None or request.action is not None or request.restore_workspace
     if is_due and not asks:
-        claim = (claim_of(run, standing.me),) if request.claims else ()
+        claim = (claim_of(run, holder_view.asker),) if request.claims else ()
         return (*fallen, *_changed(run, request), *claim)
-    stopped, from_node = _where(definition, run, request, standing.now_us)
+    stopped, from_node = _where(definition, run, request, holder_view.now_us)
     resumed = RunResumed(
         by=request.by,
         from_node=from_node,
@@ -70,7 +70,7 @@ def decide_resume(
     skipped = (_skipped(definition, run, stopped),) if request.action == "skip" and stopped else ()
     left = closing(run, why=f"resumed from {from_node}") if from_node is not None else ()
     # That the run was lost is said by `fallen`.
-    claim = (replace(claim_of(run, standing.me), lost=False),) if request.claims else ()
+    claim = (replace(claim_of(run, holder_view.asker), lost=False),) if request.claims else ()
     return (*fallen, *left, resumed, *_changed(run, request), *skipped, *claim)
 
 
@@ -101,21 +101,21 @@ def _check_request(request: ResumeRequest) -> None:
         )
 
 
-def check_resumable(run: Run, standing: Standing, request: ResumeRequest) -> tuple[Event, ...]:
+def check_resumable(run: Run, holder_view: HolderView, request: ResumeRequest) -> tuple[Event, ...]:
     """Whether the status allows it. A running run with a dead owner counts as interrupted.
 
     A waiting run can continue when the deadline of a gate has passed, and be cancelled at any time.
     """
     match run.status:
         case RunStatus.RUNNING:
-            if standing.is_alive and not request.take_over:
-                raise occupied(run, standing)
+            if holder_view.is_alive and not request.take_over:
+                raise occupied(run, holder_view)
             if run.pending.cancel_by is not None and request.action != "abort":
                 why = f"{run.pending.cancel_by} asked to cancel it; `onward cancel {run.id}` does it now"
                 raise wrong_state(run, "resumed", why)
-            return (RunInterrupted(reason="crash", detail=_how_lost(standing)),)
+            return (RunInterrupted(reason="crash", detail=_how_lost(holder_view)),)
         case RunStatus.WAITING:
-            late = overdue(run, standing.now_us)
+            late = overdue(run, holder_view.now_us)
             if not late and request.action != "abort":
                 raise still_waits(run)
             return late
@@ -127,9 +127,9 @@ def check_resumable(run: Run, standing: Standing, request: ResumeRequest) -> tup
             return ()
 
 
-def _how_lost(standing: Standing) -> str:
-    holder = standing.holder or "its holder"
-    return f"taken over from {holder}, which was still alive" if standing.is_alive else f"{holder} died"
+def _how_lost(holder_view: HolderView) -> str:
+    holder = holder_view.holder or "its holder"
+    return f"taken over from {holder}, which was still alive" if holder_view.is_alive else f"{holder} died"
 
 
 def _why_final(run: Run) -> str:

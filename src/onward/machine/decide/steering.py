@@ -7,7 +7,7 @@ are told them again; a step that finished has used them up.
 from __future__ import annotations
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.decide.claim import Standing
+from onward.machine.decide.claim import HolderView
 from onward.model.event import Event, SteeringGiven
 from onward.model.ids import display_id
 from onward.model.run import Run
@@ -17,7 +17,7 @@ CHARACTERS_MAX = 10_000
 PENDING_MAX = 20
 
 
-def decide_steer(run: Run, standing: Standing, *, text: str, by: str) -> tuple[Event, ...]:
+def decide_steer(run: Run, holder_view: HolderView, *, text: str, by: str) -> tuple[Event, ...]:
     """Give an instruction, as long as there will be a step to take it."""
     text = plain_text(text, "an instruction").strip()
     if not text:

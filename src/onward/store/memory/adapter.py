@@ -39,22 +39,22 @@ class MemoryDatabase(State):
 class MemoryStore:
     """Runs in this process's memory. With `lease_s` an owner is alive until its time is over."""
 
-    def __init__(self, database: MemoryDatabase, me: str, lease_s: float | None = None) -> None:
+    def __init__(self, database: MemoryDatabase, owner: str, lease_s: float | None = None) -> None:
         self.database, self.identity = database, database.identity
-        self._ownership = owner = Ownership(database, me, lease_s)
-        database.alive.add(me)
-        self.log = MemoryLog(database, owner)
-        self.leases = MemoryLeases(owner)
-        self.runs = MemoryRuns(owner)
+        self._ownership = ownership = Ownership(database, owner, lease_s)
+        database.alive.add(owner)
+        self.log = MemoryLog(database, ownership)
+        self.leases = MemoryLeases(ownership)
+        self.runs = MemoryRuns(ownership)
         self.blobs = MemoryBlobs(database)
-        self.effects = MemoryEffects(owner)
+        self.effects = MemoryEffects(ownership)
         self.retention = MemoryRetention(database)
         self.carrying = MemoryCarrying(database, self.log)
-        self.measures = MemoryMeasures(owner)
+        self.measures = MemoryMeasures(ownership)
 
     def kill(self) -> None:
         """From now on this process is dead to all others."""
-        self.database.alive.discard(self._ownership.me)
+        self.database.alive.discard(self._ownership.owner)
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         self.database.watchers.append(on_due)

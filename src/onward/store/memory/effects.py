@@ -20,7 +20,7 @@ class MemoryEffects:
     async def begin(self, key: str, token: str, *, at_us: int, instead_of: str | None = None) -> Effect:
         there = self._find(key)
         if there is None or (there.token == instead_of and there.result is None):
-            self._state.effects[key] = Effect(key, token, self._ownership.me, True, at_us), self._end_us()
+            self._state.effects[key] = Effect(key, token, self._ownership.owner, True, at_us), self._end_us()
         found = self._find(key)
         assert found is not None
         return found

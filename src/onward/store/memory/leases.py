@@ -17,8 +17,8 @@ class MemoryLeases:
         self._ownership = ownership
 
     @property
-    def me(self) -> str:
-        return self._ownership.me
+    def owner(self) -> str:
+        return self._ownership.owner
 
     @property
     def lease_s(self) -> float | None:

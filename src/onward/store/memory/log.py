@@ -87,7 +87,7 @@ class MemoryLog:
 
     def _held(self, stored: StoredRun) -> Held:
         holder = self._ownership.holder_of(stored)
-        return Held(stored.position, stored.row.status, holder, self._ownership.me)
+        return Held(stored.position, stored.row.status, holder, self._ownership.owner)
 
     def _is_due(self, stored: StoredRun, wanted: Wanted) -> bool:
         row = stored.row

@@ -78,7 +78,7 @@ class Ownership:
     """One process as an owner. With `lease_s` an owner is alive until its time is over."""
 
     state: State
-    me: str
+    owner: str
     lease_s: float | None
 
     def lease_end(self) -> int:

@@ -17,7 +17,7 @@ class Lease(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a run, and whether that process can still be doing so."""
+    """The process that holds a run, by its stored name, and whether it can still be alive."""
 
     owner: str
     token: int
@@ -28,8 +28,8 @@ class Leases(Protocol):
     """Keeping the leases of this process."""
 
     @property
-    def me(self) -> str:
-        """The name of this process as an owner."""
+    def owner(self) -> str:
+        """The name under which this process holds runs."""
         ...
 
     @property

@@ -26,7 +26,7 @@ class Held:
     position: Position
     status: RunStatus
     holder: Holder | None
-    me: str
+    asker: str
 
 
 Decide = Callable[[Held, Sequence[Record]], Write | None]

@@ -18,7 +18,7 @@ class PostgresLeases:
         self._renewing, self._ownership, self._lease_s = renewing, ownership, lease_s
 
     @property
-    def me(self) -> str:
+    def owner(self) -> str:
         return self._ownership.owner
 
     @property
@@ -35,7 +35,7 @@ class PostgresLeases:
     async def end(self) -> None:
         """End the leases of all runs that this process holds: no other has to wait for their time limit."""
         held = self._ownership.runs.items()
-        await self._renew([Lease(run_id, self.me, token) for run_id, token in held], 0, 0)
+        await self._renew([Lease(run_id, self.owner, token) for run_id, token in held], 0, 0)
 
     async def _renew(self, leases: Sequence[Lease], now_us: int | None, lease_us: int) -> Mapping[str, int]:
         if not leases:

@@ -63,7 +63,7 @@ class PostgresLog:
     async def _control(
         self, wire: Wire, run_id: str, since: int, append_id: str, decide: Decide
     ) -> tuple[Controlled, Write | None]:
-        me = self._ownership.owner
+        asker = self._ownership.owner
         _, found, noted, own = await wire.run(
             BEGIN,
             call("run_position", id=run_id, now_us=self._ownership.now_us()),
@@ -75,11 +75,11 @@ class PostgresLog:
         head, hash_, status, owner, token, is_expired = found[0]
         position = rows.position_of(run_id, head, hash_)
         if noted:
-            if owner == me:
+            if owner == asker:
                 self._ownership.runs[run_id] = token  # a claim of ours whose reply was lost
             return Controlled(position, is_repeat=True, answered=noted[0][0]), None
         holder = rows.holder_of(owner, token, is_expired, self._ownership.is_alive)
-        held = Held(position, rows.status_of(status, f"run {run_id!r}"), holder, me)
+        held = Held(position, rows.status_of(status, f"run {run_id!r}"), holder, asker)
         is_whole = head <= since or (own and own[0][1] == since + 1)  # else the rest is in a parent's log
         write = decide(
             held, await (with_values(wire, own) if is_whole else read_records(wire, run_id, since))

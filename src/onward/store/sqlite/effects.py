@@ -21,7 +21,7 @@ class SqliteEffects:
         self._database, self._ownership = database, ownership
 
     async def begin(self, key: str, token: str, *, at_us: int, instead_of: str | None = None) -> Effect:
-        values = {"key": key, "token": token, "owner": self._ownership.me, "at_us": at_us}
+        values = {"key": key, "token": token, "owner": self._ownership.announced_owner, "at_us": at_us}
 
         def begin(db: apsw.Connection) -> Effect:
             db.execute(QUERIES["effect_begin"], values | {"instead_of": instead_of} | self._times())

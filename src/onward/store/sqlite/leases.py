@@ -23,8 +23,8 @@ class SqliteLeases:
         self._renewed_s = clock.awake_s()
 
     @property
-    def me(self) -> str:
-        return self._ownership.me
+    def owner(self) -> str:
+        return self._ownership.announced_owner
 
     @property
     def lease_s(self) -> float | None:

@@ -44,10 +44,10 @@ class SqliteLog:
         return await self._database.transact(lambda db: self._writer.write(db, group))
 
     async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
-        me = self._ownership.me
+        asker = self._ownership.announced_owner
 
         def control(db: apsw.Connection) -> tuple[Controlled, Write | None]:
-            return self._control(db, run_id, since, append_id, decide, me)
+            return self._control(db, run_id, since, append_id, decide, asker)
 
         answer, write = await self._database.transact(control)
         if write is not None:
@@ -55,7 +55,7 @@ class SqliteLog:
         return answer
 
     def _control(
-        self, db: apsw.Connection, run_id: str, since: int, append_id: str, decide: Decide, me: str
+        self, db: apsw.Connection, run_id: str, since: int, append_id: str, decide: Decide, asker: str
     ) -> tuple[Controlled, Write | None]:
         found = one(db, "run_position", id=run_id, now_us=self._ownership.now_us())
         if found is None:
@@ -64,11 +64,11 @@ class SqliteLog:
         position = rows.position_of(run_id, head, hash_)
         answered = find_append(db, run_id, append_id)
         if answered is not None:
-            if owner == me:
+            if owner == asker:
                 self._ownership.runs[run_id] = token  # a claim of ours whose reply was lost
             return Controlled(position, is_repeat=True, answered=answered), None
         holder = rows.holder_of(owner, token, bool(is_expired), self._ownership.is_alive)
-        held = Held(position, rows.status_of(status, f"run {run_id!r}"), holder, me)
+        held = Held(position, rows.status_of(status, f"run {run_id!r}"), holder, asker)
         write = decide(held, read_records(db, run_id, since))
         if write is None:
             return Controlled(position), None
@@ -78,10 +78,10 @@ class SqliteLog:
         return Controlled(write.head), write
 
     async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
-        me, locked = self._ownership.me, list[str]()
+        asker, locked = self._ownership.announced_owner, list[str]()
         try:
             answer, write = await self._database.transact(
-                lambda db: self._take(db, wanted, fold_version, decide, me, locked)
+                lambda db: self._take(db, wanted, fold_version, decide, asker, locked)
             )
         except StoreError as error:
             error.run_id = locked[-1] if locked else None
@@ -96,7 +96,7 @@ class SqliteLog:
         wanted: Wanted,
         fold_version: int,
         decide: DecideLoaded,
-        me: str,
+        asker: str,
         locked: list[str],
     ) -> tuple[Controlled | None, Write | None]:
         check_known(schema_number(db))  # a newer version may have migrated the database since it was opened
@@ -110,7 +110,7 @@ class SqliteLog:
             raise RunUnreadable(run_id, error) from error
         assert loaded is not None  # it was found in the same transaction
         row = loaded.row
-        write = decide(Held(loaded.position, row.status, loaded.holder, me), loaded)
+        write = decide(Held(loaded.position, row.status, loaded.holder, asker), loaded)
         if write is None:
             return Controlled(loaded.position), None
         (refusal,) = self._writer.write(db, [Member(write, (row.owner, row.token))])

@@ -18,7 +18,7 @@ class Ownership(Holdings):
         self._presence: Presence | None = None
 
     @property
-    def me(self) -> str:
+    def announced_owner(self) -> str:
         if self._presence is None:
             self._presence = Presence.announce(self.directory)
             self.owner = owner_name(self._presence.worker)

@@ -158,7 +158,7 @@ async def test_effects_arrive_with_their_run_and_are_nobodys_any_more(store: Sto
     await store.effects.begin("run/start#2", "mine", at_us=9)
     await other.carrying.receive(_arrival(run, records, *sent))
     done, taken = await store.effects.read(run.id, limit=10)
-    assert (done.key, done.token, done.owner) == ("run/start#1", "one", store.leases.me)
+    assert (done.key, done.token, done.owner) == ("run/start#1", "one", store.leases.owner)
     assert (done.result, done.begun_at_us, done.finished_at_us) == (b"\0paid\xff", 1, 2)
     assert (taken.token, taken.is_alive) == ("mine", True)
     await store.effects.forget("run/start#2", "mine")

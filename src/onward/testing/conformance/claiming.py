@@ -39,15 +39,15 @@ async def holder_of(store: Store, run: Draft) -> Holder | None:
 
 async def test_a_claimed_run_has_a_living_holder_for_everybody(store: Store, other: Store) -> None:
     run = await claimed(store, await created(store))
-    assert await holder_of(store, run) == Holder(store.leases.me, 1, True)
-    assert await holder_of(other, run) == Holder(store.leases.me, 1, True)
+    assert await holder_of(store, run) == Holder(store.leases.owner, 1, True)
+    assert await holder_of(other, run) == Holder(store.leases.owner, 1, True)
     (listed,) = await other.runs.find(run.id)
-    assert listed.holder == Holder(store.leases.me, 1, True)
+    assert listed.holder == Holder(store.leases.owner, 1, True)
 
 
 async def test_two_processes_are_never_the_same_owner(store: Store, other: Store) -> None:
-    assert store.leases.me != other.leases.me
-    assert store.leases.me == store.leases.me
+    assert store.leases.owner != other.leases.owner
+    assert store.leases.owner == store.leases.owner
 
 
 async def test_a_lease_can_be_renewed_before_it_runs_out(store: Store) -> None:
@@ -79,7 +79,7 @@ async def test_tokens_only_rise(store: Store, other: Store) -> None:
     tokens = [record.token for record in await log_of(store, run.id)]
     assert tokens == sorted(tokens)
     assert tokens[-1] == 4
-    assert await holder_of(other, run) == Holder(store.leases.me, 4, True)
+    assert await holder_of(other, run) == Holder(store.leases.owner, 4, True)
 
 
 async def test_a_holder_that_claims_again_fences_itself(store: Store) -> None:
@@ -100,7 +100,7 @@ async def test_of_many_claims_at_once_exactly_one_wins(store: Store, other: Stor
         def decide(held: Held, tail: Sequence[Record]) -> Write:
             if held.holder is not None:
                 raise Refused("occupied", "somebody was faster.", details={"holder": held.holder.owner})
-            return run.then(RunClaimed(token=1, worker=held.me))[0]
+            return run.then(RunClaimed(token=1, worker=held.asker))[0]
 
         await process.log.control(run.id, since=run.position.seq, append_id=f"claim-{number}", decide=decide)
 
@@ -108,9 +108,9 @@ async def test_of_many_claims_at_once_exactly_one_wins(store: Store, other: Stor
     assert sum(answer is None for answer in answers) == 1
     winner = (store, other)[answers.index(None) % 2]
     refusals = [answer for answer in answers if isinstance(answer, Refused)]
-    assert [refusal.details["holder"] for refusal in refusals] == [winner.leases.me] * 19
+    assert [refusal.details["holder"] for refusal in refusals] == [winner.leases.owner] * 19
     claims = [unseal(record) for record in (await log_of(store, run.id))[1:]]
-    assert claims == [RunClaimed(token=1, worker=winner.leases.me)]
+    assert claims == [RunClaimed(token=1, worker=winner.leases.owner)]
 
 
 async def test_a_renewal_answers_the_head_of_each_run_still_held(store: Store, other: Store) -> None:
@@ -133,7 +133,7 @@ async def test_a_renewal_says_nothing_of_runs_that_are_not_held_by_that_lease(
     leases = [lost.lease, stopped.lease, kept.lease, kept.lease._replace(run_id="nowhere")]
     assert await store.leases.renew(leases) == {kept.id: kept.position.seq}
     assert await store.leases.renew([kept.lease._replace(token=2)]) == {}
-    assert await store.leases.renew([kept.lease._replace(owner=other.leases.me)]) == {}
+    assert await store.leases.renew([kept.lease._replace(owner=other.leases.owner)]) == {}
     assert await store.leases.renew([]) == {}
 
 
@@ -142,7 +142,7 @@ async def test_the_runs_of_a_process_that_is_gone_can_be_told_and_taken_over(
 ) -> None:
     gone = await connect()
     run = await stepped(gone, await held(gone))
-    name = gone.leases.me
+    name = gone.leases.owner
     await gone.close()
     assert await holder_of(other, run) == Holder(name, 1, False)
     await stepped(other, await claimed(other, run))
@@ -153,7 +153,7 @@ async def test_the_end_of_one_process_says_nothing_about_another(connect: Connec
     run = await held(other)
     await claimed(gone, await created(gone))
     await gone.close()
-    assert await holder_of(other, run) == Holder(other.leases.me, 1, True)
+    assert await holder_of(other, run) == Holder(other.leases.owner, 1, True)
 
 
 async def test_an_exclusive_key_belongs_to_one_held_run(store: Store, other: Store) -> None:
@@ -163,13 +163,13 @@ async def test_an_exclusive_key_belongs_to_one_held_run(store: Store, other: Sto
     with pytest.raises(Refused) as refusal:
         await claimed(other, second)
     assert refusal.value.code == "occupied"
-    assert refusal.value.details == {"holder": store.leases.me, "run": first.id}
+    assert refusal.value.details == {"holder": store.leases.owner, "run": first.id}
     assert await everything_of(other, second.id) == before
 
 
 async def test_a_run_cannot_be_created_holding_a_key_in_use(store: Store, other: Store) -> None:
     first = await held(store, exclusive_key="chat-1")
-    write, second = creation(owner=other.leases.me, exclusive_key="chat-1")
+    write, second = creation(owner=other.leases.owner, exclusive_key="chat-1")
     with pytest.raises(Refused) as refusal:
         await other.log.create(write, "creation")
     assert (refusal.value.code, refusal.value.details["run"]) == ("occupied", first.id)

@@ -49,7 +49,9 @@ async def test_a_request_is_shown_the_run_as_it_is_and_the_log_since_the_asker_l
     ask = Asked(write)
     answer = await other.log.control(run.id, since=seen.position.seq, append_id="pause", decide=ask)
     ((shown, tail),) = ask.calls
-    assert shown == Held(run.position, RunStatus.RUNNING, Holder(store.leases.me, 1, True), other.leases.me)
+    assert shown == Held(
+        run.position, RunStatus.RUNNING, Holder(store.leases.owner, 1, True), other.leases.owner
+    )
     assert list(tail) == (await log_of(store, run.id))[seen.position.seq : run.position.seq]
     assert answer == Controlled(after.position)
     assert (await log_of(store, run.id))[-1] == write.records[0]
@@ -60,7 +62,7 @@ async def test_a_run_that_nobody_holds_is_shown_without_a_holder(store: Store) -
     ask = Asked(None)
     await store.log.control(run.id, since=0, append_id="look", decide=ask)
     ((shown, tail),) = ask.calls
-    assert shown == Held(run.position, RunStatus.QUEUED, None, store.leases.me)
+    assert shown == Held(run.position, RunStatus.QUEUED, None, store.leases.owner)
     assert list(tail) == await log_of(store, run.id)
 
 

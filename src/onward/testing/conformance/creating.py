@@ -33,7 +33,7 @@ async def test_a_run_can_be_created_and_claimed_in_one_write(store: Store, other
     loaded = await other.log.load(run.id, fold_version=FOLD_VERSION)
     assert loaded is not None
     assert loaded.holder is not None
-    assert (loaded.holder.owner, loaded.holder.token) == (store.leases.me, 1)
+    assert (loaded.holder.owner, loaded.holder.token) == (store.leases.owner, 1)
     await stepped(store, run)
 
 
@@ -64,7 +64,7 @@ async def test_the_same_creation_again_is_a_success(
 async def test_the_same_creation_again_does_not_undo_what_came_after(
     store: Store, append_id: str | None
 ) -> None:
-    write, run = creation(owner=store.leases.me, exclusive_key="chat-1")
+    write, run = creation(owner=store.leases.owner, exclusive_key="chat-1")
     await store.log.create(write, append_id)
     await stepped(store, run, times=2)
     before = await everything_of(store, run.id)
@@ -84,7 +84,7 @@ async def test_of_rivals_for_one_id_exactly_one_creates_it(store: Store, other: 
 
 
 async def test_a_run_that_does_not_exist_is_nothing_to_read_and_an_error_to_write(store: Store) -> None:
-    _, never = creation("never", owner=store.leases.me)
+    _, never = creation("never", owner=store.leases.owner)
     write, _ = never.then(*step(never))
     assert await store.log.load("never", fold_version=FOLD_VERSION) is None
     assert await log_of(store, "never") == []

@@ -21,7 +21,7 @@ async def test_an_effect_that_nobody_began_is_not_there(store: Store) -> None:
 
 async def test_an_effect_is_begun_by_whoever_comes_first(store: Store, other: Store) -> None:
     ours = await begin(store)
-    assert (ours.token, ours.owner, ours.is_alive) == ("one", store.leases.me, True)
+    assert (ours.token, ours.owner, ours.is_alive) == ("one", store.leases.owner, True)
     assert (ours.begun_at_us, ours.finished_at_us, ours.result) == (AT_US, None, None)
     assert await begin(other, "two") == ours == await other.effects.find("charge")
 
@@ -83,7 +83,7 @@ async def test_an_effect_in_doubt_is_begun_again_by_whoever_says_which(
     await begin(gone)
     await gone.close()
     again = await begin(store, "two", instead_of="one")
-    assert (again.token, again.owner, again.is_alive) == ("two", store.leases.me, True)
+    assert (again.token, again.owner, again.is_alive) == ("two", store.leases.owner, True)
     assert (await begin(store, "three", instead_of="one")).token == "two"
     assert not await store.effects.finish("charge", "one", b"late", at_us=LATER_US)
     assert not await store.effects.renew("charge", "one")

@@ -58,8 +58,10 @@ async def test_a_display_id_comes_before_an_id_and_an_id_before_a_prefix(store: 
 
 async def test_a_found_run_shows_its_holder(store: Store, other: Store) -> None:
     run = await held(store)
-    assert await other.runs.find(run.id) == [Listed(project(run.run), Holder(store.leases.me, 1, True))]
-    assert await other.runs.list(RunQuery()) == [Listed(project(run.run), Holder(store.leases.me, 1, True))]
+    assert await other.runs.find(run.id) == [Listed(project(run.run), Holder(store.leases.owner, 1, True))]
+    assert await other.runs.list(RunQuery()) == [
+        Listed(project(run.run), Holder(store.leases.owner, 1, True))
+    ]
 
 
 async def test_the_newest_run_is_listed_first_and_equals_by_id(store: Store) -> None:

@@ -240,12 +240,12 @@ async def test_content_that_another_process_swept_is_stored_when_it_is_used_agai
     """The writer's clock does not matter: it may have stopped since it last used the content."""
     source = b"digraph { a }"
     name = content_hash(source)
-    write, first = creation(pipeline_hash=name, owner=store.leases.me, blobs={name: source})
+    write, first = creation(pipeline_hash=name, owner=store.leases.owner, blobs={name: source})
     await store.log.create(write, "creation")
     run = await ended(store, await stepped(store, first, text=LARGE))
     await other.retention.delete([kin(run)])
     assert await swept(other) == 2
-    write, again = creation(pipeline_hash=name, owner=store.leases.me, blobs={name: source})
+    write, again = creation(pipeline_hash=name, owner=store.leases.owner, blobs={name: source})
     await store.log.create(write, "creation")
     again = await stepped(store, again, text=LARGE)
     assert (await Journal(other.log, SystemClock()).load(again.id)).run.context["text"] == LARGE
@@ -278,7 +278,7 @@ async def test_everything_that_a_run_needs_to_be_read_and_gone_on_with_stays(
 ) -> None:
     first, second, kept = b"digraph { a }", b"digraph { b }", b"an artifact"
     names = [content_hash(content) for content in (first, second, kept)]
-    write, run = creation(pipeline_hash=names[0], owner=store.leases.me, blobs={names[0]: first})
+    write, run = creation(pipeline_hash=names[0], owner=store.leases.owner, blobs={names[0]: first})
     await store.log.create(write, "creation")
     begun, finished = step(run)
     assert isinstance(finished, StepFinished)

@@ -123,7 +123,7 @@ async def test_a_request_to_a_fork_is_shown_the_log_across_its_fork_point(store:
 
     def decide(held: Held, tail: Sequence[Record]) -> Write:
         shown.extend(tail)
-        return child.then(RunClaimed(token=child.run.token + 1, worker=held.me))[0]
+        return child.then(RunClaimed(token=child.run.token + 1, worker=held.asker))[0]
 
     await store.log.control(child.id, since=1, append_id="claim", decide=decide)
     assert shown == (await log_of(store, child.id))[1 : child.position.seq]

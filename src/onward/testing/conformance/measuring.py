@@ -63,7 +63,7 @@ async def test_who_holds_runs_is_counted_by_process(store: Store, other: Store) 
     await stepped(store, await held(store))
     await claimed(other, await created(store))
     found = await store.measures.measure()
-    assert {*found.holdings} == {Holding(store.leases.me, 3, 0), Holding(other.leases.me, 1, 0)}
+    assert {*found.holdings} == {Holding(store.leases.owner, 3, 0), Holding(other.leases.owner, 1, 0)}
     assert (found.held, found.stalled) == (4, 0)
 
 
@@ -72,10 +72,10 @@ async def test_the_runs_of_a_process_that_is_gone_are_stalled(store: Store, conn
     for _ in range(2):
         await held(gone)
     await held(store)
-    owner = gone.leases.me
+    owner = gone.leases.owner
     await gone.close()
     found = await store.measures.measure()
-    assert {*found.holdings} == {Holding(owner, 2, 2), Holding(store.leases.me, 1, 0)}
+    assert {*found.holdings} == {Holding(owner, 2, 2), Holding(store.leases.owner, 1, 0)}
     assert (found.held, found.stalled) == (3, 2)
 
 
@@ -114,7 +114,7 @@ async def test_a_due_run_that_could_not_be_claimed_is_told_of_until_its_log_grow
     fine = await claimed(store, fine)
     assert [one.run for one in (await store.measures.measure()).stuck] == ["stuck"]
     write, fine = fine.then(RunQueued(why="tests", wake_at_us=fine.run.updated_at_us))
-    await store.log.append(write, Lease("fine", store.leases.me, 1))
+    await store.log.append(write, Lease("fine", store.leases.owner, 1))
     await store.measures.note_stuck("fine", "again")
     assert {one.run: one.failures for one in (await store.measures.measure()).stuck} == {
         "stuck": 1,

@@ -80,12 +80,12 @@ def is_legal(run: Run, event: e.Event) -> bool:
     return True
 
 
-async def went_on(journal: Journal, folded: Folded, me: str, die: int) -> Folded:
+async def went_on(journal: Journal, folded: Folded, owner: str, die: int) -> Folded:
     """The run after one more event, chosen by `die` among all that are legal."""
     run, clock = folded.run, SystemClock()
     is_held = run.status is RunStatus.RUNNING
     by_holder = [event for event in work(run) if is_held and is_legal(run, event)]
-    asked = [event for event in requests(run, me) if is_legal(run, event)]
+    asked = [event for event in requests(run, owner) if is_legal(run, event)]
     if not by_holder + asked:
         return folded
     event = (by_holder + asked)[die % len(by_holder + asked)]
@@ -118,5 +118,5 @@ async def test_the_row_is_the_projection_of_the_log_after_every_event(
     folded = await journal.load(run.id)
     await check(store, folded)
     for die in dice:
-        folded = await went_on(journal, folded, store.leases.me, die)
+        folded = await went_on(journal, folded, store.leases.owner, die)
         await check(store, folded)

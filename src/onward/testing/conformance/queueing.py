@@ -32,7 +32,7 @@ def claiming(held: Held, loaded: Loaded) -> Write | None:
         run = apply(run, unseal(record), run_id=loaded.row.id, at_us=record.at_us, token=record.token)
     assert run is not None
     at_us = run.updated_at_us
-    event = RunClaimed(token=run.token + 1, worker=held.me, lost=run.worker is not None)
+    event = RunClaimed(token=run.token + 1, worker=held.asker, lost=run.worker is not None)
     after = apply(run, event, run_id=run.id, at_us=at_us, token=event.token)
     sealed = seal(run.id, held.position, [(event, event.token)], at_us)
     return Write(
@@ -82,7 +82,7 @@ async def test_what_is_taken_is_held_by_who_took_it(store: Store, other: Store) 
     run = await created(store)
     await taken_by(other)
     (listed,) = await store.runs.held()
-    assert (listed.row.id, listed.row.owner, listed.row.token) == (run.id, other.leases.me, 1)
+    assert (listed.row.id, listed.row.owner, listed.row.token) == (run.id, other.leases.owner, 1)
     assert listed.holder is not None
     assert listed.holder.is_alive
 
@@ -205,7 +205,7 @@ async def test_a_long_log_is_not_read_under_the_lock_and_what_follows_a_known_ev
     """A claim does not hold the lock longer for a longer log."""
     run = await grown(store, await held(store, "run"), steps=TAIL_MAX // 2 + 1)
     write, run = run.then(RunQueued(why="tests", wake_at_us=run.run.updated_at_us))
-    await store.log.append(write, Lease("run", store.leases.me, 1))
+    await store.log.append(write, Lease("run", store.leases.owner, 1))
     shown: list[Loaded] = []
     for known in (None, ("another", 1), ("run", run.position.seq - 2), ("run", run.position.seq)):
         wanted = Wanted(known=known)

@@ -71,7 +71,7 @@ class Watch:
             tool_env=tool_env, observe=self._observe, around=self._around, watched=self._watched
         )
         if self._is_logging:
-            log_json(worker=owner_label(engine.store.leases.me))
+            log_json(worker=owner_label(engine.store.leases.owner))
         return engine
 
     @asynccontextmanager

@@ -117,7 +117,7 @@ async def worker(
         )
         with on_signals(asked, Force(grace_s, FAILED)):
             out.say(
-                f"worker {owner_label(engine.store.leases.me)}: up to {count(concurrency, 'run')} at once"
+                f"worker {owner_label(engine.store.leases.owner)}: up to {count(concurrency, 'run')} at once"
             )
             shift = await hand.run()
     left = f", {count(shift.left_behind, 'run')} cut off" if shift.left_behind else ""
