@@ -16,7 +16,7 @@ from typing import Any
 from onward.engine.engine import Engine, Resume, Start, ignore
 from onward.engine.files.run_files import RunFiles
 from onward.engine.log.journal import Folded
-from onward.engine.loop.ports import Observer
+from onward.engine.loop.parts import Observer
 from onward.engine.loop.stop import StopSwitch
 from onward.handlers.port import Handler
 from onward.model.event import Event
@@ -30,8 +30,8 @@ from onward.read.verify import verify_run
 from onward.read.view import view_row
 from onward.store.codec import unseal
 from onward.store.memory.adapter import MemoryDatabase
-from onward.store.port.record import Record
 from onward.store.port.store import Store
+from onward.store.port.stored import StoredEvent
 from onward.testing.clock import ManualClock, SeededDice, SeededIds
 from onward.testing.faults import FaultyStore
 from onward.testing.handlers import Act, Ledger, Scripted
@@ -87,7 +87,7 @@ class Process:
     async def load(self, run_id: str = "run") -> Folded:
         return await self.engine.journal.load(run_id)
 
-    async def log(self, run_id: str = "run") -> Sequence[Record]:
+    async def log(self, run_id: str = "run") -> Sequence[StoredEvent]:
         return await self.engine.journal.read(run_id)
 
     async def events(self, run_id: str = "run") -> list[Event]:

@@ -22,7 +22,7 @@ from onward.engine.control.interview import AutoApprove, CallbackInterviewer, In
 from onward.engine.control.sources import read_source
 from onward.engine.engine import Engine, Resume, Start, ignore
 from onward.engine.log.journal import Folded
-from onward.engine.loop.ports import Observer
+from onward.engine.loop.parts import Observer
 from onward.engine.loop.serving import Around
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput

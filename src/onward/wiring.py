@@ -15,7 +15,7 @@ from onward.store.port.store import Store
 # A command that only looks at runs does not need these; it should not wait for them.
 if TYPE_CHECKING:
     from onward.engine.engine import Engine
-    from onward.engine.loop.ports import Observer
+    from onward.engine.loop.parts import Observer
     from onward.engine.loop.serving import Around
     from onward.handlers.port import Handler
     from onward.pipeline.build import Transform

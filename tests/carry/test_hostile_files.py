@@ -15,7 +15,7 @@ from onward.carry.lines import BlobLine, CarriedRun, EventLine, Header, write_li
 from onward.carry.spool import Spool
 from onward.errors import Refused
 from onward.store.codec import chain_hash, content_hash
-from onward.store.port.record import ORIGIN
+from onward.store.port.stored import ORIGIN
 from onward.testing.drafts import creation
 
 DEEP = "[" * 100_000 + "]" * 100_000

@@ -115,7 +115,7 @@ def test_a_command_that_is_made_again_is_told_nothing_of_the_attempt_before(any_
 
 
 @pytest.mark.parametrize(("flag", "status"), [("--skip", "completed"), ("--abort", "cancelled")])
-def test_a_step_in_doubt_can_be_skipped_or_given_up_and_is_not_made(
+def test_a_step_in_doubt_can_be_skipped_or_cancelled_and_is_not_executed(
     any_shell: Shell, flag: str, status: str
 ) -> None:
     killed(any_shell)
@@ -160,10 +160,10 @@ def test_changes_in_the_runs_work_tree_are_seen(shell: Shell) -> None:
     changed = [{"path": "paid.txt", "bytes": 3}, {"path": "story", "bytes": None}]
     assert left["changed"] == changed, "and not what was checked out when the step was planned"
     assert "story (removed)" in shell.inside("show", "doubt").out
-    given_up = shell.inside("abort", "doubt")
-    assert given_up.code == 0
+    cancelled = shell.inside("abort", "doubt")
+    assert cancelled.code == 0
     assert not Path(left["place"]).exists()
-    assert "what was not recorded is kept as refs/onward/doubt/saved-" in given_up.err
+    assert "what was not recorded is kept as refs/onward/doubt/saved-" in cancelled.err
 
 
 # -- several at once -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from hypothesis import example, given, note
 from hypothesis import strategies as st
 
 from onward.engine.engine import ignore
-from onward.engine.loop.ports import Observer
+from onward.engine.loop.parts import Observer
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import RunNotFound
 from onward.model.event import BranchFinished, Event, ParallelStarted, StepFinished, StepStarted

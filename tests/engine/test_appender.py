@@ -39,7 +39,7 @@ async def held(process: Process, source: str) -> Appender:
     assert taken is not None
     folded, execution = taken
     execution.close()  # type: ignore[attr-defined]  # this test is the run loop
-    ports = process.engine._runner.ports
+    ports = process.engine._runner.parts
     hold: Hold = ports.keeper.hold(
         folded.lease,
         claimed_s=process.clock.awake_s(),

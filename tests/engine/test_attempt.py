@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from onward.engine.log.journal import applied
-from onward.engine.loop.attempt import Ended, Interrupter
+from onward.engine.loop.attempt import AttemptRunner, Ended
 from onward.engine.loop.attempt_tasks import AttemptTasks
 from onward.handlers.port import Postponed, StepContext
 from onward.handlers.room import Room
@@ -27,39 +27,39 @@ def step_context(attrs: str = "") -> StepContext:
     return StepContext(run, begun, pipeline.graph, room=Room(), stopping=asyncio.Event())
 
 
-def performing(interrupter: Interrupter, act: Act, attrs: str = "") -> asyncio.Task[Result | Ended]:
-    return asyncio.create_task(interrupter.run(Scripted({"a": [act]}), step_context(attrs)))
+def performing(runner: AttemptRunner, act: Act, attrs: str = "") -> asyncio.Task[Result | Ended]:
+    return asyncio.create_task(runner.run(Scripted({"a": [act]}), step_context(attrs)))
 
 
 async def test_an_attempt_that_is_ended_says_why() -> None:
-    interrupter, door = Interrupter(ManualClock()), Doorway()
-    task = performing(interrupter, door)
+    runner, door = AttemptRunner(ManualClock()), Doorway()
+    task = performing(runner, door)
     await door.entered()
-    interrupter.interrupt("enough")
-    interrupter.interrupt("too late to be the reason")
+    runner.interrupt("enough")
+    runner.interrupt("too late to be the reason")
     assert await task == Ended("enough")
     assert task.cancelling() == 0, "nothing of it is left in the task"
 
 
 async def test_an_interruption_without_an_attempt_is_nothing() -> None:
-    interrupter = Interrupter(ManualClock())
-    interrupter.interrupt("nobody is here")
-    assert await performing(interrupter, Result.success(x=1)) == Result.success(x=1)
+    runner = AttemptRunner(ManualClock())
+    runner.interrupt("nobody is here")
+    assert await performing(runner, Result.success(x=1)) == Result.success(x=1)
 
 
 async def test_an_effect_beside_others_can_be_ended_before_it_has_begun() -> None:
     """Between the record of its start and the effect another branch may win, or somebody cancel the run."""
     done, agent = asyncio.Event(), Scripted()
     tasks: AttemptTasks[Result | Ended] = AttemptTasks(done.set, ManualClock())
-    tasks.start("a#1", lambda interrupter: interrupter.run(agent, step_context()))
+    tasks.start("a#1", lambda runner: runner.run(agent, step_context()))
     tasks.interrupt("another was first", ["a#1"])
     await done.wait()
     assert (tasks.take_done(), agent.ledger.calls) == ([Ended("another was first")], [])
 
 
 async def test_a_real_cancellation_goes_through() -> None:
-    interrupter, door = Interrupter(ManualClock()), Doorway()
-    task = performing(interrupter, door)
+    runner, door = AttemptRunner(ManualClock()), Doorway()
+    task = performing(runner, door)
     await door.entered()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -67,10 +67,10 @@ async def test_a_real_cancellation_goes_through() -> None:
 
 
 async def test_a_real_cancellation_beside_an_interruption_goes_through_too() -> None:
-    interrupter, door = Interrupter(ManualClock()), Doorway()
-    task = performing(interrupter, door)
+    runner, door = AttemptRunner(ManualClock()), Doorway()
+    task = performing(runner, door)
     await door.entered()
-    interrupter.interrupt("enough")
+    runner.interrupt("enough")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -78,14 +78,14 @@ async def test_a_real_cancellation_beside_an_interruption_goes_through_too() -> 
 
 async def test_a_result_that_was_there_first_is_kept() -> None:
     """Finished work is never repeated: an interruption from within comes too late, and does no harm later."""
-    interrupter = Interrupter(ManualClock())
+    runner = AttemptRunner(ManualClock())
 
     async def interrupt_and_finish(step: StepContext) -> Result:
-        interrupter.interrupt("enough")
+        runner.interrupt("enough")
         return Result.success(done=True)
 
     async def perform_and_go_on() -> tuple[Result | Ended, str]:
-        result = await interrupter.run(Scripted({"a": [interrupt_and_finish]}), step_context())
+        result = await runner.run(Scripted({"a": [interrupt_and_finish]}), step_context())
         await asyncio.sleep(0)  # the next thing that its driver waits for
         return result, "went on"
 
@@ -93,7 +93,7 @@ async def test_a_result_that_was_there_first_is_kept() -> None:
 
 
 async def test_a_handler_that_finishes_in_spite_of_it_is_believed() -> None:
-    interrupter, entered = Interrupter(ManualClock()), asyncio.Event()
+    runner, entered = AttemptRunner(ManualClock()), asyncio.Event()
 
     async def stubborn(step: StepContext) -> Result:
         entered.set()
@@ -103,47 +103,47 @@ async def test_a_handler_that_finishes_in_spite_of_it_is_believed() -> None:
             return Result.success(saved="in time")
         return Result.success()
 
-    task = performing(interrupter, stubborn)
+    task = performing(runner, stubborn)
     await entered.wait()
-    interrupter.interrupt("enough")
+    runner.interrupt("enough")
     assert await task == Result.success(saved="in time")
     assert task.cancelling() == 0
 
 
 async def test_an_attempt_after_an_interrupted_one_is_not_interrupted() -> None:
-    interrupter, door = Interrupter(ManualClock()), Doorway()
+    runner, door = AttemptRunner(ManualClock()), Doorway()
 
     async def both() -> list[Result | Ended]:
-        first = await interrupter.run(Scripted({"a": [door]}), step_context())
-        second = await interrupter.run(Scripted({"a": [Result.success()]}), step_context())
+        first = await runner.run(Scripted({"a": [door]}), step_context())
+        second = await runner.run(Scripted({"a": [Result.success()]}), step_context())
         return [first, second]
 
     task = asyncio.create_task(both())
     await door.entered()
-    interrupter.interrupt("enough")
+    runner.interrupt("enough")
     assert await task == [Ended("enough"), Result.success()]
 
 
 async def test_a_time_limit_and_an_interruption_are_told_apart() -> None:
-    interrupter, door = Interrupter(ManualClock()), Doorway()
-    task = performing(interrupter, door, 'timeout="1h"')
+    runner, door = AttemptRunner(ManualClock()), Doorway()
+    task = performing(runner, door, 'timeout="1h"')
     await door.entered()
-    interrupter.interrupt("enough")
+    runner.interrupt("enough")
     assert await task == Ended("enough")
-    hanging = await performing(Interrupter(ManualClock()), Doorway(), 'timeout="1ms"')
+    hanging = await performing(AttemptRunner(ManualClock()), Doorway(), 'timeout="1ms"')
     assert hanging == Result.fail("timed out after 0.001 s")
 
 
 async def test_a_time_out_of_a_handlers_own_is_an_error_like_any_other() -> None:
-    result = await performing(Interrupter(ManualClock()), TimeoutError("the other side"), 'timeout="1h"')
+    result = await performing(AttemptRunner(ManualClock()), TimeoutError("the other side"), 'timeout="1h"')
     assert result == Result.fail("TimeoutError: the other side")
 
 
 async def test_a_handler_may_put_its_step_off_only_when_it_was_asked_to_stop() -> None:
     """An attempt that ends as asked is no failure; one that nobody asked to end is."""
     step, patient = step_context(), Scripted({"a": [Postponed("later")]})
-    refused = await Interrupter(ManualClock()).run(patient, step)
+    refused = await AttemptRunner(ManualClock()).run(patient, step)
     assert isinstance(refused, Result)
     assert (refused.retryable, "without being asked" in refused.failure_reason) == (False, True)
     step.stopping.set()
-    assert await Interrupter(ManualClock()).run(patient, step) == Ended("later")
+    assert await AttemptRunner(ManualClock()).run(patient, step) == Ended("later")

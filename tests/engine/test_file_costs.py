@@ -23,8 +23,8 @@ from onward.engine.files.run_files import RunFiles
 from onward.handlers.function import FunctionHandler
 from onward.receipts.homes import Homes
 from onward.store.port.log import RunLog
-from onward.store.port.record import Record
 from onward.store.port.store import Store
+from onward.store.port.stored import StoredEvent
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Around, FaultyStore
 from tests.world import Process, World, in_memory, line, until
@@ -200,7 +200,7 @@ async def test_the_files_of_a_new_run_are_written_without_reading_its_log(
     reads: list[str] = []
 
     class Counting(Around[RunLog]):
-        async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+        async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[StoredEvent]:
             reads.append(run_id)
             return await self.part.read(run_id, after=after, limit=limit)
 

@@ -15,7 +15,7 @@ from onward.model.event import GateDecided, GateOpened
 from onward.model.run import Gate, Run, RunStatus
 from onward.store.port.leases import Lease
 from onward.store.port.log import Controlled, Decide, RunLog
-from onward.store.port.record import Write
+from onward.store.port.stored import Write
 from onward.testing.faults import Around, Died, Fault, FaultyStore
 from tests.test_pause import GATED
 from tests.world import World, until

@@ -16,8 +16,8 @@ from onward.model.result import Result
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.read.verify import verify_run
 from onward.store.port.log import Loaded, RunLog
-from onward.store.port.record import Record, Snapshot
 from onward.store.port.store import Store
+from onward.store.port.stored import Snapshot, StoredEvent
 from onward.testing.faults import Around, FaultyStore
 from tests.world import Process, World, line
 
@@ -113,13 +113,13 @@ async def test_a_fold_in_parts_is_the_fold_of_the_whole(world: World) -> None:
     assert whole.run == (await process.load()).run
 
 
-def flipped(record: Record) -> Record:
+def flipped(record: StoredEvent) -> StoredEvent:
     """The same record with one letter of its body changed."""
     body = record.body
     return changed(record, body=body[:-2] + ("0" if body[-2] != "0" else "1") + body[-1])
 
 
-DAMAGES: dict[str, Callable[[Sequence[Record]], Sequence[Record]]] = {
+DAMAGES: dict[str, Callable[[Sequence[StoredEvent]], Sequence[StoredEvent]]] = {
     "a flipped letter": lambda log: [*log[:2], flipped(log[2]), *log[3:]],
     "a missing event": lambda log: [*log[:2], *log[3:]],
     "a lost end": lambda log: log[:-1],
@@ -134,7 +134,9 @@ DAMAGES: dict[str, Callable[[Sequence[Record]], Sequence[Record]]] = {
 }
 
 
-def damaging(damage: Callable[[Sequence[Record]], Sequence[Record]]) -> Callable[[Store], FaultyStore]:
+def damaging(
+    damage: Callable[[Sequence[StoredEvent]], Sequence[StoredEvent]],
+) -> Callable[[Store], FaultyStore]:
     """A store that shows every log damaged in the same way."""
 
     class Damaged(Around[RunLog]):
@@ -142,7 +144,7 @@ def damaging(damage: Callable[[Sequence[Record]], Sequence[Record]]) -> Callable
             loaded = await self.part.load(run_id, fold_version=fold_version)
             return loaded and replace(loaded, tail=damage(loaded.tail))
 
-        async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+        async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[StoredEvent]:
             log = damage(await self.part.read(run_id, after=0, limit=2**31))
             return [record for record in log if record.seq > after][:limit]
 

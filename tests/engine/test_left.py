@@ -47,7 +47,7 @@ async def dead(world: World, tmp_path: Path, act: Act, source: str = DOUBTFUL, *
 
 
 async def found(process: Process) -> Left:
-    (left,) = await process.engine.leavings.of(await process.load())
+    (left,) = await process.engine.leftovers.of(await process.load())
     return left
 
 
@@ -132,8 +132,8 @@ async def test_a_step_of_another_machine_is_unknown(world: World, tmp_path: Path
             return "7@elsewhere/proof"
 
     process = await dead(world, tmp_path, write_and_die)
-    leavings = Leftovers(FaultyStore(process.store, leases=Elsewhere), Folder(str(tmp_path / "runs")))
-    (left,) = await leavings.of(await process.load())
+    leftovers = Leftovers(FaultyStore(process.store, leases=Elsewhere), Folder(str(tmp_path / "runs")))
+    (left,) = await leftovers.of(await process.load())
     assert (left.assessment, left.files, left.directory) == (Assessment.UNKNOWN, (), None)
     assert left.unseen[0].startswith("it ran on ")
 
@@ -165,7 +165,7 @@ async def test_nothing_is_in_doubt_while_its_process_is_at_it(world: World) -> N
     running = asyncio.create_task(process.start(DOUBTFUL))
     await door.entered()
     other = await world.process()
-    assert await other.engine.leavings.of(await other.load()) == ()
+    assert await other.engine.leftovers.of(await other.load()) == ()
     door.open()
     assert (await running).status is RunStatus.COMPLETED
 

@@ -12,8 +12,8 @@ from onward.handlers.port import StepContext
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.store.port.log import RunLog
-from onward.store.port.record import Record
 from onward.store.port.store import Store
+from onward.store.port.stored import StoredEvent
 from onward.testing.faults import Around, Fault, FaultyStore
 from onward.testing.handlers import Act
 from tests.engine.test_parallel import fan
@@ -42,7 +42,7 @@ class Counting:
         limits = self.limits
 
         class Counted(Around[RunLog]):
-            async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+            async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[StoredEvent]:
                 if limit < READ_ALL:  # else a heartbeat saw the log grow and looks for requests
                     limits.append(limit)
                 return await self.part.read(run_id, after=after, limit=limit)

@@ -17,7 +17,7 @@ from onward.model.event import GateDecided, RunClaimed, RunResumed
 from onward.model.run import RunStatus
 from onward.store.port.leases import Lease
 from onward.store.port.log import RunLog
-from onward.store.port.record import Write
+from onward.store.port.stored import Write
 from onward.testing.faults import Around, FaultyStore
 from onward.testing.handlers import Doorway
 from tests.world import Process, World, line, until

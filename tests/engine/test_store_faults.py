@@ -25,8 +25,8 @@ from onward.errors import (
 from onward.model.event import RunClaimed
 from onward.model.run import RunStatus
 from onward.store.port.log import Controlled, Decide, Held, RunLog
-from onward.store.port.record import Record
 from onward.store.port.store import Store
+from onward.store.port.stored import StoredEvent
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Around, Fault, FaultyStore
 from onward.testing.handlers import Doorway
@@ -161,7 +161,7 @@ class Undone(Around[RunLog]):
         if rival is None:
             return await self.part.control(run_id, since=since, append_id=append_id, decide=decide)
 
-        def undo(held: Held, tail: Sequence[Record]) -> None:
+        def undo(held: Held, tail: Sequence[StoredEvent]) -> None:
             decide(held, tail)
             raise StoreUnavailable("the transaction was undone; this is a test.")
 
@@ -235,7 +235,7 @@ async def test_news_that_cannot_be_read_is_read_at_the_next_heartbeat(world: Wor
     class Shortsighted(Around[RunLog]):
         failures = 3
 
-        async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+        async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[StoredEvent]:
             if self.failures:
                 self.failures -= 1
                 raise StoreCorrupt("not now")

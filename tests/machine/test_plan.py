@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.machine.definition import Definition
-from onward.machine.plan.action import Execute, Record, Sleep, Stop
+from onward.machine.plan.action import Append, Execute, Sleep, Stop
 from onward.machine.plan.advance import NO_MORE
 from onward.machine.plan.planner import plan
 from onward.model.event import (
@@ -178,7 +178,7 @@ def test_a_plan_depends_on_nothing_but_what_it_is_given() -> None:
     play.write(RunClaimed(token=1, worker="w"))
     first = plan(play.definition, play.run, now_us=5)
     assert first == plan(play.definition, play.run, now_us=5)
-    assert isinstance(first, Record)
+    assert isinstance(first, Append)
     [passed] = first.events
     assert isinstance(passed, StepFinished)
     assert (passed.step, passed.node) == ("start#1", "start")

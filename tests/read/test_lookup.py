@@ -10,7 +10,7 @@ from onward.operations.requests import ShowRun
 from onward.read.checkpoints import read_checkpoints
 from onward.read.lookup import PAGE, PAGE_FIRST, completed_of, last_checkpoint, newest_first
 from onward.store.port.log import RunLog
-from onward.store.port.record import Record
+from onward.store.port.stored import StoredEvent
 from onward.testing.faults import Around, FaultyStore
 from tests.world import World, line
 
@@ -21,12 +21,12 @@ class Log:
     def __init__(self, length: int) -> None:
         self.length, self.seen = length, list[int]()
 
-    async def __call__(self, *, after: int, limit: int) -> Sequence[Record]:
+    async def __call__(self, *, after: int, limit: int) -> Sequence[StoredEvent]:
         assert limit <= PAGE
         found = range(after + 1, min(after + limit, self.length) + 1)
         self.seen += found
         kinds = {seq: "RunQueued" if seq % 100 else "StepFinished" for seq in found}
-        return [Record("r", seq, kind, 1, 0, 1, "{}", b"") for seq, kind in kinds.items()]
+        return [StoredEvent("r", seq, kind, 1, 0, 1, "{}", b"") for seq, kind in kinds.items()]
 
 
 async def test_a_search_begins_at_the_end_and_reads_nothing_twice() -> None:
@@ -49,7 +49,7 @@ async def test_no_reader_asks_for_a_whole_log_at_once(world: World) -> None:
     limits: list[int] = []
 
     class Watched(Around[RunLog]):
-        async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+        async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[StoredEvent]:
             limits.append(limit)
             return await self.part.read(run_id, after=after, limit=limit)
 

@@ -16,8 +16,8 @@ from onward.errors import Refused, StaleHistory
 from onward.machine.decide.claim import HolderView, decide_claim
 from onward.model.event import CancelRequested, Event, PauseRequested
 from onward.store.port.log import Held
-from onward.store.port.record import Record, Write
 from onward.store.port.store import Store
+from onward.store.port.stored import StoredEvent, Write
 from onward.testing.drafts import ALL, Draft, created, held, step, stepped
 from onward.wiring import open_store
 
@@ -82,7 +82,9 @@ async def ask(store: Store, run_id: str, times: str) -> None:
         run = run.after(await _tail(store, run))
         waited: list[int] = []
 
-        def decide(held: Held, tail: Sequence[Record], run: Draft = run, waited: list[int] = waited) -> Write:
+        def decide(
+            held: Held, tail: Sequence[StoredEvent], run: Draft = run, waited: list[int] = waited
+        ) -> Write:
             waited.append(len(tail) // 2)
             return run.after(tail).then(PauseRequested(after="step", by=store.leases.me))[0]
 
@@ -99,7 +101,7 @@ async def cancel(store: Store, run_id: str) -> None:
     say("asked")
 
 
-async def _tail(store: Store, run: Draft) -> Sequence[Record]:
+async def _tail(store: Store, run: Draft) -> Sequence[StoredEvent]:
     return await store.log.read(run.id, after=run.position.seq, limit=ALL)
 
 

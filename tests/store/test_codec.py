@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from onward.errors import HistoryCorrupt
 from onward.model.event import Choice, Event, GateDecided, GateOpened, RunWaiting
 from onward.store.codec import check_chain, content_hash, seal, unseal
-from onward.store.port.record import ORIGIN, Position, Record
+from onward.store.port.stored import ORIGIN, Position, StoredEvent
 from onward.testing.drafts import Draft, creation, step
 
 LARGE = "large " * 2_000
 YES = Choice(key="Y", label="Yes", to="b")
 
 
-def log_of(steps: int) -> tuple[Draft, list[Record]]:
+def log_of(steps: int) -> tuple[Draft, list[StoredEvent]]:
     """A run and its whole log."""
     write, run = creation("run", owner="worker")
     records = list(write.records)

@@ -23,9 +23,9 @@ from onward.model.event import RunClaimed, RunFailed
 from onward.model.run import FOLD_VERSION
 from onward.store.owner import owner_label, owner_proof
 from onward.store.port.leases import Holder
-from onward.store.port.log import Controlled, Decide, Held, Wanted
-from onward.store.port.record import Record, Write
+from onward.store.port.log import Controlled, Decide, Held, TakeFilter
 from onward.store.port.store import Store
+from onward.store.port.stored import StoredEvent, Write
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.link.connection import Address, connect
 from onward.store.postgres.statements import QUERIES, Statement, advance_alone
@@ -139,7 +139,7 @@ async def test_of_many_that_claim_an_expired_run_exactly_one_wins(
     run = await held(store)
     time.now_us += LEASE_US
 
-    def decide(held: Held, tail: Sequence[Record]) -> Write:
+    def decide(held: Held, tail: Sequence[StoredEvent]) -> Write:
         if held.holder is not None and held.holder.is_alive:
             raise Refused("occupied", "somebody was faster.")
         return run.then(RunClaimed(token=2, worker=held.asker, lost=True))[0]
@@ -362,7 +362,7 @@ async def test_a_run_that_somebody_is_about_to_take_is_passed_over_and_not_waite
     for run_id in "ab":
         await created(store, run_id, at_us=time.now_us)
     seen: list[str] = []
-    wanted = Wanted()
+    wanted = TakeFilter()
     async with await psycopg.AsyncConnection.connect(postgres_url) as rival:
         await rival.execute("SELECT 1 FROM run WHERE id = 'a' FOR UPDATE")
         async with asyncio.timeout(5):
@@ -421,7 +421,7 @@ async def test_whatever_comes_of_a_request_the_run_is_let_go_of(
         other.then(RunClaimed(token=1, worker=store.leases.owner))[0],
     )
 
-    def refuse(held: Held, tail: Sequence[Record]) -> Write:
+    def refuse(held: Held, tail: Sequence[StoredEvent]) -> Write:
         raise Refused("invalid_state", "not now.")
 
     requests: list[tuple[str, str, Decide]] = [

@@ -13,8 +13,8 @@ from onward.errors import HistoryCorrupt, StoreError, StoreFull, StoreIO, StoreR
 from onward.model.event import PauseRequested, RunClaimed, RunPaused
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
-from onward.store.port.record import ORIGIN
 from onward.store.port.runs import RunQuery
+from onward.store.port.stored import ORIGIN
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.link.connection import Address, connect
 from onward.store.postgres.link.failure import ConnectionLost, ServerError

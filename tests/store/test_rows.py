@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from onward.errors import HistoryCorrupt, StoreCorrupt
 from onward.store import rows
 from onward.store.codec import content_hash
-from onward.store.port.record import Record, Snapshot
+from onward.store.port.stored import Snapshot, StoredEvent
 from onward.testing.drafts import creation
 
 WRITE, RUN = creation("run")
@@ -19,7 +19,7 @@ RECORD = WRITE.records[0]
 COLUMNS = (*astuple(RECORD)[:8], "")
 VALUES: tuple[Any, ...] = (None, 1, -1.5, "text", b"bytes", 2**63)
 WRONG = [
-    pytest.param(index, value, id=f"{Record.__struct_fields__[index]}={value!r}")
+    pytest.param(index, value, id=f"{StoredEvent.__struct_fields__[index]}={value!r}")
     for index in range(2, 9)
     for value in VALUES
     if type(value) is not type(COLUMNS[index]) and (index, value) != (8, None)

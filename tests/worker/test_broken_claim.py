@@ -11,14 +11,14 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Folded, Journal
 from onward.machine.decide.claim import HolderView, decide_claim
 from onward.model.event import Event
-from onward.store.port.log import Held, Wanted
+from onward.store.port.log import Held, TakeFilter
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.link.failure import ConnectionLost
 from onward.store.postgres.link.wire import Wire
 from onward.testing.drafts import creation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.postgres]
-WANTED = Wanted()
+WANTED = TakeFilter()
 
 
 class Breaking:

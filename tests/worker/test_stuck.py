@@ -18,9 +18,9 @@ from onward.model.event import RunQueued
 from onward.model.run import FOLD_VERSION
 from onward.model.values.names import NAME_CHARACTERS_MAX
 from onward.store.port.leases import Lease
-from onward.store.port.log import TAIL_MAX, Controlled, DecideLoaded, Held, Loaded, RunLog, Wanted
-from onward.store.port.record import Write
+from onward.store.port.log import TAIL_MAX, Controlled, DecideLoaded, Held, Loaded, RunLog, TakeFilter
 from onward.store.port.store import Store
+from onward.store.port.stored import Write
 from onward.testing.clock import ManualClock
 from onward.testing.drafts import created, grown, held
 from onward.testing.faults import Around, FaultyStore
@@ -51,7 +51,7 @@ class Refusing(Around[RunLog]):
     error: Exception | None = None
     shown: Sequence[Loaded] = ()
 
-    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+    async def take(self, wanted: TakeFilter, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
         seen: list[Loaded] = []
         self.shown = seen
 
@@ -103,7 +103,7 @@ async def test_a_claim_that_the_database_fails_is_passed_over_noted_and_tried_ag
 class Broken(Around[RunLog]):
     """A store whose run `bad` cannot be decided about."""
 
-    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+    async def take(self, wanted: TakeFilter, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
         def decided(held: Held, loaded: Any) -> Write | None:
             if loaded.row.id == "bad":
                 loaded = Loaded(loaded.row, loaded.position, loaded.holder, None, [None])  # type: ignore[list-item]

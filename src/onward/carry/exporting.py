@@ -23,9 +23,9 @@ from onward.carry.lines import (
 from onward.errors import HistoryCorrupt, Refused, RunNotFound
 from onward.model.row import RunRow
 from onward.store.codec import check_chain
-from onward.store.port.record import KEPT_APART, Record
 from onward.store.port.runs import Runs
 from onward.store.port.store import Store
+from onward.store.port.stored import KEPT_APART, StoredEvent
 from onward.version import VERSION as ONWARD
 
 EFFECTS_MAX = 2**31 - 1  # all of them
@@ -104,7 +104,7 @@ class Exporter:
             parent_hash=below.hash.hex(),
         )
 
-    async def _record(self, run_id: str, seq: int) -> Record:
+    async def _record(self, run_id: str, seq: int) -> StoredEvent:
         found = await self._store.log.read(run_id, after=seq - 1, limit=1)
         if not found or found[0].seq != seq:
             raise HistoryCorrupt(run_id, seq, "the event is missing")
@@ -136,7 +136,7 @@ class Exporter:
             after = page[-1].seq
             limit = min(PAGE_MAX, limit * 2) if sum(map(_size, page)) < BYTES_AT_ONCE else max(1, limit // 4)
 
-    async def _blob(self, record: Record, name: str) -> None:
+    async def _blob(self, record: StoredEvent, name: str) -> None:
         if name in self._stored:
             return
         content = record.values.get(name) or await self._store.blobs.find(name)
@@ -154,16 +154,16 @@ class Exporter:
         self._write(written)
 
 
-def _size(record: Record) -> int:
+def _size(record: StoredEvent) -> int:
     return len(record.body) + sum(map(len, record.values.values()))
 
 
-def content_of(record: Record) -> list[str]:
+def content_of(record: StoredEvent) -> list[str]:
     """The content that an event names: values, artifacts, and the source of a pipeline."""
     return [*(name.lstrip(KEPT_APART) for name in record.refs), *sources_of(record)]
 
 
-def sources_of(record: Record) -> list[str]:
+def sources_of(record: StoredEvent) -> list[str]:
     """The source of the pipeline that an event names."""
     if record.kind not in ("RunCreated", "PipelineChanged"):
         return []

@@ -20,8 +20,8 @@ from onward.model.values.names import check_names
 from onward.store.codec import seal
 from onward.store.port.carrying import Arrival
 from onward.store.port.effects import Effect
-from onward.store.port.record import Position, Record, Write
 from onward.store.port.store import Store
+from onward.store.port.stored import Position, StoredEvent, Write
 
 PAGE = 500
 BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -48,7 +48,7 @@ class _Planned:
     row: RunRow
     head: Position
     at_us: int
-    added: tuple[Record, ...] = ()
+    added: tuple[StoredEvent, ...] = ()
 
 
 class Checked:
@@ -154,7 +154,7 @@ class Importer:
             blobs={name: self.checked.survey.blob(name) for name in self._sources(plan.section)},
         )
 
-        def rest() -> Iterator[Sequence[Record]]:
+        def rest() -> Iterator[Sequence[StoredEvent]]:
             again = _joined(self._pages(plan.section), plan.added)
             next(again)
             return again
@@ -181,8 +181,8 @@ class Importer:
         records = (record for page in self._pages(section) for record in page)
         return {name for record in records for name in sources_of(record)}
 
-    def _pages(self, section: Section) -> Iterator[Sequence[Record]]:
-        page: list[Record] = []
+    def _pages(self, section: Section) -> Iterator[Sequence[StoredEvent]]:
+        page: list[StoredEvent] = []
         size = 0
         for _, line in self.checked.spool.lines(section.begins, section.ends):
             if line.startswith(EVENT_BEGINS):
@@ -202,7 +202,9 @@ class Importer:
         return [line.effect() for line in found if isinstance(line, EffectLine)]
 
 
-def _joined(pages: Iterator[Sequence[Record]], added: Sequence[Record]) -> Iterator[Sequence[Record]]:
+def _joined(
+    pages: Iterator[Sequence[StoredEvent]], added: Sequence[StoredEvent]
+) -> Iterator[Sequence[StoredEvent]]:
     yield from pages
     if added:
         yield added

@@ -14,7 +14,7 @@ import msgspec
 from onward.model.values.bounds import Instant, Number
 from onward.store.codec import content_hash
 from onward.store.port.effects import Effect
-from onward.store.port.record import Position, Record
+from onward.store.port.stored import Position, StoredEvent
 
 FORMAT, VERSION = "onward-export", 1
 # Text that every database can store: a file with any other is refused before anything is written.
@@ -75,7 +75,7 @@ class EventLine(Line, frozen=True, kw_only=True, tag="event"):
     refs: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, record: Record) -> EventLine:
+    def of(cls, record: StoredEvent) -> EventLine:
         return cls(
             run=record.run_id,
             seq=record.seq,
@@ -88,9 +88,9 @@ class EventLine(Line, frozen=True, kw_only=True, tag="event"):
             refs=record.refs,
         )
 
-    def record(self) -> Record:
+    def record(self) -> StoredEvent:
         hash_ = bytes.fromhex(self.hash)
-        return Record(
+        return StoredEvent(
             self.run, self.seq, self.kind, self.v, self.at_us, self.token, self.body, hash_, self.refs
         )
 

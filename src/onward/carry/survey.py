@@ -29,7 +29,7 @@ from onward.machine.fold.change import IllegalEvent
 from onward.model.ids import check_run_id
 from onward.model.run import Run
 from onward.store.codec import check_chain, unseal
-from onward.store.port.record import Position, Record, read_with
+from onward.store.port.stored import Position, StoredEvent, read_with
 
 NO_RUN = CarriedRun(id="", head=0, hash="")
 
@@ -184,7 +184,7 @@ class Survey:
         if (run.id, record.seq) in self._forks:
             self._forks[run.id, record.seq] = self._fold, record.hash
 
-    def _filled(self, record: Record) -> Record:
+    def _filled(self, record: StoredEvent) -> StoredEvent:
         values = {name: self.blob(name) for name in read_with(record.refs)}
         return replace(record, values=values) if values else record
 

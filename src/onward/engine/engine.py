@@ -26,7 +26,7 @@ from onward.engine.lease.release import Dropped
 from onward.engine.lease.sweep import Sweeper, Swept
 from onward.engine.log.journal import Folded, Journal, applied
 from onward.engine.log.terms import NO_TERMS, RequestTerms
-from onward.engine.loop.ports import Observer, Ports
+from onward.engine.loop.parts import EngineParts, Observer
 from onward.engine.loop.runner import Runner
 from onward.engine.loop.serving import Around, Serving
 from onward.engine.loop.stop import StopSwitch
@@ -89,14 +89,14 @@ class Engine:
         self._observe = observe
         self._workspaces = Workspaces(trees, files, warn)
         self.journal = Journal(store.log, clock)
-        self.leavings = Leftovers(store, None if files is None else files.folder, trees, own)
+        self.leftovers = Leftovers(store, None if files is None else files.folder, trees, own)
         self._claims = Claims(store.leases, self.journal, clock, ids, observe)
         self._serving = Serving(
             handlers, lambda agent, interviewer: Overseer(self, clock, agent, interviewer), around
         )
         self._taking = Taking(store.measures, self.journal, self._claims, clock, handlers)
         self._sweeper = Sweeper(store.runs, self.journal, self._claims, ids)
-        ports = Ports(
+        parts = EngineParts(
             self.journal,
             LeaseKeeper(store.leases, clock),
             clock,
@@ -110,15 +110,15 @@ class Engine:
             receipts,
         )
         self.effects = AtMostOnce(store.effects, clock, ids, store.leases.lease_s)
-        self._runner = Runner(self.journal, self._claims, ids, self._serving, self.sources, ports, files)
-        parts = self.journal, self._claims, clock, ids
+        self._runner = Runner(self.journal, self._claims, ids, self._serving, self.sources, parts, files)
+        shared = self.journal, self._claims, clock, ids
         self._starting = Starting(
-            *parts, self._serving, self._workspaces, self._runner, observe, store.leases
+            *shared, self._serving, self._workspaces, self._runner, observe, store.leases
         )
         self._resuming = Resuming(
-            *parts, self._serving, self.sources, self._runner, self._cancel_orphans, self.leavings
+            *shared, self._serving, self.sources, self._runner, self._cancel_orphans, self.leftovers
         )
-        self._answering = Answering(*parts, self._runner)
+        self._answering = Answering(*shared, self._runner)
 
     @property
     def dropped(self) -> Dropped:
@@ -243,7 +243,7 @@ class Engine:
 
     async def _ask(self, run_id: str, decide: Decide, terms: RequestTerms) -> Folded:
         append_id = terms.key or self._ids.unique()
-        return (await self._claims.ask(run_id, decide, append_id=append_id, terms=terms)).folded
+        return (await self._claims.request(run_id, decide, append_id=append_id, terms=terms)).folded
 
     async def cancel_child(self, child: str) -> None:
         """Give up a run that nobody looks after any more; one that is over, or never began, is left alone."""

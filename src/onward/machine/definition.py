@@ -22,7 +22,8 @@ MAX_PARALLEL = 4
 
 START, EXIT, CONDITIONAL, GATE, AGENT = "start", "exit", "conditional", "wait.human", "codergen"
 MANAGER = "stack.manager_loop"
-CONTROL_KINDS = frozenset({START, EXIT, CONDITIONAL, GATE, PARALLEL, FAN_IN})
+PLANNER_KINDS = frozenset({START, EXIT, CONDITIONAL, GATE, PARALLEL, FAN_IN})
+"""Nodes that the planner executes itself; all others have a handler."""
 WAIT_ALL, FIRST_SUCCESS = "wait_all", "first_success"
 
 
@@ -98,7 +99,7 @@ class Definition:
     @cached_property
     def handler_kinds(self) -> dict[str, str]:
         """The nodes that need a handler, and which."""
-        return {node_id: kind for node_id, kind in self._kinds.items() if kind not in CONTROL_KINDS}
+        return {node_id: kind for node_id, kind in self._kinds.items() if kind not in PLANNER_KINDS}
 
     @cached_property
     def handlers(self) -> tuple[str, ...]:

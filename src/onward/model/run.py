@@ -134,7 +134,7 @@ class Fork(Frozen, frozen=True, kw_only=True):
 
 
 class Pending(Frozen, frozen=True, kw_only=True):
-    """What control has asked of the holder."""
+    """The requests that the holder has yet to follow."""
 
     cancel_by: str | None = None
     cancel_detail: str = ""

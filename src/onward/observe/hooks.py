@@ -17,10 +17,10 @@ from onward.observe.about import about
 from onward.observe.health import Health
 from onward.observe.metrics import Metrics
 from onward.store.port.leases import Lease, Leases
-from onward.store.port.log import Controlled, Decide, DecideLoaded, Held, Loaded, RunLog, Wanted
-from onward.store.port.record import Record, Write
+from onward.store.port.log import Controlled, Decide, DecideLoaded, Held, Loaded, RunLog, TakeFilter
 from onward.store.port.runs import Listed, Runs
 from onward.store.port.store import Store
+from onward.store.port.stored import StoredEvent, Write
 
 T = TypeVar("T")
 CUT_OFF = "cut_off"
@@ -74,7 +74,7 @@ class _WatchedLog(_Around[RunLog]):
                 raise
             watch.metrics.commits.observe(watch.clock.awake_s() - began_s)
 
-    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+    async def take(self, wanted: TakeFilter, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
         seen = _Decision()
 
         def decided(held: Held, loaded: Loaded) -> Write | None:
@@ -88,7 +88,7 @@ class _WatchedLog(_Around[RunLog]):
     async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
         seen = _Decision()
 
-        def decided(held: Held, tail: Sequence[Record]) -> Write | None:
+        def decided(held: Held, tail: Sequence[StoredEvent]) -> Write | None:
             return seen.note(decide(held, tail), held)
 
         async with self._watch.asking():

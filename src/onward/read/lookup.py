@@ -11,8 +11,8 @@ from onward.model.event import CHECKPOINTS, StepFinished
 from onward.read.log.projection import Projection
 from onward.store.codec import unseal
 from onward.store.port.log import RunLog
-from onward.store.port.record import Record
 from onward.store.port.runs import Listed, Runs
+from onward.store.port.stored import StoredEvent
 
 PAGE, PAGE_FIRST = 1_000, 16
 FINISHED = StepFinished.__name__
@@ -22,7 +22,7 @@ CHECKPOINT_KINDS = frozenset(kind.__name__ for kind in CHECKPOINTS)
 class ReadLog(Protocol):
     """Reads one run's log: up to `limit` events that follow event `after`."""
 
-    async def __call__(self, *, after: int, limit: int) -> Sequence[Record]: ...
+    async def __call__(self, *, after: int, limit: int) -> Sequence[StoredEvent]: ...
 
 
 async def find_run(runs: Runs, wanted: str) -> Listed:
@@ -76,7 +76,7 @@ async def newest_first(read: ReadLog, head: int, kinds: Collection[str]) -> Asyn
         head, size = after, min(size * 4, PAGE)
 
 
-async def last_checkpoint(log: RunLog, run_id: str, head: int) -> Record | None:
+async def last_checkpoint(log: RunLog, run_id: str, head: int) -> StoredEvent | None:
     """The newest checkpoint of a log that ends at `head`."""
     async for record in newest_first(partial(log.read, run_id), head, CHECKPOINT_KINDS):
         return record

@@ -20,8 +20,8 @@ from onward.receipts.names import CHECKPOINT
 from onward.store.codec import check_chain, unseal
 from onward.store.port.blobs import Blobs
 from onward.store.port.log import RunLog
-from onward.store.port.record import ORIGIN, Position, Record
 from onward.store.port.store import Store
+from onward.store.port.stored import ORIGIN, Position, StoredEvent
 
 CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
 

@@ -17,7 +17,7 @@ from onward.model.workspace import WORKTREE, branch_name
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
 from onward.store.port.leases import Holder
-from onward.store.port.record import Record
+from onward.store.port.stored import StoredEvent
 
 
 def instant(at_us: int | None) -> str | None:
@@ -169,7 +169,7 @@ def view_gate(gate: Gate) -> dict[str, Any]:
     }
 
 
-def view_event(record: Record) -> dict[str, Any]:
+def view_event(record: StoredEvent) -> dict[str, Any]:
     """One event, with its number, kind and time before its own fields."""
     fields = msgspec.to_builtins(unseal(record))
     return {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from onward.machine.definition import AGENT, CONTROL_KINDS, Definition
+from onward.machine.definition import AGENT, PLANNER_KINDS, Definition
 from onward.model.event import GateDecided, Outcome, StepFinished, StepStatus
 from onward.model.ids import branch_of, node_of, place_of
 from onward.model.values.instant import rfc3339
@@ -143,7 +143,7 @@ def _tried(attempt: Attempt) -> Tried:
 
 
 def _mode(kind: str, setting: Setting) -> Mode:
-    if kind in CONTROL_KINDS:
+    if kind in PLANNER_KINDS:
         return "control"
     if kind == AGENT and setting.is_simulated:
         return "stub"

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt
 from onward.model.event import CATALOGUE, ContextEvent, Event, StepFinished
-from onward.store.port.record import KEPT_APART, Position, Record
+from onward.store.port.stored import KEPT_APART, Position, StoredEvent
 
 VALUE_BYTES_MAX = 4096
 # A kind's stored name and version, the two as the chain has them, and whether it has context to move away.
@@ -34,7 +34,7 @@ def content_hash(content: bytes) -> str:
     return blake3(content).hexdigest()
 
 
-def chain_hash(record: Record, before: bytes) -> bytes:
+def chain_hash(record: StoredEvent, before: bytes) -> bytes:
     """The hash of a record that stands behind `before`."""
     head = f"{record.run_id}|{record.seq}|{record.kind}|{record.v}|{record.at_us}|{record.token}|"
     return blake3(head.encode() + blake3(record.body.encode()).digest() + before).digest()
@@ -43,7 +43,7 @@ def chain_hash(record: Record, before: bytes) -> bytes:
 class Sealed(NamedTuple):
     """Chained records, the large values to store beside them, where they end, and their bodies' bytes."""
 
-    records: tuple[Record, ...]
+    records: tuple[StoredEvent, ...]
     blobs: dict[str, bytes]
     head: Position
     size: int
@@ -51,7 +51,7 @@ class Sealed(NamedTuple):
 
 def seal(run_id: str, after: Position, events: Sequence[tuple[Event, int]], at_us: int) -> Sealed:
     """Records for `(event, token)`s behind `after`."""
-    records: list[Record] = []
+    records: list[StoredEvent] = []
     blobs: dict[str, bytes] = {}
     size = 0
     hasher = blake3()  # one for all: making one costs more than using it
@@ -77,7 +77,7 @@ def seal(run_id: str, after: Position, events: Sequence[tuple[Event, int]], at_u
         hasher.reset()
         before = hasher.update(head + body_hash + before).digest()
         hasher.reset()
-        records.append(Record(run_id, seq, kind, version, at_us, token, body.decode(), before, refs))
+        records.append(StoredEvent(run_id, seq, kind, version, at_us, token, body.decode(), before, refs))
     return Sealed(tuple(records), blobs, Position(seq, before), size)
 
 
@@ -108,7 +108,7 @@ def _split_step(event: StepFinished) -> tuple[StepFinished, dict[str, bytes], tu
     return replace(event, **changes), values, tuple(refs)
 
 
-def unseal(record: Record) -> Event:
+def unseal(record: StoredEvent) -> Event:
     """The event of a record, with its large values back in place."""
     run_id = record.run_id
     decoder = _DECODERS.get(record.kind)
@@ -128,20 +128,20 @@ def unseal(record: Record) -> Event:
     return event
 
 
-def _values(record: Record, names: Mapping[str, str]) -> dict[str, Any]:
+def _values(record: StoredEvent, names: Mapping[str, str]) -> dict[str, Any]:
     return {
         key: _decode_value(_content(record, name, f"the value of {key!r}")) for key, name in names.items()
     }
 
 
-def _content(record: Record, name: str, what: str) -> bytes:
+def _content(record: StoredEvent, name: str, what: str) -> bytes:
     content = record.values.get(name)
     if content is None or content_hash(content) != name:
         raise HistoryCorrupt(record.run_id, record.seq, f"{what} (blob {name}) is missing or damaged")
     return content
 
 
-def check_chain(after: Position, records: Sequence[Record]) -> Position:
+def check_chain(after: Position, records: Sequence[StoredEvent]) -> Position:
     """The position behind `records` if each stands where its hash says; else HistoryCorrupt."""
     for record in records:
         if record.seq != after.seq + 1:

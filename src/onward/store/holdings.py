@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onward.store.port.record import Write
+from onward.store.port.stored import Write
 
 
 class Holdings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from onward.store.port.record import Write
+from onward.store.port.stored import Write
 
 
 class Member(NamedTuple):

@@ -16,9 +16,9 @@ from onward.model.run import Frozen, RunStatus
 from onward.store.codec import content_hash
 from onward.store.port.effects import Effect
 from onward.store.port.leases import Holder
-from onward.store.port.record import Position, Record, Snapshot, Write, read_with
 from onward.store.port.retention import Kin
 from onward.store.port.runs import Listed
+from onward.store.port.stored import Position, Snapshot, StoredEvent, Write, read_with
 
 log = logging.getLogger("onward.store")
 T = TypeVar("T")
@@ -135,7 +135,7 @@ def values_of(refs: Any) -> Sequence[str]:
     return read_with(split_refs(refs))
 
 
-def record_of(columns: Sequence[Any], values: Mapping[str, bytes]) -> Record:
+def record_of(columns: Sequence[Any], values: Mapping[str, bytes]) -> StoredEvent:
     """An event row as a record, with the large values it names."""
     run_id, seq, kind, v, at_us, token, body, hash_, refs = columns
     # What a flipped bit makes of a column need not be of its type.
@@ -144,7 +144,7 @@ def record_of(columns: Sequence[Any], values: Mapping[str, bytes]) -> Record:
         raise HistoryCorrupt(run_id, seq, "a column has the wrong type")
     names = split_refs(refs)
     found = {name: values[name] for name in names if name in values}
-    return Record(run_id, seq, kind, v, at_us, token, body, hash_, names, found)
+    return StoredEvent(run_id, seq, kind, v, at_us, token, body, hash_, names, found)
 
 
 def snapshot_of(columns: Sequence[Any]) -> Snapshot:

@@ -31,8 +31,8 @@ from onward.model.event import (
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import seal, unseal
 from onward.store.port.leases import Lease
-from onward.store.port.record import ORIGIN, Position, Record, Snapshot, Write
 from onward.store.port.store import Store
+from onward.store.port.stored import ORIGIN, Position, Snapshot, StoredEvent, Write
 
 START_US = 1_700_000_000_000_000
 TICK_US = 1_000
@@ -209,7 +209,7 @@ async def claimed(store: Store, draft: Draft) -> Draft:
     return await requested(store, draft, claim, append_id=f"claim-{claim.token}")
 
 
-async def log_of(store: Store, run_id: str) -> Sequence[Record]:
+async def log_of(store: Store, run_id: str) -> Sequence[StoredEvent]:
     """The whole stored log."""
     return await store.log.read(run_id, after=0, limit=ALL)
 

@@ -22,7 +22,7 @@ from onward.model.event import GateDecided
 from onward.model.run import Gate, Run, RunStatus
 from onward.read.lookup import newest_first
 from onward.store.codec import unseal
-from onward.store.port.record import Record
+from onward.store.port.stored import StoredEvent
 
 
 class Answering:
@@ -71,7 +71,7 @@ class Answering:
         """The newest decision of this gate, or of any."""
         head = (await self._journal.load(run_id)).position.seq
 
-        async def read(*, after: int, limit: int) -> Sequence[Record]:
+        async def read(*, after: int, limit: int) -> Sequence[StoredEvent]:
             log = partial(self._journal.read, run_id, after=after, limit=limit)
             return await retry_store(self._clock, log)
 
@@ -100,10 +100,12 @@ class Answering:
         append_id = terms.key or self._ids.unique()
         known = await self._journal.load(run_id)
         if not run or known.run.status is not RunStatus.WAITING:
-            return (await self._claims.request(run_id, decide, append_id=append_id, terms=terms)).folded
+            return (
+                await self._claims.request_observed(run_id, decide, append_id=append_id, terms=terms)
+            ).folded
         served = await self._runner.served(known.run, interviewer)
         claiming = partial(decide_and_claim, decide=decide)
-        claimed = await self._claims.request(run_id, claiming, append_id=append_id, terms=terms)
+        claimed = await self._claims.request_observed(run_id, claiming, append_id=append_id, terms=terms)
         return await self._runner.run(claimed, served, stop or StopSwitch(clock=self._clock))
 
     # -- asking --------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from onward.engine.loop.stop import StopSwitch
 from onward.engine.step.leftovers import Leftovers, view_left
 from onward.errors import InvalidInput, Refused, StaleHistory
 from onward.machine.decide.claim import HolderView
-from onward.machine.decide.resume import ResumeRequest, check_resumable, decide_resume, made_again
+from onward.machine.decide.resume import ResumeRequest, check_resumable, decide_resume, repeat_notice
 from onward.model.event import Event
 from onward.model.run import Run
 from onward.pipeline.build import Pipeline
@@ -67,7 +67,7 @@ class Resuming:
     sources: Sources
     runner: Runner
     cancel_orphans: Callable[[Run, Run], Awaitable[None]]
-    leavings: Leftovers
+    leftovers: Leftovers
 
     async def resume(
         self,
@@ -83,7 +83,7 @@ class Resuming:
         stop = stop or StopSwitch(clock=self.clock)
         terms = resume.terms
         if terms.key is not None:
-            asked = await self.claims.ask(run_id, _nothing, append_id=terms.key, terms=terms)
+            asked = await self.claims.request(run_id, _nothing, append_id=terms.key, terms=terms)
             if asked.folded.is_repeat:
                 # The first answer, however the run stands by now: it is not checked again.
                 return asked.folded
@@ -108,7 +108,7 @@ class Resuming:
         stop: StopSwitch,
         tell: Callable[[str], None],
     ) -> Folded:
-        claimed = await self.claims.request(
+        claimed = await self.claims.request_observed(
             ready.known.run.id, ready.decide, append_id=append_id, blobs=ready.blobs, terms=terms
         )
         folded = claimed.folded
@@ -116,7 +116,7 @@ class Resuming:
         if ready.notice:
             tell(ready.notice)
         if claimed.claimed_s is None and folded.run.is_final:  # it was cancelled instead
-            await self.runner.ports.workspaces.close(folded.run)
+            await self.runner.parts.workspaces.close(folded.run)
         return await self.runner.run(claimed, ready.served, stop)
 
     async def preview_resume(self, run_id: str, resume: Resume) -> Preview:
@@ -129,12 +129,12 @@ class Resuming:
         except Refused as refusal:
             await self._tell_left(refusal, run_id)
             raise
-        return replace(seen, notice=ready.notice, left=await self.leavings.of(ready.known))
+        return replace(seen, notice=ready.notice, left=await self.leftovers.of(ready.known))
 
     async def _tell_left(self, refusal: Refused, run_id: str) -> None:
         """Whoever has to decide about a step is shown what it left."""
         if refusal.code == "in_doubt":
-            left = await self.leavings.of(await self.journal.load(run_id))
+            left = await self.leftovers.of(await self.journal.load(run_id))
             refusal.details["left"] = [view_left(one) for one in left]
 
     async def _ready(self, run_id: str, resume: Resume, stop: StopSwitch | None) -> _Ready:
@@ -164,7 +164,7 @@ class Resuming:
             if resume.run
             else {}
         )
-        notice = "; ".join(filter(None, (notice, made_again(definition, known.run, resume.from_node))))
+        notice = "; ".join(filter(None, (notice, repeat_notice(definition, known.run, resume.from_node))))
         request = replace(request, changed_to=pipeline.hash)
         return _Ready(known, pipeline, notice, Served(definition, handlers), request)
 

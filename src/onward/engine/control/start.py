@@ -10,7 +10,7 @@ from onward.engine.control.requests import Start
 from onward.engine.files.workspaces import Workspaces
 from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Folded, Journal, applied
-from onward.engine.loop.ports import Observer
+from onward.engine.loop.parts import Observer
 from onward.engine.loop.runner import Runner, Served
 from onward.engine.loop.serving import Serving
 from onward.engine.loop.stop import StopSwitch

@@ -10,7 +10,7 @@ from onward.clock import Clock, Ids
 from onward.engine.lease.release import Dropped
 from onward.engine.log.journal import Folded, Journal
 from onward.engine.log.terms import NO_TERMS, RequestTerms
-from onward.engine.loop.ports import Observer
+from onward.engine.loop.parts import Observer
 from onward.errors import OnwardError, Refused, StoreError
 from onward.machine.decide.claim import HolderView
 from onward.machine.decide.requests import Decide
@@ -61,7 +61,7 @@ class Claims:
             raise
         return Reply(folded, claimed_s=None if folded.is_repeat else claimed_s)
 
-    async def request(
+    async def request_observed(
         self,
         run_id: str,
         decide: Decide,
@@ -70,13 +70,13 @@ class Claims:
         blobs: Mapping[str, bytes] | None = None,
         terms: RequestTerms = NO_TERMS,
     ) -> Reply:
-        """Make a request whose events the observers of this process are told of."""
-        reply = await self.ask(run_id, decide, append_id=append_id, blobs=blobs, terms=terms)
+        """Make a request, and show its events to the observers of this process."""
+        reply = await self.request(run_id, decide, append_id=append_id, blobs=blobs, terms=terms)
         if not reply.folded.is_repeat:
             self._observe(reply.folded.run, reply.events)
         return reply
 
-    async def ask(
+    async def request(
         self,
         run_id: str,
         decide: Decide,

@@ -14,7 +14,7 @@ from onward.errors import OnwardError, StoreError, StoreFull, StoreReadOnly, Sto
 from onward.machine.decide.claim import decide_claim
 from onward.model.event import Event
 from onward.model.run import RunStatus
-from onward.store.port.log import Held, Wanted
+from onward.store.port.log import Held, TakeFilter
 from onward.store.port.measures import Measures
 
 log = logging.getLogger("onward.worker")
@@ -72,10 +72,10 @@ class Taking:
         now_us = max(holder_view.now_us, current.run.wake_at_us or 0)
         return decide_claim(current.run, replace(holder_view, now_us=now_us))
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self) -> TakeFilter:
         now_s = self._clock.awake_s()
         skipped = sorted(run_id for run_id, passed in self._passed.items() if passed.until_s > now_s)
-        return Wanted(tuple(sorted(self._unserved)), tuple(skipped))
+        return TakeFilter(tuple(sorted(self._unserved)), tuple(skipped))
 
     def pass_over(self, run_id: str, error: Exception) -> None:
         """Leave a run to others for a while: other runs are waiting."""

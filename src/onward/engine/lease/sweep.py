@@ -81,7 +81,7 @@ class Sweeper:
 
     async def _take(self, run_id: str, is_restart: bool) -> Run | None:
         decide = partial(decide_loss, is_restart=is_restart)
-        reply = await self._claims.ask(run_id, decide, append_id=self._ids.unique())
+        reply = await self._claims.request(run_id, decide, append_id=self._ids.unique())
         return reply.folded.run if reply.events else None
 
 

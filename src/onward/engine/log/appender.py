@@ -17,7 +17,7 @@ from onward.clock import Alarm
 from onward.engine.files.receipts import StepReceipts
 from onward.engine.lease.keeper import Hold
 from onward.engine.log.journal import Folded
-from onward.engine.loop.ports import Ports
+from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost, StaleHistory
 from onward.machine.decide.orphans import orphaned
@@ -36,15 +36,15 @@ class Appender:
     """Owns the folded state of one held run, and writes to its log, one append at a time."""
 
     def __init__(
-        self, ports: Ports, definition: Definition, folded: Folded, hold: Hold, stop: StopSwitch
+        self, parts: EngineParts, definition: Definition, folded: Folded, hold: Hold, stop: StopSwitch
     ) -> None:
-        self._ports, self._definition, self._hold, self._stop = ports, definition, hold, stop
+        self._parts, self._definition, self._hold, self._stop = parts, definition, hold, stop
         self._folded = folded
         self._turn = asyncio.Lock()
         self._checkpoint: Alarm | None = None
         # A holder whose clock is behind claims the run at its wake time, and counts on from there: by its own
         # clock it would find nothing to do yet, and hand the run back again and again.
-        self._ahead_us = max(0, folded.run.updated_at_us - ports.clock.now_us())
+        self._ahead_us = max(0, folded.run.updated_at_us - parts.clock.now_us())
 
     @property
     def folded(self) -> Folded:
@@ -58,7 +58,7 @@ class Appender:
 
     def now_us(self) -> int:
         """The time, which is never before the claim."""
-        return self._ports.clock.now_us() + self._ahead_us
+        return self._parts.clock.now_us() + self._ahead_us
 
     async def append(self, results: Sequence[ActionResult] = ()) -> Action:
         """Record these results and all that follows from them; returns what to do next."""
@@ -75,7 +75,7 @@ class Appender:
                 if receipts is not None:
                     await receipts.before(self._definition, before, ahead.events, now_us)
                 try:
-                    self._folded = await self._ports.journal.record(before, ahead.events, ahead.run, now_us)
+                    self._folded = await self._parts.journal.record(before, ahead.events, ahead.run, now_us)
                 except StaleHistory:
                     await self._catch_up()
                     continue
@@ -91,11 +91,11 @@ class Appender:
 
     async def requests(self) -> Pending:
         """What was asked of the run by now, read from the log; the state here does not change."""
-        return (await self._ports.journal.catch_up(self._folded)).run.pending
+        return (await self._parts.journal.catch_up(self._folded)).run.pending
 
     async def _catch_up(self) -> None:
         """Never under another's lease, which the log may name by now."""
-        folded, lease = await self._ports.journal.catch_up(self._folded), self._hold.lease
+        folded, lease = await self._parts.journal.catch_up(self._folded), self._hold.lease
         if (folded.run.worker, folded.run.token) != (lease.owner, lease.token):
             raise LeaseLost(lease.run_id, lease.token)
         self._folded = folded
@@ -104,25 +104,25 @@ class Appender:
         """Return when the run's files are written. Nothing more is written then."""
         if self._checkpoint is not None:
             self._checkpoint.cancel()
-        if self._ports.receipts is not None:
-            is_ours = self.run.worker is None or self._ports.keeper.is_trusted(self._hold)
-            await self._ports.receipts.close(self.run, is_ours=is_ours)
+        if self._parts.receipts is not None:
+            is_ours = self.run.worker is None or self._parts.keeper.is_trusted(self._hold)
+            await self._parts.receipts.close(self.run, is_ours=is_ours)
 
     def _receipts(self) -> StepReceipts | None:
         """Where files of this run are written, if there are any.
 
         A process that may have lost the run writes none: it would overwrite those of the next holder.
         """
-        receipts = self._ports.receipts
+        receipts = self._parts.receipts
         if receipts is None or not receipts.is_kept(self._folded.run.id):
             return None
-        return receipts if self._ports.keeper.is_trusted(self._hold) else None
+        return receipts if self._parts.keeper.is_trusted(self._hold) else None
 
     def _write_soon(self, receipts: StepReceipts) -> None:
         receipts.write_soon(self.run.id)
         if self._checkpoint is None:
-            at_s = self._ports.clock.awake_s() + CHECKPOINT_AFTER_S
-            self._checkpoint = self._ports.clock.alarm(at_s, self._write_checkpoint)
+            at_s = self._parts.clock.awake_s() + CHECKPOINT_AFTER_S
+            self._checkpoint = self._parts.clock.alarm(at_s, self._write_checkpoint)
 
     def _write_checkpoint(self) -> None:
         self._checkpoint, receipts = None, self._receipts()
@@ -131,7 +131,7 @@ class Appender:
 
     async def _tell(self, before: Run, after: Run, events: Sequence[Event]) -> None:
         """After the commit: observers, and the runs that a step managed until now."""
-        self._ports.observe(after, events)
+        self._parts.observe(after, events)
         if before.open_steps:
             for child in orphaned(before, after, events):
-                await self._ports.cancel_child(child)
+                await self._parts.cancel_child(child)

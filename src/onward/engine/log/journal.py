@@ -24,8 +24,8 @@ from onward.model.run import FOLD_VERSION, Frozen, Run
 from onward.model.values.names import check_name, check_names
 from onward.store.codec import check_chain, seal, unseal
 from onward.store.port.leases import Holder, Lease
-from onward.store.port.log import TAIL_MAX, Held, Loaded, RunLog, Wanted
-from onward.store.port.record import ORIGIN, Position, Record, Snapshot, Write
+from onward.store.port.log import TAIL_MAX, Held, Loaded, RunLog, TakeFilter
+from onward.store.port.stored import ORIGIN, Position, Snapshot, StoredEvent, Write
 
 SNAPSHOT_BYTES_MIN = 32 * 1024
 EVENT_BYTES = 100  # what reading an event again costs beside its body, about
@@ -93,11 +93,11 @@ class Journal:
             raise RunNotFound(run_id)
         return folded
 
-    async def read(self, run_id: str, *, after: int = 0, limit: int = READ_ALL) -> Sequence[Record]:
+    async def read(self, run_id: str, *, after: int = 0, limit: int = READ_ALL) -> Sequence[StoredEvent]:
         """The stored log."""
         return await self._log.read(run_id, after=after, limit=limit)
 
-    async def tail(self, folded: Folded, count: int) -> Sequence[Record]:
+    async def tail(self, folded: Folded, count: int) -> Sequence[StoredEvent]:
         """The last `count` events up to where `folded` stands."""
         run_id, seq = folded.run.id, folded.position.seq
         after = max(0, seq - count)
@@ -194,7 +194,7 @@ class Journal:
         return await self.first_answer(request.result)  # the reply to this very request may have been lost
 
     async def take(
-        self, wanted: Wanted, decide: DecideRun, on_failure: Callable[[str, Exception], None]
+        self, wanted: TakeFilter, decide: DecideRun, on_failure: Callable[[str, Exception], None]
     ) -> Folded | None:
         """Let `decide` see the run whose turn it is, under its lock, and write what it returns.
 
@@ -266,7 +266,7 @@ class _Request:
     result: Folded
     terms: RequestTerms
 
-    def decided(self, held: Held, tail: Sequence[Record]) -> Write | None:
+    def decided(self, held: Held, tail: Sequence[StoredEvent]) -> Write | None:
         self.terms.check_head(self.known.run.id, held.position.seq)
         current = _folded(self.known, tail, self.known.run.id) or self.known
         current = replace(current, holder=held.holder)
@@ -381,7 +381,7 @@ def _started_from(snapshot: Snapshot | None) -> Folded | None:
     return Folded(run, Position(snapshot.seq, snapshot.hash), 0, len(snapshot.body))
 
 
-def _folded(start: Folded | None, tail: Sequence[Record], run_id: str) -> Folded | None:
+def _folded(start: Folded | None, tail: Sequence[StoredEvent], run_id: str) -> Folded | None:
     """Fold records behind `start`, checking that each stands where its hash says."""
     if not tail:
         return start

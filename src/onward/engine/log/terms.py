@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from onward.errors import Refused
 from onward.store.codec import content_hash
-from onward.store.port.record import KEPT_APART, Record
+from onward.store.port.stored import KEPT_APART, StoredEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class RequestTerms:
                 details={"run": run_id, "if_head": self.if_head, "head": head},
             )
 
-    def check_same(self, first: Record) -> None:
+    def check_same(self, first: StoredEvent) -> None:
         """Refuse the key if `first`, an event that was written under it, came of another body."""
         if self.refs and not set(self.refs) <= set(first.refs):
             raise Refused(

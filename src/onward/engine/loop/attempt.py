@@ -1,9 +1,9 @@
 """One attempt: call the handler, and be able to end it from outside.
 
-The handler runs in the driver's own task. Ending it early is cancelling that task with a reason noted
-first, so that a stop, a lost lease and a real cancellation can be told apart. A plain function runs in a
-thread, which cannot be ended: where the step may begin again afterwards, as after a time-out, the attempt
-waits for the function first. An async function may swallow its cancellation. What still runs when all
+The handler runs in the task of the run loop, or of its branch. Ending it early is cancelling that task with a
+reason noted first, so that a stop, a lost lease and a real cancellation can be told apart. A plain function
+runs in a thread, which cannot be ended: where the step may begin again afterwards, as after a time-out, the
+attempt waits for the function first. An async function may swallow its cancellation. What still runs when all
 patience is over leaves the step in doubt.
 """
 
@@ -28,10 +28,10 @@ class Ended:
     in_doubt: bool = False
 
 
-class Interrupter:
-    """Ends the attempt that is under way, if one is. One `for_one` attempt can end it before it begins.
+class AttemptRunner:
+    """Runs attempts one after another, all in one task, and can interrupt the one that is under way.
 
-    All of its attempts are made in one task.
+    One that is `for_one` attempt can be interrupted before that begins.
     """
 
     def __init__(self, clock: Clock, *, for_one: bool = False) -> None:

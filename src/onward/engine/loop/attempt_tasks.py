@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar
 
 from onward.clock import Clock
-from onward.engine.loop.attempt import Interrupter
+from onward.engine.loop.attempt import AttemptRunner
 
 T = TypeVar("T")
 
@@ -18,26 +18,26 @@ class AttemptTasks(Generic[T]):
     def __init__(self, on_done: Callable[[], None], clock: Clock) -> None:
         self._on_done, self._clock = on_done, clock
         self._tasks: dict[str, asyncio.Task[T]] = {}
-        self._interrupters: dict[str, Interrupter] = {}
+        self._runners: dict[str, AttemptRunner] = {}
 
-    def start(self, step: str, attempt: Callable[[Interrupter], Coroutine[Any, Any, T]]) -> None:
+    def start(self, step: str, attempt: Callable[[AttemptRunner], Coroutine[Any, Any, T]]) -> None:
         """Start an attempt beside the others."""
-        interrupter = self._interrupters[step] = Interrupter(self._clock, for_one=True)
-        task = self._tasks[step] = asyncio.create_task(attempt(interrupter))
+        runner = self._runners[step] = AttemptRunner(self._clock, for_one=True)
+        task = self._tasks[step] = asyncio.create_task(attempt(runner))
         task.add_done_callback(lambda _: self._on_done())
 
     def take_done(self) -> list[T]:
         """The results of the attempts that are done; raises what one of them died of."""
         done = [step for step, task in self._tasks.items() if task.done()]
         for step in done:
-            del self._interrupters[step]
+            del self._runners[step]
         return [self._tasks.pop(step).result() for step in done]
 
     def interrupt(self, why: str, steps: Iterable[str] | None = None, *, patiently: bool = False) -> None:
-        """End these attempts, or all of them; `patiently` as an Interrupter does."""
-        for step in list(self._interrupters) if steps is None else steps:
-            if step in self._interrupters:
-                self._interrupters[step].interrupt(why, patiently=patiently)
+        """End these attempts, or all of them; `patiently` as in `AttemptRunner.interrupt`."""
+        for step in list(self._runners) if steps is None else steps:
+            if step in self._runners:
+                self._runners[step].interrupt(why, patiently=patiently)
 
     async def end_all(self) -> None:
         """End everything, and return when nothing is left of it."""

@@ -7,8 +7,8 @@ from functools import partial
 
 from onward.engine.lease.keeper import Hold
 from onward.engine.log.journal import Folded
-from onward.engine.loop.attempt import Ended, Interrupter
-from onward.engine.loop.ports import Ports
+from onward.engine.loop.attempt import AttemptRunner, Ended
+from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.stop import StopSwitch
 from onward.engine.step.recall import recall
 from onward.errors import InvalidInput, UnknownHandler, WorkspaceFailed
@@ -35,37 +35,42 @@ class Executor:
     """Executes the steps of one held run. `stopping` is set when its handlers may end early."""
 
     def __init__(
-        self, ports: Ports, definition: Definition, hold: Hold, stop: StopSwitch, stopping: asyncio.Event
+        self,
+        parts: EngineParts,
+        definition: Definition,
+        hold: Hold,
+        stop: StopSwitch,
+        stopping: asyncio.Event,
     ) -> None:
-        self._ports, self._definition, self._hold = ports, definition, hold
+        self._parts, self._definition, self._hold = parts, definition, hold
         self._stop, self._stopping = stop, stopping
         self._loop = asyncio.get_running_loop()
 
-    async def execute(self, folded: Folded, started: StepStarted, interrupter: Interrupter) -> ActionResult:
+    async def execute(self, folded: Folded, started: StepStarted, runner: AttemptRunner) -> ActionResult:
         """One attempt. LeaseLost: whatever it came to does not count."""
-        hold, keeper = self._hold, self._ports.keeper
+        hold, keeper = self._hold, self._parts.keeper
         await self._check()
         run, definition, workspace = folded.run, self._definition, None
         if run.workspace is not None:
             try:
-                workspace = await self._ports.workspaces.directory(definition, run, branch_of(started.step))
+                workspace = await self._parts.workspaces.directory(definition, run, branch_of(started.step))
             except WorkspaceFailed as error:
                 return self._ended(started.step, Result.fail(str(error), retryable=error.may_pass))
         context = StepContext(
             run,
             started,
             definition.graph,
-            room=self._ports.rooms.of(definition, run, started, self._loop),
+            room=self._parts.rooms.of(definition, run, started, self._loop),
             stopping=self._stopping,
             recall=partial(recall, self._ports.journal, definition.graph.goal, folded, started),
             run_once=self._ports.run_once,
             workspace=workspace,
             deadline=hold.deadline,
-            clock=self._ports.clock,
+            clock=self._parts.clock,
         )
         if self._stop.is_now:
             return AttemptCut(started.step, started.attempt, STOPPED)  # asked while the start was written
-        result = await interrupter.run(self._handler(started.node), context)
+        result = await runner.run(self._handler(started.node), context)
         if hold.is_lost:
             raise hold.loss
         if not _has_succeeded(result) and not keeper.is_trusted(hold):
@@ -80,33 +85,33 @@ class Executor:
 
     def _handler(self, node_id: str) -> Handler:
         kind = self._definition.kind(node_id)
-        handler = self._ports.handlers.get(kind)
+        handler = self._parts.handlers.get(kind)
         if handler is None:
-            raise UnknownHandler(node_id, kind, list(self._ports.handlers))
+            raise UnknownHandler(node_id, kind, list(self._parts.handlers))
         return handler
 
     async def _with_tree(self, run: Run, step: str, result: Result) -> ActionResult:
         """The result together with what the step left in its work tree."""
         try:
-            tree = await self._ports.workspaces.record(self._definition, run, step)
+            tree = await self._parts.workspaces.record(self._definition, run, step)
         except WorkspaceFailed as error:
             before = f"{result.failure_reason}; " if result.failure_reason else ""
             return self._ended(step, Result.fail(f"{before}{error}", retryable=error.may_pass))
         return self._ended(step, result, tree)
 
     def _ended(self, step: str, result: Result, tree: Tree | None = None) -> ActionResult:
-        return AttemptEnded(step, result, self._ports.dice.roll(), tree)
+        return AttemptEnded(step, result, self._parts.dice.roll(), tree)
 
     async def _check(self) -> None:
         """Nothing is done outside under a lease that cannot be trusted."""
-        if not self._ports.keeper.is_trusted(self._hold):
-            await self._ports.keeper.regain(self._hold)
+        if not self._parts.keeper.is_trusted(self._hold):
+            await self._parts.keeper.regain(self._hold)
 
     async def open_workspace(self, run: Run) -> ActionResult | None:
         """Have the work tree before anything is executed; if that cannot be, the run stops here."""
         await self._check()
         try:
-            await self._ports.workspaces.open(run)
+            await self._parts.workspaces.open(run)
         except (WorkspaceFailed, InvalidInput) as error:
             return WorkspaceUnusable(str(error), has_begun=False)
         return None
@@ -114,9 +119,9 @@ class Executor:
     async def merge(self, run: Run, step: str) -> ActionResult:
         """Take over what the branches of a fan-out changed. Done again after a crash, it is the same."""
         await self._check()  # the trees may be another process's by now
-        still_ours = partial(self._ports.keeper.regain, self._hold)
+        still_ours = partial(self._parts.keeper.regain, self._hold)
         try:
-            merged = await self._ports.workspaces.merge(
+            merged = await self._parts.workspaces.merge(
                 self._definition, run, run.parallels[step], still_ours
             )
         except WorkspaceFailed as error:

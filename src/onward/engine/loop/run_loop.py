@@ -14,10 +14,10 @@ from functools import partial
 from onward.engine.lease.keeper import Hold
 from onward.engine.log.appender import Appender
 from onward.engine.log.journal import Folded, applied
-from onward.engine.loop.attempt import Interrupter
+from onward.engine.loop.attempt import AttemptRunner
 from onward.engine.loop.attempt_tasks import AttemptTasks
 from onward.engine.loop.execute import EXPIRED, STOPPED, Executor
-from onward.engine.loop.ports import Ports
+from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import HistoryCorrupt, StoreError
 from onward.machine.definition import Definition
@@ -37,7 +37,7 @@ class RunLoop:
 
     def __init__(
         self,
-        ports: Ports,
+        parts: EngineParts,
         definition: Definition,
         folded: Folded,
         stop: StopSwitch,
@@ -46,21 +46,21 @@ class RunLoop:
         patience_s: float | None = None,
     ) -> None:
         """`claimed_s` is the awake clock's reading before the claim was sent."""
-        self._ports, self._definition, self._stop, self._patience_s = ports, definition, stop, patience_s
+        self._parts, self._definition, self._stop, self._patience_s = parts, definition, stop, patience_s
         self._news, self._stopping = asyncio.Event(), asyncio.Event()
-        self._interrupter = Interrupter(ports.clock)
-        self._tasks: AttemptTasks[ActionResult] = AttemptTasks(self._news.set, ports.clock)
+        self._runner = AttemptRunner(parts.clock)
+        self._tasks: AttemptTasks[ActionResult] = AttemptTasks(self._news.set, parts.clock)
         self._looking: asyncio.Task[None] | None = None
         self._successor: str | None = None
-        self._hold: Hold = ports.keeper.hold(
+        self._hold: Hold = parts.keeper.hold(
             folded.lease,
             claimed_s=claimed_s,
             on_head=self._head_is,
             on_expired=self._expired,
             on_lost=self._lost,
         )
-        self._appender = Appender(ports, definition, folded, self._hold, stop)
-        self._executor = Executor(ports, definition, self._hold, stop, self._stopping)
+        self._appender = Appender(parts, definition, folded, self._hold, stop)
+        self._executor = Executor(parts, definition, self._hold, stop, self._stopping)
 
     async def run(self, action: Action | None = None) -> Folded:
         """Until the run stops. LeaseLost: another process has it, and nothing here counts any more.
@@ -78,7 +78,7 @@ class RunLoop:
                 action = action or await self._record(results)
                 match action:
                     case Execute():  # nothing is unpacked here: every step comes this way
-                        results = (await self._execute(action.started, self._interrupter),)
+                        results = (await self._execute(action.started, self._runner),)
                     case Wait(starts, halt, until_us):
                         self._start(starts)
                         self._tasks.interrupt(HALTED, halt)
@@ -107,17 +107,17 @@ class RunLoop:
             await self._tasks.end_all()
             await self._appender.close()
         finally:
-            self._ports.keeper.release(self._hold)
+            self._parts.keeper.release(self._hold)
 
     async def _record(self, results: Results) -> Action:
         """Write what came of the last action, and plan the next."""
         action = await self._appender.append(results)
         self._notice_pause()
         if self._successor is not None and self._appender.run.status is RunStatus.CANCELLED:
-            await self._ports.cancel_child(self._successor)
+            await self._parts.cancel_child(self._successor)
         return action
 
-    async def _execute(self, started: StepStarted, interrupter: Interrupter) -> ActionResult:
+    async def _execute(self, started: StepStarted, interrupter: AttemptRunner) -> ActionResult:
         return await self._executor.execute(self._appender.folded, started, interrupter)
 
     def _start(self, starts: Sequence[StepStarted]) -> None:
@@ -141,7 +141,7 @@ class RunLoop:
         at_us = self._appender.now_us()
         run, stamped = applied(None, (event,), run_id=run_id, at_us=at_us)
         append_id = f"restart of {self._appender.run.id}"
-        await self._ports.journal.create(run, stamped, at_us=at_us, append_id=append_id)
+        await self._parts.journal.create(run, stamped, at_us=at_us, append_id=append_id)
         self._successor = run_id
         return SuccessorCreated(run_id)
 
@@ -163,7 +163,7 @@ class RunLoop:
         if until_us is None:
             await self._news.wait()
         elif (seconds := (until_us - self._appender.now_us()) / 1_000_000) > 0:
-            await self._ports.clock.wait_s(seconds, self._news)
+            await self._parts.clock.wait_s(seconds, self._news)
         if self._hold.is_lost:
             raise self._hold.loss
 
@@ -213,5 +213,5 @@ class RunLoop:
             self._interrupt(f"paused by {pending.pause_by}", patiently=True)
 
     def _interrupt(self, why: str, *, patiently: bool = False) -> None:
-        self._interrupter.interrupt(why, patiently=patiently)
+        self._runner.interrupt(why, patiently=patiently)
         self._tasks.interrupt(why, patiently=patiently)

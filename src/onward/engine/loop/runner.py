@@ -12,7 +12,7 @@ from onward.engine.control.sources import Sources
 from onward.engine.files.run_files import RunFiles
 from onward.engine.lease.claims import Claims, Reply
 from onward.engine.log.journal import Folded, Journal
-from onward.engine.loop.ports import Ports
+from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.run_loop import RunLoop
 from onward.engine.loop.serving import Serving
 from onward.engine.loop.stop import StopSwitch
@@ -44,7 +44,7 @@ class Runner:
     ids: Ids
     serving: Serving
     sources: Sources
-    ports: Ports
+    parts: EngineParts
     files: RunFiles | None
 
     async def served(self, run: Run, interviewer: Interviewer | None = None) -> Served:
@@ -67,7 +67,7 @@ class Runner:
         while ended.run.restarted_as is not None:
             if stop.reason is not None:
                 return await self.journal.load(ended.run.restarted_as)
-            successor = await self.claims.request(
+            successor = await self.claims.request_observed(
                 ended.run.restarted_as, _claim_a_new_run, append_id=self.ids.unique()
             )
             if successor.claimed_s is None:
@@ -100,7 +100,7 @@ class Runner:
             if self.files is not None and folded.run.token > 1:  # a first life has no files to continue
                 self.files.go_on(folded.run)
             loop = RunLoop(
-                self._ports_with(served.handlers),
+                self._parts_with(served.handlers),
                 served.definition,
                 folded,
                 stop,
@@ -109,7 +109,7 @@ class Runner:
             )
             ended = await loop.run(action)
             if ended.run.workspace is not None and ended.run.is_final:
-                await self.ports.workspaces.close(ended.run)
+                await self.parts.workspaces.close(ended.run)
         except LeaseLost:
             raise
         except (Exception, asyncio.CancelledError) as error:
@@ -117,8 +117,8 @@ class Runner:
             raise
         return ended
 
-    def _ports_with(self, handlers: Mapping[str, Handler]) -> Ports:
-        return self.ports if handlers is self.ports.handlers else replace(self.ports, handlers=handlers)
+    def _parts_with(self, handlers: Mapping[str, Handler]) -> EngineParts:
+        return self.parts if handlers is self.parts.handlers else replace(self.parts, handlers=handlers)
 
 
 def _claim_a_new_run(run: Run, holder_view: HolderView) -> Sequence[Event]:

@@ -100,7 +100,7 @@ def expiry(gate: Gate) -> GateDecided:
     return _decided(gate, rejecting(gate.type, gate.choices) or NO, DEADLINE, expired=True)
 
 
-def told(gate: Gate) -> str:
+def deadline_rule(gate: Gate) -> str:
     """What the rule for a gate's deadline does, in words."""
     late = expiry(gate)
     return "it is rejected" if late.rejected else f"it takes {late.choice.label!r}"

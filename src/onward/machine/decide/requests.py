@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.decide.answers import decision, has_expired, overdue, told
+from onward.machine.decide.answers import deadline_rule, decision, has_expired, overdue
 from onward.machine.decide.claim import HolderView, claim_of, decide_claim, wrong_state
 from onward.machine.decide.closing import cancelling, pausing, requested_stop
 from onward.model.answer import Answer
@@ -79,7 +79,7 @@ def decide_answer(
         raise Refused(
             "gate_expired",
             f"gate {gate.gate} was open until its deadline, which has passed; "
-            f"`onward resume {run.id}` continues as the gate says ({told(gate)}).",
+            f"`onward resume {run.id}` continues as the gate says ({deadline_rule(gate)}).",
             details={"gate": gate.gate, "on_timeout": gate.on_timeout},
         )
     return (decided,)

@@ -83,8 +83,8 @@ def _where(
     return _stopped_step(run, request), _from_node(definition, run, request)
 
 
-def made_again(definition: Definition, run: Run, from_node: str | None) -> str:
-    """What to say when a person sends the run back to a step that must not be repeated; nothing otherwise."""
+def repeat_notice(definition: Definition, run: Run, from_node: str | None) -> str:
+    """The notice for `--from` a finished node that must not be repeated; else empty."""
     node = definition.graph.nodes.get(from_node or "")
     if node is None or node.repeatable or node.id not in run.outcomes:
         return ""

@@ -1,4 +1,4 @@
-"""What a plan can say: write something down, do something, wait, or stop."""
+"""What a plan can say: append events, execute something, wait, or stop."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from onward.model.event import Event, StepStarted
 from onward.model.run import Frozen
 
 
-class Record(Frozen, frozen=True):
-    """Write these down and plan again."""
+class Append(Frozen, frozen=True):
+    """Append these events and plan again."""
 
     events: tuple[Event, ...]
 
 
 class Execute(Frozen, frozen=True):
-    """Write the start down, then do the effect."""
+    """Append the start, then execute the attempt."""
 
     started: StepStarted
 
@@ -31,9 +31,9 @@ class Sleep(Frozen, frozen=True):
 
 
 class Wait(Frozen, frozen=True):
-    """Effects are under way: begin `starts` beside them, end `halt`, and plan again when one is done.
+    """Attempts are under way: begin `starts` beside them, end `halt`, and plan again when one is done.
 
-    `until_us` is when there is something to do even if none is.
+    Plan again at `until_us` even if none is done by then.
     """
 
     starts: tuple[StepStarted, ...] = ()
@@ -43,7 +43,7 @@ class Wait(Frozen, frozen=True):
 
 
 class Restart(Frozen, frozen=True):
-    """Make the run that takes over at `to`, then write down that this one ended as it."""
+    """Create the run that continues at `to`, then append that this one ended as it."""
 
     to: str
     run_id: str
@@ -51,7 +51,7 @@ class Restart(Frozen, frozen=True):
 
 
 class Merge(Frozen, frozen=True):
-    """Begin `starts`, take over the work of the branches of `step`, then write down that they are joined."""
+    """Begin `starts`, merge the work of the branches of `step`, then append that they are joined."""
 
     step: str
     starts: tuple[StepStarted, ...] = ()
@@ -59,9 +59,9 @@ class Merge(Frozen, frozen=True):
 
 
 class Stop(Frozen, frozen=True):
-    """Write these down; the last of them lets go of the run."""
+    """Append these events; the last of them releases the run."""
 
     events: tuple[Event, ...]
 
 
-Action = Record | Execute | Sleep | Wait | Restart | Merge | Stop
+Action = Append | Execute | Sleep | Wait | Restart | Merge | Stop

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from onward.machine.definition import Definition
 from onward.machine.fold.apply import apply
 from onward.machine.lifecycle import RUNNING
-from onward.machine.plan.action import Action, Execute, Merge, Record, Stop, Wait
+from onward.machine.plan.action import Action, Append, Execute, Merge, Stop, Wait
 from onward.machine.plan.planner import plan
 from onward.model.event import Event, StepStarted
 from onward.model.run import Frozen, Run
@@ -39,7 +39,7 @@ def advance(
         for event in action.events:
             run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
             events.append(event)
-        if type(action) is Record:
+        if type(action) is Append:
             continue
         if run.parallels and type(action) is Execute:
             starts.append(action.started)  # other branches may have something to begin as well

@@ -16,7 +16,7 @@ from onward.machine.definition import (
     Definition,
 )
 from onward.machine.fold.steps import context_after
-from onward.machine.plan.action import Action, Execute, Record, Sleep, Stop
+from onward.machine.plan.action import Action, Append, Execute, Sleep, Stop
 from onward.machine.plan.ending import NO_WAY_ON, is_stuck, last_step, way_now, why_stuck
 from onward.machine.plan.fan import fan_in, fan_out
 from onward.machine.plan.fidelity import shown_to
@@ -81,7 +81,7 @@ def _after_last(definition: Definition, run: Run, branch_id: str) -> Action:
         )
     step, onward = last_step(run, branch_id), way_now(definition, branch)
     if onward is not None:
-        return Record((StepRouted(step=step, next=onward),))
+        return Append((StepRouted(step=step, next=onward),))
     detail = why_stuck(definition, run, branch_id)
     return stop_with(run, RunFailed(reason=NO_WAY_ON, detail=detail, step=step))
 
@@ -98,7 +98,7 @@ def _end(definition: Definition, run: Run, *, ended_at: str = "") -> Action:
     if run.reroutes >= definition.max_reroutes:
         detail = f"goal gate {gate} is still unmet after {run.reroutes} redirects (max_reroutes)"
         return stop_with(run, RunFailed(reason="goal_unmet", detail=detail, step=gate))
-    return Record((GoalRedirected(gate=gate, next=back),))
+    return Append((GoalRedirected(gate=gate, next=back),))
 
 
 def _enter(definition: Definition, run: Run, branch_id: str, node: Node, visits: int, now_us: int) -> Action:
@@ -214,5 +214,5 @@ _RULES: Mapping[str, Callable[[Definition, Run, str, Node, int], Action]] = {
     FAN_IN: fan_in,
     GATE: open_gate,
 }
-"""What a control node does when a run comes to it. One that waits, like a gate, records that it does, and
+"""What a planner node does when a run comes to it. One that waits, like a gate, records that it does, and
 `plan_branch` asks what became of it the next time."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from onward.machine.definition import Definition
 from onward.machine.fold.steps import context_after
-from onward.machine.plan.action import Action, Record
+from onward.machine.plan.action import Action, Append
 from onward.machine.plan.ending import NO_WAY_ON, no_edge
 from onward.machine.plan.route import way_on, way_out
 from onward.machine.plan.stops import failed, passed, stop_with
@@ -38,7 +38,7 @@ def fan_out(definition: Definition, run: Run, branch_id: str, node: Node, now_us
     edges = _open_edges(definition, run, branch_id, node)
     if not edges:
         return _no_branch(definition, run, branch_id, node, step)
-    return Record(
+    return Append(
         (
             ParallelStarted(
                 step=step,

@@ -9,7 +9,7 @@ from onward.errors import InvalidInput
 from onward.machine.decide.answers import expiry, has_expired, next_deadline
 from onward.machine.definition import Definition
 from onward.machine.fold.steps import context_after
-from onward.machine.plan.action import Action, Record
+from onward.machine.plan.action import Action, Append
 from onward.machine.plan.route import edge_of, way_for_no, way_on
 from onward.machine.plan.stops import stop_with
 from onward.model.event import (
@@ -48,7 +48,7 @@ def open_gate(definition: Definition, run: Run, branch_id: str, node: Node, now_
         remind_us=None if question.remind_s is None else _us(question.remind_s),
         metadata=question.metadata,
     )
-    return Record((opened,))
+    return Append((opened,))
 
 
 def _us(seconds: float) -> int:
@@ -59,7 +59,7 @@ def at_gate(definition: Definition, run: Run, branch_id: str, node: Node, gate: 
     """An undecided gate parks the run until an answer or its deadline comes; a decided one leads on."""
     if gate.decided is None:
         if has_expired(gate, now_us):
-            return Record((expiry(gate),))
+            return Append((expiry(gate),))
         return stop_with(run, RunWaiting(wake_at_us=next_deadline(run)))
     said = _said(gate, gate.decided, run.branches[branch_id].context)
     if gate.rejected:
@@ -90,7 +90,7 @@ def _led_on(
         onward = way_on(
             graph, gate.node, outcome, context_after(run.branches[branch_id].context, outcome, said, {})
         )
-    return Record((_finished(gate, outcome, said, onward),))
+    return Append((_finished(gate, outcome, said, onward),))
 
 
 def _rejected(
@@ -106,7 +106,7 @@ def _rejected(
     onward = way_for_no(graph, node, context_after(run.branches[branch_id].context, outcome, said, {}))
     if onward is None and not branch_id:
         return stop_with(run, RunFailed(reason="rejected", detail=why, step=gate.gate))
-    return Record((_finished(gate, outcome, said, onward),))
+    return Append((_finished(gate, outcome, said, onward),))
 
 
 def _finished(

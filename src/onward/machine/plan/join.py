@@ -7,7 +7,7 @@ from typing import Any
 
 from onward.machine.definition import FIRST_SUCCESS, Definition
 from onward.machine.fold.steps import context_after
-from onward.machine.plan.action import Action, Merge, Record, Wait
+from onward.machine.plan.action import Action, Append, Merge, Wait
 from onward.machine.plan.fan import RESULTS
 from onward.machine.plan.route import MET, meant_for_failure
 from onward.model.event import (
@@ -46,10 +46,10 @@ def join(definition: Definition, run: Run, flying: Sequence[OpenStep]) -> Action
             return Wait(halt=under_way)
         inner = [step for step in run.parallels if _is_in(step, losers)]
         if inner:
-            return Record(_given_up(run, run.parallels[inner[-1]]))
+            return Append(_given_up(run, run.parallels[inner[-1]]))
         if run.workspace is not None:
             return Merge(parallel.step)
-        return Record((*_closed(run, losers), _finished(definition, run, parallel)))
+        return Append((*_closed(run, losers), _finished(definition, run, parallel)))
     return None
 
 

@@ -1,6 +1,6 @@
 """What the holder of a run does next: a pure function of the graph, the run and the time.
 
-Starting, resuming, taking over and waking all come here. Control nodes are rules of the planner; only
+Starting, resuming, taking over and waking all come here. Planner nodes are rules here; only
 effects leave it, as actions to execute.
 """
 
@@ -13,7 +13,7 @@ from onward.machine.decide.answers import next_deadline
 from onward.machine.decide.closing import requested_stop
 from onward.machine.decide.owner_loss import LOSSES_MAX, crash_loop
 from onward.machine.definition import Definition
-from onward.machine.plan.action import Action, Execute, Record, Sleep, Stop, Wait
+from onward.machine.plan.action import Action, Append, Execute, Sleep, Stop, Wait
 from onward.machine.plan.branch import has_arrived, plan_branch
 from onward.machine.plan.ending import is_stuck
 from onward.machine.plan.join import join
@@ -114,7 +114,7 @@ def _plan_branches(
         match action:
             case Execute() if any(owners[around].step in full for around in _around(branch_id)):
                 pass  # something is under way, and this comes when it is done
-            case Record() | Execute():
+            case Append() | Execute():
                 return action
             case Sleep():
                 sleep = action if sleep is None or action.until_us < sleep.until_us else sleep
@@ -137,11 +137,11 @@ def _plan_opened(definition: Definition, run: Run, branch_id: str, parallel: Par
     ends = (None, parallel.join, definition.graph.exit_id)
     if branch.next_node in ends and not is_stuck(definition, branch):
         status = run.outcomes.get(place(branch.previous, branch_id), StepStatus.SUCCESS.value)
-        return Record((BranchFinished(branch=branch_id, status=status, reason=branch.reason),))
+        return Append((BranchFinished(branch=branch_id, status=status, reason=branch.reason),))
     action = plan_branch(definition, run, branch_id, now_us)
     match action:
         case Stop((RunFailed(reason="step_failed" | "no_way_on", detail=why),)):
-            return Record((BranchFinished(branch=branch_id, status="fail", reason=why),))
+            return Append((BranchFinished(branch=branch_id, status="fail", reason=why),))
         case _:
             return action
 

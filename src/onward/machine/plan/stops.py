@@ -1,4 +1,4 @@
-"""How a control node ends: passed in one event, or a stop that says why."""
+"""How a planner node ends: passed in one event, or a stop that says why."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onward.machine.decide.closing import requested_stop
-from onward.machine.plan.action import Record, Stop
+from onward.machine.plan.action import Append, Stop
 from onward.model.event import Event, Outcome, RunFailed, StepFinished, Transition
 from onward.model.ids import place, step_id
 from onward.model.run import Run
@@ -30,10 +30,10 @@ def passed(
     outcome: Outcome,
     onward: Transition | None,
     context: Mapping[str, Any] | None = None,
-) -> Record:
+) -> Append:
     """The node's next visit, begun and finished at once."""
     step = step_id(node.id, run.visits.get(place(node.id, branch_id), 0) + 1, branch_id)
-    return Record(
+    return Append(
         (
             StepFinished(
                 step=step, node=node.id, attempt=1, outcome=outcome, context=dict(context or {}), next=onward

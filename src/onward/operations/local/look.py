@@ -33,8 +33,8 @@ from onward.read.lookup import completed_of, find_run, log_pages, read_projectio
 from onward.read.steps import view_steps
 from onward.read.view import instant, view_event, view_run
 from onward.store.codec import unseal
-from onward.store.port.record import Record
 from onward.store.port.store import Store
+from onward.store.port.stored import StoredEvent
 
 if TYPE_CHECKING:
     from onward.engine.control.sources import Sources

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from onward.store.memory.state import State, StoredRun
 from onward.store.port.blobs import Swept
-from onward.store.port.record import content_named
+from onward.store.port.stored import content_named
 
 
 class MemoryBlobs:

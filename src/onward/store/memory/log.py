@@ -10,8 +10,8 @@ from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.model.row import RunRow
 from onward.store.memory.state import Ownership, State, StoredRun
 from onward.store.port.leases import Lease
-from onward.store.port.log import TAIL_MAX, Controlled, Decide, DecideLoaded, Held, Loaded, Wanted
-from onward.store.port.record import Record, Snapshot, Write, content_named
+from onward.store.port.log import TAIL_MAX, Controlled, Decide, DecideLoaded, Held, Loaded, TakeFilter
+from onward.store.port.stored import Snapshot, StoredEvent, Write, content_named
 from onward.store.refusals import content_missing, key_occupied, run_exists
 
 
@@ -67,7 +67,7 @@ class MemoryLog:
         stored.appends[append_id] = write.head.seq
         return Controlled(write.head)
 
-    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+    async def take(self, wanted: TakeFilter, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
         for stored in sorted(self._state.runs.values(), key=_turn):
             if self._is_due(stored, wanted):
                 loaded = self._loaded(stored, fold_version, wanted.known_of(stored.row.id))
@@ -82,14 +82,14 @@ class MemoryLog:
         stored = self._state.runs.get(run_id)
         return None if stored is None else self._loaded(stored, fold_version)
 
-    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[StoredEvent]:
         return self._state.records(run_id, after)[:limit] if run_id in self._state.runs else []
 
     def _held(self, stored: StoredRun) -> Held:
         holder = self._ownership.holder_of(stored)
         return Held(stored.position, stored.row.status, holder, self._ownership.owner)
 
-    def _is_due(self, stored: StoredRun, wanted: Wanted) -> bool:
+    def _is_due(self, stored: StoredRun, wanted: TakeFilter) -> bool:
         row = stored.row
         if stored.due_at_us is None or stored.due_at_us > self._state.now_us():
             return False
@@ -160,7 +160,7 @@ class MemoryLog:
         return self._snapshot(row.parent, min(seq_max, row.parent_seq), fold_version)
 
 
-def check_content(state: State, write: Write, rest: Sequence[Record] = ()) -> None:
+def check_content(state: State, write: Write, rest: Sequence[StoredEvent] = ()) -> None:
     """Refuse a write that relies on content which is not stored."""
     relied_on = write.relied_on
     if rest:

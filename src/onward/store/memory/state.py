@@ -11,8 +11,8 @@ from onward.model.row import RunRow
 from onward.store.port.effects import Effect
 from onward.store.port.leases import Holder
 from onward.store.port.measures import Stuck
-from onward.store.port.record import Position, Record, Snapshot, read_with
 from onward.store.port.runs import Listed
+from onward.store.port.stored import Position, Snapshot, StoredEvent, read_with
 
 
 @dataclass
@@ -20,7 +20,7 @@ class StoredRun:
     """One run's row, log and side tables."""
 
     row: RunRow
-    records: list[Record]
+    records: list[StoredEvent]
     appends: dict[str, int] = field(default_factory=dict)
     """The last event of each request, by its append id."""
     snapshot: Snapshot | None = None
@@ -51,7 +51,7 @@ class State:
     alive: set[str] = field(default_factory=set)
     watchers: list[Callable[[], None]] = field(default_factory=list)
 
-    def records(self, run_id: str, after: int) -> list[Record]:
+    def records(self, run_id: str, after: int) -> list[StoredEvent]:
         """A run's log with its large values; before its fork point that is its parent's."""
         stored = self.runs[run_id]
         own = [self._filled(record) for record in stored.records if record.seq > after]
@@ -61,7 +61,7 @@ class State:
         shared = self.records(row.parent, after)
         return [record for record in shared if record.seq <= row.parent_seq] + own
 
-    def _filled(self, record: Record) -> Record:
+    def _filled(self, record: StoredEvent) -> StoredEvent:
         if not record.refs:
             return record
         values = {name: self.blobs[name] for name in read_with(record.refs) if name in self.blobs}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from onward.store.port.effects import Effect
-from onward.store.port.record import Record, Write
+from onward.store.port.stored import StoredEvent, Write
 
 ARRIVED = "arrived"
 
@@ -18,7 +18,7 @@ class Arrival:
     a few at a time, and again from their beginning if it is called again."""
 
     write: Write
-    rest: Callable[[], Iterator[Sequence[Record]]]
+    rest: Callable[[], Iterator[Sequence[StoredEvent]]]
     effects: Sequence[Effect] = ()
 
     @property

@@ -13,7 +13,7 @@ from typing import Protocol
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store.port.leases import Holder, Lease
-from onward.store.port.record import Position, Record, Snapshot, Write
+from onward.store.port.stored import Position, Snapshot, StoredEvent, Write
 
 TAIL_MAX = 1_000
 """How many events are read together with a run. A longer log is folded page by page, and under no lock."""
@@ -29,7 +29,7 @@ class Held:
     asker: str
 
 
-Decide = Callable[[Held, Sequence[Record]], Write | None]
+Decide = Callable[[Held, Sequence[StoredEvent]], Write | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ class Loaded:
     position: Position
     holder: Holder | None
     snapshot: Snapshot | None
-    tail: Sequence[Record]
+    tail: Sequence[StoredEvent]
     is_cut: bool = False
     is_due: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TakeFilter:
     """Which due runs to take: none that needs one of these sets of handlers, and none of these runs.
 
     `known` is a run and an event up to which the asker has folded it: of that run only the log after this
@@ -104,7 +104,7 @@ class RunLog(Protocol):
         """Lock the run, show `decide` the records after `since`, and write what it returns."""
         ...
 
-    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+    async def take(self, wanted: TakeFilter, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
         """Lock the first run that is due and show it to `decide`, as `control` does; None if none is due.
 
         A run is due by the database's clock, whatever the clocks of its writer and of the asker say. What is
@@ -120,6 +120,6 @@ class RunLog(Protocol):
         """A run's state as one consistent read, or None if there is no such run."""
         ...
 
-    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[StoredEvent]:
         """Events after `after`, in order, from the run's own log and the logs it was forked from."""
         ...

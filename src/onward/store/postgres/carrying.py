@@ -5,7 +5,7 @@ from __future__ import annotations
 from onward.store import rows
 from onward.store.member import Member
 from onward.store.port.carrying import Arrival
-from onward.store.port.record import content_named
+from onward.store.port.stored import content_named
 from onward.store.postgres.link.failure import ServerError
 from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.wire import Wire

@@ -9,8 +9,8 @@ from onward.store import rows
 from onward.store.group import GroupCommit
 from onward.store.member import Member
 from onward.store.port.leases import Lease
-from onward.store.port.log import TAIL_MAX, Controlled, Decide, DecideLoaded, Held, Loaded, Wanted
-from onward.store.port.record import Record, Write
+from onward.store.port.log import TAIL_MAX, Controlled, Decide, DecideLoaded, Held, Loaded, TakeFilter
+from onward.store.port.stored import StoredEvent, Write
 from onward.store.postgres.database.migrate import check_known
 from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.wire import Wire
@@ -91,7 +91,7 @@ class PostgresLog:
             raise refusal
         return Controlled(write.head), write
 
-    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+    async def take(self, wanted: TakeFilter, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
         locked: list[str] = []
         try:
             answer, write = await self._connections.use(
@@ -105,7 +105,7 @@ class PostgresLog:
         return answer
 
     async def _take(
-        self, wire: Wire, wanted: Wanted, fold_version: int, decide: DecideLoaded, locked: list[str]
+        self, wire: Wire, wanted: TakeFilter, fold_version: int, decide: DecideLoaded, locked: list[str]
     ) -> tuple[Controlled | None, Write | None]:
         locked.clear()
         _, ((newest,),) = await wire.run(BEGIN, call("migration_newest"))
@@ -149,5 +149,5 @@ class PostgresLog:
         tail = () if is_cut else await read_records(wire, run_id, after, upto=position.seq)
         return Loaded(row, position, listed.holder, snapshot, tail, is_cut, is_due)
 
-    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[StoredEvent]:
         return await self._connections.use(lambda wire: read_records(wire, run_id, after, limit=limit))

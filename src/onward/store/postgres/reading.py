@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from onward.errors import HistoryCorrupt
 from onward.model.row import RunRow
 from onward.store import rows
-from onward.store.port.log import Wanted
-from onward.store.port.record import Record, Snapshot
+from onward.store.port.log import TakeFilter
+from onward.store.port.stored import Snapshot, StoredEvent
 from onward.store.postgres.link.binary import texts
 from onward.store.postgres.link.failure import ServerError
 from onward.store.postgres.link.wire import Rows, Wire
@@ -24,11 +24,11 @@ DAMAGED = frozenset({"XX001", "XX002"})
 
 async def read_records(
     wire: Wire, run_id: str, after: int, *, upto: int = UNLIMITED, limit: int = UNLIMITED
-) -> Sequence[Record]:
+) -> Sequence[StoredEvent]:
     """A run's log; below its fork point that is its parent's."""
     own, forks = await _events(wire, run_id, after, upto, limit)
     parent, parent_seq = fork_of(forks)
-    shared: Sequence[Record] = ()
+    shared: Sequence[StoredEvent] = ()
     if parent and after < parent_seq:
         shared = await read_records(wire, parent, after, upto=min(upto, parent_seq), limit=limit)
     return [*shared, *await with_values(wire, own[: limit - len(shared)])]
@@ -66,7 +66,7 @@ def fork_of(found: Rows) -> tuple[str | None, int]:
     return (found[0][0], found[0][1] or 0) if found else (None, 0)
 
 
-async def with_values(wire: Wire, own: Rows) -> Sequence[Record]:
+async def with_values(wire: Wire, own: Rows) -> Sequence[StoredEvent]:
     """Events as records, with the large values they name."""
     found = await read_blobs(wire, {name for columns in own for name in rows.values_of(columns[8])})
     return [rows.record_of(columns, found) for columns in own]
@@ -103,7 +103,7 @@ async def inherited_snapshot(wire: Wire, row: RunRow, fold_version: int) -> Snap
     return None
 
 
-async def find_due(wire: Wire, wanted: Wanted, now_us: int | None) -> str | None:
+async def find_due(wire: Wire, wanted: TakeFilter, now_us: int | None) -> str | None:
     """Lock the run whose turn it is, passing over pipelines that have as many runs held as they may.
 
     Whoever takes a run of a pipeline with a ceiling waits here for others who do, and then counts.

@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.store import rows
 from onward.store.member import Member
-from onward.store.port.record import Record, Write
+from onward.store.port.stored import StoredEvent, Write
 from onward.store.postgres.link.binary import byteas, number, numbers, optional_text, text, texts
 from onward.store.postgres.link.failure import AGAIN, KEY_IN_USE, ServerError
 from onward.store.postgres.link.wire import Wire
@@ -184,7 +184,7 @@ def _events(members: Sequence[Member]) -> dict[str, bytes]:
     return event_arrays([record for member in members for record in member.write.records])
 
 
-def event_arrays(records: Sequence[Record]) -> dict[str, bytes]:
+def event_arrays(records: Sequence[StoredEvent]) -> dict[str, bytes]:
     """Events as one array for each column."""
     run_ids, seqs, kinds, versions, times, tokens, bodies, hashes, refs, _ = zip(
         *map(astuple, records), strict=True

@@ -11,8 +11,8 @@ from onward.store import rows
 from onward.store.group import GroupCommit
 from onward.store.member import Member
 from onward.store.port.leases import Lease
-from onward.store.port.log import TAIL_MAX, Controlled, Decide, DecideLoaded, Held, Loaded, Wanted
-from onward.store.port.record import Record, Write
+from onward.store.port.log import TAIL_MAX, Controlled, Decide, DecideLoaded, Held, Loaded, TakeFilter
+from onward.store.port.stored import StoredEvent, Write
 from onward.store.sqlite.file.migrate import check_known, schema_number
 from onward.store.sqlite.ownership import Ownership
 from onward.store.sqlite.reading import find_due, find_snapshot, one, read_records
@@ -77,7 +77,7 @@ class SqliteLog:
             raise refusal
         return Controlled(write.head), write
 
-    async def take(self, wanted: Wanted, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
+    async def take(self, wanted: TakeFilter, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
         asker, locked = self._ownership.announced_owner, list[str]()
         try:
             answer, write = await self._database.transact(
@@ -93,7 +93,7 @@ class SqliteLog:
     def _take(
         self,
         db: apsw.Connection,
-        wanted: Wanted,
+        wanted: TakeFilter,
         fold_version: int,
         decide: DecideLoaded,
         asker: str,
@@ -134,5 +134,5 @@ class SqliteLog:
         tail = () if is_cut else read_records(db, run_id, after)
         return Loaded(listed.row, position, listed.holder, snapshot, tail, is_cut, is_due)
 
-    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[Record]:
+    async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[StoredEvent]:
         return await self._database.look(lambda db: read_records(db, run_id, after, limit=limit))

@@ -10,8 +10,8 @@ import apsw
 
 from onward.errors import HistoryCorrupt
 from onward.store import rows
-from onward.store.port.log import Wanted
-from onward.store.port.record import Record, Snapshot
+from onward.store.port.log import TakeFilter
+from onward.store.port.stored import Snapshot, StoredEvent
 from onward.store.rows import UNLIMITED
 from onward.store.sqlite.statements import QUERIES
 
@@ -26,10 +26,10 @@ def one(db: apsw.Connection, name: str, **values: Any) -> Columns | None:
 
 def read_records(
     db: apsw.Connection, run_id: str, after: int, *, upto: int = UNLIMITED, limit: int = UNLIMITED
-) -> list[Record]:
+) -> list[StoredEvent]:
     """A run's log; below its fork point that is its parent's."""
     parent, parent_seq = _fork_of(db, run_id)
-    shared: list[Record] = []
+    shared: list[StoredEvent] = []
     if parent and after < parent_seq:
         shared = read_records(db, parent, after, upto=min(upto, parent_seq), limit=limit)
         after = parent_seq
@@ -76,7 +76,7 @@ def find_snapshot(db: apsw.Connection, run_id: str, seq_max: int, fold_version: 
     return find_snapshot(db, parent, min(seq_max, parent_seq), fold_version) if parent else None
 
 
-def find_due(db: apsw.Connection, wanted: Wanted, now_us: int | None) -> str | None:
+def find_due(db: apsw.Connection, wanted: TakeFilter, now_us: int | None) -> str | None:
     """The run whose turn it is, passing over pipelines that have as many runs held as they may."""
     full: list[str] = []
     while True:

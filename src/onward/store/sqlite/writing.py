@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 from onward.errors import LeaseLost, Refused, RunNotFound, StaleHistory
 from onward.store.member import Member
-from onward.store.port.record import Record, Write
+from onward.store.port.stored import StoredEvent, Write
 from onward.store.refusals import content_missing, key_occupied, run_exists
 from onward.store.rows import pack
 from onward.store.sqlite.reading import one, read_records
@@ -137,7 +137,7 @@ def _write_events(db: apsw.Connection, rows: Rows) -> None:
         rows.clear()
 
 
-def event_columns(records: Iterable[Record]) -> Rows:
+def event_columns(records: Iterable[StoredEvent]) -> Rows:
     """The columns of events, in the order in which they are inserted."""
     return [
         (e.run_id, e.seq, e.kind, e.v, e.at_us, e.token, e.body, e.hash, " ".join(e.refs) or None)

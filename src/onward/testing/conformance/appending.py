@@ -12,8 +12,8 @@ from onward.machine.fold.row import project
 from onward.model.event import RunPaused, RunQueued, RunResumed
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
-from onward.store.port.record import ORIGIN, Position, Record
 from onward.store.port.store import Store
+from onward.store.port.stored import ORIGIN, Position, StoredEvent
 from onward.testing.drafts import (
     claimed,
     created,
@@ -46,7 +46,7 @@ async def test_several_events_of_one_append_stand_together(store: Store) -> None
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 async def test_a_log_can_be_read_in_parts(store: Store, limit: int) -> None:
     run = await stepped(store, await held(store), times=3)
-    whole, parts = await log_of(store, run.id), list[Record]()
+    whole, parts = await log_of(store, run.id), list[StoredEvent]()
     while part := await store.log.read(run.id, after=parts[-1].seq if parts else 0, limit=limit):
         assert len(part) <= limit
         parts.extend(part)

@@ -16,10 +16,10 @@ from onward.read.verify import verify_run
 from onward.store.codec import content_hash
 from onward.store.port.carrying import Arrival
 from onward.store.port.effects import Effect
-from onward.store.port.log import Wanted
-from onward.store.port.record import ORIGIN, Position, Record, Write
+from onward.store.port.log import TakeFilter
 from onward.store.port.retention import Kin
 from onward.store.port.store import Store
+from onward.store.port.stored import ORIGIN, Position, StoredEvent, Write
 from onward.testing.drafts import (
     START_US,
     Draft,
@@ -49,7 +49,7 @@ def _kin(draft: Draft) -> Kin:
 
 
 def _arrival(
-    draft: Draft, records: Sequence[Record], *effects: Effect, first: int = 2, after: Position = ORIGIN
+    draft: Draft, records: Sequence[StoredEvent], *effects: Effect, first: int = 2, after: Position = ORIGIN
 ) -> Arrival:
     """The run of a draft with these records; the first few come with its row, the others in pages."""
     run = draft.run
@@ -64,7 +64,7 @@ def _arrival(
         row=project(run),
     )
 
-    def rest() -> Iterator[Sequence[Record]]:
+    def rest() -> Iterator[Sequence[StoredEvent]]:
         for start in range(first, len(records), 3):
             yield records[start : start + 3]
 
@@ -129,7 +129,7 @@ async def test_a_run_that_breaks_off_on_its_way_leaves_nothing(store: Store, oth
     await store.retention.delete([_kin(run)])
     whole = _arrival(run, records, Effect("run/start#1", "token", "them", False, 1))
 
-    def rest() -> Iterator[Sequence[Record]]:
+    def rest() -> Iterator[Sequence[StoredEvent]]:
         yield next(whole.rest())
         raise InterruptedError
 
@@ -206,7 +206,7 @@ async def test_a_run_that_arrives_queued_is_there_for_the_taking(store: Store, o
     await store.carrying.receive(_arrival(run, write.records, first=1))
     seen: list[str] = []
     await other.log.take(
-        Wanted(),
+        TakeFilter(),
         fold_version=FOLD_VERSION,
         decide=lambda _, loaded: seen.append(loaded.row.id),
     )

@@ -13,8 +13,8 @@ from onward.model.run import FOLD_VERSION
 from onward.store.codec import unseal
 from onward.store.port.leases import Holder
 from onward.store.port.log import Held
-from onward.store.port.record import Record, Write
 from onward.store.port.store import Store
+from onward.store.port.stored import StoredEvent, Write
 from onward.testing.drafts import (
     Draft,
     claimed,
@@ -97,7 +97,7 @@ async def test_of_many_claims_at_once_exactly_one_wins(store: Store, other: Stor
     async def claim(number: int) -> None:
         process = (store, other)[number % 2]
 
-        def decide(held: Held, tail: Sequence[Record]) -> Write:
+        def decide(held: Held, tail: Sequence[StoredEvent]) -> Write:
             if held.holder is not None:
                 raise Refused("occupied", "somebody was faster.", details={"holder": held.holder.owner})
             return run.then(RunClaimed(token=1, worker=held.asker))[0]

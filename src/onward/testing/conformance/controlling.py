@@ -13,8 +13,8 @@ from onward.model.run import FOLD_VERSION, RunStatus
 from onward.store.codec import unseal
 from onward.store.port.leases import Holder
 from onward.store.port.log import Controlled, Held
-from onward.store.port.record import Record, Write
 from onward.store.port.store import Store
+from onward.store.port.stored import StoredEvent, Write
 from onward.testing.drafts import (
     Draft,
     created,
@@ -33,9 +33,9 @@ class Asked:
     """A `decide` that remembers what it was shown."""
 
     def __init__(self, answer: Write | None) -> None:
-        self.answer, self.calls = answer, list[tuple[Held, Sequence[Record]]]()
+        self.answer, self.calls = answer, list[tuple[Held, Sequence[StoredEvent]]]()
 
-    def __call__(self, held: Held, tail: Sequence[Record]) -> Write | None:
+    def __call__(self, held: Held, tail: Sequence[StoredEvent]) -> Write | None:
         self.calls.append((held, tail))
         return self.answer
 
@@ -71,7 +71,7 @@ async def test_a_refusal_is_handed_on_and_writes_nothing(store: Store, refusal: 
     run = await held(store)
     before = await everything_of(store, run.id)
 
-    def refuse(held: Held, tail: Sequence[Record]) -> Write | None:
+    def refuse(held: Held, tail: Sequence[StoredEvent]) -> Write | None:
         raise refusal
 
     with pytest.raises(type(refusal)) as raised:
@@ -139,7 +139,7 @@ class Decision:
     def __init__(self, run: Draft, by: str) -> None:
         self.run, self.by, self.saw = run, by, list[str]()
 
-    def __call__(self, held: Held, tail: Sequence[Record]) -> Write | None:
+    def __call__(self, held: Held, tail: Sequence[StoredEvent]) -> Write | None:
         events = [unseal(record) for record in tail]
         self.saw = [event.detail for event in events if isinstance(event, RunPaused)]
         if self.saw:

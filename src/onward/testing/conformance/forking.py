@@ -14,8 +14,8 @@ from onward.machine.fold.row import project
 from onward.model.event import RunClaimed
 from onward.model.run import FOLD_VERSION
 from onward.store.port.log import Held
-from onward.store.port.record import Record, Write
 from onward.store.port.store import Store
+from onward.store.port.stored import StoredEvent, Write
 from onward.testing.drafts import (
     ALL,
     Draft,
@@ -119,9 +119,9 @@ async def test_limits_hold_across_fork_points(store: Store, limit: int) -> None:
 async def test_a_request_to_a_fork_is_shown_the_log_across_its_fork_point(store: Store) -> None:
     parent = await stepped(store, await held(store))
     child = await forked(store, parent)
-    shown: list[Record] = []
+    shown: list[StoredEvent] = []
 
-    def decide(held: Held, tail: Sequence[Record]) -> Write:
+    def decide(held: Held, tail: Sequence[StoredEvent]) -> Write:
         shown.extend(tail)
         return child.then(RunClaimed(token=child.run.token + 1, worker=held.asker))[0]
 

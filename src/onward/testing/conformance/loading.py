@@ -9,8 +9,8 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.errors import StaleHistory
 from onward.model.run import FOLD_VERSION
-from onward.store.port.record import Snapshot
 from onward.store.port.store import Store
+from onward.store.port.stored import Snapshot
 from onward.testing.drafts import Draft, held, log_of, step, stepped
 
 

@@ -14,14 +14,14 @@ from onward.model.event import RunClaimed, RunPaused, RunQueued, SteeringGiven
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import seal, unseal
 from onward.store.port.leases import Lease
-from onward.store.port.log import TAIL_MAX, Held, Loaded, Wanted
-from onward.store.port.record import Write
+from onward.store.port.log import TAIL_MAX, Held, Loaded, TakeFilter
 from onward.store.port.store import Store
+from onward.store.port.stored import Write
 from onward.testing.drafts import START_US, created, grown, held, queued, requested
 from onward.testing.processes import Connect
 
 SECOND_US, HOUR_US = 1_000_000, 3_600_000_000
-ANY = Wanted()
+ANY = TakeFilter()
 SKEWS_US = (-HOUR_US, HOUR_US, 100 * 365 * 24 * HOUR_US)
 
 
@@ -47,7 +47,7 @@ def claiming(held: Held, loaded: Loaded) -> Write | None:
     )
 
 
-async def taken_by(store: Store, wanted: Wanted = ANY) -> str | None:
+async def taken_by(store: Store, wanted: TakeFilter = ANY) -> str | None:
     """The run that a worker takes now."""
     seen: list[str] = []
 
@@ -134,7 +134,7 @@ async def test_a_request_that_does_not_change_a_wake_time_changes_no_turn(
 async def test_a_run_that_is_to_be_passed_over_is_passed_over(store: Store) -> None:
     await created(store, "damaged")
     await created(store, "sound")
-    assert await taken_by(store, Wanted(skipped=("damaged",))) == "sound"
+    assert await taken_by(store, TakeFilter(skipped=("damaged",))) == "sound"
 
 
 async def test_a_run_that_is_stopped_or_held_is_left_alone(store: Store) -> None:
@@ -146,8 +146,8 @@ async def test_a_run_that_is_stopped_or_held_is_left_alone(store: Store) -> None
 async def test_what_needs_handlers_that_a_worker_does_not_have_is_passed_over(store: Store) -> None:
     await created(store, "needy", needs=("codergen", "special"))
     await created(store, "plain", needs=("tool",))
-    assert await taken_by(store, Wanted(unserved=("codergen special",))) == "plain"
-    assert await taken_by(store, Wanted(unserved=("codergen special",))) is None
+    assert await taken_by(store, TakeFilter(unserved=("codergen special",))) == "plain"
+    assert await taken_by(store, TakeFilter(unserved=("codergen special",))) is None
     assert await taken_by(store) == "needy"
 
 
@@ -208,7 +208,7 @@ async def test_a_long_log_is_not_read_under_the_lock_and_what_follows_a_known_ev
     await store.log.append(write, Lease("run", store.leases.owner, 1))
     shown: list[Loaded] = []
     for known in (None, ("another", 1), ("run", run.position.seq - 2), ("run", run.position.seq)):
-        wanted = Wanted(known=known)
+        wanted = TakeFilter(known=known)
         await other.log.take(wanted, fold_version=FOLD_VERSION, decide=lambda _, loaded: shown.append(loaded))
     assert [loaded.is_cut for loaded in shown] == [True, True, False, False]
     assert [len(loaded.tail) for loaded in shown] == [0, 0, 2, 0]

@@ -1,4 +1,4 @@
-"""What executing a run needs from outside."""
+"""The parts of the engine that executing a run needs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Observer = Callable[[Run, Sequence[Event]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
-    """The ports, and what the engine keeps for all of its runs."""
+class EngineParts:
+    """What the run loops of one engine share."""
 
     journal: Journal
     keeper: LeaseKeeper

@@ -23,7 +23,7 @@ ORIGIN = Position(0, b"")
 NO_VALUES: Mapping[str, bytes] = MappingProxyType({})
 
 
-class Record(Frozen, frozen=True):
+class StoredEvent(Frozen, frozen=True):
     """An event as it is stored, in the log of `run_id`. `values` are the large values it names, by hash.
 
     `refs` are the hashes of all content that belongs to it. One behind `~` is kept for the event and not read
@@ -50,7 +50,7 @@ def read_with(refs: Sequence[str]) -> Sequence[str]:
     return [name for name in refs if not name.startswith(KEPT_APART)]
 
 
-def content_named(records: Iterable[Record]) -> set[str]:
+def content_named(records: Iterable[StoredEvent]) -> set[str]:
     """The hashes of all content that belongs to these events."""
     named: set[str] = set()
     for record in records:
@@ -79,7 +79,7 @@ class Write(Frozen, frozen=True, kw_only=True):
     run_id: str
     after: Position
     head: Position
-    records: tuple[Record, ...]
+    records: tuple[StoredEvent, ...]
     at_us: int
     next_node: str | None
     steps_finished: int
