@@ -15,7 +15,7 @@ from typing import Any
 
 from onward.engine.engine import Engine, Resume, Start, ignore
 from onward.engine.files.run_files import RunFiles
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.engine.loop.parts import Observer
 from onward.engine.loop.stop import StopSwitch
 from onward.handlers.port import Handler

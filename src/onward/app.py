@@ -21,7 +21,7 @@ from onward.config import file_mode, own_environment
 from onward.engine.control.interview import AutoApprove, CallbackInterviewer, Interviewer
 from onward.engine.control.sources import read_source
 from onward.engine.engine import Engine, Resume, Start, ignore
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.engine.loop.parts import Observer
 from onward.engine.loop.serving import Around
 from onward.engine.loop.stop import StopSwitch

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from onward.engine.log.journal import applied
+from onward.engine.log.write import applied
 from onward.engine.loop.attempt import AttemptRunner, Ended
 from onward.engine.loop.attempt_tasks import AttemptTasks
 from onward.handlers.port import Postponed, StepContext

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from onward.engine.control.requests import Resume
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.engine.log.terms import RequestTerms
 from onward.errors import Refused
 from tests.test_pause import GATED

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from onward.engine.log.journal import READ_ALL
+from onward.engine.log.reader import READ_ALL
 from onward.engine.step.recall import EVENTS_READ
 from onward.handlers.port import StepContext
 from onward.model.result import Result

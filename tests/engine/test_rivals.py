@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from onward.engine.control.requests import Resume, Start
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
 from onward.model.answer import Answer

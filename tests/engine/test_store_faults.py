@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from onward.engine.engine import Resume, Start
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.engine.log.retry_store import RETRY_S
 from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.stop import StopSwitch

@@ -56,7 +56,7 @@ LAYERS: dict[str, list[str]] = {
         *("store.port", "store.codec", "store.owner", "store.privacy", "observe.figures"),
     ],
     "carry": [
-        *("machine", "model", "errors", "clock", "version", "engine.log.journal"),
+        *("machine", "model", "errors", "clock", "version", "engine.log.write"),
         *("store.port", "store.codec"),
     ],
     "worker": ["engine", "store.port", "model", "errors", "clock", "observe"],

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Sequence
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.errors import Refused, StaleHistory
 from onward.machine.decide.claim import HolderView, decide_claim
 from onward.model.event import CancelRequested, Event, PauseRequested

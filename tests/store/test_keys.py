@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from onward.engine.control.requests import Resume, Start
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.machine.decide.claim import HolderView, decide_claim
 from onward.model.event import Event
 from onward.store.port.log import Held, TakeFilter

@@ -10,7 +10,7 @@ from onward.carry.lines import EVENT_BEGINS, EffectLine, EventLine, read_line
 from onward.carry.spool import Spool, unreadable
 from onward.carry.survey import Section, Survey
 from onward.clock import Clock
-from onward.engine.log.journal import applied
+from onward.engine.log.write import applied
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide.owner_loss import decide_arrival, decide_held_back
 from onward.machine.fold.row import project

@@ -24,8 +24,10 @@ from onward.engine.lease.keeper import LeaseKeeper
 from onward.engine.lease.queue import Taking
 from onward.engine.lease.release import Dropped
 from onward.engine.lease.sweep import Sweeper, Swept
-from onward.engine.log.journal import Folded, Journal, applied
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.engine.log.terms import NO_TERMS, RequestTerms
+from onward.engine.log.write import applied
 from onward.engine.loop.parts import EngineParts, Observer
 from onward.engine.loop.runner import Runner
 from onward.engine.loop.serving import Around, Serving

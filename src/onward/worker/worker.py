@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from onward.clock import Clock
 from onward.engine.engine import Engine
 from onward.engine.lease.sweep import Swept
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost, OnwardError, SchemaTooNew, StoreError, StoreGone
 from onward.model.ids import display_id

@@ -9,7 +9,8 @@ from functools import partial
 from onward.clock import Clock, Ids
 from onward.engine.control.interview import Informed, Interviewer, answers_of
 from onward.engine.lease.claims import Claims
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.engine.log.retry_store import retry_store
 from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.engine.loop.runner import Runner

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.errors import InvalidInput
 from onward.model.event import RunForked
 from onward.model.values.bounds import EVENT

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onward.engine.log.journal import Folded, applied
+from onward.engine.log.reader import Folded
+from onward.engine.log.write import applied
 from onward.machine.decide.claim import HolderView
 from onward.machine.decide.resume import ResumeRequest, decide_resume
 from onward.machine.definition import Definition

@@ -11,7 +11,8 @@ from onward.engine.control.preview import Preview, preview
 from onward.engine.control.requests import Resume
 from onward.engine.control.sources import Sources
 from onward.engine.lease.claims import Claims
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.runner import Runner, Served
 from onward.engine.loop.serving import Serving

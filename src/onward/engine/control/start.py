@@ -9,7 +9,9 @@ from onward.clock import Clock, Ids
 from onward.engine.control.requests import Start
 from onward.engine.files.workspaces import Workspaces
 from onward.engine.lease.claims import Claims
-from onward.engine.log.journal import Folded, Journal, applied
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
+from onward.engine.log.write import applied
 from onward.engine.loop.parts import Observer
 from onward.engine.loop.runner import Runner, Served
 from onward.engine.loop.serving import Serving

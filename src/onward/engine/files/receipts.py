@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from onward.engine.control.sources import Sources
 from onward.engine.files.run_files import RunFiles
 from onward.engine.files.sync_group import Write
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.engine.step.shielded import unbroken
 from onward.errors import OnwardError
 from onward.machine.definition import Definition

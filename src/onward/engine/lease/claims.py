@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from onward.clock import Clock, Ids
 from onward.engine.lease.release import Dropped
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.engine.loop.parts import Observer
 from onward.errors import OnwardError, Refused, StoreError

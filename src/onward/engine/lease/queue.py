@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from onward.clock import Clock
 from onward.engine.lease.claims import Claims
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.errors import OnwardError, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 from onward.machine.decide.claim import decide_claim
 from onward.model.event import Event

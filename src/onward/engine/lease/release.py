@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from onward.clock import Clock, Ids
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.errors import OnwardError, RunNotFound, StoreGone
 from onward.machine.decide.owner_loss import decide_release
 from onward.model.event import Event

@@ -1,1 +1,1 @@
-"""The log, as the engine writes it. Begin with `journal`; `retry_store` waits out short outages."""
+"""The log, as the engine reads (`reader`) and writes it (`journal`). A holder has an `appender`."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from onward.clock import Alarm
 from onward.engine.files.receipts import StepReceipts
 from onward.engine.lease.keeper import Hold
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost, StaleHistory

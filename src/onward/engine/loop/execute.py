@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 from onward.engine.lease.keeper import Hold
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.engine.loop.attempt import AttemptRunner, Ended
 from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.stop import StopSwitch

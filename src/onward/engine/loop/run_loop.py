@@ -13,7 +13,8 @@ from functools import partial
 
 from onward.engine.lease.keeper import Hold
 from onward.engine.log.appender import Appender
-from onward.engine.log.journal import Folded, applied
+from onward.engine.log.reader import Folded
+from onward.engine.log.write import applied
 from onward.engine.loop.attempt import AttemptRunner
 from onward.engine.loop.attempt_tasks import AttemptTasks
 from onward.engine.loop.execute import EXPIRED, STOPPED, Executor

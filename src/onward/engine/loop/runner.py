@@ -11,7 +11,8 @@ from onward.engine.control.interview import Interviewer
 from onward.engine.control.sources import Sources
 from onward.engine.files.run_files import RunFiles
 from onward.engine.lease.claims import Claims, Reply
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.run_loop import RunLoop
 from onward.engine.loop.serving import Serving

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from onward.engine.control.interview import Interviewer
 from onward.engine.control.requests import Resume, Start
 from onward.engine.control.sources import Sources
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, RunNotFound

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.model.event import StepStatus
 from onward.model.ids import display_id
 from onward.model.run import AttemptState, Run, RunStatus

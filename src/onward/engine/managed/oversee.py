@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from onward.clock import Clock
 from onward.engine.control.interview import Informed, Interviewer, Said, answers_of
 from onward.engine.control.requests import Resume
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.engine.log.retry_store import retry_store
 from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.stop import StopSwitch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.engine.managed.child_view import named
 from onward.handlers.port import StepContext
 from onward.model.run import Run, RunStatus

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.clock import file_tick_us
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.errors import InvalidInput, OnwardError, WorkspaceFailed
 from onward.machine.decide.doubt import is_in_doubt
 from onward.model.event import RunClaimed, StepStarted

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.errors import InvalidInput
 from onward.model.event import StepStarted
 from onward.model.ids import branch_of

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from onward.clock import Clock
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.engine.step.leftovers import Leftovers, view_left
 from onward.errors import ArtifactNotFound
 from onward.machine.decide.doubt import is_in_doubt

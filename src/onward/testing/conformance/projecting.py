@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onward.clock import SystemClock
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.machine.fold.apply import apply
 from onward.machine.fold.change import IllegalEvent
 from onward.machine.fold.row import project

@@ -1,0 +1,70 @@
+"""Events on their way to the log: applied to the run, sealed, and put together with its row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from onward.engine.log.reader import EVENT_BYTES, Folded
+from onward.engine.log.terms import NO_TERMS, RequestTerms
+from onward.machine.fold.apply import apply
+from onward.machine.fold.row import project
+from onward.machine.fold.snapshot import encode_run
+from onward.model.event import Event, RunClaimed
+from onward.model.run import FOLD_VERSION, Run
+from onward.store.codec import seal
+from onward.store.port.stored import Position, Snapshot, Write
+
+SNAPSHOT_BYTES_MIN = 32 * 1024
+
+
+def applied(
+    run: Run | None, events: Sequence[Event], *, run_id: str, at_us: int
+) -> tuple[Run, list[tuple[Event, int]]]:
+    """The run after `events`, each with the token that it is written under."""
+    stamped: list[tuple[Event, int]] = []
+    for event in events:
+        token = event.token if isinstance(event, RunClaimed) else (run.token if run else 0)
+        run = apply(run, event, run_id=run_id, at_us=at_us, token=token)
+        stamped.append((event, token))
+    assert run is not None
+    return run, stamped
+
+
+def sealed(
+    run: Run,
+    stamped: Sequence[tuple[Event, int]],
+    *,
+    after: Position,
+    at_us: int,
+    full: bool,
+    before: Folded | None = None,
+    blobs: Mapping[str, bytes] | None = None,
+    terms: RequestTerms = NO_TERMS,
+) -> tuple[Write, Folded]:
+    """The write of these events, with a snapshot if the log has grown enough, and the run after it."""
+    records, values, head, size = seal(run.id, after, stamped, at_us)
+    if terms.key is not None and terms.refs:  # a step has neither, and each pays for what is asked here
+        records = tuple(replace(record, refs=(*record.refs, *terms.refs)) for record in records)
+        values = {**values, **terms.content}
+    log_bytes = (before.log_bytes if before else 0) + size + EVENT_BYTES * len(records)
+    snapshot_bytes = before.snapshot_bytes if before else 0
+    snapshot: Snapshot | None = None
+    if before is not None and log_bytes > max(SNAPSHOT_BYTES_MIN, snapshot_bytes) and not run.is_final:
+        body = encode_run(run)
+        snapshot = Snapshot(head.seq, head.hash, FOLD_VERSION, body)
+        log_bytes, snapshot_bytes = 0, len(body)
+    write = Write(
+        run_id=run.id,
+        after=after,
+        head=head,
+        records=records,
+        at_us=at_us,
+        next_node=run.next_node,
+        steps_finished=run.steps_finished,
+        row=project(run) if full else None,
+        blobs={**values, **blobs} if blobs else values,
+        snapshot=snapshot,
+    )
+    return write, Folded(run, head, log_bytes, snapshot_bytes)
