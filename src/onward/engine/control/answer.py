@@ -36,11 +36,12 @@ class Answering:
     async def answer(
         self,
         run_id: str,
-        answer: Answer,
+        answer: Answer | str,
         *,
         by: str,
-        gate: str | None,
-        run: bool,
+        gate: str | None = None,
+        text: str = "",
+        run: bool = True,
         terms: RequestTerms = NO_TERMS,
         stop: StopSwitch | None = None,
         interviewer: Interviewer | None = None,
@@ -49,7 +50,8 @@ class Answering:
 
         `interviewer` answers the gates of runs that this one then manages.
         """
-        decide = partial(decide_answer, gate_id=gate, answer=answer, by=by)
+        said = answer if isinstance(answer, Answer) else Answer(answer, text)
+        decide = partial(decide_answer, gate_id=gate, answer=said, by=by)
         try:
             return await self._decide(run_id, decide, interviewer, run=run, terms=terms, stop=stop)
         except Refused as refusal:
@@ -144,7 +146,6 @@ class Answering:
                 answer,
                 by=interviewer.name,
                 gate=gate.gate,
-                run=True,
                 stop=stop,
                 interviewer=interviewer,
             )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from onward.clock import Clock, Ids
+from onward.engine.control.holder_requests import HolderRequests
 from onward.engine.control.preview import Preview, preview
 from onward.engine.control.requests import Resume
 from onward.engine.control.sources import Sources
@@ -67,7 +68,7 @@ class Resuming:
     serving: Serving
     sources: Sources
     runner: Runner
-    cancel_orphans: Callable[[Run, Run], Awaitable[None]]
+    requests: HolderRequests
     leftovers: Leftovers
 
     async def resume(
@@ -113,11 +114,11 @@ class Resuming:
             ready.known.run.id, ready.decide, append_id=append_id, blobs=ready.blobs, terms=terms
         )
         folded = claimed.folded
-        await self.cancel_orphans(ready.known.run, folded.run)
+        await self.requests.cancel_orphans(ready.known.run, folded.run)
         if ready.notice:
             tell(ready.notice)
         if claimed.claimed_s is None and folded.run.is_final:  # it was cancelled instead
-            await self.runner.parts.workspaces.close(folded.run)
+            await self.requests.workspaces.close(folded.run)
         return await self.runner.run(claimed, ready.served, stop)
 
     async def preview_resume(self, run_id: str, resume: Resume) -> Preview:

@@ -16,6 +16,7 @@ from onward.errors import OnwardError, Refused, StoreError
 from onward.machine.decide.claim import HolderView
 from onward.machine.decide.requests import Decide
 from onward.model.event import Event, RunClaimed
+from onward.model.run import RunStatus
 from onward.store.owner import owner_label
 from onward.store.port.leases import Holder, Lease, Leases
 from onward.store.port.log import Held
@@ -44,9 +45,13 @@ class Claims:
         holder = held.holder if held is not None else folded.holder
         if holder is None:
             return HolderView(None, False, asker, now_us)
-        return HolderView(owner_label(holder.owner), self.is_at_work(folded.run.id, holder), asker, now_us)
+        return HolderView(owner_label(holder.owner), self.is_alive(folded.run.id, holder), asker, now_us)
 
-    def is_at_work(self, run_id: str, holder: Holder) -> bool:
+    def is_at_work(self, folded: Folded) -> bool:
+        """Whether a live process holds the run."""
+        return folded.run.status is RunStatus.RUNNING and self.holder_view(folded).is_alive
+
+    def is_alive(self, run_id: str, holder: Holder) -> bool:
         """Whether the holder is alive, and has not dropped the run."""
         return holder.is_alive and Lease(run_id, holder.owner, holder.token) not in self.dropped
 

@@ -1,17 +1,18 @@
-"""Taking the run whose turn it is, if this process can serve it."""
+"""The queue: claim the run whose turn it is, if this process has its handlers."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from onward.clock import Clock
 from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
-from onward.errors import OnwardError, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from onward.engine.loop.stop import StopSwitch
+from onward.errors import LeaseLost, OnwardError, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 from onward.machine.decide.claim import decide_claim
 from onward.model.event import Event
 from onward.model.run import RunStatus
@@ -24,6 +25,7 @@ PASSED_S_FIRST, PASSED_S_MAX = 1.0, 300.0
 # What concerns all runs is not this one's fault: when it has passed, none of them waits for long.
 OUTAGES, OUTAGE_S_MAX = (StoreUnavailable, StoreFull, StoreReadOnly), 10.0
 WHY_MAX = 500
+ExecuteRun = Callable[[Folded, float, StopSwitch], Awaitable[Folded]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +37,46 @@ class _Passed:
 
 
 class Taking:
-    """Takes due runs. One that cannot be claimed is passed over for a while, longer each time, and noted."""
+    """Takes due runs. One that cannot be claimed, or executed, is skipped for a while, longer each time.
+
+    `kinds` are the handlers that this process has; `run` executes a run that was claimed until it stops.
+    """
 
     def __init__(
-        self, measures: Measures, journal: Journal, claims: Claims, clock: Clock, kinds: Collection[str]
+        self,
+        measures: Measures,
+        journal: Journal,
+        claims: Claims,
+        clock: Clock,
+        kinds: Collection[str],
+        run: ExecuteRun,
     ) -> None:
         self._measures, self._journal, self._claims, self._clock = measures, journal, claims, clock
-        self._kinds = kinds
+        self._kinds, self._run = kinds, run
         self._unserved: set[str] = set()
         self._passed: dict[str, _Passed] = {}
         self._untold: list[tuple[str, str]] = []
 
-    async def take(self) -> Folded | None:
-        """The run that is now this process's, or None when nothing that it can serve is due."""
+    async def take(self, stop: StopSwitch) -> tuple[Folded, Awaitable[Folded]] | None:
+        """Claim the run whose turn it is; returns it, and what to await to execute it until it stops."""
+        claimed_s = self._clock.awake_s()
+        folded = await self._claim_next()
+        return None if folded is None else (folded, self._execute(folded, claimed_s, stop))
+
+    async def _execute(self, folded: Folded, claimed_s: float, stop: StopSwitch) -> Folded:
+        try:
+            return await self._run(folded, claimed_s, stop)
+        except (LeaseLost, StoreError):
+            raise
+        except Exception as error:
+            self._skip(folded.run.id, error)
+            raise
+
+    async def _claim_next(self) -> Folded | None:
+        """The run that this process holds now, or None when nothing that it can serve is due."""
         while True:
             try:
-                folded = await self._journal.take(self._wanted(), self._claim, self.pass_over)
+                folded = await self._journal.take(self._wanted(), self._claim, self._skip)
             except StoreError:
                 await self._tell()
                 raise
@@ -78,8 +104,8 @@ class Taking:
         skipped = sorted(run_id for run_id, passed in self._passed.items() if passed.until_s > now_s)
         return TakeFilter(tuple(sorted(self._unserved)), tuple(skipped))
 
-    def pass_over(self, run_id: str, error: Exception) -> None:
-        """Leave a run to others for a while: other runs are waiting."""
+    def _skip(self, run_id: str, error: Exception) -> None:
+        """Leave a run to other workers for a while: other runs are waiting."""
         if len(self._passed) >= SKIPPED_MAX:
             self._passed.clear()
         before = self._passed.get(run_id)

@@ -77,7 +77,7 @@ class Sweeper:
     def _is_alive(self, listed: Listed) -> bool:
         if listed.holder is None:
             return True
-        return self._claims.is_at_work(listed.row.id, listed.holder)
+        return self._claims.is_alive(listed.row.id, listed.holder)
 
     async def _take(self, run_id: str, is_restart: bool) -> Run | None:
         decide = partial(decide_loss, is_restart=is_restart)

@@ -63,6 +63,10 @@ class Serving:
             return handlers
         return {kind: self._around(kind, handler) for kind, handler in handlers.items()}
 
+    def check_served(self, pipeline: Pipeline, simulation: Mapping[str, Any] | None) -> None:
+        """Refuse a pipeline that this process could not run."""
+        self.handlers_for(self.definition(pipeline), simulation)
+
     def needs(self, definition: Definition, simulation: Mapping[str, Any] | None) -> tuple[str, ...]:
         """The handlers without which nobody can drive a run; simulated agents need none, and managers none
         of their own: every engine serves them, if it has the agent that some of them ask."""

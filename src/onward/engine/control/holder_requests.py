@@ -1,0 +1,68 @@
+"""Pause, cancel and steer. A live holder follows the request; otherwise it takes effect at once."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from functools import partial
+
+from onward.clock import Ids
+from onward.engine.files.workspaces import Workspaces
+from onward.engine.lease.claims import Claims
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
+from onward.engine.log.terms import NO_TERMS, RequestTerms
+from onward.engine.managed.child import latest
+from onward.engine.managed.settings import ORPHANED
+from onward.errors import Refused, RunNotFound
+from onward.machine.decide.orphans import orphaned
+from onward.machine.decide.requests import Decide, decide_cancel, decide_pause
+from onward.machine.decide.steering import decide_steer
+from onward.model.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class HolderRequests:
+    """Sends requests to the holders of runs."""
+
+    journal: Journal
+    claims: Claims
+    ids: Ids
+    workspaces: Workspaces
+
+    async def pause(
+        self, run_id: str, *, after: str = "step", by: str = "user", terms: RequestTerms = NO_TERMS
+    ) -> Folded:
+        """Ask a run to stop; it stops at once if no live process holds it."""
+        return await self._request(run_id, partial(decide_pause, after=after, by=by), terms)
+
+    async def cancel(
+        self, run_id: str, *, by: str = "user", reason: str = "", terms: RequestTerms = NO_TERMS
+    ) -> Folded:
+        """Cancel a run for good, and with it the runs that it manages; `reason` is why, in free text."""
+        before = (await self.journal.load(run_id)).run
+        folded = await self._request(run_id, partial(decide_cancel, by=by, detail=reason), terms)
+        await self.cancel_orphans(before, folded.run)
+        if folded.run.is_final:
+            await self.workspaces.close(folded.run)
+        return folded
+
+    async def steer(
+        self, run_id: str, text: str, *, by: str = "user", terms: RequestTerms = NO_TERMS
+    ) -> Folded:
+        """Give the run's agents an instruction; the next agent step takes it."""
+        return await self._request(run_id, partial(decide_steer, text=text, by=by), terms)
+
+    async def _request(self, run_id: str, decide: Decide, terms: RequestTerms) -> Folded:
+        append_id = terms.key or self.ids.unique()
+        return (await self.claims.request(run_id, decide, append_id=append_id, terms=terms)).folded
+
+    async def cancel_child(self, child: str) -> None:
+        """Cancel a run that no step manages any more; one that has ended, or never began, is left alone."""
+        with contextlib.suppress(RunNotFound, Refused):
+            await self.cancel((await latest(self.journal, child)).run.id, by=ORPHANED)
+
+    async def cancel_orphans(self, before: Run, after: Run) -> None:
+        """Cancel the runs whose managing steps a request closed."""
+        for child in orphaned(before, after, ()):
+            await self.cancel_child(child)
