@@ -26,7 +26,7 @@ async def work(db: str) -> None:
     print("ready", flush=True)
     while await asyncio.to_thread(sys.stdin.readline):
         worker = Worker(engine, SystemClock(), StopSwitch(), concurrency=AT_ONCE, until_idle=True)
-        print((await worker.run()).driven, flush=True)
+        print((await worker.run()).executed, flush=True)
     await engine.close()
 
 

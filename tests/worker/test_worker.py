@@ -62,7 +62,7 @@ async def test_several_workers_drive_every_run_once(world: World) -> None:
     for number in range(20):
         await submitted(processes[0], line("a", "b"), f"run-{number}")
     shifts = await asyncio.gather(*(at_work(process) for process in processes))
-    assert sum(shift.driven for shift in shifts) == 20
+    assert sum(shift.executed for shift in shifts) == 20
     assert sorted(world.ledger.steps) == sorted(["a#1", "b#1"] * 20)
 
 

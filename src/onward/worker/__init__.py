@@ -1,1 +1,1 @@
-"""Workers: processes that take runs whose time has come, drive them, and hand them back when they stop."""
+"""Workers: processes that claim due runs and execute them. Begin with `worker`."""

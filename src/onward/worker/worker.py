@@ -1,4 +1,4 @@
-"""One worker: takes runs in turn, drives several at once, sweeps, and drains when asked to stop."""
+"""One worker: takes runs in turn, executes several at once, sweeps, and drains when asked to stop."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ SAY_EVERY_S = 1.0
 class Shift:
     """A worker's result: how many runs it executed, and whether it had to leave some unfinished."""
 
-    driven: int
+    executed: int
     left_behind: int
 
 
 class Worker:
-    """Drives up to `concurrency` runs. `say` is told what a person in front of it should know, `warn` what is
-    wrong; `metrics` counts."""
+    """Executes up to `concurrency` runs. `say` gets news for a person in front of it, `warn` what is wrong;
+    `metrics` counts."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class Worker:
         self._concurrency, self._poll_s, self._say = concurrency, poll_s, say
         self._until_idle = until_idle
         self._warn, self._metrics = warn or say, metrics or Metrics()
-        self._driving: dict[asyncio.Task[None], str] = {}
+        self._tasks: dict[asyncio.Task[None], str] = {}
         self._news = asyncio.Event()
-        self._driven = 0
+        self._executed = 0
         self._gone: StoreError | None = None
 
     async def run(self) -> Shift:
@@ -87,53 +87,50 @@ class Worker:
         """Take what is due while there is room; says whether there is nothing left to do at all."""
         self._news.clear()
         self._check_store()
-        while len(self._driving) < self._concurrency and self._stop.reason is None:
+        while len(self._tasks) < self._concurrency and self._stop.reason is None:
             try:
                 taken = await self._engine.take(self._stop)
             except StoreGone:
                 raise
             except SchemaTooNew as error:
                 self._gone = error
-                return True  # what it holds is driven to its end first
+                return True  # what it holds is executed to its end first
             except OnwardError as error:
                 self._warn(f"cannot claim a run: {error}")
                 return False
             if taken is None:
                 # A run that a dead process holds is not due before a sweep has found it.
-                if not self._until_idle or self._driving or await self._look():
+                if not self._until_idle or self._tasks or await self._look():
                     return False
-                return not self._news.is_set()  # the other look, every now and then, may have been first
-            folded, drive = taken
-            told = {"run": folded.run.id, "pipeline": folded.run.pipeline, "token": folded.run.token}
-            log.info("run %s claimed", folded.run.id, extra=told)
-            task = asyncio.create_task(self._drive(folded, drive))
-            self._driving[task] = folded.run.id
-            self._metrics.driving.set(len(self._driving))
+                return not self._news.is_set()  # the regular sweep may have been first
+            folded, execution = taken
+            extra = {"run": folded.run.id, "pipeline": folded.run.pipeline, "token": folded.run.token}
+            log.info("run %s claimed", folded.run.id, extra=extra)
+            task = asyncio.create_task(self._execute(folded.run, execution))
+            self._tasks[task] = folded.run.id
+            self._metrics.driving.set(len(self._tasks))
             task.add_done_callback(self._landed)
         return False
 
     def _check_store(self) -> None:
-        """A database that is gone, or newer than this process, is told once and is the end."""
+        """Raise that the database is gone, or newer than this process: the worker ends."""
         if self._gone is not None:
             raise self._gone
 
-    async def _drive(self, folded: Folded, drive: Awaitable[Folded]) -> None:
-        with about(run=folded.run.id, pipeline=folded.run.pipeline):
-            await self._drive_one(folded.run.id, drive)
-
-    async def _drive_one(self, run_id: str, drive: Awaitable[Folded]) -> None:
-        try:
-            ended = (await drive).run
-        except StoreGone as error:
-            self._gone = error
-        except LeaseLost:
-            self._metrics.lease_losses.add()
-            self._warn(f"run {display_id(run_id)} was taken over by another process")
-        except OnwardError as error:
-            self._warn(f"run {display_id(run_id)}: {error}")
-        else:
-            self._driven += 1
-            self._tell_end(ended)
+    async def _execute(self, run: Run, execution: Awaitable[Folded]) -> None:
+        with about(run=run.id, pipeline=run.pipeline):
+            try:
+                ended = (await execution).run
+            except StoreGone as error:
+                self._gone = error
+            except LeaseLost:
+                self._metrics.lease_losses.add()
+                self._warn(f"run {display_id(run.id)} was taken over by another process")
+            except OnwardError as error:
+                self._warn(f"run {display_id(run.id)}: {error}")
+            else:
+                self._executed += 1
+                self._tell_end(ended)
 
     def _tell_end(self, run: Run) -> None:
         because = f" ({run.reason})" if run.reason else ""
@@ -142,8 +139,8 @@ class Worker:
             tell(f"run {display_id(run.id)} {run.status.value}{because}")
 
     def _landed(self, task: asyncio.Task[None]) -> None:
-        self._driving.pop(task, None)
-        self._metrics.driving.set(len(self._driving))
+        self._tasks.pop(task, None)
+        self._metrics.driving.set(len(self._tasks))
         self._news.set()
 
     async def _rest(self, seconds: float) -> None:
@@ -167,7 +164,7 @@ class Worker:
             self._gone = error
             self._news.set()
             return False
-        except Exception as error:  # of any kind: no one would notice that the sweep has ended
+        except Exception as error:  # of any kind: otherwise the sweep would end unnoticed
             self._metrics.sweeps.add("failed")
             self._warn(f"cannot look for lost runs: {error}")
             return False
@@ -186,19 +183,19 @@ class Worker:
             self._metrics.swept.add("broken")
 
     async def _drain(self) -> Shift:
-        """No new work; each run is handed back at its next boundary, or cut off when the time is over."""
-        while self._driving and not self._stop.is_now:
-            left = len(self._driving)
+        """Take no new work; each run is handed back at its next boundary, or cut off when time is over."""
+        while self._tasks and not self._stop.is_now:
+            left = len(self._tasks)
             self._say(f"draining: {left} {'run remains' if left == 1 else 'runs remain'}")
             self._news.clear()
             await self._rest(SAY_EVERY_S)
-        left = len(self._driving)
+        left = len(self._tasks)
         if left:
-            await asyncio.wait(list(self._driving), timeout=SAY_EVERY_S)
-        return Shift(self._driven, left)
+            await asyncio.wait(list(self._tasks), timeout=SAY_EVERY_S)
+        return Shift(self._executed, left)
 
     async def _end_all(self) -> None:
-        for task in self._driving:
+        for task in self._tasks:
             task.cancel()
-        if self._driving:
-            await asyncio.gather(*self._driving, return_exceptions=True)
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The run that a managing step looks after: found again if it exists, made if it does not.
+"""The run that a managing step manages: found if it exists, created if it does not.
 
 The step's start names it, so after any crash there is the same one run and never a second.
 """
@@ -23,7 +23,7 @@ from onward.model.run import Run
 from onward.pipeline.build import Pipeline
 
 DEPTH_MAX = 8
-# What the engine and its parts note about a run is about that run alone; everything else is handed on.
+# What the engine notes about a run is about that run alone; everything else is handed to the child.
 _OWN_KEYS = ("outcome", "preferred_label", "current_node", "last_stage", "last_response")
 _OWN_PREFIXES = ("graph.", "internal.", "parallel.", "human.gate.", "stack.", "tool.")
 
@@ -58,7 +58,7 @@ def setting(step: StepContext, key: str) -> str:
 
 
 async def latest(journal: Journal, run_id: str) -> Folded:
-    """A child as it stands; where a loop_restart ended it, the run that goes on in its place."""
+    """A child as it stands; if a loop_restart ended it, the run that continues in its place."""
     folded = await journal.load(run_id)
     while folded.run.restarted_as is not None:
         folded = await journal.load(folded.run.restarted_as)

@@ -20,7 +20,7 @@ _OUTCOMES = {
 
 
 def observed(folded: Folded, *, is_at_work: bool) -> dict[str, Any]:
-    """The keys `stack.child.*`. A run whose owner died is interrupted, as everywhere else."""
+    """The keys `stack.child.*`. A run whose holder died is interrupted, as everywhere else."""
     run = folded.run
     is_lost = run.status is RunStatus.RUNNING and not is_at_work
     return {
@@ -42,7 +42,7 @@ def _node(run: Run) -> str:
 
 def holds(condition: Condition, values: Mapping[str, Any], seen: Mapping[str, Any], child: Run) -> bool:
     """Whether a stop condition is true: of the manager's context, of what it saw, and of the child's own
-    context, whose keys it can name behind `stack.child.context.`."""
+    context, whose keys it names with the prefix `stack.child.context.`."""
     if not condition.clauses:
         return False
     own = {f"{PREFIX}context.{key}": value for key, value in child.context.items()}

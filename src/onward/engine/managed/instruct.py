@@ -1,4 +1,4 @@
-"""A manager's instructions: asked of the agent beside the watch, so that a slow model delays nothing else."""
+"""A manager's instructions: the agent is asked in its own task, so a slow model delays nothing else."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Instructor:
         self._asking = asyncio.create_task(self._instruct(child.id, seen))
 
     async def _instruct(self, child: str, seen: Mapping[str, Any]) -> None:
-        """A model's trouble is no reason to give up a child that is at work; it is noted."""
+        """Ask and steer. If the model fails, the child continues, and the failure is noted."""
         asking = self._step.asking(seen, execution=self._given + 1)
         try:
             said = await self._agent.run(asking)
@@ -62,7 +62,7 @@ class Instructor:
         return given + ([self._trouble] if self._trouble else [])
 
     async def end(self) -> None:
-        """Leave nothing running behind."""
+        """End the question that is under way, if there is one."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)

@@ -1,8 +1,8 @@
-"""The manager loop: a step that looks after another run until that has ended, or enough was seen of it.
+"""The manager loop: a step that manages another run until that ends, or a stop condition is met.
 
-The child is a run of its own, with its own log and its own lease; this step only drives it, observes it
-and gives it instructions. Whatever happens to the process, both runs are where their logs say, and the next
-attempt of the step finds the same child again.
+The child is a separate run, with its own log and lease; this step executes it, observes it and gives it
+instructions. Whatever happens to the process, both runs are where their logs say, and the next attempt of
+the step finds the same child.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from onward.model.result import Result
 from onward.model.run import Gate, Run, RunStatus
 from onward.store.codec import unseal
 
-LOOK_S = 1.0  # how soon an answer, or a holder's death, is noticed while somebody else has the child
-STOP_S = 2.0  # how long a child that is ended may take to write down that it was
+LOOK_S = 1.0  # how soon an answer, or a holder's death, is noticed while another process holds the child
+STOP_S = 2.0  # how long a child that is stopped may take to record it
 
 
 class Overseer:
@@ -57,13 +57,13 @@ class Overseer:
         self._runs, self._clock, self._agent, self._interviewer = runs, clock, agent, interviewer
 
     async def run(self, step: StepContext) -> Result:
-        """Look after the step's child. Postponed: the process is to stop, and the child has."""
+        """Manage the step's child. Postponed: the process is to stop, and the child has stopped."""
         watch = _Watch(self._runs, self._clock, self._agent, self._interviewer, step)
         try:
-            return await watch.over(await retry_store(self._clock, lambda: find_or_make(self._runs, step)))
+            return await watch.run(await retry_store(self._clock, lambda: find_or_make(self._runs, step)))
         except asyncio.CancelledError:
             if step.stopping.is_set():
-                await watch.hurry()
+                await watch.stop_now()
             raise
         finally:
             await watch.end()
@@ -87,28 +87,28 @@ class _Watch:
         if terms.is_steering and agent is not None:
             self._instructor = Instructor(runs, clock, agent, step, terms.cooldown_s)
         self._child = ""
-        self._stop = StopSwitch(grace_s=None)  # how long the child may take is its manager's holder's affair
+        self._stop = StopSwitch(grace_s=None)  # the manager's own grace counts for both
         self._news = asyncio.Event()
-        self._driving: asyncio.Task[Folded] | None = None
-        self._told = asyncio.create_task(self._tell_child())
+        self._executing: asyncio.Task[Folded] | None = None
+        self._relay = asyncio.create_task(self._relay_stop())
         self._began_s = self._cycle_s = clock.awake_s()
         self._cycles = 0
-        self._has_asked_again = self._is_left_open = False
+        self._has_retried = self._is_left_open = False
 
-    async def _tell_child(self) -> None:
-        """The child is asked to stop the moment that its manager is, whatever the loop is doing."""
+    async def _relay_stop(self) -> None:
+        """Ask the child to stop when its manager is asked, whatever the loop is doing."""
         await self._step.stopping.wait()
         self._stop.request(MANAGER)
         self._news.set()
 
     # -- the loop ------------------------------------------------------------------------------------
 
-    async def over(self, child: str) -> Result:
+    async def run(self, child: str) -> Result:
         """Until there is a result."""
         self._child = child
         while True:
             self._news.clear()
-            self._take_back()
+            self._collect()
             child_now = await self._look()
             if child_now is not None:
                 result = await self._after(child_now)
@@ -119,36 +119,38 @@ class _Watch:
     async def _after(self, child: Folded) -> Result | None:
         """What one look leads to; a result ends the step."""
         run, now_s = child.run, self._clock.awake_s()
-        # A child that is being sent on may be seen as it was before.
-        has_failed = run.status is RunStatus.FAILED and self._driving is None
-        if run.is_final or (has_failed and not self._may_ask_again(run)):
+        # A child that is being resumed may be seen as it was before.
+        has_failed = run.status is RunStatus.FAILED and self._executing is None
+        if run.is_final or (has_failed and not self._may_retry(run)):
             return await self._ended(child)
         if self._step.stopping.is_set():
-            await self._put_off()
+            await self._postpone()
         if self._terms.timeout_s is not None and now_s - self._began_s >= self._terms.timeout_s:
-            return await self._give_up(TIMED_OUT)
-        if self._terms.is_driving and self._driving is None and self._is_ours_to_drive(child):
-            self._drive(child)
-        if now_s < self._cycle_s:
+            await self._cancel_child(TIMED_OUT)
             return None
-        return await self._cycle(child)
+        if self._terms.executes_child and self._executing is None and self._may_execute(child):
+            self._start_child(child)
+        if now_s >= self._cycle_s:
+            await self._cycle(child)
+        return None
 
-    async def _cycle(self, child: Folded) -> Result | None:
+    async def _cycle(self, child: Folded) -> None:
         if self._cycles >= self._terms.cycles_max:
-            return await self._give_up(EXHAUSTED)
+            await self._cancel_child(EXHAUSTED)
+            return
         self._cycles += 1
         seen = {**self._seen(child), "stack.cycle": self._cycles}
         if holds(self._terms.stop, self._step.values, seen, child.run):
-            return await self._give_up(SATISFIED)
+            await self._cancel_child(SATISFIED)
+            return
         if self._instructor is not None:
             self._instructor.consider(child.run, seen)
         self._cycle_s = self._clock.awake_s() + self._terms.poll_s
-        return None
 
     def _pause_s(self) -> float:
         now_s = self._clock.awake_s()
         ahead = [self._cycle_s - now_s]
-        if self._driving is None:
+        if self._executing is None:
             ahead.append(LOOK_S)
         if self._terms.timeout_s is not None:
             ahead.append(self._began_s + self._terms.timeout_s - now_s)
@@ -166,35 +168,35 @@ class _Watch:
     def _seen(self, child: Folded) -> dict[str, object]:
         return observed(child, is_at_work=self._runs.is_at_work(child))
 
-    # -- driving -------------------------------------------------------------------------------------
+    # -- executing the child -------------------------------------------------------------------------
 
-    def _is_ours_to_drive(self, child: Folded) -> bool:
+    def _may_execute(self, child: Folded) -> bool:
         if child.run.status is RunStatus.WAITING:
             is_answered = self._interviewer is not None and not self._is_left_open
             return is_answered or bool(overdue(child.run, self._clock.now_us()))
         return stands_idle(child, is_at_work=self._runs.is_at_work(child))
 
-    def _may_ask_again(self, run: Run) -> bool:
-        """A child that failed is sent on once by every new attempt of its manager, not by a repeated one."""
+    def _may_retry(self, run: Run) -> bool:
+        """A failed child is resumed once by every new attempt of its manager, not by a repeated one."""
         return (
-            self._terms.is_driving
+            self._terms.executes_child
             and self._step.attempt > 1
-            and not self._has_asked_again
+            and not self._has_retried
             and is_recoverable(run.status, run.reason)
         )
 
-    def _drive(self, child: Folded) -> None:
+    def _start_child(self, child: Folded) -> None:
         key = None
         if child.run.status is RunStatus.FAILED:
-            self._has_asked_again = True
+            self._has_retried = True
             key = f"attempt {self._step.attempt} of {self._step.idempotency_key}"
-        # A child goes on under the definition that it was made with, whatever became of the file since.
+        # A child keeps the definition that it was created with, even if the file has changed since.
         resume = Resume(by=MANAGER, original=True, terms=RequestTerms(key), interviewer=self._interviewer)
-        self._driving = asyncio.create_task(self._driven_on(child, resume))
-        self._driving.add_done_callback(lambda _: self._news.set())
+        self._executing = asyncio.create_task(self._execute_child(child, resume))
+        self._executing.add_done_callback(lambda _: self._news.set())
 
-    async def _driven_on(self, child: Folded, resume: Resume) -> Folded:
-        """Until the child stops; its gates are answered as they come, by somebody or by their deadlines."""
+    async def _execute_child(self, child: Folded, resume: Resume) -> Folded:
+        """Execute the child until it stops; the interviewer, or their deadlines, answer its gates."""
         if child.run.status is not RunStatus.WAITING:
             child = await self._runs.resume(self._child, resume, self._stop)
         return await self._runs.attend(child, self, self._stop)
@@ -205,11 +207,11 @@ class _Watch:
         return self._interviewer.name if self._interviewer is not None else MANAGER
 
     async def ask(self, run: Run, gate: Gate) -> Said:
-        """Ask whoever answers, if anybody does; nothing else is under way then, so it can be dropped."""
+        """Ask the interviewer, if there is one. Nothing else is under way then, so it can be cancelled."""
         return (await self.ask_multiple(run, [gate]))[0]
 
     async def ask_multiple(self, run: Run, gates: Sequence[Gate]) -> Sequence[Said]:
-        """The same for several, as many of them as whoever answers takes at once."""
+        """The same for several gates, as many as the interviewer takes at once."""
         if self._interviewer is None:
             return [None]
         self._is_asking = True
@@ -220,35 +222,35 @@ class _Watch:
 
     async def inform(self, message: str, stage: str) -> None:
         """Pass a reminder on."""
-        told: object = self._interviewer
-        if isinstance(told, Informed):
-            await told.inform(message, stage)
+        interviewer: object = self._interviewer
+        if isinstance(interviewer, Informed):
+            await interviewer.inform(message, stage)
 
-    def _take_back(self) -> None:
-        """What came of driving: the child has stopped, or somebody else has it."""
-        if self._driving is None or not self._driving.done():
+    def _collect(self) -> None:
+        """Note how the execution ended: the child has stopped, or another process holds it."""
+        if self._executing is None or not self._executing.done():
             return
-        driving, self._driving = self._driving, None
-        if driving.cancelled():
-            return  # a question that nobody needs answered any more
+        executing, self._executing = self._executing, None
+        if executing.cancelled():
+            return  # the question does not need an answer any more
         try:
-            self._is_left_open = driving.result().run.status is RunStatus.WAITING
+            self._is_left_open = executing.result().run.status is RunStatus.WAITING
         except (Refused, LeaseLost):
-            return  # somebody was first; the next look tells who
+            return  # another process was first; the next look shows which
         except (StoreUnavailable, StoreIO):
-            return  # the child was dropped, and is driven on when the store can be reached again
+            return  # the child was dropped, and is executed when the store can be reached again
         self._cycle_s = self._clock.awake_s()
 
     # -- endings -------------------------------------------------------------------------------------
 
     async def _ended(self, child: Folded) -> Result:
-        """The child has come to an end: what that means for the step."""
-        await self._driven()
+        """The result of the step, now that the child has ended."""
+        await self._wait_child()
         run, seen = child.run, self._seen(child)
         if run.status is RunStatus.COMPLETED:
             return Result(context_updates=seen, notes=self._notes())
         if run.status is RunStatus.FAILED:
-            again = self._terms.is_driving and is_recoverable(run.status, run.reason)
+            again = self._terms.executes_child and is_recoverable(run.status, run.reason)
             return self._failed(f"{named(run)} failed: {run.detail or run.reason}", seen, retryable=again)
         by = await self._cancelled_by(run)
         if by == SATISFIED:
@@ -270,44 +272,43 @@ class _Watch:
             retryable=retryable,
         )
 
-    async def _give_up(self, why: str) -> Result | None:
-        """End the child; why is in its log, should this process die before the step has its outcome.
+    async def _cancel_child(self, why: str) -> None:
+        """Cancel the child; its log has the reason, in case this process dies before the step is recorded.
 
-        A child in somebody else's hands ends when they learn of it; the loop waits for that.
+        A child that another process holds ends when that learns of it; the loop waits for that.
         """
         try:
             child = await self._runs.cancel(self._child, by=why)
         except Refused:
-            return None  # it came to an end by itself just now
+            return  # it has just ended by itself
         self._cycle_s = self._clock.awake_s() + self._terms.poll_s
-        if self._driving is None and not child.run.is_final:
+        if self._executing is None and not child.run.is_final:
             self._cycle_s = self._clock.awake_s() + LOOK_S
-        await self._driven()
-        return None
+        await self._wait_child()
 
-    async def _put_off(self) -> None:
-        """Wait until the child, if it is driven here, has stopped at its boundary; then stop this step."""
-        await self._driven()
+    async def _postpone(self) -> None:
+        """Wait until the child, if it is executed here, has stopped at its boundary; then stop this step."""
+        await self._wait_child()
         raise Postponed(f"stopped with its child run {self._child}")
 
-    async def _driven(self) -> None:
-        """Until the child is not driven here any more."""
-        if self._driving is not None:
+    async def _wait_child(self) -> None:
+        """Wait until the child is not executed here any more."""
+        if self._executing is not None:
             if self._is_asking:
-                self._driving.cancel()
-            await asyncio.wait([self._driving])
-            self._take_back()
+                self._executing.cancel()
+            await asyncio.wait([self._executing])
+            self._collect()
 
-    async def hurry(self) -> None:
-        """The child's step is ended too, and gets a moment to be recorded."""
-        if self._driving is not None and not self._driving.done():
+    async def stop_now(self) -> None:
+        """End the child's step, too, and give it a moment to be recorded."""
+        if self._executing is not None and not self._executing.done():
             self._stop.request(MANAGER, now=True)
             self._news.clear()
             await self._clock.wait_s(STOP_S, self._news)
 
     async def end(self) -> None:
-        """Leave nothing running behind."""
-        tasks = [task for task in (self._told, self._driving) if task is not None]
+        """End everything that this attempt started."""
+        tasks = [task for task in (self._relay, self._executing) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What is written on a managing node, and the words in which a manager leaves its reasons."""
+"""The settings on a managing node, and the reasons that a manager gives."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Terms:
     cycles_max: int
     cooldown_s: float
     stop: Condition
-    is_driving: bool
+    executes_child: bool
     is_steering: bool
     timeout_s: float | None
 
@@ -48,14 +48,14 @@ class Terms:
             cycles_max=node.count("manager.max_cycles") or CYCLES_MAX,
             cooldown_s=poll_s if cooldown_s is None else cooldown_s,
             stop=parse_condition(node.text("manager.stop_condition")),
-            is_driving=node.boolean("stack.child_autostart", True),
+            executes_child=node.boolean("stack.child_autostart", True),
             is_steering=is_steering(node),
             timeout_s=node.timeout_s,
         )
 
 
 def stands_idle(child: Folded, *, is_at_work: bool) -> bool:
-    """Whether a child stands still for no reason that a person gave, and is its manager's to drive."""
+    """Whether a child stands still, but not because a person stopped it: its manager may execute it."""
     run, is_due = child.run, child.is_due
     match run.status:
         case RunStatus.QUEUED:
@@ -71,7 +71,7 @@ def stands_idle(child: Folded, *, is_at_work: bool) -> bool:
 
 
 def why_cancelled(step: StepContext, child: Run, by: str) -> str:
-    """The sentence with which a managing step fails when its child was given up."""
+    """Why a managing step fails when its child was cancelled."""
     anew = f"`onward resume {step.run_id} --from {step.node.id}` starts another"
     if by == EXHAUSTED:
         cycles = Terms.of(step.node).cycles_max

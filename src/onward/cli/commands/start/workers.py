@@ -121,9 +121,9 @@ async def worker(
             )
             shift = await hand.run()
     left = f", {count(shift.left_behind, 'run')} cut off" if shift.left_behind else ""
-    out.say(f"worker stopped: {count(shift.driven, 'run')} executed{left}")
+    out.say(f"worker stopped: {count(shift.executed, 'run')} executed{left}")
     if out.is_json:
-        out.value({"driven": shift.driven, "left_behind": shift.left_behind})
+        out.value({"driven": shift.executed, "left_behind": shift.left_behind})
     return FAILED if shift.left_behind else FINE
 
 
