@@ -12,9 +12,9 @@ from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Append
 from onward.machine.plan.ending import NO_WAY_ON, no_edge
 from onward.machine.plan.route import way_on, way_out
-from onward.machine.plan.stops import failed, passed, stop_with
+from onward.machine.plan.stops import failed, next_step, passed, stop_with
 from onward.model.event import BranchPlan, Outcome, ParallelStarted, RunFailed, StepStatus
-from onward.model.ids import new_branch_id, place, step_id
+from onward.model.ids import new_branch_id
 from onward.model.result import Result
 from onward.model.run import Run
 from onward.model.values.namespace import as_seen
@@ -34,7 +34,7 @@ def fan_out(definition: Definition, run: Run, branch_id: str, node: Node, now_us
         # Each branch would open as many again, without end.
         detail = f"a branch of {node.id} leads back to it; route it to the join or to another node"
         return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
-    step = step_id(node.id, run.visits.get(place(node.id, branch_id), 0) + 1, branch_id)
+    step = next_step(run, node.id, branch_id)
     edges = _open_edges(definition, run, branch_id, node)
     if not edges:
         return _no_branch(definition, run, branch_id, node, step)

@@ -11,7 +11,7 @@ from onward.machine.definition import Definition
 from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Append
 from onward.machine.plan.route import edge_of, way_for_no, way_on
-from onward.machine.plan.stops import stop_with
+from onward.machine.plan.stops import next_step, stop_with
 from onward.model.event import (
     Choice,
     GateOpened,
@@ -22,7 +22,6 @@ from onward.model.event import (
     StepStatus,
     Transition,
 )
-from onward.model.ids import place, step_id
 from onward.model.run import Gate, Run
 from onward.pipeline.graph import Graph, Node
 from onward.pipeline.questions import question_of
@@ -37,7 +36,7 @@ def open_gate(definition: Definition, run: Run, branch_id: str, node: Node, now_
     except (ValueError, InvalidInput) as error:
         return stop_with(run, RunFailed(reason="pipeline_error", detail=str(error)))
     opened = GateOpened(
-        gate=step_id(node.id, run.visits.get(place(node.id, branch_id), 0) + 1, branch_id),
+        gate=next_step(run, node.id, branch_id),
         node=node.id,
         text=question.text,
         choices=question.choices,

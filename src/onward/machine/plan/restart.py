@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from onward.machine.definition import Definition
 from onward.machine.plan.action import Action, Restart
-from onward.machine.plan.stops import stop_with
+from onward.machine.plan.stops import next_step, stop_with
 from onward.model.event import RunCreated, RunFailed
-from onward.model.ids import derived_run_id, place, step_id
+from onward.model.ids import derived_run_id
 from onward.model.run import Run
 from onward.pipeline.graph import Edge, Node
 
@@ -28,7 +28,7 @@ def restart(definition: Definition, run: Run, branch_id: str, node: Node) -> Act
         detail = f"loop_restart started {run.restarts} runs in a row (max_restarts)"
         return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     # Planning this again after a crash gives the same id, and finds the run that was created.
-    step = step_id(node.id, run.visits.get(place(node.id), 0) + 1)
+    step = next_step(run, node.id, branch_id)
     return Restart(node.id, derived_run_id(run.created_at_us, f"{run.id}/{step}"))
 
 

@@ -32,11 +32,13 @@ def passed(
     context: Mapping[str, Any] | None = None,
 ) -> Append:
     """The node's next visit, begun and finished at once."""
-    step = step_id(node.id, run.visits.get(place(node.id, branch_id), 0) + 1, branch_id)
-    return Append(
-        (
-            StepFinished(
-                step=step, node=node.id, attempt=1, outcome=outcome, context=dict(context or {}), next=onward
-            ),
-        )
+    step = next_step(run, node.id, branch_id)
+    finished = StepFinished(
+        step=step, node=node.id, attempt=1, outcome=outcome, context=dict(context or {}), next=onward
     )
+    return Append((finished,))
+
+
+def next_step(run: Run, node_id: str, branch_id: str) -> str:
+    """The step that the next visit of a node is."""
+    return step_id(node_id, run.visits.get(place(node_id, branch_id), 0) + 1, branch_id)
