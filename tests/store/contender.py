@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
@@ -39,17 +40,16 @@ async def claim(store: Store, *run_ids: str) -> None:
     journal = Journal(store.log, SystemClock())
     for run_id in run_ids:
         try:
-            await journal.control(run_id, _claim, append_id=store.leases.owner)
+            claiming = partial(_claim, store.leases.owner)
+            await journal.control(run_id, claiming, append_id=store.leases.owner)
             say(run_id, "won", store.leases.owner)
         except Refused as refusal:
             say(run_id, "lost", refusal.details["holder"])
 
 
-def _claim(folded: Folded, held: Held) -> Sequence[Event]:
-    holder = held.holder
-    holder_view = HolderView(
-        holder.owner if holder else None, holder is not None and holder.is_alive, held.asker
-    )
+def _claim(asker: str, folded: Folded) -> Sequence[Event]:
+    holder = folded.holder
+    holder_view = HolderView(holder.owner if holder else None, holder is not None and holder.is_alive, asker)
     return decide_claim(folded.run, holder_view)
 
 

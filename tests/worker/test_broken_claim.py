@@ -12,7 +12,7 @@ from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.machine.decide.claim import HolderView, decide_claim
 from onward.model.event import Event
-from onward.store.port.log import Held, TakeFilter
+from onward.store.port.log import TakeFilter
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.link.failure import ConnectionLost
 from onward.store.postgres.link.wire import Wire
@@ -25,7 +25,7 @@ WANTED = TakeFilter()
 class Breaking:
     """A writer whose connection breaks the first time that it claims, and whom another one beats then."""
 
-    def __init__(self, writer: Any, rival: Journal) -> None:
+    def __init__(self, writer: Any, rival: PostgresStore) -> None:
         self._writer, self._rival = writer, rival
         self.taken: Folded | None = None
 
@@ -41,14 +41,14 @@ class Breaking:
         raise ConnectionLost("the cable was pulled")
 
 
-async def take(journal: Journal) -> Folded | None:
-    def decide(current: Folded, held: Held) -> Sequence[Event]:
-        return decide_claim(current.run, HolderView(None, False, held.asker))
+async def take(store: PostgresStore) -> Folded | None:
+    def decide(current: Folded) -> Sequence[Event]:
+        return decide_claim(current.run, HolderView(None, False, store.leases.owner))
 
     def damaged(run_id: str, error: Exception) -> None:
         raise AssertionError(error)
 
-    return await journal.take(WANTED, decide, damaged)
+    return await Journal(store.log, SystemClock()).take(WANTED, decide, damaged)
 
 
 async def test_a_run_that_another_took_meanwhile_is_not_driven(postgres_emptied_url: str) -> None:
@@ -56,9 +56,9 @@ async def test_a_run_that_another_took_meanwhile_is_not_driven(postgres_emptied_
     try:
         write, _ = creation("run")
         await ours.log.create(write, "created")
-        breaking = Breaking(ours.log._writer, Journal(theirs.log, SystemClock()))
+        breaking = Breaking(ours.log._writer, theirs)
         ours.log._writer = breaking  # type: ignore[assignment]
-        assert await take(Journal(ours.log, SystemClock())) is None
+        assert await take(ours) is None
         assert breaking.taken is not None
     finally:
         await ours.close()

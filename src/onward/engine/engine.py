@@ -77,7 +77,7 @@ class Engine:
         claims = Claims(store.leases, journal, clock, ids, observe)
         self.dropped, self.is_at_work = claims.dropped, claims.is_at_work
         workspaces = Workspaces(trees, files, warn)
-        requests = HolderRequests(journal, claims, ids, workspaces)
+        requests = HolderRequests(journal, claims, workspaces)
         self.pause, self.cancel, self.steer = requests.pause, requests.cancel, requests.steer
         serving = Serving(
             handlers, lambda agent, interviewer: Overseer(self, clock, agent, interviewer), around
@@ -96,18 +96,16 @@ class Engine:
             self.effect,
             receipts,
         )
-        self._runner = runner = Runner(journal, claims, ids, serving, self.sources, parts, files)
-        starting = Starting(journal, claims, clock, ids, serving, workspaces, runner, observe, store.leases)
+        self._runner = runner = Runner(claims, serving, self.sources, parts, files)
+        starting = Starting(journal, claims, clock, ids, serving, workspaces, runner)
         self.start, self.submit = starting.start, starting.submit
-        resuming = Resuming(
-            journal, claims, clock, ids, serving, self.sources, runner, requests, self.leftovers
-        )
+        resuming = Resuming(journal, claims, clock, serving, self.sources, runner, requests, self.leftovers)
         self.resume, self.preview_resume = resuming.resume, resuming.preview_resume
-        answering = Answering(journal, claims, clock, ids, runner)
+        answering = Answering(journal, claims, clock, runner)
         self.answer, self.attend, self.ask = answering.answer, answering.attend, answering.ask
         self.fork = Forking(journal, clock, ids, serving, self.sources, workspaces).fork
         self.take = Taking(store.measures, journal, claims, clock, handlers, runner.run_from_queue).take
-        self._sweeper = Sweeper(store.runs, journal, claims, ids)
+        self._sweeper = Sweeper(store.runs, journal, claims)
         self.sweep, self.recover = self._sweeper.sweep, self._sweeper.recover
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from onward.clock import Clock, Ids
+from onward.clock import Clock
 from onward.engine.control.interview import Informed, Interviewer, answers_of
 from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Journal
@@ -29,9 +29,8 @@ from onward.store.port.stored import StoredEvent
 class Answering:
     """Decides gates, and executes the runs that were waiting for it."""
 
-    def __init__(self, journal: Journal, claims: Claims, clock: Clock, ids: Ids, runner: Runner) -> None:
-        self._journal, self._claims, self._clock, self._ids = journal, claims, clock, ids
-        self._runner = runner
+    def __init__(self, journal: Journal, claims: Claims, clock: Clock, runner: Runner) -> None:
+        self._journal, self._claims, self._clock, self._runner = journal, claims, clock, runner
 
     async def answer(
         self,
@@ -100,15 +99,12 @@ class Answering:
         stop: StopSwitch | None,
         terms: RequestTerms = NO_TERMS,
     ) -> Folded:
-        append_id = terms.key or self._ids.unique()
         known = await self._journal.load(run_id)
         if not run or known.run.status is not RunStatus.WAITING:
-            return (
-                await self._claims.request_observed(run_id, decide, append_id=append_id, terms=terms)
-            ).folded
+            return (await self._claims.request_observed(run_id, decide, terms=terms)).folded
         served = await self._runner.served(known.run, interviewer)
         claiming = partial(decide_and_claim, decide=decide)
-        claimed = await self._claims.request_observed(run_id, claiming, append_id=append_id, terms=terms)
+        claimed = await self._claims.request_observed(run_id, claiming, terms=terms)
         return await self._runner.run(claimed, served, stop or StopSwitch(clock=self._clock))
 
     # -- asking --------------------------------------------------------------------------------------

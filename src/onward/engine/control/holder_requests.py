@@ -6,7 +6,6 @@ import contextlib
 from dataclasses import dataclass
 from functools import partial
 
-from onward.clock import Ids
 from onward.engine.files.workspaces import Workspaces
 from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Journal
@@ -27,7 +26,6 @@ class HolderRequests:
 
     journal: Journal
     claims: Claims
-    ids: Ids
     workspaces: Workspaces
 
     async def pause(
@@ -54,8 +52,7 @@ class HolderRequests:
         return await self._request(run_id, partial(decide_steer, text=text, by=by), terms)
 
     async def _request(self, run_id: str, decide: Decide, terms: RequestTerms) -> Folded:
-        append_id = terms.key or self.ids.unique()
-        return (await self.claims.request(run_id, decide, append_id=append_id, terms=terms)).folded
+        return (await self.claims.request(run_id, decide, terms=terms)).folded
 
     async def cancel_child(self, child: str) -> None:
         """Cancel a run that no step manages any more; one that has ended, or never began, is left alone."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from onward.clock import Clock, Ids
+from onward.clock import Clock
 from onward.engine.control.holder_requests import HolderRequests
 from onward.engine.control.preview import Preview, preview
 from onward.engine.control.requests import Resume
@@ -64,7 +64,6 @@ class Resuming:
     journal: Journal
     claims: Claims
     clock: Clock
-    ids: Ids
     serving: Serving
     sources: Sources
     runner: Runner
@@ -85,15 +84,14 @@ class Resuming:
         stop = stop or StopSwitch(clock=self.clock)
         terms = resume.terms
         if terms.key is not None:
-            asked = await self.claims.request(run_id, _nothing, append_id=terms.key, terms=terms)
+            asked = await self.claims.request(run_id, _nothing, terms=terms)
             if asked.folded.is_repeat:
                 # The first answer, however the run stands by now: it is not checked again.
                 return asked.folded
-        append_id = terms.key or self.ids.unique()
         while True:
             ready = await self._ready(run_id, resume, stop)
             try:
-                return await self._resume(ready, terms, append_id, stop, tell)
+                return await self._resume(ready, terms, stop, tell)
             except StaleHistory:
                 continue  # the pipeline was changed since it was checked: check again
             except Refused as refusal:
@@ -106,12 +104,11 @@ class Resuming:
         self,
         ready: _Ready,
         terms: RequestTerms,
-        append_id: str,
         stop: StopSwitch,
         tell: Callable[[str], None],
     ) -> Folded:
         claimed = await self.claims.request_observed(
-            ready.known.run.id, ready.decide, append_id=append_id, blobs=ready.blobs, terms=terms
+            ready.known.run.id, ready.decide, blobs=ready.blobs, terms=terms
         )
         folded = claimed.folded
         await self.requests.cancel_orphans(ready.known.run, folded.run)

@@ -12,11 +12,10 @@ from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.engine.log.write import applied
-from onward.engine.loop.parts import Observer
 from onward.engine.loop.runner import Runner, Served
 from onward.engine.loop.serving import Serving
 from onward.engine.loop.stop import StopSwitch
-from onward.machine.decide.claim import HolderView, decide_claim
+from onward.machine.decide.claim import decide_claim
 from onward.machine.definition import Definition
 from onward.machine.plan.advance import advance
 from onward.model.event import Event, RunCreated
@@ -27,7 +26,6 @@ from onward.model.values.namespace import check_given
 from onward.model.values.value import copied
 from onward.model.workspace import IN_PLACE
 from onward.pipeline.build import Pipeline
-from onward.store.port.leases import Leases
 from onward.version import VERSION
 
 
@@ -42,8 +40,6 @@ class Starting:
     serving: Serving
     workspaces: Workspaces
     runner: Runner
-    observe: Observer
-    leases: Leases
 
     async def start(self, pipeline: Pipeline, start: Start, stop: StopSwitch | None = None) -> Folded:
         """Create a run, claim it and execute it until it stops."""
@@ -53,15 +49,13 @@ class Starting:
         stop = stop or StopSwitch(clock=self.clock)
         now_us = self.clock.now_us()
         run, first = applied(None, (created,), run_id=run_id, at_us=now_us)
-        claim = decide_claim(run, HolderView(None, False, self.leases.owner, now_us))
+        claim = decide_claim(run, self.claims.holder_view())
         run, second = applied(run, claim, run_id=run_id, at_us=now_us)
         # The first step is planned now, so that creating, claiming and starting it are one append.
         ahead = advance(definition, run, (), now_us=now_us, stop_reason=stop.reason)
         stamped = [*first, *second, *((event, run.token) for event in ahead.events)]
-        claimed = await self.claims.create(run_id, self._create(ahead.run, stamped, now_us, pipeline, start))
-        if claimed.claimed_s is None:
-            return claimed.folded
-        self.observe(claimed.folded.run, [event for event, _ in stamped])
+        creation = self._create(ahead.run, stamped, now_us, pipeline, start)
+        claimed = await self.claims.create(run_id, creation, [event for event, _ in stamped])
         return await self.runner.run(claimed, Served(definition, handlers), stop, ahead.action)
 
     async def submit(self, pipeline: Pipeline, start: Start) -> Folded:

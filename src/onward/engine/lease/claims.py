@@ -19,12 +19,11 @@ from onward.model.event import Event, RunClaimed
 from onward.model.run import RunStatus
 from onward.store.owner import owner_label
 from onward.store.port.leases import Holder, Lease, Leases
-from onward.store.port.log import Held
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A run as a request left it, and the events that the request came to."""
+    """A run as a request left it, and the events that the request wrote."""
 
     folded: Folded
     events: Sequence[Event] = ()
@@ -36,16 +35,17 @@ class Claims:
     """Every claim of this process goes through here. A claim without a reply is dropped."""
 
     def __init__(self, leases: Leases, journal: Journal, clock: Clock, ids: Ids, observe: Observer) -> None:
-        self._leases, self._journal, self._observe, self._clock = leases, journal, observe, clock
+        self._leases, self._journal, self._observe = leases, journal, observe
+        self._clock, self._ids = clock, ids
         self.dropped = Dropped(journal, clock, ids)
 
-    def holder_view(self, folded: Folded, held: Held | None = None) -> HolderView:
-        """Who holds the run, now. What this process dropped, it does not hold."""
+    def holder_view(self, folded: Folded | None = None) -> HolderView:
+        """Who holds the run now; without one, a new run. This process does not hold what it dropped."""
         asker, now_us = self._leases.owner, self._clock.now_us()
-        holder = held.holder if held is not None else folded.holder
-        if holder is None:
+        if folded is None or folded.holder is None:
             return HolderView(None, False, asker, now_us)
-        return HolderView(owner_label(holder.owner), self.is_alive(folded.run.id, holder), asker, now_us)
+        is_alive = self.is_alive(folded.run.id, folded.holder)
+        return HolderView(owner_label(folded.holder.owner), is_alive, asker, now_us)
 
     def is_at_work(self, folded: Folded) -> bool:
         """Whether a live process holds the run."""
@@ -55,8 +55,8 @@ class Claims:
         """Whether the holder is alive, and has not dropped the run."""
         return holder.is_alive and Lease(run_id, holder.owner, holder.token) not in self.dropped
 
-    async def create(self, run_id: str, creation: Awaitable[Folded]) -> Reply:
-        """Create a run that is claimed from its first moment."""
+    async def create(self, run_id: str, creation: Awaitable[Folded], events: Sequence[Event]) -> Reply:
+        """Create a run with `events`, which claim it; they are shown to the observers of this process."""
         lease, claimed_s = Lease(run_id, self._leases.owner, 1), self._clock.awake_s()
         may_exist = self.dropped.take_back(lease)
         try:
@@ -65,19 +65,21 @@ class Claims:
             if may_exist or not isinstance(error, Refused):
                 self.dropped.drop(lease, error)
             raise
-        return Reply(folded, claimed_s=None if folded.is_repeat else claimed_s)
+        if folded.is_repeat:
+            return Reply(folded)
+        self._observe(folded.run, events)
+        return Reply(folded, events, claimed_s)
 
     async def request_observed(
         self,
         run_id: str,
         decide: Decide,
         *,
-        append_id: str,
         blobs: Mapping[str, bytes] | None = None,
         terms: RequestTerms = NO_TERMS,
     ) -> Reply:
         """Make a request, and show its events to the observers of this process."""
-        reply = await self.request(run_id, decide, append_id=append_id, blobs=blobs, terms=terms)
+        reply = await self.request(run_id, decide, blobs=blobs, terms=terms)
         if not reply.folded.is_repeat:
             self._observe(reply.folded.run, reply.events)
         return reply
@@ -87,13 +89,13 @@ class Claims:
         run_id: str,
         decide: Decide,
         *,
-        append_id: str,
         blobs: Mapping[str, bytes] | None = None,
         terms: RequestTerms = NO_TERMS,
     ) -> Reply:
         """Let `decide` see the run and who holds it, and write what it returns. A refusal changes nothing."""
         claimed_s, request = self._clock.awake_s(), _Request(self, decide)
         try:
+            append_id = terms.key or self._ids.unique()
             folded = await self._journal.control(
                 run_id, request.decided, append_id=append_id, blobs=blobs, terms=terms
             )
@@ -108,16 +110,16 @@ class Claims:
 
 @dataclass(slots=True)
 class _Request:
-    """One request: what it came to, and the lease that it claims, if it keeps the run."""
+    """One request: the events that were decided, and the lease that they claim, if they do."""
 
     claims: Claims
     decide: Decide
     events: Sequence[Event] = ()
     lease: Lease | None = None
 
-    def decided(self, current: Folded, held: Held) -> Sequence[Event]:
+    def decided(self, current: Folded) -> Sequence[Event]:
         self.lease = None
-        self.events = self.decide(current.run, self.claims.holder_view(current, held))
+        self.events = self.decide(current.run, self.claims.holder_view(current))
         last = self.events[-1] if self.events else None
         if isinstance(last, RunClaimed):
             self.lease = Lease(current.run.id, last.worker, last.token)

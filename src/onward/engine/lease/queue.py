@@ -16,7 +16,7 @@ from onward.errors import LeaseLost, OnwardError, StoreError, StoreFull, StoreRe
 from onward.machine.decide.claim import decide_claim
 from onward.model.event import Event
 from onward.model.run import RunStatus
-from onward.store.port.log import Held, TakeFilter
+from onward.store.port.log import TakeFilter
 from onward.store.port.measures import Measures
 
 log = logging.getLogger("onward.worker")
@@ -87,7 +87,7 @@ class Taking:
             if folded is None and not has_failed:
                 return None
 
-    def _claim(self, current: Folded, held: Held) -> Sequence[Event]:
+    def _claim(self, current: Folded) -> Sequence[Event]:
         """Claim the run, if this process has its handlers.
 
         Its time has come by the database's clock, which counts, even if this process's is behind.
@@ -95,7 +95,7 @@ class Taking:
         if not set(current.run.needs) <= set(self._kinds):
             self._unserved.add(" ".join(current.run.needs))
             return ()
-        holder_view = self._claims.holder_view(current, held)
+        holder_view = self._claims.holder_view(current)
         now_us = max(holder_view.now_us, current.run.wake_at_us or 0)
         return decide_claim(current.run, replace(holder_view, now_us=now_us))
 

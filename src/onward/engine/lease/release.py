@@ -19,7 +19,6 @@ from onward.errors import OnwardError, RunNotFound, StoreGone
 from onward.machine.decide.owner_loss import decide_release
 from onward.model.event import Event
 from onward.store.port.leases import Lease
-from onward.store.port.log import Held
 
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.5, 30.0
 SAID_MAX = 300
@@ -94,7 +93,7 @@ class Dropped:
         self._leases.discard(lease)
         return True
 
-    def _release(self, lease: Lease, error: str, current: Folded, held: Held) -> Sequence[Event]:
+    def _release(self, lease: Lease, error: str, current: Folded) -> Sequence[Event]:
         return decide_release(
             current.run, owner=lease.owner, token=lease.token, now_us=self._clock.now_us(), error=error
         )

@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass, field
 from functools import partial
 
-from onward.clock import Ids
 from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Journal
 from onward.errors import OnwardError
@@ -31,8 +30,8 @@ class Swept:
 class Sweeper:
     """Takes runs from owners that are dead. One bad run never keeps it from the others."""
 
-    def __init__(self, runs: Runs, journal: Journal, claims: Claims, ids: Ids) -> None:
-        self._runs, self._journal, self._claims, self._ids = runs, journal, claims, ids
+    def __init__(self, runs: Runs, journal: Journal, claims: Claims) -> None:
+        self._runs, self._journal, self._claims = runs, journal, claims
         self._told: dict[str, str] = {}
 
     async def sweep(self, *, is_restart: bool = False) -> Swept:
@@ -80,8 +79,7 @@ class Sweeper:
         return self._claims.is_alive(listed.row.id, listed.holder)
 
     async def _take(self, run_id: str, is_restart: bool) -> Run | None:
-        decide = partial(decide_loss, is_restart=is_restart)
-        reply = await self._claims.request(run_id, decide, append_id=self._ids.unique())
+        reply = await self._claims.request(run_id, partial(decide_loss, is_restart=is_restart))
         return reply.folded.run if reply.events else None
 
 

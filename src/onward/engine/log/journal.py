@@ -29,7 +29,8 @@ from onward.model.values.names import check_name, check_names
 from onward.store.port.log import Held, Loaded, RunLog, TakeFilter
 from onward.store.port.stored import ORIGIN, Position, StoredEvent, Write
 
-DecideRun = Callable[[Folded, Held], Sequence[Event]]
+DecideRun = Callable[[Folded], Sequence[Event]]
+"""What to append to a run, which is locked, and shows who holds it."""
 
 
 class Journal(LogReader):
@@ -153,13 +154,12 @@ class Journal(LogReader):
         self,
         current: Folded,
         decide: DecideRun,
-        held: Held,
         blobs: Mapping[str, bytes] | None = None,
         since_us: int = 0,
         terms: RequestTerms = NO_TERMS,
     ) -> tuple[Write | None, Folded]:
         """What `decide` returns, as a write at `since_us` or later, and the run after it."""
-        events = decide(current, held)
+        events = decide(current)
         if not events:
             return None, current
         at_us = max(since_us, self._clock.now_us())
@@ -191,7 +191,7 @@ class _Control:
         self.terms.check_head(self.known.run.id, held.position.seq)
         current = fold_tail(self.known, tail, self.known.run.id) or self.known
         current = replace(current, holder=held.holder)
-        write, self.result = self.journal.decided(current, self.decide, held, self.blobs, terms=self.terms)
+        write, self.result = self.journal.decided(current, self.decide, self.blobs, terms=self.terms)
         return write
 
 
@@ -222,7 +222,7 @@ class _Take:
             # The database says that its wake time has come, so the claim is not written before it.
             since_us = current.run.wake_at_us or 0
             current = replace(current, holder=held.holder)
-            write, self.result = self.journal.decided(current, self.decide, held, since_us=since_us)
+            write, self.result = self.journal.decided(current, self.decide, since_us=since_us)
         except Exception as error:  # of any kind: other runs wait in the queue after this one
             self.on_failure(run_id, error)
             return None

@@ -6,12 +6,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from onward.clock import Ids
 from onward.engine.control.interview import Interviewer
 from onward.engine.control.sources import Sources
 from onward.engine.files.run_files import RunFiles
 from onward.engine.lease.claims import Claims, Reply
-from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.run_loop import RunLoop
@@ -40,9 +38,7 @@ class Served:
 class Runner:
     """Where starting, resuming, answering and taking from the queue meet: a claimed run is executed."""
 
-    journal: Journal
     claims: Claims
-    ids: Ids
     serving: Serving
     sources: Sources
     parts: EngineParts
@@ -67,10 +63,8 @@ class Runner:
         ended = await self._run(folded, claimed.claimed_s, served, stop, action=action)
         while ended.run.restarted_as is not None:
             if stop.reason is not None:
-                return await self.journal.load(ended.run.restarted_as)
-            successor = await self.claims.request_observed(
-                ended.run.restarted_as, _claim_a_new_run, append_id=self.ids.unique()
-            )
+                return await self.parts.journal.load(ended.run.restarted_as)
+            successor = await self.claims.request_observed(ended.run.restarted_as, _claim_a_new_run)
             if successor.claimed_s is None:
                 return successor.folded
             ended = await self._run(successor.folded, successor.claimed_s, served, stop)
