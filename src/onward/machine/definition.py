@@ -1,4 +1,4 @@
-"""A graph as the planner uses it: what would otherwise be looked up on every step, looked up once."""
+"""A graph as the planner uses it, with what every step needs looked up once."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Definition:
 
     @cached_property
     def managers(self) -> tuple[Node, ...]:
-        """The nodes that look after other runs."""
+        """The nodes that manage other runs."""
         return tuple(self.graph.nodes[name] for name, kind in self._kinds.items() if kind == MANAGER)
 
     @cached_property
@@ -149,7 +149,7 @@ class Definition:
         return ways
 
     def only_way(self, node_id: str) -> Transition | None:
-        """The way on from a node that has one edge without a condition: nothing is left to choose."""
+        """The transition from a node whose only edge has no condition; None if there is a choice."""
         return self._only_ways.get(node_id)
 
     @cached_property
@@ -157,7 +157,7 @@ class Definition:
         return {}
 
     def retry_policy(self, node: Node) -> RetryPolicy:
-        """How often and how patiently the node is tried again."""
+        """How often and after which pauses the node is retried."""
         found = self._policies.get(node.id)
         if found is None:
             found = self._policies[node.id] = policy_of(self.graph, node)
@@ -165,5 +165,5 @@ class Definition:
 
     @cached_property
     def retries_failures(self) -> bool:
-        """Whether FAIL is tried again like RETRY; the graph can say `retry_on_fail=false`."""
+        """Whether FAIL is retried like RETRY; the graph can say `retry_on_fail=false`."""
         return self.graph.boolean("retry_on_fail", True)

@@ -1,4 +1,4 @@
-"""What is said to a gate: one of its choices, a verdict, words, or nothing."""
+"""An answer to a gate: one of its choices, a verdict, text, or nothing."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Answer:
 
     @classmethod
     def skip(cls) -> Answer:
-        """Somebody else may answer; the gate stays open."""
+        """No answer; the gate stays open."""
         return cls(skipped=True)
 
     @classmethod
     def of(cls, said: Answer | str | bool | None) -> Answer:
-        """What somebody said, as an answer: True approves, False rejects, None skips."""
+        """What an interviewer returned, as an answer: True approves, False rejects, None skips."""
         match said:
             case Answer():
                 return said

@@ -1,4 +1,4 @@
-"""What came of an effect that is made at most once, as it is stored."""
+"""The stored results of effects that run at most once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FunctionResult(Frozen, frozen=True, kw_only=True, tag="function"):
 
 
 class SettledResult(Frozen, frozen=True, kw_only=True, tag="settled"):
-    """A person found out that it was done, and what came of it."""
+    """A person found out that it was done, and its result."""
 
     text: str
 

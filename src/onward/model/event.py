@@ -130,7 +130,7 @@ class RunForked(ContextEvent, frozen=True, kw_only=True):
 
 
 class RunClaimed(Event, frozen=True, kw_only=True):
-    """A process holds the run now. `lost`: the last holder had died, or had stopped driving it."""
+    """A process holds the run now. `lost`: the last holder had died, or had stopped executing it."""
 
     token: Number
     worker: str

@@ -39,7 +39,7 @@ def _instant(now_ms: int) -> str:
 
 
 def derived_run_id(at_us: int, origin: str) -> str:
-    """The id of a run that another run begins: the same for the same origin, however often it is asked."""
+    """The id of a run that another run creates: always the same for the same origin."""
     noise = int.from_bytes(blake3(origin.encode()).digest(length=10), "big")
     return sortable_id(at_us // 1000, noise)
 
@@ -101,10 +101,10 @@ def new_branch_id(step: str, target: str, number: int = 1) -> str:
 
 
 def child_run_id(run_id: str, step: str, at_us: int) -> str:
-    """The run that a managing step looks after: it sorts by when the step began, and no other step has it."""
+    """The run that a managing step manages: it sorts by when the step began, and no other step has it."""
     return derived_run_id(at_us, f"child of {idempotency_key(run_id, step)}")
 
 
 def idempotency_key(run_id: str, step: str) -> str:
-    """The same on every attempt of a step, for whoever performs its effect."""
+    """The same on every attempt of a step, for the service that it calls."""
     return f"{run_id}/{step}"

@@ -1,4 +1,4 @@
-"""What a step that was cut off left behind, as far as somebody could look."""
+"""What a step that was cut off left, as far as it could be seen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PROMPT = "prompt.md"
 
 
 class Assessment(StrEnum):
-    """Clean: everything was looked at, and nothing is there. Unknown: nothing is there, as far as it goes."""
+    """Clean: everything was looked at, and nothing is there. Unknown: nothing was found in what was seen."""
 
     CLEAN = "clean"
     PARTIAL = "partial"
@@ -56,7 +56,7 @@ class Left(Frozen, frozen=True, kw_only=True):
 
     @property
     def assessment(self) -> Assessment:
-        """What there is to see decides; only who saw everything may say that there is nothing."""
+        """Partial if something was found; clean only if everything could be looked at."""
         # The prompt was there before the step began.
         if self.changed or self.effects or any(file.path != PROMPT for file in self.files):
             return Assessment.PARTIAL

@@ -9,7 +9,7 @@ from onward.model.run import DEAD_END, Frozen, RunStatus
 
 
 class RunRow(Frozen, frozen=True, kw_only=True):
-    """One run, as lists show it. `owner` is who holds it; only a running run has one."""
+    """One run, as lists show it. `owner` names its holder; only a running run has one."""
 
     id: str
     display_id: str

@@ -22,7 +22,7 @@ DEAD_END = "dead_end"
 
 
 class RunStatus(StrEnum):
-    """How a run stands. Paused: somebody asked. Interrupted: nobody did."""
+    """The status of a run. Paused: stopped on request. Interrupted: stopped without a request."""
 
     QUEUED = "queued"
     RUNNING = "running"

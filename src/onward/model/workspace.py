@@ -40,14 +40,14 @@ class Workspace(
 
 
 class Conflict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A branch whose work does not fit to that of the branches before it, and the files at fault."""
+    """A branch whose work conflicts with that of the branches before it, and the files."""
 
     branch: str
     files: tuple[str, ...]
 
 
 class Merged(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What came of merging the work of branches: the tree then, if it changed, and what did not fit."""
+    """The result of merging the work of branches: the tree after it, if it changed, and the conflicts."""
 
     tree: Tree | None = None
     conflicts: tuple[Conflict, ...] = ()

@@ -1,4 +1,4 @@
-"""Gates in the engine: an answer decides and goes on in one transaction, and a deadline is an answer, too."""
+"""Answering gates: the decision and the claim are one transaction. An expired deadline is an answer, too."""
 
 from __future__ import annotations
 

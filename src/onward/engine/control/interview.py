@@ -1,4 +1,4 @@
-"""Whoever answers gates while a run is in the foreground."""
+"""Interviewers: they answer gates while a run is in the foreground."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Interviewer(Protocol):
 
 @runtime_checkable
 class Informed(Protocol):
-    """An interviewer who can be told something between questions."""
+    """An interviewer that takes messages between questions."""
 
     async def inform(self, message: str, stage: str) -> None:
         """Pass on a message about a node of the pipeline."""
@@ -39,7 +39,7 @@ class Informed(Protocol):
 
 @runtime_checkable
 class AsksSeveral(Protocol):
-    """An interviewer who takes several questions at once, as for one message with all of them."""
+    """An interviewer that takes several questions at once, as for one message with all of them."""
 
     async def ask_multiple(self, run: Run, gates: Sequence[Gate]) -> Sequence[Said]:
         """What `ask` returns, for each of the gates in their order; those left out are asked again."""
@@ -60,7 +60,7 @@ async def answers_of(interviewer: Interviewer, run: Run, gates: Sequence[Gate]) 
 
 
 class AutoApprove:
-    """Says yes, or takes the first choice; where words are asked for, says that nobody gave any."""
+    """Says yes, or takes the first choice; to a question for text it says that it was auto-approved."""
 
     name = "auto"
 
@@ -93,7 +93,7 @@ class QueueInterviewer:
 
 
 class RecordingInterviewer:
-    """Lets another one answer, and keeps every question with what was said to it."""
+    """Lets another interviewer answer, and keeps every question with its answer."""
 
     def __init__(self, interviewer: Interviewer) -> None:
         self._interviewer = interviewer

@@ -26,13 +26,13 @@ class Preview:
     events: Sequence[Event]
     action: Action
     left: Sequence[Left] = ()
-    """What the steps in doubt left behind."""
+    """What the steps in doubt left."""
 
 
 def preview(
     definition: Definition, known: Folded, holder_view: HolderView, request: ResumeRequest, *, now_us: int
 ) -> Preview:
-    """What would come of this request; refuses what a resume would refuse."""
+    """What this request would do; refuses what a resume would refuse."""
     decided = decide_resume(definition, known.run, holder_view, request)
     run, _ = applied(known.run, decided, run_id=known.run.id, at_us=now_us)
     ahead = advance(definition, run, (), now_us=now_us, stop_reason=None)

@@ -1,4 +1,4 @@
-"""Resuming: every check, then the decision and the claim, then execution. One function behind every door."""
+"""Resuming: every check, then the decision and the claim, then execution. Every surface calls it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ENDING_S = 5.0
 
 
 def _nothing(run: Run, holder_view: HolderView) -> Sequence[Event]:
-    """Decides nothing: what is left of a request is whether it was made before."""
+    """Decide nothing: the reply only says whether the request was made before."""
     return ()
 
 
@@ -59,7 +59,7 @@ class _Ready:
 
 @dataclass(frozen=True, slots=True)
 class Resuming:
-    """Sends stopped runs on. Of many callers exactly one gets through."""
+    """Resumes stopped runs. Of many callers exactly one gets through."""
 
     journal: Journal
     claims: Claims
@@ -119,7 +119,7 @@ class Resuming:
         return await self.runner.run(claimed, ready.served, stop)
 
     async def preview_resume(self, run_id: str, resume: Resume) -> Preview:
-        """Make every check of a resume and say what would come of it. Nothing is written."""
+        """Make every check of a resume and say what it would do. Nothing is written."""
         ready = await self._ready(run_id, resume, None)
         now_us = self.clock.now_us()
         try:
@@ -131,7 +131,7 @@ class Resuming:
         return replace(seen, notice=ready.notice, left=await self.leftovers.of(ready.known))
 
     async def _tell_left(self, refusal: Refused, run_id: str) -> None:
-        """Whoever has to decide about a step is shown what it left."""
+        """Add what the step in doubt left, for the person who has to decide."""
         if refusal.code == "in_doubt":
             left = await self.leftovers.of(await self.journal.load(run_id))
             refusal.details["left"] = [view_left(one) for one in left]
@@ -168,7 +168,7 @@ class Resuming:
         return _Ready(known, pipeline, notice, Served(definition, handlers), request)
 
     async def _wait_free(self, folded: Folded, stop: StopSwitch, limit_s: float | None) -> Folded:
-        """Until no live process holds the run, this process is asked to stop, or the time is over."""
+        """Wait until no live process holds the run, this process is asked to stop, or the time is over."""
         asked, began_s = asyncio.Event(), self.clock.awake_s()
         unlisten = stop.listen(asked.set)
         while self.claims.holder_view(folded).is_alive and stop.reason is None:

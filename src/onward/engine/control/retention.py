@@ -1,8 +1,8 @@
-"""Forgetting: which runs may go, and the order in which everything of them goes.
+"""Deleting runs (gc): which runs may be deleted, and in which order.
 
-Killed anywhere and begun again it comes to the same end: a run goes whole in one transaction, content that
-nobody refers to is found by looking and not by remembering, and the directories of runs that are about to go
-are written down first, so that the next one to collect finds what was left of them.
+If it is killed and started again, the result is the same: a run is deleted in one transaction, content that
+nothing refers to is found by a search, and the directories of runs are noted before the runs are deleted, so
+that the next gc finds what is left of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LIST_BYTES_MAX = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What to forget: runs in these statuses, untouched for so long, but for the newest `keep`."""
+    """What to delete: runs in these statuses, unchanged for so long, except the newest `keep`."""
 
     statuses: tuple[RunStatus, ...] = FINAL
     older_than_s: float = 0.0
@@ -66,7 +66,7 @@ class Unmerged:
 
 @dataclass(slots=True)
 class Collected:
-    """What went. `needed` runs are old enough and stay because of others, `unmerged` because of files."""
+    """What was deleted. `needed` runs have expired but stay for others, `unmerged` because of files."""
 
     runs: list[str]
     events: int = 0
@@ -77,10 +77,10 @@ class Collected:
 
 
 def collectable(expired: Sequence[Kin], attached: Sequence[Kin]) -> list[Kin]:
-    """Those of the expired that no other run needs, the youngest first: forks go before their parents.
+    """The expired runs that no other run needs, the youngest first: forks are deleted before their parents.
 
-    A fork needs the run it came off. A run that is not final needs its manager, its children, and the runs
-    before and behind it in a chain of restarts. Whoever is kept may need others in turn.
+    A fork needs its parent. A run that is not final needs its manager, its children, and the runs before and
+    after it in a chain of restarts. A run that is kept may need further ones.
     """
     left = {kin.id: kin for kin in expired}
     keepers = [kin for kin in attached if kin.id not in left]
@@ -101,7 +101,7 @@ def _relatives(kin: Kin) -> Iterator[str]:
 
 
 class Collector:
-    """Forgets runs of one database, and those directories in `homes`, on this machine, that are theirs.
+    """Deletes runs of one database, and their directories in `homes`, on this machine.
 
     Without homes, files are left alone. Without `trees`, work trees are directories like any other.
     """
@@ -118,13 +118,13 @@ class Collector:
         self._trees = trees
 
     async def preview(self, policy: Policy) -> Collected:
-        """What would go, with nothing changed."""
+        """What would be deleted; nothing is changed."""
         expired, chosen, unmerged = await self._chosen(policy)
         runs, events = [kin.id for kin in chosen], sum(kin.head for kin in chosen)
         return Collected(runs, events, len(expired) - len(chosen), unmerged)
 
     async def collect(self, policy: Policy) -> Collected:
-        """Forget all that the policy allows and nobody needs."""
+        """Delete every run that the policy names and no other run needs, and unused content."""
         expired, chosen, unmerged = await self._chosen(policy)
         done = Collected([], directories=await self._finish_what_was_begun(), unmerged=unmerged)
         for batch in _batches(chosen):
@@ -148,7 +148,7 @@ class Collector:
         return expired, chosen, tuple(unmerged.values())
 
     async def _homes_of(self, run_ids: Sequence[str]) -> list[str]:
-        """The directories that are certainly of these runs; those of other databases' runs are left alone."""
+        """The directories that certainly belong to these runs, and not to runs of another database."""
         if self._homes is None:
             return []
         named, wanted = self._homes.names(()), set(run_ids)
@@ -159,12 +159,12 @@ class Collector:
         said = self._homes.said(name)
         if said is None or "database" in said or not self._homes.is_ours(name):
             return self._homes.is_ours(name)
-        # From before databases had an identity: of two runs that chose the same id it is the one of its time.
+        # Older than database identities: of two runs with the same id, it belongs to the one created then.
         listed = await self._store.runs.find(run_of(name))
         return said.get("start_time") in {rfc3339(one.row.created_at_us) for one in listed}
 
     def _unmerged(self, name: str) -> Unmerged | None:
-        """The first work tree in a run's directory with work that is nowhere else."""
+        """The first work tree in a run's directory with work that is not stored anywhere else."""
         if self._trees is None:
             return None
         run_id = run_of(name)
@@ -172,7 +172,7 @@ class Collector:
         return next((Unmerged(run_id, tree, why) for tree, why in looked if why), None)
 
     def _work_trees(self, name: str) -> list[str]:
-        """A link is no work tree of ours, and is not followed."""
+        """The work trees in a run's directory; links are not followed."""
         assert self._homes is not None
         folder = self._homes.plain
         if not _is_directory(folder.path(name)):
@@ -184,7 +184,7 @@ class Collector:
         named = await self._homes_of([kin.id for kin in batch])
         if self._homes is None or not named:
             return await self._store.retention.delete(batch)
-        # A note of its own for each batch: one that could not be finished is there for the next gc.
+        # Each batch has its own note: one that could not be finished is there for the next gc.
         note = f"{self._notes}{os.getpid()}.{named[0]}"
         self._homes.write((), note, json.dumps(named).encode(), synced=True)
         gone = await self._store.retention.delete(batch)
@@ -194,12 +194,12 @@ class Collector:
 
     @property
     def _notes(self) -> str:
-        """How the notes begin that a collection in this database made: another one cannot judge them."""
+        """The prefix of this database's notes: another database cannot judge them."""
         assert self._homes is not None
         return f"{COLLECTING}{self._homes.identity.short}."
 
     async def _finish_what_was_begun(self) -> int:
-        """Remove the directories of runs that went, when somebody was killed before they did."""
+        """Remove the directories that a gc which was killed had noted, if their runs were deleted."""
         removed = 0
         for note in self._homes.names(()) if self._homes is not None else ():
             if note.startswith(self._notes):
@@ -213,7 +213,7 @@ class Collector:
         try:
             for name in json.loads(content):
                 check_run_id(run_of(name))
-                # Without a manifest it is half removed; with a stranger's, another database came to the name.
+                # Without a manifest it is half removed; with another one, another database uses the name.
                 name = os.path.basename(name)
                 if self._homes.said(name) is None or self._homes.is_ours(name):
                     yield name
@@ -241,7 +241,7 @@ class Collector:
 
     def _remove(self, name: str) -> bool:
         assert self._homes is not None
-        unmerged = self._unmerged(name)  # again: its run may have gone in another process, or long ago
+        unmerged = self._unmerged(name)  # again: another process may have deleted its run, or a gc long ago
         if unmerged is not None:
             raise WorkspaceFailed(f"{unmerged.directory} {unmerged.why}")
         if self._trees is not None:
@@ -255,7 +255,7 @@ def _is_directory(path: str) -> bool:
 
 
 def _batches(runs: Sequence[Kin]) -> Iterator[Sequence[Kin]]:
-    """So many runs, or events, at a time: others wait for no more than that."""
+    """Batches of so many runs, or events: other processes wait for no more than one batch."""
     batch: list[Kin] = []
     for kin in runs:
         if batch and (len(batch) >= RUNS_AT_ONCE or sum(one.head for one in batch) >= EVENTS_AT_ONCE):

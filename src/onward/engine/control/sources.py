@@ -1,4 +1,4 @@
-"""Which definition a run goes on under: the one it started with, unless a person accepted another."""
+"""Which definition a run continues with: the one it started with, unless a person accepted another."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Sources:
     async def stored(self, run: Run) -> Pipeline:
         """The definition that is stored with the run, read once for all of its runs.
 
-        It was good enough to begin with, so it is good enough to go on with: a rule that came since, or that
-        this process alone has, holds up nothing.
+        It was checked when the run was created. Rules that were added since, or that only this process has,
+        do not apply.
         """
         file = run.path or f"<{run.pipeline}>"
         found = self._stored.get((run.pipeline_hash, file))
@@ -58,7 +58,7 @@ class Sources:
         return found
 
     async def for_resume(self, run: Run, *, accept_changes: bool, original: bool) -> tuple[Pipeline, str]:
-        """The definition to go on under, and a notice for the person, if there is something to say."""
+        """The definition to continue with, and a notice for the person, or an empty string."""
         if original or run.path is None:
             return await self.stored(run), ""
         current = _read_if_there(run.path)

@@ -72,7 +72,7 @@ class Starting:
             run,
             stamped,
             at_us=at_us,
-            # An id that was made for this run alone is its name; one of the caller's own may come twice.
+            # An id that was created for this run needs no append id; the caller's own may be sent twice.
             append_id=None if start.run_id is None else self.ids.unique(),
             blobs={pipeline.hash: pipeline.source.encode()},
             terms=start.terms,

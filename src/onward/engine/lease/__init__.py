@@ -1,1 +1,1 @@
-"""Who holds a run: `claims` takes it, `keeper` renews it, `queue` finds due runs, `sweep` dead owners."""
+"""Who holds a run: `claims` claims it, `keeper` renews it, `queue` finds due runs, `sweep` dead holders."""

@@ -1,4 +1,4 @@
-"""Requests to runs, and the claims among them: decided under the run's lock."""
+"""Requests to runs, and the claims among them, decided under the run's lock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Reply:
 
 
 class Claims:
-    """Every claim of this process goes through here. A claim without a reply is dropped."""
+    """Makes every claim of this process. One whose reply is lost is dropped."""
 
     def __init__(self, leases: Leases, journal: Journal, clock: Clock, ids: Ids, observe: Observer) -> None:
         self._leases, self._journal, self._observe = leases, journal, observe

@@ -1,4 +1,4 @@
-"""Holding on to leases: one heartbeat and one alarm for all runs that this process drives.
+"""Keeping leases: one heartbeat and one alarm for all runs that this process executes.
 
 A process trusts a lease until a deadline counted from *before* the renewal was sent, on a clock that
 includes sleep. The alarm rings at that deadline whatever became of the renewal: it may have failed, or hang
@@ -35,9 +35,9 @@ ANSWER_S_MIN = 1.0  # a renewal that takes longer than this, and than a heartbea
 
 @dataclass(slots=True)
 class Hold:
-    """One lease being held: until when it is trusted, and whom to tell of news.
+    """One lease that is kept: until when it is trusted, and what to call when something happens.
 
-    `deadline` is when nothing of an attempt may run any more.
+    Nothing of an attempt may run after `deadline`.
     """
 
     lease: Lease
@@ -51,16 +51,16 @@ class Hold:
 
     @property
     def loss(self) -> BaseException:
-        """What to raise when it is lost: that another process has it, or what the heartbeat died of."""
+        """What to raise when it is lost: LeaseLost, or the error that ended the heartbeat."""
         return self.error or LeaseLost(self.lease.run_id, self.lease.token)
 
 
 def _ignore(*news: object) -> None:
-    """What a hold that was released tells."""
+    """The callback of a hold that was released."""
 
 
 class LeaseKeeper:
-    """Renews exactly the leases that are being driven, as long as they are."""
+    """Renews the leases of the runs that are being executed, and no others."""
 
     def __init__(self, leases: Leases, clock: Clock) -> None:
         self._leases, self._clock = leases, clock
@@ -77,7 +77,7 @@ class LeaseKeeper:
         on_expired: Callable[[], None],
         on_lost: Callable[[], None],
     ) -> Hold:
-        """Begin to hold on. `claimed_s` is the awake clock's reading before the claim was sent."""
+        """Begin to keep a lease. `claimed_s` is the awake clock's reading before the claim was sent."""
         trusted_until_s, kill_at_s = self._deadlines_s(claimed_s)
         hold = Hold(lease, trusted_until_s, Deadline(kill_at_s), on_head, on_expired, on_lost)
         self._holds[lease] = hold
@@ -89,9 +89,9 @@ class LeaseKeeper:
         return hold
 
     def release(self, hold: Hold) -> None:
-        """Stop holding on, and tell the holder nothing more."""
+        """Stop keeping the lease, and call nothing more."""
         self._holds.pop(hold.lease, None)
-        # The holder knows its hold: with callbacks into it both would stay until garbage is collected.
+        # The run loop refers to its hold: with callbacks into it both would stay until garbage is collected.
         hold.on_head = hold.on_expired = hold.on_lost = _ignore
         if self._holds:
             return
@@ -103,12 +103,12 @@ class LeaseKeeper:
             self._alarm = None
 
     def is_trusted(self, hold: Hold) -> bool:
-        """Whether an effect may start under this lease, as far as this process can know by itself."""
+        """Whether an attempt may start under this lease, as far as this process can know without asking."""
         until_s = hold.trusted_until_s
         return not hold.is_lost and (until_s is None or self._clock.awake_s() < until_s)
 
     async def regain(self, hold: Hold) -> None:
-        """After a deadline went by, as in an outage or when a laptop slept: ask whether it is still ours."""
+        """Ask whether the lease is still ours, after a deadline has passed in an outage or while asleep."""
         if not hold.is_lost:
             asked_s, heads = await retry_store(self._clock, lambda: self._ask([hold]))
             self._renewed(hold, heads.get(hold.lease.run_id), asked_s)
@@ -116,7 +116,7 @@ class LeaseKeeper:
             raise hold.loss
 
     def _deadlines_s(self, asked_s: float) -> tuple[float | None, float | None]:
-        """Until when a lease is trusted, and when nothing may run any more."""
+        """Until when a lease is trusted, and after when nothing may run."""
         lease_s = self._leases.lease_s
         return (None, None) if lease_s is None else (asked_s + lease_s * TRUSTED, asked_s + lease_s * KILLED)
 
@@ -131,7 +131,7 @@ class LeaseKeeper:
                 asked_s, heads = await self._ask(holds)
             except StoreGone:
                 raise
-            except StoreError:  # out of reach: the alarm rings by itself
+            except StoreError:  # out of reach: the alarm rings in any case
                 wait_s = self._leases.heartbeat_s * SOONER
                 continue
             wait_s = self._leases.heartbeat_s
@@ -139,9 +139,9 @@ class LeaseKeeper:
                 self._renewed(hold, heads.get(hold.lease.run_id), asked_s)
 
     async def _ask(self, holds: Sequence[Hold]) -> tuple[float, Mapping[str, int]]:
-        """Renew these; the heads, and when that was asked. A renewal that hangs is given up.
+        """Renew these; returns when that was asked, and the heads. A renewal that hangs is cancelled.
 
-        Asking again uses another connection, which may get through while the lease is still trusted.
+        The next one uses another connection, which may get through while the lease is still trusted.
         """
         asked_s, limit_s = self._clock.awake_s(), max(self._leases.heartbeat_s, ANSWER_S_MIN)
         renewal = asyncio.ensure_future(self._leases.renew([hold.lease for hold in holds]))
@@ -168,7 +168,7 @@ class LeaseKeeper:
         hold.on_head(head)
 
     def _beat_ended(self, beat: asyncio.Task[None]) -> None:
-        """A heartbeat ends when nothing is held; if it dies of a defect, what it held is lost."""
+        """A heartbeat ends when nothing is held; if an error ends it, what it held is lost."""
         error = None if beat.cancelled() else beat.exception()
         if error is None:
             return
@@ -189,7 +189,7 @@ class LeaseKeeper:
         self._alarm = self._clock.alarm(at_s, self._ring)
 
     def _ring(self) -> None:
-        """Tell every hold whose deadline has passed; renewals moved the others, so set the alarm anew."""
+        """Call every hold whose deadline has passed; set the alarm for the others, which were renewed."""
         self._alarm = None
         now_s = self._clock.awake_s()
         until_s = [(hold, hold.trusted_until_s) for hold in self._holds.values()]

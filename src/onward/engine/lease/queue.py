@@ -22,7 +22,7 @@ from onward.store.port.measures import Measures
 log = logging.getLogger("onward.worker")
 SKIPPED_MAX = 1_000
 PASSED_S_FIRST, PASSED_S_MAX = 1.0, 300.0
-# What concerns all runs is not this one's fault: when it has passed, none of them waits for long.
+# An outage concerns all runs, so it must not make this one wait for long after it has passed.
 OUTAGES, OUTAGE_S_MAX = (StoreUnavailable, StoreFull, StoreReadOnly), 10.0
 WHY_MAX = 500
 ExecuteRun = Callable[[Folded, float, StopSwitch], Awaitable[Folded]]
@@ -30,7 +30,7 @@ ExecuteRun = Callable[[Folded, float, StopSwitch], Awaitable[Folded]]
 
 @dataclass(frozen=True, slots=True)
 class _Passed:
-    """A run that could not be claimed so many times, and until when it is left to others."""
+    """A run that could not be claimed or executed, how often, and until when it is skipped."""
 
     failures: int
     until_s: float
@@ -90,7 +90,7 @@ class Taking:
     def _claim(self, current: Folded) -> Sequence[Event]:
         """Claim the run, if this process has its handlers.
 
-        Its time has come by the database's clock, which counts, even if this process's is behind.
+        It is due by the database's clock, which counts, even if this process's clock is slow.
         """
         if not set(current.run.needs) <= set(self._kinds):
             self._unserved.add(" ".join(current.run.needs))
@@ -117,7 +117,7 @@ class Taking:
         log.error("run %s is skipped for %g s: %s", run_id, wait_s, error, extra={"run": run_id})
 
     async def _tell(self) -> bool:
-        """Note in the database what could not be claimed, for whoever looks; says whether there was any."""
+        """Note in the database what could not be claimed; returns whether there was any."""
         untold, self._untold = self._untold, []
         for run_id, why in untold:
             with contextlib.suppress(OnwardError):  # then the log of this process is the only place

@@ -1,9 +1,9 @@
-"""Giving back runs that this process owns and no longer drives.
+"""Releasing runs that this process holds and no longer executes.
 
-A driver that ends by an error or by being cancelled leaves its run to a process that lives on, so no other
-process would take it over. This process therefore notes what it dropped, stops counting itself as the owner,
-and tries to give the run back until the store lets it, or until it closes. Only liveness depends on this: a
-dropped lease is not renewed, so it expires where leases do, and ends with the process everywhere.
+If a run loop ends by an error or is cancelled, this process still holds the run and is alive, so no other
+process would take it over. It therefore notes what it dropped, no longer counts as the holder, and tries to
+release the run until that succeeds, or until it closes. Only liveness depends on this: a dropped lease is not
+renewed, so it expires where leases do, and ends with the process everywhere.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ RELEASED_MAX = 1_000
 
 
 class Dropped:
-    """The leases of this process that it does not drive: it may hold them still, or has given them back.
+    """The leases of this process under which it executes nothing: still to be released, or released.
 
-    Those that were given back stay known for a while, because a fold from before may still name them.
+    Those that were released stay known for a while, because an older fold may still name them.
     """
 
     def __init__(self, journal: Journal, clock: Clock, ids: Ids) -> None:
@@ -42,11 +42,11 @@ class Dropped:
         return lease in self._leases or lease in self._released
 
     def is_pending(self, lease: Lease) -> bool:
-        """Whether it is still to be given back."""
+        """Whether it is still to be released."""
         return lease in self._leases
 
     def drop(self, lease: Lease, error: BaseException | None = None) -> None:
-        """Stop counting as the owner, and give the run back in the background. `error` is why."""
+        """No longer count as the holder, and release the run in the background. `error` is why."""
         self.take_back(lease)
         self._leases.add(lease)
         if not self._giving:  # an app may live through several event loops, one after the other
@@ -55,7 +55,7 @@ class Dropped:
         giving.add_done_callback(lambda _: self._forget(lease, giving))
 
     def take_back(self, lease: Lease) -> bool:
-        """Before a claim: a dropped one that never happened is made again, with the same token."""
+        """Keep this lease after all: a dropped claim that was never written is repeated with its token."""
         was_dropped = lease in self._leases
         self._leases.discard(lease)
         if lease in self._giving:
@@ -63,7 +63,7 @@ class Dropped:
         return was_dropped
 
     async def settle(self) -> None:
-        """Try a last time to give back what is left, and stop trying."""
+        """Try a last time to release what is left, and stop trying."""
         self._is_last.set()
         await asyncio.gather(*self._giving.values(), return_exceptions=True)
         self._is_last.clear()
@@ -75,7 +75,7 @@ class Dropped:
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     async def _has_given_back(self, lease: Lease, error: str) -> bool:
-        """Whether this try was the last one that is needed: the run is free, or it can never be."""
+        """Whether no other try is needed: the run is released, or it can never be."""
         try:
             await self._journal.control(
                 lease.run_id,
@@ -83,9 +83,9 @@ class Dropped:
                 append_id=self._ids.unique(),
             )
         except StoreGone:
-            return True  # this database does not come back to this process
+            return True  # this process cannot reach this database again
         except RunNotFound:
-            pass  # a claim that never happened, or a run that was deleted
+            pass  # the claim was never written, or the run was deleted
         except OnwardError:
             return False
         else:
@@ -109,7 +109,7 @@ class Dropped:
 
 
 def _said(error: BaseException | None) -> str:
-    """An error as a short part of a sentence; a cancelled task says nothing."""
+    """An error as a short part of a sentence; empty for a cancelled task."""
     if error is None or isinstance(error, asyncio.CancelledError):
         return ""
     return (str(error) or type(error).__name__)[:SAID_MAX].rstrip(".")

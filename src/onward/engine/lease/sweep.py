@@ -1,4 +1,4 @@
-"""Looking for runs whose owner died. Every server and every worker does it, all the time."""
+"""Sweeping: finding runs whose holder died. Every server and every worker does it, all the time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GATES_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What one look found: runs that lost their owner, runs that cannot be handled, and open questions."""
+    """What one sweep found: runs that lost their holder, runs that cannot be handled, and open questions."""
 
     stopped: tuple[Run, ...] = ()
     requeued: tuple[Run, ...] = ()
@@ -28,14 +28,14 @@ class Swept:
 
 
 class Sweeper:
-    """Takes runs from owners that are dead. One bad run never keeps it from the others."""
+    """Takes over runs whose holder is dead. One bad run never keeps it from the others."""
 
     def __init__(self, runs: Runs, journal: Journal, claims: Claims) -> None:
         self._runs, self._journal, self._claims = runs, journal, claims
         self._told: dict[str, str] = {}
 
     async def sweep(self, *, is_restart: bool = False) -> Swept:
-        """One look at every run that somebody owns."""
+        """Look at every held run once; stop or requeue those whose holder is dead, as their policies say."""
         stopped: list[Run] = []
         requeued: list[Run] = []
         broken: list[tuple[str, str]] = []
@@ -53,7 +53,7 @@ class Sweeper:
         return Swept(tuple(stopped), tuple(requeued), tuple(broken))
 
     async def recover(self) -> Swept:
-        """A server's first look: also says which questions are still open, so that they are asked again."""
+        """A server's first sweep: it also reports which questions are still open, and logs what it found."""
         swept = await self.sweep(is_restart=True)
         asking: list[Run] = []
         broken = list(swept.broken)
@@ -68,7 +68,7 @@ class Sweeper:
         return found
 
     def _tell(self, run_id: str, what: str) -> None:
-        """Once: a worker sweeps every second, and a run may be broken for days."""
+        """Log it once: a worker sweeps every second, and a run may be broken for days."""
         if self._told.get(run_id) != what:
             log.error("run %s %s", run_id, what, extra={"run": run_id})
             self._told[run_id] = what
@@ -84,12 +84,12 @@ class Sweeper:
 
 
 def _about(run: Run) -> dict[str, str]:
-    """What a line about this run carries for machines."""
+    """The fields of a log line about this run."""
     return {"run": run.id, "pipeline": run.pipeline}
 
 
 def _report(found: Swept) -> None:
-    """Each run at info, then one line with the counts."""
+    """Log each run at info, then one line with the counts."""
     for run in (*found.stopped, *found.requeued):
         why = {"status": run.status.value, "reason": run.reason}
         log.info(

@@ -42,8 +42,8 @@ class Appender:
         self._folded = folded
         self._turn = asyncio.Lock()
         self._checkpoint: Alarm | None = None
-        # A holder whose clock is behind claims the run at its wake time, and counts on from there: by its own
-        # clock it would find nothing to do yet, and hand the run back again and again.
+        # If this process's clock is slow, it counts from the run's wake time: by its own clock there would be
+        # nothing to do yet, and it would requeue the run again and again.
         self._ahead_us = max(0, folded.run.updated_at_us - parts.clock.now_us())
 
     @property
@@ -61,7 +61,7 @@ class Appender:
         return self._parts.clock.now_us() + self._ahead_us
 
     async def append(self, results: Sequence[ActionResult] = ()) -> Action:
-        """Record these results and all that follows from them; returns what to do next."""
+        """Append these results and all that follows from them; returns what to do next."""
         async with self._turn:
             while True:
                 now_us, before = self.now_us(), self._folded
@@ -90,11 +90,11 @@ class Appender:
             await self._catch_up()
 
     async def requests(self) -> Pending:
-        """What was asked of the run by now, read from the log; the state here does not change."""
+        """The requests to the run, read from the log; the state here does not change."""
         return (await self._parts.journal.catch_up(self._folded)).run.pending
 
     async def _catch_up(self) -> None:
-        """Never under another's lease, which the log may name by now."""
+        """Fold what was appended, unless another process has claimed the run."""
         folded, lease = await self._parts.journal.catch_up(self._folded), self._hold.lease
         if (folded.run.worker, folded.run.token) != (lease.owner, lease.token):
             raise LeaseLost(lease.run_id, lease.token)

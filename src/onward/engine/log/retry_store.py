@@ -1,7 +1,7 @@
-"""Asking again: a reply that was lost is resolved by the same question, never by guessing.
+"""Retrying a call to the store: a lost reply is resolved by the same call, never by guessing.
 
-Every write names itself (an append by its last hash, a request by its append id), so the store can tell
-that it has been made. A short outage of the database therefore costs a pause and not the work of a step.
+Every write names itself (an append by its last hash, a request by its append id), so the store recognises
+it. A short outage of the database therefore costs a pause and not the work of a step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAUSE_S_FIRST, PAUSE_S_MAX = 0.05, 2.0
 
 
 async def retry_store(clock: Clock, ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer to a question that may be repeated, even if the store is out of reach for a little while."""
+    """The result of a call that may be repeated, even if the store is out of reach for a short time."""
     failed_s, pause_s = None, PAUSE_S_FIRST
     while True:
         try:

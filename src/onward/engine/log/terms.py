@@ -1,4 +1,4 @@
-"""The terms of a request: its key, which makes it one request however often it is sent, and its head."""
+"""The terms of a request: its key, under which it counts once however often it is sent, and its head."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from onward.store.port.stored import KEPT_APART, StoredEvent
 class RequestTerms:
     """How a request is made. The same key again gets the first answer.
 
-    `body` is what is asked under the key. Its hash is kept with the events that the request came to, so that
-    the key cannot be used for something else; a request that came to nothing has not used its key. `if_head`
-    is the last event that whoever asks has seen.
+    `body` is the request under the key. Its hash is stored with the events that the request wrote, so that
+    the key cannot be used for something else; a request that wrote nothing has not used its key. `if_head` is
+    the last event that the caller has seen.
     """
 
     key: str | None = None
@@ -24,7 +24,7 @@ class RequestTerms:
 
     @property
     def content(self) -> dict[str, bytes]:
-        """What is kept of the request, by its hash: not the body, which may be long and is stored already."""
+        """What is stored of the request: a hash of its body, which may be long and is stored already."""
         if self.key is None or self.body is None:
             return {}
         digest = content_hash(self.body).encode()
@@ -32,7 +32,7 @@ class RequestTerms:
 
     @property
     def refs(self) -> tuple[str, ...]:
-        """What an event of the request refers to; it is kept for the event and not read with it."""
+        """What an event of the request refers to; it is stored for the event and not read with it."""
         return tuple(f"{KEPT_APART}{name}" for name in self.content)
 
     def check_head(self, run_id: str, head: int) -> None:
@@ -46,7 +46,7 @@ class RequestTerms:
             )
 
     def check_same(self, first: StoredEvent) -> None:
-        """Refuse the key if `first`, an event that was written under it, came of another body."""
+        """Refuse the key if `first`, an event that was written under it, has another body."""
         if self.refs and not set(self.refs) <= set(first.refs):
             raise Refused(
                 "key_reused",

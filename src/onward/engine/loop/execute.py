@@ -47,7 +47,7 @@ class Executor:
         self._loop = asyncio.get_running_loop()
 
     async def execute(self, folded: Folded, started: StepStarted, runner: AttemptRunner) -> ActionResult:
-        """One attempt. LeaseLost: whatever it came to does not count."""
+        """One attempt. LeaseLost: its result does not count."""
         hold, keeper = self._hold, self._parts.keeper
         await self._check()
         run, definition, workspace = folded.run, self._definition, None
@@ -74,7 +74,7 @@ class Executor:
         if hold.is_lost:
             raise hold.loss
         if not _has_succeeded(result) and not keeper.is_trusted(hold):
-            # Whatever it failed of may be the end of the lease; the step itself is not to blame.
+            # It may have failed because the lease ended, so the failure is not the step's.
             await keeper.regain(hold)
             result = result if isinstance(result, Ended) else Ended(EXPIRED)
         if isinstance(result, Ended):
@@ -103,12 +103,12 @@ class Executor:
         return AttemptEnded(step, result, self._parts.dice.roll(), tree)
 
     async def _check(self) -> None:
-        """Nothing is done outside under a lease that cannot be trusted."""
+        """Make sure of the lease before anything happens outside."""
         if not self._parts.keeper.is_trusted(self._hold):
             await self._parts.keeper.regain(self._hold)
 
     async def open_workspace(self, run: Run) -> ActionResult | None:
-        """Have the work tree before anything is executed; if that cannot be, the run stops here."""
+        """Open the work tree before anything is executed; if that fails, the run stops here."""
         await self._check()
         try:
             await self._parts.workspaces.open(run)
@@ -117,7 +117,7 @@ class Executor:
         return None
 
     async def merge(self, run: Run, step: str) -> ActionResult:
-        """Take over what the branches of a fan-out changed. Done again after a crash, it is the same."""
+        """Merge what the branches of a fan-out changed. Repeated after a crash, it has the same result."""
         await self._check()  # the trees may be another process's by now
         still_ours = partial(self._parts.keeper.regain, self._hold)
         try:

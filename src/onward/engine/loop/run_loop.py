@@ -34,7 +34,7 @@ Results = Sequence[ActionResult]
 
 
 class RunLoop:
-    """One run under one lease. A wait of more than `patience_s` is left to whoever takes the run then."""
+    """One run under one lease. For a wait of more than `patience_s` the run is requeued."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class RunLoop:
         self._executor = Executor(parts, definition, self._hold, stop, self._stopping)
 
     async def run(self, action: Action | None = None) -> Folded:
-        """Until the run stops. LeaseLost: another process has it, and nothing here counts any more.
+        """Execute until the run stops. LeaseLost: another process holds it, and nothing here counts any more.
 
         `action` is what was planned together with the claim, if anything was.
         """
@@ -111,7 +111,7 @@ class RunLoop:
             self._parts.keeper.release(self._hold)
 
     async def _record(self, results: Results) -> Action:
-        """Write what came of the last action, and plan the next."""
+        """Append the results of the last action, and plan the next."""
         action = await self._appender.append(results)
         self._notice_pause()
         if self._successor is not None and self._appender.run.status is RunStatus.CANCELLED:
@@ -153,14 +153,14 @@ class RunLoop:
         return (until_us - self._appender.now_us()) / 1_000_000 > self._patience_s
 
     async def _sleep(self, until_us: int) -> None:
-        """Wait for a retry's time, or for news."""
+        """Wait for the time of a retry, or for news."""
         self._news.clear()
         if self._stop.reason is None:
             await self._wait(until_us)
         await self._catch_up()
 
     async def _wait(self, until_us: int | None) -> None:
-        """Until there is news, or it is time."""
+        """Wait until there is news, or `until_us`."""
         if until_us is None:
             await self._news.wait()
         elif (seconds := (until_us - self._appender.now_us()) / 1_000_000) > 0:
@@ -189,7 +189,7 @@ class RunLoop:
         self._interrupt("the lease was lost")
 
     def _expired(self) -> None:
-        """The lease may be over: what is under way ends, and the database is asked before anything starts."""
+        """The lease may have expired: end the attempts; the database is asked before the next one starts."""
         self._interrupt(EXPIRED)
 
     def _head_is(self, head: int) -> None:

@@ -1,4 +1,4 @@
-"""Executing runs that this process holds: until they stop, and on with what a restart began."""
+"""Executing runs that this process holds until they stop, and then the runs that restarts created."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Where starting, resuming, answering and taking from the queue meet: a claimed run is executed."""
+    """Executes claimed runs, whether they were started, resumed, answered or taken from the queue."""
 
     claims: Claims
     serving: Serving
@@ -45,19 +45,19 @@ class Runner:
     files: RunFiles | None
 
     async def served(self, run: Run, interviewer: Interviewer | None = None) -> Served:
-        """What a run that continues as it is needs: its stored source, and handlers."""
+        """What executing a run needs: its stored definition, and handlers."""
         definition = self.serving.definition(await self.sources.stored(run))
         return Served(definition, self.serving.handlers_for(definition, run.simulation, interviewer))
 
     async def run(
         self, claimed: Reply, served: Served, stop: StopSwitch, action: Action | None = None
     ) -> Folded:
-        """Execute a run, if the request claimed it, and whatever a restart makes of it.
+        """Execute a run, if the request claimed it, and the runs that restarts create.
 
         `action` is what was planned together with the claim, if anything was.
         """
         folded = claimed.folded
-        # Only what this very request claimed: the run may be at work elsewhere in this process.
+        # Only what this very request claimed: another task of this process may be executing the run.
         if claimed.claimed_s is None or folded.run.status is not RunStatus.RUNNING:
             return folded
         ended = await self._run(folded, claimed.claimed_s, served, stop, action=action)
@@ -77,7 +77,7 @@ class Runner:
         except (Exception, asyncio.CancelledError) as error:
             self.claims.dropped.drop(folded.lease, error)
             raise
-        # The run that a restart begins is queued: whoever has room takes it.
+        # The run that a restart creates is queued: any worker may take it.
         return await self._run(folded, claimed_s, served, stop, patience_s=WORTH_HOLDING_S)
 
     async def _run(

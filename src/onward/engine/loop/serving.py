@@ -1,4 +1,4 @@
-"""Who serves which node of a pipeline, known before a run begins."""
+"""Which handler serves which node of a pipeline, known before a run begins."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from onward.pipeline.build import Pipeline
 
 DEFINITIONS_MAX = 64
 Around = Callable[[str, Handler], Handler]
-"""Puts something around the handler of a kind of nodes, to watch it."""
+"""Wraps the handler of a kind of nodes, to watch it."""
 
 
 class Serving:
-    """The handlers of a process, and the definitions that it has looked at."""
+    """The handlers of a process, and a cache of definitions."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Serving:
         self._definitions: dict[str, Definition] = {}
 
     def definition(self, pipeline: Pipeline) -> Definition:
-        """The planner's view of a pipeline, made once for many runs."""
+        """The planner's view of a pipeline, created once for many runs."""
         found = self._definitions.get(pipeline.hash)
         if found is None or found.graph is not pipeline.graph:
             if len(self._definitions) >= DEFINITIONS_MAX:
@@ -68,8 +68,8 @@ class Serving:
         self.handlers_for(self.definition(pipeline), simulation)
 
     def needs(self, definition: Definition, simulation: Mapping[str, Any] | None) -> tuple[str, ...]:
-        """The handlers without which nobody can drive a run; simulated agents need none, and managers none
-        of their own: every engine serves them, if it has the agent that some of them ask."""
+        """The handlers that a process needs to execute a run. Simulated agents need none, and managers only
+        the agent that some of them ask: every engine serves them."""
         if simulation is None and MANAGER not in definition.handlers:
             return definition.handlers
         kinds = set(definition.handlers)

@@ -1,4 +1,4 @@
-"""Effects of one process that would wait for each other without end: each is made inside the other."""
+"""Effects of one process that would wait for each other for ever: each is called inside the other."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _inside: ContextVar[tuple[tuple[Circles, str], ...]] = ContextVar("onward_effect
 
 
 class Circles:
-    """Knows which effects are made inside which, and refuses a wait that could never end."""
+    """Knows which effects run inside which, and refuses a wait that could never end."""
 
     def __init__(self) -> None:
         self._waits: list[tuple[str, str]] = []  # an effect, and another one that it waits for
 
     @contextlib.contextmanager
     def making(self, key: str) -> Iterator[None]:
-        """What is called meanwhile is inside this effect."""
+        """Whatever is called in this block runs inside this effect."""
         token = _inside.set((*_inside.get(), (self, key)))
         try:
             yield
@@ -29,7 +29,7 @@ class Circles:
 
     @contextlib.contextmanager
     def waiting(self, key: str) -> Iterator[None]:
-        """The caller waits for this effect; refused if it is inside that one, by whatever detour."""
+        """The caller waits for this effect; refused if the caller runs inside it, directly or not."""
         makers = [maker for circles, maker in _inside.get() if circles is self]
         if self._reached(key) & set(makers):
             raise Refused(

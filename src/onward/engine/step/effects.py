@@ -41,7 +41,7 @@ EffectFunction = Callable[[], Awaitable[EffectResult]]
 
 
 class NotBegun(Exception):
-    """Raised by what performs an effect when nothing of it was done; `why` goes to the caller."""
+    """Raised by an effect's function if it did nothing; `why` is raised for the caller."""
 
     def __init__(self, why: Exception) -> None:
         self.why = why
@@ -52,8 +52,8 @@ class NotBegun(Exception):
 class Once:
     """How an effect is asked for.
 
-    `only_success`: a failure is not remembered, so that it is made again. `retry`: make it again if it is
-    in doubt. Without `wait`, one that is under way elsewhere is refused instead of waited for.
+    `only_success`: a failure is not stored, so the effect runs again. `retry`: run it again if it is in
+    doubt. Without `wait`, one that another process is running is refused instead of waited for.
     """
 
     only_success: bool = False
@@ -66,7 +66,7 @@ ONCE = Once()
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What came of an effect, and whether it was made just now."""
+    """The result of an effect, and whether it ran just now."""
 
     result: EffectResult
     is_new: bool
@@ -74,7 +74,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class AtMostOnce:
-    """Makes effects, each at most once for its key."""
+    """Runs effects, each at most once for its key."""
 
     effects: Effects
     clock: Clock
@@ -104,7 +104,7 @@ class AtMostOnce:
                 raise _under_way(found)
 
     async def call(self, key: str, function: Callable[[], Any], once: Once = ONCE) -> Any:
-        """The value of a function, sync or async; what it raised is remembered like a value."""
+        """The value of a function, sync or async; an exception is stored like a value."""
         raised: list[Exception] = []
 
         async def perform() -> EffectResult:
@@ -123,17 +123,17 @@ class AtMostOnce:
         return as_value(key, made.result)
 
     async def find(self, key: str) -> Effect | None:
-        """How an effect stands."""
+        """An effect as it is stored."""
         return await self.effects.find(check_key(key))
 
     async def forget(self, key: str) -> Effect:
-        """As if it had never begun: the next who asks makes it. One that is under way is left alone."""
+        """Delete an effect, so that the next call runs it. One that is under way is refused."""
         found = await self._stopped(key)
         await retry_store(self.clock, lambda: self.effects.forget(key, found.token))
         return found
 
     async def settle(self, key: str, text: str) -> SettledResult:
-        """A person found out that an effect in doubt was done: from now on `text` is what came of it."""
+        """Store `text` as the result of an effect in doubt that a person found done."""
         found = await self._stopped(key)
         token, result = self.ids.unique(), SettledResult(text=text)
         if found.result is not None:
@@ -172,11 +172,11 @@ class AtMostOnce:
             await self._let_go(key, token, was_in_doubt)
             raise refused.why from refused
         except asyncio.CancelledError:
-            # Only for the sake of those who ask soon: without it they wait until its time is over.
+            # For those who ask soon: without it they wait until its lease has expired.
             with contextlib.suppress(StoreError):
                 await self.effects.renew(key, token, is_at_it=False)
             raise
-        # Even if the caller is cancelled now: it was done, and what came of it must not be in doubt.
+        # Even if the caller is cancelled now: it ran, and its result must not be in doubt.
         await unbroken(self._remember(key, token, result, once))
         return result
 
@@ -187,7 +187,7 @@ class AtMostOnce:
             raise _lost(key)
 
     async def _let_go(self, key: str, token: str, was_in_doubt: bool) -> None:
-        """Nothing was done here: the key is free again, unless what was begun before is still in doubt."""
+        """Nothing ran here: release the key, unless an earlier start is still in doubt."""
         if was_in_doubt:
             await retry_store(self.clock, lambda: self.effects.renew(key, token, is_at_it=False))
         else:
@@ -206,13 +206,13 @@ class AtMostOnce:
         is_ours = True
         while is_ours:
             await self.clock.wait_s(every_s, asyncio.Event())
-            # A renewal that fails costs nothing yet: the next may do, and the token alone decides at the end.
+            # A renewal may fail: the next may succeed, and only the token decides at the end.
             with contextlib.suppress(StoreError):
                 is_ours = await self.effects.renew(key, token)
 
 
 async def _called(function: Callable[[], Any]) -> Any:
-    """What an async function returns in the event loop, or any other in a thread of its own."""
+    """Call an async function in the event loop, any other in its own thread."""
     if inspect.iscoroutinefunction(function):
         return await function()
     returned = await in_thread(function)

@@ -1,4 +1,4 @@
-"""What steps in doubt left behind: looked for when somebody asks, and never while a run is at work."""
+"""What steps in doubt left: looked for on request, and never while a live process holds the run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Leftovers:
     own: Sequence[str] = ()
 
     async def of(self, folded: Folded) -> tuple[Left, ...]:
-        """What each step in doubt left; nothing while somebody who is alive has the run."""
+        """What each step in doubt left; nothing while a live process holds the run."""
         if folded.holder is not None and folded.holder.is_alive:
             return ()
         doubtful = [opened for opened in folded.run.open_steps.values() if is_in_doubt(opened)]
@@ -99,7 +99,7 @@ class Leftovers:
         source = await self.store.blobs.find(run.pipeline_hash)
         try:
             node = parse((source or b"").decode(), file=run.path or run.pipeline).graph.nodes[opened.node]
-        except (OnwardError, KeyError):  # a transform may have made it; the rest can be told all the same
+        except (OnwardError, KeyError):  # a transform may have added it; the rest is still known
             return "", ""
         return node.kind, node.text("tool_command")
 
@@ -123,7 +123,7 @@ class Leftovers:
         place, is_certain = (run.workdir, True) if run.workdir is not None else (_project(run), False)
         if place is None:
             return None, Seen(unseen=("its working directory is not known here",))
-        place = os.path.realpath(place)  # what commands meet there; below it nothing is followed
+        place = os.path.realpath(place)  # links below it are not followed
         seen = changed_since(place, began_at_us - file_tick_us(), own=self._not_the_steps())
         if is_certain:
             return place, seen
@@ -152,9 +152,9 @@ class Leftovers:
 
 
 def _project(run: Run) -> str | None:
-    """Commands work where their process was started, and nobody wrote that down.
+    """The directory in which commands ran, which is not recorded: a guess.
 
-    A project with the pipeline in it is the best guess; a wrong one can at worst find nothing.
+    It is the current directory, if the pipeline is in it; a wrong guess can at worst find nothing.
     """
     here = os.path.join(os.path.realpath(os.curdir), "")
     is_project = run.path is not None and os.path.realpath(run.path).startswith(here) and here != os.sep

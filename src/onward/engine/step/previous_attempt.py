@@ -1,4 +1,4 @@
-"""The attempt before, for a step that goes on with what it left: read only when the step asks."""
+"""What the previous attempt left, for a step that continues with it: read only when the step asks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def left_before(folder: Folder, run_id: str, opened: OpenStep) -> PreviousAttemp
         if path is None:
             return NOTHING_LEFT
         directory, response = folder.path(run_id, *path), _response(folder, (run_id, *path))
-    except OSError:  # something stands in the way, and is not followed: nothing can be said of what is there
+    except OSError:  # something else has that name, and is not followed
         return NOTHING_LEFT
     files = files_of_attempt(directory).files
     inside = f"{ARTIFACTS}/"

@@ -1,4 +1,4 @@
-"""Looking back for a step: the end of the log, read only when the step asks."""
+"""The preamble of a step: from the end of the log, read only when the step asks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVENTS_READ = {"compact": 250, "summary:low": 250, "summary:medium": 500, "summa
 
 
 async def recall(journal: Journal, goal: str, folded: Folded, started: StepStarted, mode: str) -> str:
-    """What the step that `started` is told about the run up to there, under its own mode or another."""
+    """The summary of the run for the step that `started`, with its own fidelity or another."""
     mode = mode or started.fidelity or DEFAULT_FIDELITY
     if mode not in FIDELITIES:
         raise InvalidInput(f"{mode!r} is not a fidelity; use one of {', '.join(FIDELITIES)}.")

@@ -1,4 +1,4 @@
-"""Work that is never left half done."""
+"""Work that is finished even if its caller is cancelled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def unbroken(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
-    """What `work` returns. A caller that is cancelled meanwhile ends when the work has."""
+    """What `work` returns. A caller that is cancelled meanwhile ends when the work has ended."""
     working = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(working)

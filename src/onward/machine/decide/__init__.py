@@ -1,1 +1,1 @@
-"""What requests come to, under the run's lock: events, nothing, or a refusal. Begin with `requests`."""
+"""What requests do, under the run's lock: write events, nothing, or refuse. Begin with `requests`."""

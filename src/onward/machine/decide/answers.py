@@ -101,18 +101,18 @@ def expiry(gate: Gate) -> GateDecided:
 
 
 def deadline_rule(gate: Gate) -> str:
-    """What the rule for a gate's deadline does, in words."""
+    """What the rule for a gate's deadline does, as part of a sentence."""
     late = expiry(gate)
     return "it is rejected" if late.rejected else f"it takes {late.choice.label!r}"
 
 
 def overdue(run: Run, now_us: int) -> tuple[GateDecided, ...]:
-    """What the deadlines that have come decide."""
+    """The decisions of expired deadlines."""
     return tuple(expiry(gate) for gate in run.gates.values() if has_expired(gate, now_us))
 
 
 def next_deadline(run: Run) -> int | None:
-    """When the first deadline of an open gate comes at which something happens."""
+    """The first deadline of an open gate that has a rule."""
     deadlines = [
         gate.deadline_us
         for gate in run.gates.values()

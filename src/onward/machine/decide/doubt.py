@@ -1,4 +1,4 @@
-"""Steps that may or may not have happened: only a person's word ends the doubt."""
+"""Steps that may or may not have run: only a person can decide about them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from onward.model.run import AttemptState, OpenStep, Run
 
 
 def is_in_doubt(opened: OpenStep) -> bool:
-    """Begun, not finished, and not to be repeated without a person's word."""
+    """Whether it started, did not finish, and is not to be repeated without a person's decision."""
     return not opened.repeatable and opened.state in (AttemptState.OPEN, AttemptState.INTERRUPTED)
 
 
 def interruption(run: Run, reason: str, detail: str) -> RunInterrupted:
-    """Why a run stops whose owner is gone: doubt comes first, since only a person's word ends it."""
+    """Why a run stops whose holder is gone: a step in doubt comes first, since a person must decide."""
     doubtful = next((opened.step for opened in run.open_steps.values() if is_in_doubt(opened)), None)
     if doubtful is None:
         return RunInterrupted(reason=reason, detail=detail)

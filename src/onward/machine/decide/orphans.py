@@ -1,4 +1,4 @@
-"""Runs that were looked after by a step, and by nobody any more."""
+"""Runs that a step managed, and that no step manages any more."""
 
 from __future__ import annotations
 

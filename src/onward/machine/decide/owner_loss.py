@@ -1,6 +1,6 @@
-"""What becomes of a run whose owner died, or gave up driving it: its own policy decides.
+"""What happens to a run whose holder died or stopped executing it: its own policy decides.
 
-Either is a loss: a claim with the stop event after it. The claim fences an owner that was only frozen, and
+Either is a loss: a claim with the stop event after it. The claim fences a holder that was only frozen, and
 counts: a run that is lost again and again without a new checkpoint waits longer each time, and then fails.
 """
 
@@ -21,7 +21,7 @@ BACK_OFF_S_FIRST, BACK_OFF_S_MAX = 1.0, 60.0
 
 
 def decide_loss(run: Run, holder_view: HolderView, *, is_restart: bool = False) -> tuple[Event, ...]:
-    """Take a run from an owner that is dead and stop it as its policy says; nothing if it is not so.
+    """Take over a run whose holder is dead and stop it as its policy says; nothing if it is alive.
 
     `is_restart`: this is the first look of a server, which means that it was restarted.
     """
@@ -33,9 +33,9 @@ def decide_loss(run: Run, holder_view: HolderView, *, is_restart: bool = False) 
 
 
 def decide_release(run: Run, *, owner: str, token: int, now_us: int, error: str = "") -> tuple[Event, ...]:
-    """Give back a run that its owner does not drive any more; nothing if it is not held by this lease.
+    """Release a run that its holder does not execute any more; nothing if it is not held by this lease.
 
-    `error` is what ended the driving, if an error did.
+    `error` is what ended the execution, if an error did.
     """
     if run.status is not RunStatus.RUNNING or (run.worker, run.token) != (owner, token):
         return ()
@@ -82,7 +82,7 @@ def crash_loop(losses: int, why: str = "") -> RunFailed:
 
 
 def _back_off_us(losses: int) -> int:
-    """The first time at once: most often a worker was simply replaced."""
+    """The first time none: most often a worker was simply replaced."""
     if losses <= 1:
         return 0
     return int(min(BACK_OFF_S_FIRST * 2.0 ** (losses - 2), BACK_OFF_S_MAX) * 1_000_000)

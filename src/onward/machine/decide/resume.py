@@ -49,7 +49,7 @@ class ResumeRequest:
 def decide_resume(
     definition: Definition, run: Run, holder_view: HolderView, request: ResumeRequest
 ) -> tuple[Event, ...]:
-    """Send a stopped run on and claim it, or leave it queued; every check comes before the first event."""
+    """Resume a stopped run and claim it, or leave it queued; every check comes before the first event."""
     _check_request(request)
     fallen = check_resumable(run, holder_view, request)
     if request.action == "abort":
@@ -102,7 +102,7 @@ def _check_request(request: ResumeRequest) -> None:
 
 
 def check_resumable(run: Run, holder_view: HolderView, request: ResumeRequest) -> tuple[Event, ...]:
-    """Whether the status allows it. A running run with a dead owner counts as interrupted.
+    """Whether the status allows it. A running run with a dead holder counts as interrupted.
 
     A waiting run can continue when the deadline of a gate has passed, and be cancelled at any time.
     """

@@ -1,7 +1,7 @@
 """Instructions for the agents of a run that is under way: given by anyone, taken by the next agent step.
 
 A step that takes instructions keeps them until it has its outcome. An attempt that was cut off, and a retry,
-are told them again; a step that finished has used them up.
+get them again; a step that finished has used them up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Folding fan-outs: branches come about together, end one by one, and go when they are joined."""
+"""Folding fan-outs: branches are opened together, end one by one, and are removed when they are joined."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def finished(run: Run, event: BranchFinished, at_us: int) -> Changes:
 
 
 def joined(run: Run, event: StepFinished, branches: Mapping[str, Branch]) -> Changes:
-    """A fan-out has its outcome: its branches go, and nothing may be left open in them."""
+    """A fan-out has its outcome: its branches are removed, and nothing may be left open in them."""
     gone = run.parallels[event.step].branches
     _check_nothing_open(run, event, gone)
     if any(not run.branches[branch_id].ended for branch_id in gone):
@@ -81,7 +81,8 @@ def left_behind(run: Run, gone: Collection[str], *, onto: str) -> Changes:
     """What branches that have ended leave to the branch `onto`: the last outcome of every node they visited.
 
     Where several of them visited one node, an outcome that meets no goal counts before one that does. Their
-    visits and attempts go: no branch ever has the same id again, and a loop may open any number of them.
+    visits and attempts are dropped: no branch ever has the same id again, and a loop may open any number of
+    them.
     """
     found: dict[str, dict[str, str]] = {branch_id: {} for branch_id in gone}
     for at, status in run.outcomes.items():

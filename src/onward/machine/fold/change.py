@@ -1,4 +1,4 @@
-"""What the parts of the fold have in common."""
+"""What the parts of the fold share: changes to a run, and the refusal of an event."""
 
 from __future__ import annotations
 

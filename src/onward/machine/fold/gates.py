@@ -54,7 +54,7 @@ def decided(run: Run, event: GateDecided, at_us: int) -> Changes:
 
 
 def asked_anew(gates: Mapping[str, Gate], at_us: int) -> dict[str, Gate]:
-    """The same questions, asked now: whoever forks an old run has as much time as there was then."""
+    """The same questions, asked now: after a fork there is as much time to answer as there was then."""
     return {name: _asked_anew(gate, at_us) for name, gate in gates.items()}
 
 

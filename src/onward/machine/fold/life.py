@@ -1,4 +1,4 @@
-"""Folding how a run comes about and who owns it."""
+"""Folding how a run is created, and who holds it."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def forked(run: Run, event: RunForked, at_us: int) -> Changes:
         "ended_at_us": None,
         "worker": None,
         "last_worker": None,
-        # Other branches may have had work under way, and nobody knows what became of it.
-        # The run that such a step looked after stays with the other run.
+        # Other branches may have had attempts under way, whose end is unknown.
+        # The child of such a step stays with the other run.
         "open_steps": {
             name: replace(step, child=None) for name, step in run.open_steps.items() if branch_of(name)
         },
         "managed_by": None,
-        # A fork never works where somebody else does: it has a tree of its own.
+        # A fork always has its own work tree.
         "workspace": replace(run.workspace, mode=WORKTREE) if run.workspace else None,
         "restore_workspace": False,
         "gates": asked_anew({name: gate for name, gate in run.gates.items() if branch_of(name)}, at_us),

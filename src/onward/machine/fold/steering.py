@@ -1,4 +1,4 @@
-"""Folding instructions: given by anyone, taken by the next agent step, given back if that is left behind."""
+"""Folding instructions: given by anyone, taken by the next agent step, returned if that step is dropped."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def taken(run: Run, event: StepStarted) -> tuple[str, ...]:
 
 
 def given_back(run: Run) -> tuple[str, ...]:
-    """What is waiting when every open step is left behind: also what they had taken."""
+    """What is waiting when every open step is dropped: also what they had taken."""
     return (*(text for opened in run.open_steps.values() for text in opened.steering), *run.steering)

@@ -1,4 +1,4 @@
-"""Folding requests, stops and resumes: how a run is let go of and sent on."""
+"""Folding requests, stops and resumes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cancel_requested(run: Run, event: CancelRequested, at_us: int) -> Changes:
 
 
 def _released(wake_at_us: int | None) -> Changes:
-    """Letting go of the lease and the next wake time are part of the stop itself."""
+    """The release of the lease and the next wake time are part of the stop itself."""
     return {"worker": None, "wake_at_us": wake_at_us}
 
 

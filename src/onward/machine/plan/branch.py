@@ -71,7 +71,7 @@ def plan_branch(definition: Definition, run: Run, branch_id: str, now_us: int) -
 
 
 def _after_last(definition: Definition, run: Run, branch_id: str) -> Action:
-    """The last step led nowhere. Its edges are tried again: they, or the context, may have changed since."""
+    """The last step chose no edge. Choose again: the edges, or the context, may have changed since."""
     branch = run.branches[branch_id]
     if branch.reason:
         return failed(run, f"step {last_step(run, branch_id)}: {branch.reason}")
@@ -163,7 +163,7 @@ def _started(
             steering=len(run.steering),
         )
     if kind == MANAGER:
-        # One that is called again finds its child again, so nothing is ever in doubt.
+        # Called again, it finds the same child, so nothing is ever in doubt.
         return replace(started, repeatable=True, child=_child(run, step))
     return started
 
@@ -214,5 +214,5 @@ _RULES: Mapping[str, Callable[[Definition, Run, str, Node, int], Action]] = {
     FAN_IN: fan_in,
     GATE: open_gate,
 }
-"""What a planner node does when a run comes to it. One that waits, like a gate, records that it does, and
-`plan_branch` asks what became of it the next time."""
+"""What a planner node does when a branch reaches it. One that waits, like a gate, appends that it does, and
+`plan_branch` looks at it the next time."""

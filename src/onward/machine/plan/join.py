@@ -1,4 +1,4 @@
-"""Where branches meet: when a fan-out is decided, what is closed, and what it came to."""
+"""Where branches meet: when a fan-out is decided, what is closed, and what its result is."""
 
 from __future__ import annotations
 

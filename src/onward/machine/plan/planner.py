@@ -87,7 +87,7 @@ def _flying(run: Run) -> tuple[OpenStep, ...]:
 
 
 def _when_landed(flying: tuple[OpenStep, ...], action: Action, *, halt: bool) -> Action:
-    """Running attempts end first, by themselves or because they are told to."""
+    """Wait for the running attempts to end, or end them, then stop."""
     if not flying:
         return action
     return Wait(halt=tuple(step.step for step in flying) if halt else ())

@@ -1,4 +1,4 @@
-"""When to try again. Told the time and the dice; never asks for them."""
+"""When to retry. The time and the dice are parameters."""
 
 from __future__ import annotations
 

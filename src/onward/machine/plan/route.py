@@ -1,4 +1,4 @@
-"""Where a run goes after a step: the chosen edge, a failure's way out, a gate's answer, the way back."""
+"""Where a run goes after a step: by the chosen edge, a failure's edge, a gate's answer, or back to a goal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MET = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value)
 
 
 def way_on(graph: Graph, node_id: str, outcome: Outcome, context: Mapping[str, Any]) -> Transition | None:
-    """The edge that a step which did not fail leads on by."""
+    """The edge that a step takes which did not fail."""
     chosen = select_edge(
         graph,
         node_id,
@@ -33,7 +33,7 @@ def way_on(graph: Graph, node_id: str, outcome: Outcome, context: Mapping[str, A
 def way_out(
     definition: Definition, node: Node, outcome: Outcome, context: Mapping[str, Any], retries: int = 0
 ) -> Transition | None:
-    """The way on from a failure: a true condition, a retry target, or an edge meant for failures.
+    """Where a failure leads: to a true condition, a retry target, or by an edge meant for failures.
 
     A plain edge is followed only to a conditional node, whose own edges look at the outcome, or where
     `continue_on_fail=true` says so: otherwise a failure would pass for a success. `retries` is how many the

@@ -25,7 +25,7 @@ def engine_values(node_id: str, retries: int = 0) -> dict[str, Any]:
 
 
 def as_seen(context: Mapping[str, Any], node_id: str, retries: int = 0) -> Mapping[str, Any]:
-    """The context as the conditions behind a node see it; only to be read."""
+    """The context as the conditions on a node's edges see it; only to be read."""
     return ChainMap(engine_values(node_id, retries), context)  # type: ignore[arg-type]
 
 

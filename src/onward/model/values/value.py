@@ -114,7 +114,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _tail(old: Any, new: Any) -> Any:
-    """The part of `new` behind `old` if `new` begins with it; None if it does not."""
+    """The part of `new` after `old` if `new` begins with it; None if it does not."""
     if type(old) is not type(new) or not isinstance(new, list | str) or not old or len(new) <= len(old):
         return None
     if isinstance(new, str):
@@ -123,7 +123,7 @@ def _tail(old: Any, new: Any) -> Any:
 
 
 def copied(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The same values through the codec: nobody else holds a reference to them."""
+    """The same values through the codec: nothing else refers to them."""
     return _decode(_encode(dict(changes)))  # type: ignore[no-any-return]
 
 
