@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from onward.errors import InvalidPipeline
 from onward.machine.definition import Definition
-from onward.machine.plan.route import way_on
+from onward.machine.plan.route import next_transition
 from onward.model.event import Outcome, StepStatus, Transition
 from onward.pipeline.build import build
 from onward.pipeline.graph import BUILT_IN_TYPES, Graph, Node
@@ -60,16 +60,16 @@ def test_goal_gates_are_known_once() -> None:
 def test_an_only_way_is_the_way_that_choosing_finds(definition: Definition, status: StepStatus) -> None:
     """D25: the short cut takes the edge, for the reason, that the five steps would have given."""
     for node_id in definition.graph.nodes:
-        only = definition.only_way(node_id)
-        assert only is None or only == way_on(definition.graph, node_id, Outcome(status=status), {})
+        only = definition.only_transition(node_id)
+        assert only is None or only == next_transition(definition.graph, node_id, Outcome(status=status), {})
 
 
 def test_there_is_no_only_way_where_there_is_a_choice_or_a_condition() -> None:
     definition = define(
         'a; b; c; start -> a; a -> b [condition="outcome=success"]; start -> b; b -> c -> exit; b -> exit'
     )
-    assert [definition.only_way(node) for node in ("start", "a", "b", "exit")] == [None] * 4
-    assert definition.only_way("c") == Transition(to="exit", reason="weight", edge=4)
+    assert [definition.only_transition(node) for node in ("start", "a", "b", "exit")] == [None] * 4
+    assert definition.only_transition("c") == Transition(to="exit", reason="weight", edge=4)
 
 
 def test_the_built_in_kinds_are_the_dialects() -> None:

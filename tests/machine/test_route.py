@@ -8,7 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from onward.machine.decide.answers import match_choice
-from onward.machine.plan.route import edge_of, unmet_gate, way_back, way_on, way_out
+from onward.machine.plan.route import (
+    edge_of,
+    failure_transition,
+    goal_transition,
+    next_transition,
+    unmet_gate,
+)
 from onward.model.event import Choice, Outcome, StepStatus, Transition
 from onward.model.run import Gate
 from onward.model.values.frozenmap import FrozenMap
@@ -25,7 +31,7 @@ def on(body: str, *, context: dict[str, Any] | None = None, **outcome: Any) -> t
     """Where a step of node a that did not fail leads, and why."""
     graph = define(XYZ + body).graph
     outcome.setdefault("status", StepStatus.SUCCESS)
-    found = way_on(graph, "a", Outcome(**outcome), context or {})
+    found = next_transition(graph, "a", Outcome(**outcome), context or {})
     return None if found is None else (found.to, found.reason)
 
 
@@ -33,7 +39,7 @@ def out(body: str, *, context: dict[str, Any] | None = None, **outcome: Any) -> 
     """Where a failure of node a leads, and why."""
     definition = define(XYZ + body)
     failed = Outcome(status=StepStatus.FAIL, **outcome)
-    found = way_out(definition, definition.graph.nodes["a"], failed, context or {})
+    found = failure_transition(definition, definition.graph.nodes["a"], failed, context or {})
     return None if found is None else (found.to, found.reason)
 
 
@@ -65,7 +71,7 @@ def test_a_skipped_step_is_routed_by_the_outcome_before_it(context: dict[str, An
 
 def test_the_edge_itself_is_recorded() -> None:
     graph = define(XYZ + "a -> x [weight=1]; a -> x [weight=2]; a -> y; a -> z").graph
-    found = way_on(graph, "a", Outcome(status=StepStatus.SUCCESS), {})
+    found = next_transition(graph, "a", Outcome(status=StepStatus.SUCCESS), {})
     assert found is not None
     assert found.edge is not None
     assert graph.edges[found.edge].weight == 2
@@ -93,7 +99,7 @@ def test_a_target_that_does_not_exist_is_passed_over() -> None:
 def test_a_jump_is_not_an_edge() -> None:
     definition = define(XYZ + "a -> x; a -> y; a -> z; a [retry_target=x]")
     node = definition.graph.nodes["a"]
-    found = way_out(definition, node, Outcome(status=StepStatus.FAIL), {})
+    found = failure_transition(definition, node, Outcome(status=StepStatus.FAIL), {})
     assert found == Transition(to="x", reason="retry_target", edge=None)
 
 
@@ -126,7 +132,7 @@ def test_a_plain_edge_to_a_conditional_is_a_way_out() -> None:
 def test_without_edges_there_is_no_way_out() -> None:
     definition = define("a [type=tool]; b [type=tool]; start -> a; start -> b; b -> exit")
     node = definition.graph.nodes["a"]
-    assert way_out(definition, node, Outcome(status=StepStatus.FAIL), {}) is None
+    assert failure_transition(definition, node, Outcome(status=StepStatus.FAIL), {}) is None
 
 
 # -- goal gates ----------------------------------------------------------------------------------------
@@ -173,7 +179,7 @@ def test_an_unmet_gate_goes_back_to_the_nearest_target_that_is_written(
     written: str, target: str | None
 ) -> None:
     """D31, D32: the gate's own, its fallback, the graph's, its fallback."""
-    found = way_back(define(GATES + written).graph, "g")
+    found = goal_transition(define(GATES + written).graph, "g")
     assert (found and found.to) == target
 
 

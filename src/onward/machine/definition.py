@@ -140,7 +140,7 @@ class Definition:
         return tuple(self.graph.nodes[name] for name, kind in self._kinds.items() if kind == MANAGER)
 
     @cached_property
-    def _only_ways(self) -> dict[str, Transition]:
+    def _only_transitions(self) -> dict[str, Transition]:
         ways = {}
         for node_id in self.graph.nodes:
             edges = self.graph.outgoing(node_id)
@@ -148,9 +148,9 @@ class Definition:
                 ways[node_id] = Transition(to=edges[0].target, reason="weight", edge=edges[0].order)
         return ways
 
-    def only_way(self, node_id: str) -> Transition | None:
+    def only_transition(self, node_id: str) -> Transition | None:
         """The transition from a node whose only edge has no condition; None if there is a choice."""
-        return self._only_ways.get(node_id)
+        return self._only_transitions.get(node_id)
 
     @cached_property
     def _policies(self) -> dict[str, RetryPolicy]:

@@ -15,7 +15,7 @@ from onward.machine.decide.no_way_on import past_no_way
 from onward.machine.definition import Definition
 from onward.machine.lifecycle import REASONS, is_recoverable
 from onward.machine.plan.ending import NO_WAY_ON
-from onward.machine.plan.route import way_on
+from onward.machine.plan.route import next_transition
 from onward.model.event import (
     Event,
     Outcome,
@@ -203,7 +203,9 @@ def _changed(run: Run, request: ResumeRequest) -> tuple[Event, ...]:
 
 def _skipped(definition: Definition, run: Run, stopped: OpenStep) -> StepFinished:
     outcome = Outcome(status=StepStatus.SKIPPED, notes="skipped by a person")
-    onward = way_on(definition.graph, stopped.node, outcome, run.branches[branch_of(stopped.step)].context)
+    onward = next_transition(
+        definition.graph, stopped.node, outcome, run.branches[branch_of(stopped.step)].context
+    )
     return StepFinished(
         step=stopped.step, node=stopped.node, attempt=stopped.attempt, outcome=outcome, next=onward
     )

@@ -73,11 +73,11 @@ def joined(run: Run, event: StepFinished, branches: Mapping[str, Branch]) -> Cha
     return {
         "branches": {branch_id: branch for branch_id, branch in branches.items() if branch_id not in gone},
         "parallels": without(run.parallels, event.step),
-        **left_behind(run, gone, onto=branch_of(event.step)),
+        **drop_branches(run, gone, onto=branch_of(event.step)),
     }
 
 
-def left_behind(run: Run, gone: Collection[str], *, onto: str) -> Changes:
+def drop_branches(run: Run, gone: Collection[str], *, onto: str) -> Changes:
     """What branches that have ended leave to the branch `onto`: the last outcome of every node they visited.
 
     Where several of them visited one node, an outcome that meets no goal counts before one that does. Their

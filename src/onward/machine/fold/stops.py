@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from onward.machine.fold.branches import left_behind
+from onward.machine.fold.branches import drop_branches
 from onward.machine.fold.change import Changes, IllegalEvent
 from onward.machine.fold.steering import given_back
 from onward.model.event import (
@@ -72,7 +72,7 @@ def resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
     A pause was only a break: nothing had gone wrong, so the retries that were spent before it stay spent.
     """
     keeps = run.status is RunStatus.PAUSED
-    steps = {step: _sent_on(opened, event, keeps_spent=keeps) for step, opened in run.open_steps.items()}
+    steps = {step: _resumed_step(opened, event, keeps_spent=keeps) for step, opened in run.open_steps.items()}
     changes: Changes = {
         "wake_at_us": at_us,
         "ended_at_us": None,
@@ -86,14 +86,14 @@ def resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
     if event.step and event.action:
         changes["directives"] = {**run.directives, event.step: event.action}
     if event.from_node is not None:
-        changes |= left_behind(run, [branch_id for branch_id in run.branches if branch_id], onto="")
+        changes |= drop_branches(run, [branch_id for branch_id in run.branches if branch_id], onto="")
         changes.update(open_steps={}, retries=NOTHING, gates={}, directives={}, parallels={})
         changes["branches"] = {"": replace(run.root, next_node=event.from_node, edge=None)}
         changes["steering"] = given_back(run)
     return changes
 
 
-def _sent_on(opened: OpenStep, event: RunResumed, *, keeps_spent: bool) -> OpenStep:
+def _resumed_step(opened: OpenStep, event: RunResumed, *, keeps_spent: bool) -> OpenStep:
     asked = event.step == opened.step and event.action in ("retry", "continue")
     if opened.state is AttemptState.FAILED or asked:
         return replace(opened, state=AttemptState.RETRYING, retries_spent=0, retry_at_us=None)

@@ -17,12 +17,12 @@ from onward.machine.definition import (
 )
 from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Append, Execute, Sleep, Stop
-from onward.machine.plan.ending import NO_WAY_ON, is_stuck, last_step, way_now, why_stuck
+from onward.machine.plan.ending import NO_WAY_ON, is_stuck, last_step, transition_now, why_stuck
 from onward.machine.plan.fan import fan_in, fan_out
 from onward.machine.plan.fidelity import shown_to
 from onward.machine.plan.gates import at_gate, open_gate
 from onward.machine.plan.restart import restart
-from onward.machine.plan.route import unmet_gate, way_back, way_on
+from onward.machine.plan.route import goal_transition, next_transition, unmet_gate
 from onward.machine.plan.stops import failed, passed, stop_with
 from onward.model.event import (
     GoalRedirected,
@@ -79,7 +79,7 @@ def _after_last(definition: Definition, run: Run, branch_id: str) -> Action:
         return _end(
             definition, run, ended_at="" if branch.previous == definition.graph.exit_id else branch.previous
         )
-    step, onward = last_step(run, branch_id), way_now(definition, branch)
+    step, onward = last_step(run, branch_id), transition_now(definition, branch)
     if onward is not None:
         return Append((StepRouted(step=step, next=onward),))
     detail = why_stuck(definition, run, branch_id)
@@ -91,7 +91,7 @@ def _end(definition: Definition, run: Run, *, ended_at: str = "") -> Action:
     gate = unmet_gate(definition, run)
     if gate is None:
         return Stop((RunCompleted(ended_at=ended_at),))
-    back = way_back(definition.graph, gate)
+    back = goal_transition(definition.graph, gate)
     if back is None:
         detail = f"goal gate {gate} ended as {run.outcomes[gate]} and has no retry_target"
         return stop_with(run, RunFailed(reason="goal_unmet", detail=detail, step=gate))
@@ -175,7 +175,7 @@ def _child(run: Run, step: str) -> str:
 
 
 def _pass_start(definition: Definition, run: Run, branch_id: str, node: Node, now_us: int) -> Action:
-    onward = definition.only_way(node.id) or way_on(
+    onward = definition.only_transition(node.id) or next_transition(
         definition.graph,
         node.id,
         SUCCEEDED,
@@ -200,7 +200,7 @@ def _pass_conditional(definition: Definition, run: Run, branch_id: str, node: No
         detail = f"the context says outcome={came_in!r}, and {node.id} can route only {', '.join(ROUTED)}"
         return stop_with(run, RunFailed(reason="pipeline_error", detail=detail))
     outcome = Outcome(status=StepStatus(came_in), preferred_label=branch.label)
-    onward = way_on(definition.graph, node.id, outcome, branch.context)
+    onward = next_transition(definition.graph, node.id, outcome, branch.context)
     if came_in == StepStatus.FAIL.value and not definition.graph.outgoing(node.id):
         return failed(run, f"a failure reached {node.id}, which has no edges")
     return passed(run, branch_id, node, outcome, onward)

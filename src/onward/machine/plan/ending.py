@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from onward.machine.definition import Definition
-from onward.machine.plan.route import by
+from onward.machine.plan.route import by_edge
 from onward.model.event import Transition
 from onward.model.ids import place, step_id
 from onward.model.run import Branch, Run
@@ -38,10 +38,10 @@ def last_step(run: Run, branch_id: str) -> str:
     return step_id(node, run.visits.get(place(node, branch_id), 1), branch_id)
 
 
-def way_now(definition: Definition, branch: Branch) -> Transition | None:
+def transition_now(definition: Definition, branch: Branch) -> Transition | None:
     """The edge that the recorded outcome leads on by: the edges or the context may have changed since."""
     context = branch.context
-    return by(
+    return by_edge(
         select_edge(
             definition.graph,
             branch.previous,

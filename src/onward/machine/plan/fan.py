@@ -11,7 +11,7 @@ from onward.machine.definition import Definition
 from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Append
 from onward.machine.plan.ending import NO_WAY_ON, no_edge
-from onward.machine.plan.route import way_on, way_out
+from onward.machine.plan.route import failure_transition, next_transition
 from onward.machine.plan.stops import failed, next_step, passed, stop_with
 from onward.model.event import BranchPlan, Outcome, ParallelStarted, RunFailed, StepStatus
 from onward.model.ids import new_branch_id
@@ -94,13 +94,15 @@ def fan_in(definition: Definition, run: Run, branch_id: str, node: Node, now_us:
     outcome = Outcome(status=StepStatus.SUCCESS)
     changes = chosen(best)
     after = context_after(context, outcome, changes, {})
-    return passed(run, branch_id, node, outcome, way_on(definition.graph, node.id, outcome, after), changes)
+    return passed(
+        run, branch_id, node, outcome, next_transition(definition.graph, node.id, outcome, after), changes
+    )
 
 
 def _fail(definition: Definition, run: Run, branch_id: str, node: Node, why: str) -> Action:
     outcome = Outcome(status=StepStatus.FAIL, failure_reason=why)
     after = context_after(run.branches[branch_id].context, outcome, {}, {})
-    onward = way_out(definition, node, outcome, after)
+    onward = failure_transition(definition, node, outcome, after)
     return failed(run, why) if onward is None else passed(run, branch_id, node, outcome, onward)
 
 

@@ -11,7 +11,7 @@ from onward.machine.definition import Definition
 from onward.machine.fold.steps import context_after
 from onward.machine.plan.fan import candidates, choosing
 from onward.machine.plan.retry import retry_at_us
-from onward.machine.plan.route import way_on, way_out
+from onward.machine.plan.route import failure_transition, next_transition
 from onward.model.event import AttemptFailed, Event, Outcome, StepFinished, StepStatus, Transition
 from onward.model.ids import branch_of
 from onward.model.result import Result
@@ -61,11 +61,11 @@ def _events(
     if result.status is StepStatus.RETRY and node.allow_partial:
         status = StepStatus.PARTIAL_SUCCESS
         return [_finished(definition, run, opened, node, result, status, result.failure_reason)]
-    return _give_up(definition, run, opened, node, result)
+    return _failed(definition, run, opened, node, result)
 
 
-def _give_up(definition: Definition, run: Run, opened: OpenStep, node: Node, result: Result) -> list[Event]:
-    """A failure leads somewhere, or it leaves the step open and failed: the plan stops the run there."""
+def _failed(definition: Definition, run: Run, opened: OpenStep, node: Node, result: Result) -> list[Event]:
+    """Take the edge for failures, or leave the step open and failed: the plan stops the run there."""
     reason = result.failure_reason or "the step failed without a reason"
     if result.status is StepStatus.RETRY:
         reason = f"max retries exceeded: {reason}"
@@ -133,12 +133,12 @@ def _next(
     fresh: Mapping[str, Any],
     grown: Mapping[str, Any],
 ) -> Transition | None:
-    """Where the outcome leads; the context is made up only where an edge may look at it."""
+    """Where the outcome leads; the context is computed only where an edge may look at it."""
     if outcome.status is not FAIL and not outcome.preferred_label and not outcome.suggested_next_ids:
-        only = definition.only_way(node.id)
+        only = definition.only_transition(node.id)
         if only is not None:
             return only
     after = context_after(before, outcome, fresh, grown)
     if outcome.status is FAIL:
-        return way_out(definition, node, outcome, after, opened.retries_spent)
-    return way_on(definition.graph, node.id, outcome, after)
+        return failure_transition(definition, node, outcome, after, opened.retries_spent)
+    return next_transition(definition.graph, node.id, outcome, after)

@@ -10,7 +10,7 @@ from onward.machine.decide.answers import expiry, has_expired, next_deadline
 from onward.machine.definition import Definition
 from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Append
-from onward.machine.plan.route import edge_of, way_for_no, way_on
+from onward.machine.plan.route import edge_of, next_transition, rejection_transition
 from onward.machine.plan.stops import next_step, stop_with
 from onward.model.event import (
     Choice,
@@ -63,7 +63,7 @@ def at_gate(definition: Definition, run: Run, branch_id: str, node: Node, gate: 
     said = _said(gate, gate.decided, run.branches[branch_id].context)
     if gate.rejected:
         return _rejected(definition.graph, run, branch_id, node, gate, said)
-    return _led_on(definition.graph, run, branch_id, gate, gate.decided, said)
+    return _answered(definition.graph, run, branch_id, gate, gate.decided, said)
 
 
 def _said(gate: Gate, choice: Choice, before: Mapping[str, Any]) -> dict[str, str]:
@@ -74,7 +74,7 @@ def _said(gate: Gate, choice: Choice, before: Mapping[str, Any]) -> dict[str, st
     return said
 
 
-def _led_on(
+def _answered(
     graph: Graph, run: Run, branch_id: str, gate: Gate, choice: Choice, said: Mapping[str, str]
 ) -> Action:
     """Take the chosen edge; for free text without one, choose an edge as after any step."""
@@ -86,7 +86,7 @@ def _led_on(
         onward: Transition | None = Transition(to=choice.to, reason="gate", edge=edge.order if edge else None)
     else:
         outcome = Outcome(status=StepStatus.SUCCESS)
-        onward = way_on(
+        onward = next_transition(
             graph, gate.node, outcome, context_after(run.branches[branch_id].context, outcome, said, {})
         )
     return Append((_finished(gate, outcome, said, onward),))
@@ -102,7 +102,9 @@ def _rejected(
     if gate.answer:
         why += f": {gate.answer}"
     outcome = Outcome(status=StepStatus.FAIL, failure_reason=why)
-    onward = way_for_no(graph, node, context_after(run.branches[branch_id].context, outcome, said, {}))
+    onward = rejection_transition(
+        graph, node, context_after(run.branches[branch_id].context, outcome, said, {})
+    )
     if onward is None and not branch_id:
         return stop_with(run, RunFailed(reason="rejected", detail=why, step=gate.gate))
     return Append((_finished(gate, outcome, said, onward),))

@@ -9,7 +9,7 @@ from onward.machine.definition import FIRST_SUCCESS, Definition
 from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Append, Merge, Wait
 from onward.machine.plan.fan import RESULTS
-from onward.machine.plan.route import MET, meant_for_failure
+from onward.machine.plan.route import MET, handled_failure
 from onward.model.event import (
     AttemptInterrupted,
     BranchFinished,
@@ -33,7 +33,7 @@ CONFLICTS = "workspace.conflicts"
 _OWN = (OUTCOME, PREFERRED_LABEL)
 
 
-def join(definition: Definition, run: Run, flying: Sequence[OpenStep]) -> Action | None:
+def join(definition: Definition, run: Run, running: Sequence[OpenStep]) -> Action | None:
     """What to do about the first fan-out that is decided; the innermost come first."""
     for parallel in reversed(run.parallels.values()):
         ended = [run.branches[branch_id].ended for branch_id in parallel.branches]
@@ -41,12 +41,12 @@ def join(definition: Definition, run: Run, flying: Sequence[OpenStep]) -> Action
         if not won and not all(ended):
             continue
         losers = [branch_id for branch_id, status in zip(parallel.branches, ended, strict=True) if not status]
-        under_way = tuple(step.step for step in flying if _is_in(step.step, losers))
+        under_way = tuple(step.step for step in running if _is_in(step.step, losers))
         if under_way:
             return Wait(halt=under_way)
         inner = [step for step in run.parallels if _is_in(step, losers)]
         if inner:
-            return Append(_given_up(run, run.parallels[inner[-1]]))
+            return Append(_closed_inner(run, run.parallels[inner[-1]]))
         if run.workspace is not None:
             return Merge(parallel.step)
         return Append((*_closed(run, losers), _finished(definition, run, parallel)))
@@ -66,8 +66,8 @@ def _is_in(step: str, branch_ids: Sequence[str]) -> bool:
     return any(step.startswith(f"{branch_id}/") for branch_id in branch_ids)
 
 
-def _given_up(run: Run, parallel: Parallel) -> tuple[Event, ...]:
-    """A fan-out inside a branch that lost: closed from within, so that the branch itself can be."""
+def _closed_inner(run: Run, parallel: Parallel) -> tuple[Event, ...]:
+    """Close a fan-out inside a branch that lost, so that the branch itself can be closed."""
     going = [branch_id for branch_id in parallel.branches if not run.branches[branch_id].ended]
     outcome = Outcome(status=StepStatus.SKIPPED, notes="its branch lost the race")
     finished = StepFinished(step=parallel.step, node=parallel.node, attempt=1, outcome=outcome)
@@ -75,7 +75,7 @@ def _given_up(run: Run, parallel: Parallel) -> tuple[Event, ...]:
 
 
 def _closed(run: Run, losers: Sequence[str]) -> tuple[Event, ...]:
-    """Whatever is open in branches that lost, and their end."""
+    """Close what is open in branches that lost, and end them."""
     gates = [
         GateWithdrawn(gate=name)
         for name, gate in run.gates.items()
@@ -98,10 +98,7 @@ def _finished(
 ) -> StepFinished:
     branch_id = branch_of(parallel.step)
     parent = run.branches[branch_id]
-    results = [
-        _result(parallel, branch_id, run.branches[branch_id], parent.context)
-        for branch_id in parallel.branches
-    ]
+    results = [_result(parallel, name, run.branches[name], parent.context) for name in parallel.branches]
     status = _status(parallel, [result["status"] for result in results])
     if merged.conflicts and status is StepStatus.SUCCESS:
         status = StepStatus.PARTIAL_SUCCESS
@@ -120,7 +117,7 @@ def _finished(
 
 
 def _conflicts(run: Run, branch_id: str, merged: Merged) -> dict[str, Any]:
-    """What the context says about branches that did not fit; nothing if none ever did not."""
+    """What the context says about conflicts between branches; nothing if there never were any."""
     if not merged.conflicts and CONFLICTS not in run.branches[branch_id].context:
         return {}
     return {CONFLICTS: [{"branch": c.branch, "files": list(c.files)} for c in merged.conflicts]}
@@ -133,7 +130,7 @@ def _status(parallel: Parallel, statuses: Sequence[str]) -> StepStatus:
 
 
 def _result(parallel: Parallel, branch_id: str, branch: Branch, before: FrozenMap[Any]) -> dict[str, Any]:
-    """The result of a branch, for the choice between them. Its context goes no further than this."""
+    """The result of a branch, for the choice between them. The rest of its context is dropped."""
     changed = {
         key: value
         for key, value in branch.context.items()
@@ -162,4 +159,4 @@ def _onward(
     node = definition.graph.nodes.get(parallel.node)
     if node is None:
         return join
-    return meant_for_failure(definition.graph, node, outcome, as_seen(context, node.id)) or join
+    return handled_failure(definition.graph, node, outcome, as_seen(context, node.id)) or join

@@ -27,14 +27,14 @@ DRAIN = "drain"
 
 def plan(definition: Definition, run: Run, *, now_us: int, stop_reason: str | None = None) -> Action:
     """The next thing to do for a run that is held. `stop_reason`: this process was asked to stop."""
-    flying = _flying(run) if run.parallels else ()
+    running = _running_attempts(run) if run.parallels else ()
     pending = run.pending
     if pending.cancel_by is not None:
-        return _when_landed(flying, Stop(requested_stop(run)), halt=True)
+        return _when_ended(running, Stop(requested_stop(run)), halt=True)
     if run.losses >= LOSSES_MAX:
         return stop_with(run, crash_loop(run.losses))
     if run.parallels:
-        return _plan_branches(definition, run, flying, now_us, stop_reason)
+        return _plan_branches(definition, run, running, now_us, stop_reason)
     # Nothing is left to pause before: a run that has arrived is finished, not stopped.
     is_asked = stop_reason is not None or pending.pause_after is not None
     if is_asked and not has_arrived(definition, run.root):
@@ -47,13 +47,13 @@ def plan(definition: Definition, run: Run, *, now_us: int, stop_reason: str | No
 def _asked_to_stop(run: Run, stop_reason: str | None, now_us: int) -> Stop | None:
     """A signal leaves a run that waits for an answer waiting; a person's pause is a pause."""
     if stop_reason is not None and not _only_asks(run) and run.pending.pause_after is None:
-        return Stop((_let_go(stop_reason, now_us),))
+        return Stop((_released(stop_reason, now_us),))
     asked = requested_stop(run)
     return Stop(asked) if asked else None
 
 
-def _let_go(stop_reason: str, now_us: int) -> Event:
-    """What stops here was a foreground process, or a worker, whose runs others may continue."""
+def _released(stop_reason: str, now_us: int) -> Event:
+    """The run of a foreground process is paused; that of a worker is requeued."""
     if stop_reason == DRAIN:
         return RunQueued(why="released by a worker that stops", wake_at_us=now_us)
     return RunPaused(reason=stop_reason)
@@ -80,39 +80,39 @@ def _active_branches(run: Run) -> list[tuple[str, Branch]]:
 # -- several branches at once ------------------------------------------------------------------------
 
 
-def _flying(run: Run) -> tuple[OpenStep, ...]:
+def _running_attempts(run: Run) -> tuple[OpenStep, ...]:
     """The attempts that this holder has under way."""
     steps = run.open_steps.values()
     return tuple(step for step in steps if step.state is AttemptState.OPEN and step.token == run.token)
 
 
-def _when_landed(flying: tuple[OpenStep, ...], action: Action, *, halt: bool) -> Action:
+def _when_ended(running: tuple[OpenStep, ...], action: Action, *, halt: bool) -> Action:
     """Wait for the running attempts to end, or end them, then stop."""
-    if not flying:
+    if not running:
         return action
-    return Wait(halt=tuple(step.step for step in flying) if halt else ())
+    return Wait(halt=tuple(step.step for step in running) if halt else ())
 
 
 def _plan_branches(
-    definition: Definition, run: Run, flying: tuple[OpenStep, ...], now_us: int, stop_reason: str | None
+    definition: Definition, run: Run, running: tuple[OpenStep, ...], now_us: int, stop_reason: str | None
 ) -> Action:
-    joined = join(definition, run, flying)
+    joined = join(definition, run, running)
     if joined is not None:
         return joined
     stopped = _asked_to_stop(run, stop_reason, now_us)
     if stopped is not None:
-        return _when_landed(flying, stopped, halt=run.pending.pause_after == "now")
+        return _when_ended(running, stopped, halt=run.pending.pause_after == "now")
     stops: list[Event] = []
     sleep: Sleep | None = None
     deadline_us = next_deadline(run)
-    owners = {branch_id: parallel for parallel in run.parallels.values() for branch_id in parallel.branches}
-    busy, full = {branch_of(step.step) for step in flying}, _full(flying, owners)
+    fan_outs = {branch_id: parallel for parallel in run.parallels.values() for branch_id in parallel.branches}
+    busy, full = {branch_of(step.step) for step in running}, _full(running, fan_outs)
     for branch_id, _ in _active_branches(run):
         if branch_id in busy:
             continue
-        action = _plan_opened(definition, run, branch_id, owners[branch_id], now_us)
+        action = _plan_opened(definition, run, branch_id, fan_outs[branch_id], now_us)
         match action:
-            case Execute() if any(owners[around].step in full for around in _around(branch_id)):
+            case Execute() if any(fan_outs[around].step in full for around in _enclosing(branch_id)):
                 pass  # something is under way, and this comes when it is done
             case Append() | Execute():
                 return action
@@ -120,7 +120,7 @@ def _plan_branches(
                 sleep = action if sleep is None or action.until_us < sleep.until_us else sleep
             case _:  # it stops: the main branch alone has nothing to wait for
                 stops.append(action.events[-1])
-    if flying:
+    if running:
         return Wait(until_us=_first(sleep.until_us if sleep else None, deadline_us))
     if sleep is None:
         return _stop_all(run, stops)
@@ -146,14 +146,16 @@ def _plan_opened(definition: Definition, run: Run, branch_id: str, parallel: Par
             return action
 
 
-def _full(flying: tuple[OpenStep, ...], owners: Mapping[str, Parallel]) -> frozenset[str]:
+def _full(running: tuple[OpenStep, ...], fan_outs: Mapping[str, Parallel]) -> frozenset[str]:
     """The fan-outs that have as many effects under way as they may, in branches of branches too."""
-    busy = Counter(owners[branch_id].step for step in flying for branch_id in _around(branch_of(step.step)))
-    limits = {parallel.step: parallel.max_parallel for parallel in owners.values()}
+    busy = Counter(
+        fan_outs[branch_id].step for step in running for branch_id in _enclosing(branch_of(step.step))
+    )
+    limits = {parallel.step: parallel.max_parallel for parallel in fan_outs.values()}
     return frozenset(step for step, number in busy.items() if number >= limits[step])
 
 
-def _around(branch_id: str) -> Iterator[str]:
+def _enclosing(branch_id: str) -> Iterator[str]:
     """The branch and every branch that it is inside of."""
     while branch_id:
         yield branch_id

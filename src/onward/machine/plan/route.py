@@ -17,20 +17,14 @@ from onward.pipeline.graph import Edge, Graph, Node
 MET = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value)
 
 
-def way_on(graph: Graph, node_id: str, outcome: Outcome, context: Mapping[str, Any]) -> Transition | None:
+def next_transition(
+    graph: Graph, node_id: str, outcome: Outcome, context: Mapping[str, Any]
+) -> Transition | None:
     """The edge that a step takes which did not fail."""
-    chosen = select_edge(
-        graph,
-        node_id,
-        outcome=_routing_status(outcome, context),
-        preferred_label=outcome.preferred_label,
-        suggested_ids=outcome.suggested_next_ids,
-        context=as_seen(context, node_id),
-    )
-    return by(chosen)
+    return _selected(graph, node_id, outcome, _routing_status(outcome, context), as_seen(context, node_id))
 
 
-def way_out(
+def failure_transition(
     definition: Definition, node: Node, outcome: Outcome, context: Mapping[str, Any], retries: int = 0
 ) -> Transition | None:
     """Where a failure leads: to a true condition, a retry target, or by an edge meant for failures.
@@ -40,14 +34,14 @@ def way_out(
     step had spent when it failed.
     """
     context = as_seen(context, node.id, retries)
-    meant = meant_for_failure(definition.graph, node, outcome, context)
-    return meant or _plain_way(definition, node, outcome, context)
+    meant = handled_failure(definition.graph, node, outcome, context)
+    return meant or _plain_transition(definition, node, outcome, context)
 
 
-def meant_for_failure(
+def handled_failure(
     graph: Graph, node: Node, outcome: Outcome, context: Mapping[str, Any]
 ) -> Transition | None:
-    """The way that is there for failures: a true condition, or a retry target."""
+    """Where the pipeline sends failures: to a true condition, or to a retry target."""
     chosen = true_condition_edge(
         graph,
         node.id,
@@ -55,10 +49,10 @@ def meant_for_failure(
         preferred_label=outcome.preferred_label,
         context=context,
     )
-    return by(chosen) or _retry_target(graph, node)
+    return by_edge(chosen) or _retry_target(graph, node)
 
 
-def way_for_no(graph: Graph, node: Node, context: FrozenMap[Any]) -> Transition | None:
+def rejection_transition(graph: Graph, node: Node, context: FrozenMap[Any]) -> Transition | None:
     """Where a rejection leads: an edge that only failures take, or a retry target.
 
     A condition that holds after a success, too, is not about the answer; a no must never pass for a yes.
@@ -83,27 +77,33 @@ def _retry_target(graph: Graph, node: Node) -> Transition | None:
     return None if found is None else Transition(to=found[0], reason=found[1])
 
 
-def _plain_way(
+def _plain_transition(
     definition: Definition, node: Node, outcome: Outcome, context: Mapping[str, Any]
 ) -> Transition | None:
     graph = definition.graph
-    plain = by(
-        select_edge(
-            graph,
-            node.id,
-            outcome=outcome.status.value,
-            preferred_label=outcome.preferred_label,
-            suggested_ids=outcome.suggested_next_ids,
-            context=context,
-        )
-    )
+    plain = _selected(graph, node.id, outcome, outcome.status.value, context)
     if plain is None:
         return None
     allowed = node.boolean("continue_on_fail", graph.boolean("continue_on_fail"))
     return plain if allowed or definition.kind(plain.to) == CONDITIONAL else None
 
 
-def by(chosen: Selection | None) -> Transition | None:
+def _selected(
+    graph: Graph, node_id: str, outcome: Outcome, status: str, context: Mapping[str, Any]
+) -> Transition | None:
+    """The edge that the rules select for an outcome, under the status that conditions see."""
+    chosen = select_edge(
+        graph,
+        node_id,
+        outcome=status,
+        preferred_label=outcome.preferred_label,
+        suggested_ids=outcome.suggested_next_ids,
+        context=context,
+    )
+    return by_edge(chosen)
+
+
+def by_edge(chosen: Selection | None) -> Transition | None:
     """A chosen edge as the log records it."""
     if chosen is None:
         return None
@@ -129,7 +129,7 @@ def unmet_gate(definition: Definition, run: Run) -> str | None:
     return next(unmet, None)
 
 
-def way_back(graph: Graph, gate: str) -> Transition | None:
+def goal_transition(graph: Graph, gate: str) -> Transition | None:
     """Where an unmet goal gate sends the run."""
     found = failure_target(graph, graph.nodes[gate]) or failure_target(graph, graph)
     return None if found is None else Transition(to=found[0], reason="goal_gate")
