@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from onward.engine.log.write import applied
-from onward.engine.loop.attempt import AttemptRunner, Ended
+from onward.engine.loop.attempt import AttemptRunner, Interrupted
 from onward.engine.loop.attempt_tasks import AttemptTasks
 from onward.handlers.port import Postponed, StepContext
 from onward.handlers.room import Room
@@ -27,7 +27,7 @@ def step_context(attrs: str = "") -> StepContext:
     return StepContext(run, begun, pipeline.graph, room=Room(), stopping=asyncio.Event())
 
 
-def performing(runner: AttemptRunner, act: Act, attrs: str = "") -> asyncio.Task[Result | Ended]:
+def performing(runner: AttemptRunner, act: Act, attrs: str = "") -> asyncio.Task[Result | Interrupted]:
     return asyncio.create_task(runner.run(Scripted({"a": [act]}), step_context(attrs)))
 
 
@@ -37,7 +37,7 @@ async def test_an_attempt_that_is_ended_says_why() -> None:
     await door.entered()
     runner.interrupt("enough")
     runner.interrupt("too late to be the reason")
-    assert await task == Ended("enough")
+    assert await task == Interrupted("enough")
     assert task.cancelling() == 0, "nothing of it is left in the task"
 
 
@@ -50,11 +50,11 @@ async def test_an_interruption_without_an_attempt_is_nothing() -> None:
 async def test_an_effect_beside_others_can_be_ended_before_it_has_begun() -> None:
     """Between the record of its start and the effect another branch may win, or somebody cancel the run."""
     done, agent = asyncio.Event(), Scripted()
-    tasks: AttemptTasks[Result | Ended] = AttemptTasks(done.set, ManualClock())
+    tasks: AttemptTasks[Result | Interrupted] = AttemptTasks(done.set, ManualClock())
     tasks.start("a#1", lambda runner: runner.run(agent, step_context()))
     tasks.interrupt("another was first", ["a#1"])
     await done.wait()
-    assert (tasks.take_done(), agent.ledger.calls) == ([Ended("another was first")], [])
+    assert (tasks.take_done(), agent.ledger.calls) == ([Interrupted("another was first")], [])
 
 
 async def test_a_real_cancellation_goes_through() -> None:
@@ -84,7 +84,7 @@ async def test_a_result_that_was_there_first_is_kept() -> None:
         runner.interrupt("enough")
         return Result.success(done=True)
 
-    async def perform_and_go_on() -> tuple[Result | Ended, str]:
+    async def perform_and_go_on() -> tuple[Result | Interrupted, str]:
         result = await runner.run(Scripted({"a": [interrupt_and_finish]}), step_context())
         await asyncio.sleep(0)  # the next thing that its driver waits for
         return result, "went on"
@@ -113,7 +113,7 @@ async def test_a_handler_that_finishes_in_spite_of_it_is_believed() -> None:
 async def test_an_attempt_after_an_interrupted_one_is_not_interrupted() -> None:
     runner, door = AttemptRunner(ManualClock()), Doorway()
 
-    async def both() -> list[Result | Ended]:
+    async def both() -> list[Result | Interrupted]:
         first = await runner.run(Scripted({"a": [door]}), step_context())
         second = await runner.run(Scripted({"a": [Result.success()]}), step_context())
         return [first, second]
@@ -121,7 +121,7 @@ async def test_an_attempt_after_an_interrupted_one_is_not_interrupted() -> None:
     task = asyncio.create_task(both())
     await door.entered()
     runner.interrupt("enough")
-    assert await task == [Ended("enough"), Result.success()]
+    assert await task == [Interrupted("enough"), Result.success()]
 
 
 async def test_a_time_limit_and_an_interruption_are_told_apart() -> None:
@@ -129,7 +129,7 @@ async def test_a_time_limit_and_an_interruption_are_told_apart() -> None:
     task = performing(runner, door, 'timeout="1h"')
     await door.entered()
     runner.interrupt("enough")
-    assert await task == Ended("enough")
+    assert await task == Interrupted("enough")
     hanging = await performing(AttemptRunner(ManualClock()), Doorway(), 'timeout="1ms"')
     assert hanging == Result.fail("timed out after 0.001 s")
 
@@ -146,4 +146,4 @@ async def test_a_handler_may_put_its_step_off_only_when_it_was_asked_to_stop() -
     assert isinstance(refused, Result)
     assert (refused.retryable, "without being asked" in refused.failure_reason) == (False, True)
     step.stopping.set()
-    assert await AttemptRunner(ManualClock()).run(patient, step) == Ended("later")
+    assert await AttemptRunner(ManualClock()).run(patient, step) == Interrupted("later")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onward.engine.control.requests import Start
-from onward.engine.lease.queue import PASSED_S_MAX
+from onward.engine.lease.queue import SKIPPED_S_MAX
 from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, InvalidPipeline, StoreError, StoreIO
@@ -92,7 +92,7 @@ async def test_a_claim_that_the_database_fails_is_passed_over_noted_and_tried_ag
         clock.advance(0.1)
         with pytest.raises(StoreIO):
             await taken_by(process)
-        waits_s = min(2 * waits_s, PASSED_S_MAX)
+        waits_s = min(2 * waits_s, SKIPPED_S_MAX)
         assert [one.failures for one in (await store.measures.measure()).stuck] == [failures]
     store.log.error = None
     clock.advance(waits_s)

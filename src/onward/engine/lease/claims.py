@@ -58,7 +58,7 @@ class Claims:
     async def create(self, run_id: str, creation: Awaitable[Folded], events: Sequence[Event]) -> Reply:
         """Create a run with `events`, which claim it; they are shown to the observers of this process."""
         lease, claimed_s = Lease(run_id, self._leases.owner, 1), self._clock.awake_s()
-        may_exist = self.dropped.take_back(lease)
+        may_exist = self.dropped.keep(lease)
         try:
             folded = await creation
         except (OnwardError, asyncio.CancelledError) as error:
@@ -123,5 +123,5 @@ class _Request:
         last = self.events[-1] if self.events else None
         if isinstance(last, RunClaimed):
             self.lease = Lease(current.run.id, last.worker, last.token)
-            self.claims.dropped.take_back(self.lease)
+            self.claims.dropped.keep(self.lease)
         return self.events

@@ -21,7 +21,7 @@ from onward.store.port.measures import Measures
 
 log = logging.getLogger("onward.worker")
 SKIPPED_MAX = 1_000
-PASSED_S_FIRST, PASSED_S_MAX = 1.0, 300.0
+SKIPPED_S_FIRST, SKIPPED_S_MAX = 1.0, 300.0
 # An outage concerns all runs, so it must not make this one wait for long after it has passed.
 OUTAGES, OUTAGE_S_MAX = (StoreUnavailable, StoreFull, StoreReadOnly), 10.0
 WHY_MAX = 500
@@ -29,7 +29,7 @@ ExecuteRun = Callable[[Folded, float, StopSwitch], Awaitable[Folded]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Passed:
+class _Skipped:
     """A run that could not be claimed or executed, how often, and until when it is skipped."""
 
     failures: int
@@ -54,8 +54,8 @@ class Taking:
         self._measures, self._journal, self._claims, self._clock = measures, journal, claims, clock
         self._kinds, self._run = kinds, run
         self._unserved: set[str] = set()
-        self._passed: dict[str, _Passed] = {}
-        self._untold: list[tuple[str, str]] = []
+        self._skipped: dict[str, _Skipped] = {}
+        self._failures: list[tuple[str, str]] = []
 
     async def take(self, stop: StopSwitch) -> tuple[Folded, Awaitable[Folded]] | None:
         """Claim the run whose turn it is; returns it, and what to await to execute it until it stops."""
@@ -76,13 +76,13 @@ class Taking:
         """The run that this process holds now, or None when nothing that it can serve is due."""
         while True:
             try:
-                folded = await self._journal.take(self._wanted(), self._claim, self._skip)
+                folded = await self._journal.take(self._filter(), self._claim, self._skip)
             except StoreError:
-                await self._tell()
+                await self._note_failures()
                 raise
-            has_failed = await self._tell()
+            has_failed = await self._note_failures()
             if folded is not None and folded.run.status is RunStatus.RUNNING:
-                self._passed.pop(folded.run.id, None)
+                self._skipped.pop(folded.run.id, None)
                 return folded
             if folded is None and not has_failed:
                 return None
@@ -99,27 +99,27 @@ class Taking:
         now_us = max(holder_view.now_us, current.run.wake_at_us or 0)
         return decide_claim(current.run, replace(holder_view, now_us=now_us))
 
-    def _wanted(self) -> TakeFilter:
+    def _filter(self) -> TakeFilter:
         now_s = self._clock.awake_s()
-        skipped = sorted(run_id for run_id, passed in self._passed.items() if passed.until_s > now_s)
+        skipped = sorted(run_id for run_id, skip in self._skipped.items() if skip.until_s > now_s)
         return TakeFilter(tuple(sorted(self._unserved)), tuple(skipped))
 
     def _skip(self, run_id: str, error: Exception) -> None:
         """Leave a run to other workers for a while: other runs are waiting."""
-        if len(self._passed) >= SKIPPED_MAX:
-            self._passed.clear()
-        before = self._passed.get(run_id)
+        if len(self._skipped) >= SKIPPED_MAX:
+            self._skipped.clear()
+        before = self._skipped.get(run_id)
         failures = 1 if before is None else before.failures + 1
-        most_s = OUTAGE_S_MAX if isinstance(error, OUTAGES) else PASSED_S_MAX
-        wait_s = min(PASSED_S_FIRST * 2.0 ** min(failures - 1, 20), most_s)
-        self._passed[run_id] = _Passed(failures, self._clock.awake_s() + wait_s)
-        self._untold.append((run_id, (str(error) or type(error).__name__)[:WHY_MAX]))
+        most_s = OUTAGE_S_MAX if isinstance(error, OUTAGES) else SKIPPED_S_MAX
+        wait_s = min(SKIPPED_S_FIRST * 2.0 ** min(failures - 1, 20), most_s)
+        self._skipped[run_id] = _Skipped(failures, self._clock.awake_s() + wait_s)
+        self._failures.append((run_id, (str(error) or type(error).__name__)[:WHY_MAX]))
         log.error("run %s is skipped for %g s: %s", run_id, wait_s, error, extra={"run": run_id})
 
-    async def _tell(self) -> bool:
+    async def _note_failures(self) -> bool:
         """Note in the database what could not be claimed; returns whether there was any."""
-        untold, self._untold = self._untold, []
-        for run_id, why in untold:
+        failed, self._failures = self._failures, []
+        for run_id, why in failed:
             with contextlib.suppress(OnwardError):  # then the log of this process is the only place
                 await self._measures.note_stuck(run_id, why)
-        return bool(untold)
+        return bool(failed)

@@ -35,7 +35,7 @@ class Dropped:
         self._journal, self._clock, self._ids = journal, clock, ids
         self._leases: set[Lease] = set()
         self._released: dict[Lease, None] = {}
-        self._giving: dict[Lease, asyncio.Task[None]] = {}
+        self._releasing: dict[Lease, asyncio.Task[None]] = {}
         self._is_last = asyncio.Event()
 
     def __contains__(self, lease: Lease) -> bool:
@@ -47,34 +47,36 @@ class Dropped:
 
     def drop(self, lease: Lease, error: BaseException | None = None) -> None:
         """No longer count as the holder, and release the run in the background. `error` is why."""
-        self.take_back(lease)
+        self.keep(lease)
         self._leases.add(lease)
-        if not self._giving:  # an app may live through several event loops, one after the other
+        if not self._releasing:  # an app may live through several event loops, one after the other
             self._is_last = asyncio.Event()
-        self._giving[lease] = giving = asyncio.create_task(self._give_back(lease, _said(error)))
-        giving.add_done_callback(lambda _: self._forget(lease, giving))
+        self._releasing[lease] = releasing = asyncio.create_task(
+            self._release_until_done(lease, _short(error))
+        )
+        releasing.add_done_callback(lambda _: self._forget(lease, releasing))
 
-    def take_back(self, lease: Lease) -> bool:
+    def keep(self, lease: Lease) -> bool:
         """Keep this lease after all: a dropped claim that was never written is repeated with its token."""
         was_dropped = lease in self._leases
         self._leases.discard(lease)
-        if lease in self._giving:
-            self._giving.pop(lease).cancel()
+        if lease in self._releasing:
+            self._releasing.pop(lease).cancel()
         return was_dropped
 
     async def settle(self) -> None:
         """Try a last time to release what is left, and stop trying."""
         self._is_last.set()
-        await asyncio.gather(*self._giving.values(), return_exceptions=True)
+        await asyncio.gather(*self._releasing.values(), return_exceptions=True)
         self._is_last.clear()
 
-    async def _give_back(self, lease: Lease, error: str) -> None:
+    async def _release_until_done(self, lease: Lease, error: str) -> None:
         pause_s = PAUSE_S_FIRST
-        while not await self._has_given_back(lease, error) and not self._is_last.is_set():
+        while not await self._try_release(lease, error) and not self._is_last.is_set():
             await self._clock.wait_s(pause_s, self._is_last)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
-    async def _has_given_back(self, lease: Lease, error: str) -> bool:
+    async def _try_release(self, lease: Lease, error: str) -> bool:
         """Whether no other try is needed: the run is released, or it can never be."""
         try:
             await self._journal.control(
@@ -103,12 +105,12 @@ class Dropped:
             del self._released[next(iter(self._released))]
         self._released[lease] = None
 
-    def _forget(self, lease: Lease, giving: asyncio.Task[None]) -> None:
-        if self._giving.get(lease) is giving:
-            del self._giving[lease]
+    def _forget(self, lease: Lease, releasing: asyncio.Task[None]) -> None:
+        if self._releasing.get(lease) is releasing:
+            del self._releasing[lease]
 
 
-def _said(error: BaseException | None) -> str:
+def _short(error: BaseException | None) -> str:
     """An error as a short part of a sentence; empty for a cancelled task."""
     if error is None or isinstance(error, asyncio.CancelledError):
         return ""

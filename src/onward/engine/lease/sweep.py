@@ -32,7 +32,7 @@ class Sweeper:
 
     def __init__(self, runs: Runs, journal: Journal, claims: Claims) -> None:
         self._runs, self._journal, self._claims = runs, journal, claims
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     async def sweep(self, *, is_restart: bool = False) -> Swept:
         """Look at every held run once; stop or requeue those whose holder is dead, as their policies say."""
@@ -45,7 +45,7 @@ class Sweeper:
             try:
                 found = await self._take(listed.row.id, is_restart)
             except OnwardError as error:
-                self._tell(listed.row.id, f"could not be recovered: {error}")
+                self._log_once(listed.row.id, f"could not be recovered: {error}")
                 broken.append((listed.row.id, str(error)))
                 continue
             if found is not None:
@@ -61,17 +61,17 @@ class Sweeper:
             try:
                 asking.append((await self._journal.load(listed.row.id)).run)
             except OnwardError as error:
-                self._tell(listed.row.id, f"could not be read: {error}")
+                self._log_once(listed.row.id, f"could not be read: {error}")
                 broken.append((listed.row.id, str(error)))
         found = Swept(swept.stopped, swept.requeued, tuple(broken), tuple(asking))
         _report(found)
         return found
 
-    def _tell(self, run_id: str, what: str) -> None:
+    def _log_once(self, run_id: str, what: str) -> None:
         """Log it once: a worker sweeps every second, and a run may be broken for days."""
-        if self._told.get(run_id) != what:
+        if self._logged.get(run_id) != what:
             log.error("run %s %s", run_id, what, extra={"run": run_id})
-            self._told[run_id] = what
+            self._logged[run_id] = what
 
     def _is_alive(self, listed: Listed) -> bool:
         if listed.holder is None:

@@ -79,7 +79,7 @@ class Appender:
                 except StaleHistory:
                     await self._catch_up()
                     continue
-                await self._tell(before.run, ahead.run, ahead.events)
+                await self._notify(before.run, ahead.run, ahead.events)
                 if receipts is not None and ahead.run.worker is not None:
                     self._write_soon(receipts)
                 return ahead.action
@@ -129,7 +129,7 @@ class Appender:
         if receipts is not None:
             receipts.write_checkpoint(self._folded.run)
 
-    async def _tell(self, before: Run, after: Run, events: Sequence[Event]) -> None:
+    async def _notify(self, before: Run, after: Run, events: Sequence[Event]) -> None:
         """After the commit: observers, and the runs that a step managed until now."""
         self._parts.observe(after, events)
         if before.open_steps:

@@ -21,7 +21,7 @@ from onward.model.values.namespace import check_updates
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Interrupted:
     """The attempt was ended from outside before it had a result. `in_doubt`: something of it still runs."""
 
     why: str
@@ -77,14 +77,14 @@ class AttemptRunner:
             self._waiting.cancel()
             self._waiting = None
 
-    async def run(self, handler: Handler, step: StepContext) -> Result | Ended:
+    async def run(self, handler: Handler, step: StepContext) -> Result | Interrupted:
         """The handler's result, or that it was ended. Its errors are results too."""
         if self._for_one and self._why is not None:
-            return Ended(self._why)
+            return Interrupted(self._why)
         task = self._task = self._own = self._own or _this_task()
         self._step, self._why, cancels = step, None, task.cancelling()
         self._is_cancelled = self._is_patient = self._is_in_doubt = False
-        result: Result | Ended
+        result: Result | Interrupted
         try:
             result = await _call(handler, step, self._clock)
         except asyncio.CancelledError:
@@ -92,21 +92,21 @@ class AttemptRunner:
                 return Result.fail("the handler waited for something that was cancelled")
             if not self._is_cancelled:
                 raise
-            result = self._ended(step)
+            result = self._interrupted(step)
         finally:
             self._task = self._step = None
             step.calls.close()
             if self._waiting is not None:
                 self._stop_waiting()
         if self._is_cancelled:
-            await _take_back(task, cancels)
+            await _uncancel(task, cancels)
         return result
 
-    def _ended(self, step: StepContext) -> Ended:
+    def _interrupted(self, step: StepContext) -> Interrupted:
         assert self._why is not None
         if not self._is_in_doubt and not (self._is_patient and step.calls.is_busy):
-            return Ended(self._why)
-        return Ended(f"{self._why}, and {step.calls.told}", in_doubt=True)
+            return Interrupted(self._why)
+        return Interrupted(f"{self._why}, and {step.calls.told}", in_doubt=True)
 
 
 def _this_task() -> asyncio.Task[object]:
@@ -115,7 +115,7 @@ def _this_task() -> asyncio.Task[object]:
     return task
 
 
-async def _take_back(task: asyncio.Task[object], cancels: int) -> None:
+async def _uncancel(task: asyncio.Task[object], cancels: int) -> None:
     """Forget our own cancellation; one that came from elsewhere at the same time still counts."""
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.sleep(0)  # it may not have reached the handler, which was done just then
@@ -123,7 +123,7 @@ async def _take_back(task: asyncio.Task[object], cancels: int) -> None:
         raise asyncio.CancelledError
 
 
-async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | Ended:
+async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | Interrupted:
     """The handler's result; an error becomes a failure, and one of ours is not worth another try.
 
     Only a database that was out of reach may be back by then. Neither does a handler that exits end the
@@ -132,14 +132,14 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | E
     room = step.room
     try:
         if step.calls.is_busy and not await step.calls.wait_idle():
-            return Ended(f"an earlier attempt has not ended: {step.calls.told}", in_doubt=True)
+            return Interrupted(f"an earlier attempt has not ended: {step.calls.told}", in_doubt=True)
         if room.is_full:
             await room.prepare(step.node, step.prompt)
         if step.node.timeout_s is None or handler.keeps_time:
             result = await handler.run(step)
         else:
             in_time = await _in_time(handler, step, step.node.timeout_s, clock)
-            if isinstance(in_time, Ended):
+            if isinstance(in_time, Interrupted):
                 return in_time
             result = in_time
         step.calls.close()
@@ -151,7 +151,7 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | E
     except Postponed as postponed:
         if not step.stopping.is_set():
             return Result.fail("the handler postponed its step without being asked to", retryable=False)
-        return Ended(postponed.why)
+        return Interrupted(postponed.why)
     except OnwardError as error:
         may_pass = isinstance(error, StoreUnavailable | StoreIO)  # a database may come back
         return Result.fail(str(error), retryable=may_pass).with_log(step.lines)
@@ -160,7 +160,9 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | E
         return Result.fail(why).with_log(step.lines)
 
 
-async def _in_time(handler: Handler, step: StepContext, timeout_s: float, clock: Clock) -> Result | Ended:
+async def _in_time(
+    handler: Handler, step: StepContext, timeout_s: float, clock: Clock
+) -> Result | Interrupted:
     """The handler's result, or that its time was over. A late result of a plain function still counts."""
     task = _this_task()
     limit = _TimeLimit(task, step, timeout_s, clock)
@@ -172,7 +174,9 @@ async def _in_time(handler: Handler, step: StepContext, timeout_s: float, clock:
             raise
         why = f"timed out after {timeout_s:g} s"
         return (
-            Ended(f"{why}, and {step.calls.told}", in_doubt=True) if step.calls.is_busy else Result.fail(why)
+            Interrupted(f"{why}, and {step.calls.told}", in_doubt=True)
+            if step.calls.is_busy
+            else Result.fail(why)
         )
     finally:
         timer.cancel()

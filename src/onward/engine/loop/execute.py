@@ -7,7 +7,7 @@ from functools import partial
 
 from onward.engine.lease.keeper import Hold
 from onward.engine.log.reader import Folded
-from onward.engine.loop.attempt import AttemptRunner, Ended
+from onward.engine.loop.attempt import AttemptRunner, Interrupted
 from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.stop import StopSwitch
 from onward.engine.step.recall import recall
@@ -76,8 +76,8 @@ class Executor:
         if not _has_succeeded(result) and not keeper.is_trusted(hold):
             # It may have failed because the lease ended, so the failure is not the step's.
             await keeper.regain(hold)
-            result = result if isinstance(result, Ended) else Ended(EXPIRED)
-        if isinstance(result, Ended):
+            result = result if isinstance(result, Interrupted) else Interrupted(EXPIRED)
+        if isinstance(result, Interrupted):
             return AttemptCut(started.step, started.attempt, result.why, result.in_doubt)
         if workspace is None:
             return self._ended(started.step, result)
@@ -129,5 +129,5 @@ class Executor:
         return BranchesMerged(step, merged)
 
 
-def _has_succeeded(result: Result | Ended) -> bool:
+def _has_succeeded(result: Result | Interrupted) -> bool:
     return isinstance(result, Result) and result.status is not StepStatus.FAIL

@@ -37,18 +37,18 @@ class StopSwitch:
         if self.is_now and self._grace is not None:
             self._grace.cancel()
         elif not self.is_now and self._grace_s is not None:
-            self._grace = self._clock.alarm(self._clock.awake_s() + self._grace_s, self._be_quick)
-        self._tell()
+            self._grace = self._clock.alarm(self._clock.awake_s() + self._grace_s, self._grace_is_over)
+        self._notify()
 
-    def _be_quick(self) -> None:
+    def _grace_is_over(self) -> None:
         self.is_now = True
-        self._tell()
+        self._notify()
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` at every request; returns how to stop listening."""
         self._listeners.append(listener)
         return partial(self._listeners.remove, listener)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in tuple(self._listeners):
             listener()

@@ -25,7 +25,7 @@ from onward.engine.managed.settings import (
     MANAGER,
     SATISFIED,
     TIMED_OUT,
-    Terms,
+    ManagerSettings,
     stands_idle,
     why_cancelled,
 )
@@ -82,10 +82,10 @@ class _Watch:
     ) -> None:
         self._runs, self._clock, self._step = runs, clock, step
         self._interviewer, self._is_asking = interviewer, False
-        self._terms = terms = Terms.of(step.node)
+        self._settings = settings = ManagerSettings.of(step.node)
         self._instructor: Instructor | None = None
-        if terms.is_steering and agent is not None:
-            self._instructor = Instructor(runs, clock, agent, step, terms.cooldown_s)
+        if settings.is_steering and agent is not None:
+            self._instructor = Instructor(runs, clock, agent, step, settings.cooldown_s)
         self._child = ""
         self._stop = StopSwitch(grace_s=None)  # the manager's own grace counts for both
         self._news = asyncio.Event()
@@ -125,35 +125,35 @@ class _Watch:
             return await self._ended(child)
         if self._step.stopping.is_set():
             await self._postpone()
-        if self._terms.timeout_s is not None and now_s - self._began_s >= self._terms.timeout_s:
+        if self._settings.timeout_s is not None and now_s - self._began_s >= self._settings.timeout_s:
             await self._cancel_child(TIMED_OUT)
             return None
-        if self._terms.executes_child and self._executing is None and self._may_execute(child):
+        if self._settings.executes_child and self._executing is None and self._may_execute(child):
             self._start_child(child)
         if now_s >= self._cycle_s:
             await self._cycle(child)
         return None
 
     async def _cycle(self, child: Folded) -> None:
-        if self._cycles >= self._terms.cycles_max:
+        if self._cycles >= self._settings.cycles_max:
             await self._cancel_child(EXHAUSTED)
             return
         self._cycles += 1
         seen = {**self._seen(child), "stack.cycle": self._cycles}
-        if holds(self._terms.stop, self._step.values, seen, child.run):
+        if holds(self._settings.stop, self._step.values, seen, child.run):
             await self._cancel_child(SATISFIED)
             return
         if self._instructor is not None:
             self._instructor.consider(child.run, seen)
-        self._cycle_s = self._clock.awake_s() + self._terms.poll_s
+        self._cycle_s = self._clock.awake_s() + self._settings.poll_s
 
     def _pause_s(self) -> float:
         now_s = self._clock.awake_s()
         ahead = [self._cycle_s - now_s]
         if self._executing is None:
             ahead.append(LOOK_S)
-        if self._terms.timeout_s is not None:
-            ahead.append(self._began_s + self._terms.timeout_s - now_s)
+        if self._settings.timeout_s is not None:
+            ahead.append(self._began_s + self._settings.timeout_s - now_s)
         return max(0.0, min(ahead))
 
     async def _look(self) -> Folded | None:
@@ -179,7 +179,7 @@ class _Watch:
     def _may_retry(self, run: Run) -> bool:
         """A failed child is resumed once by every new attempt of its manager, not by a repeated one."""
         return (
-            self._terms.executes_child
+            self._settings.executes_child
             and self._step.attempt > 1
             and not self._has_retried
             and is_recoverable(run.status, run.reason)
@@ -250,7 +250,7 @@ class _Watch:
         if run.status is RunStatus.COMPLETED:
             return Result(context_updates=seen, notes=self._notes())
         if run.status is RunStatus.FAILED:
-            again = self._terms.executes_child and is_recoverable(run.status, run.reason)
+            again = self._settings.executes_child and is_recoverable(run.status, run.reason)
             return self._failed(f"{named(run)} failed: {run.detail or run.reason}", seen, retryable=again)
         by = await self._cancelled_by(run)
         if by == SATISFIED:
@@ -281,7 +281,7 @@ class _Watch:
             child = await self._runs.cancel(self._child, by=why)
         except Refused:
             return  # it has just ended by itself
-        self._cycle_s = self._clock.awake_s() + self._terms.poll_s
+        self._cycle_s = self._clock.awake_s() + self._settings.poll_s
         if self._executing is None and not child.run.is_final:
             self._cycle_s = self._clock.awake_s() + LOOK_S
         await self._wait_child()

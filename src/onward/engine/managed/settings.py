@@ -28,7 +28,7 @@ def is_steering(node: Node) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ManagerSettings:
     """What is written on a managing node."""
 
     poll_s: float
@@ -40,7 +40,7 @@ class Terms:
     timeout_s: float | None
 
     @classmethod
-    def of(cls, node: Node) -> Terms:
+    def of(cls, node: Node) -> ManagerSettings:
         poll_s = node.duration_s("manager.poll_interval") or POLL_S
         cooldown_s = node.duration_s("manager.steer_cooldown")
         return cls(
@@ -74,7 +74,7 @@ def why_cancelled(step: StepContext, child: Run, by: str) -> str:
     """Why a managing step fails when its child was cancelled."""
     anew = f"`onward resume {step.run_id} --from {step.node.id}` starts another"
     if by == EXHAUSTED:
-        cycles = Terms.of(step.node).cycles_max
+        cycles = ManagerSettings.of(step.node).cycles_max
         return f"{named(child)} had not ended after {cycles} cycles (manager.max_cycles); {anew}"
     if by == TIMED_OUT:
         return f"timed out: {named(child)} had not ended in time, and was cancelled; {anew}"

@@ -81,7 +81,7 @@ class RoomOnDisk(StoredRoom):
     ) -> None:
         super().__init__(rooms, run, started, loop)
         self._files, self.is_full = files, is_full
-        self._is_kept = self._is_told = False
+        self._is_kept = self._is_asked = False
 
     @cached_property
     def _path(self) -> Path:
@@ -95,7 +95,7 @@ class RoomOnDisk(StoredRoom):
 
     @property
     def directory(self) -> str | None:
-        self._is_told = True
+        self._is_asked = True
         return self._made
 
     @property
@@ -125,7 +125,7 @@ class RoomOnDisk(StoredRoom):
     async def settle(self, node: Node, result: Result) -> Result:
         if not self._is_kept:
             return await super().settle(node, result)
-        if self._is_told and self._made is not None:  # else no one could put anything there
+        if self._is_asked and self._made is not None:  # else no one could put anything there
             result = result if result.is_decided else self._reported(result)
             result = await self._with_files(result)
         self._files.settled(
