@@ -8,38 +8,31 @@ the step finds the same child.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from onward.clock import Clock
-from onward.engine.control.interview import Informed, Interviewer, Said, answers_of
-from onward.engine.control.requests import Resume
+from onward.engine.control.interview import Interviewer
 from onward.engine.log.reader import Folded
 from onward.engine.log.retry_store import retry_store
-from onward.engine.log.terms import RequestTerms
-from onward.engine.loop.stop import StopSwitch
 from onward.engine.managed.child import ManagedRuns, find_or_make, latest
 from onward.engine.managed.child_view import PREFIX, holds, named, observed
+from onward.engine.managed.execution import ChildExecution
 from onward.engine.managed.instruct import Instructor
 from onward.engine.managed.settings import (
     EXHAUSTED,
-    MANAGER,
     SATISFIED,
     TIMED_OUT,
     ManagerSettings,
-    stands_idle,
     why_cancelled,
 )
-from onward.errors import LeaseLost, Refused, StoreIO, StoreUnavailable
+from onward.errors import Refused, StoreIO, StoreUnavailable
 from onward.handlers.port import Handler, Postponed, StepContext
-from onward.machine.decide.answers import overdue
 from onward.machine.lifecycle import is_recoverable
 from onward.model.event import RunCancelled, StepStatus
 from onward.model.result import Result
-from onward.model.run import Gate, Run, RunStatus
+from onward.model.run import Run, RunStatus
 from onward.store.codec import unseal
 
 LOOK_S = 1.0  # how soon an answer, or a holder's death, is noticed while another process holds the child
-STOP_S = 2.0  # how long a child that is stopped may take to record it
 
 
 class Overseer:
@@ -63,7 +56,7 @@ class Overseer:
             return await watch.run(await retry_store(self._clock, lambda: find_or_make(self._runs, step)))
         except asyncio.CancelledError:
             if step.stopping.is_set():
-                await watch.stop_now()
+                await watch.execution.stop_now()
             raise
         finally:
             await watch.end()
@@ -81,25 +74,16 @@ class _Watch:
         step: StepContext,
     ) -> None:
         self._runs, self._clock, self._step = runs, clock, step
-        self._interviewer, self._is_asking = interviewer, False
         self._settings = settings = ManagerSettings.of(step.node)
         self._instructor: Instructor | None = None
         if settings.is_steering and agent is not None:
             self._instructor = Instructor(runs, clock, agent, step, settings.cooldown_s)
         self._child = ""
-        self._stop = StopSwitch(grace_s=None)  # the manager's own grace counts for both
         self._news = asyncio.Event()
-        self._executing: asyncio.Task[Folded] | None = None
-        self._relay = asyncio.create_task(self._relay_stop())
+        self.execution = ChildExecution(runs, clock, step, interviewer, self._news)
         self._began_s = self._cycle_s = clock.awake_s()
         self._cycles = 0
-        self._has_retried = self._is_left_open = False
-
-    async def _relay_stop(self) -> None:
-        """Ask the child to stop when its manager is asked, whatever the loop is doing."""
-        await self._step.stopping.wait()
-        self._stop.request(MANAGER)
-        self._news.set()
+        self._has_retried = False
 
     # -- the loop ------------------------------------------------------------------------------------
 
@@ -108,7 +92,8 @@ class _Watch:
         self._child = child
         while True:
             self._news.clear()
-            self._collect()
+            if self.execution.has_stopped():
+                self._cycle_s = self._clock.awake_s()
             child_now = await self._look()
             if child_now is not None:
                 result = await self._after(child_now)
@@ -120,7 +105,7 @@ class _Watch:
         """What one look leads to; a result ends the step."""
         run, now_s = child.run, self._clock.awake_s()
         # A child that is being resumed may be seen as it was before.
-        has_failed = run.status is RunStatus.FAILED and self._executing is None
+        has_failed = run.status is RunStatus.FAILED and not self.execution.is_under_way
         if run.is_final or (has_failed and not self._may_retry(run)):
             return await self._ended(child)
         if self._step.stopping.is_set():
@@ -128,8 +113,8 @@ class _Watch:
         if self._settings.timeout_s is not None and now_s - self._began_s >= self._settings.timeout_s:
             await self._cancel_child(TIMED_OUT)
             return None
-        if self._settings.executes_child and self._executing is None and self._may_execute(child):
-            self._start_child(child)
+        if self._settings.executes_child and self.execution.may_start(child):
+            self._execute(child)
         if now_s >= self._cycle_s:
             await self._cycle(child)
         return None
@@ -150,7 +135,7 @@ class _Watch:
     def _pause_s(self) -> float:
         now_s = self._clock.awake_s()
         ahead = [self._cycle_s - now_s]
-        if self._executing is None:
+        if not self.execution.is_under_way:
             ahead.append(LOOK_S)
         if self._settings.timeout_s is not None:
             ahead.append(self._began_s + self._settings.timeout_s - now_s)
@@ -170,12 +155,6 @@ class _Watch:
 
     # -- executing the child -------------------------------------------------------------------------
 
-    def _may_execute(self, child: Folded) -> bool:
-        if child.run.status is RunStatus.WAITING:
-            is_answered = self._interviewer is not None and not self._is_left_open
-            return is_answered or bool(overdue(child.run, self._clock.now_us()))
-        return stands_idle(child, is_at_work=self._runs.is_at_work(child))
-
     def _may_retry(self, run: Run) -> bool:
         """A failed child is resumed once by every new attempt of its manager, not by a repeated one."""
         return (
@@ -185,61 +164,12 @@ class _Watch:
             and is_recoverable(run.status, run.reason)
         )
 
-    def _start_child(self, child: Folded) -> None:
+    def _execute(self, child: Folded) -> None:
         key = None
         if child.run.status is RunStatus.FAILED:
             self._has_retried = True
             key = f"attempt {self._step.attempt} of {self._step.idempotency_key}"
-        # A child keeps the definition that it was created with, even if the file has changed since.
-        resume = Resume(by=MANAGER, original=True, terms=RequestTerms(key), interviewer=self._interviewer)
-        self._executing = asyncio.create_task(self._execute_child(child, resume))
-        self._executing.add_done_callback(lambda _: self._news.set())
-
-    async def _execute_child(self, child: Folded, resume: Resume) -> Folded:
-        """Execute the child until it stops; the interviewer, or their deadlines, answer its gates."""
-        if child.run.status is not RunStatus.WAITING:
-            child = await self._runs.resume(self._child, resume, self._stop)
-        return await self._runs.attend(child, self, self._stop)
-
-    @property
-    def name(self) -> str:
-        """Who answers the child's gates."""
-        return self._interviewer.name if self._interviewer is not None else MANAGER
-
-    async def ask(self, run: Run, gate: Gate) -> Said:
-        """Ask the interviewer, if there is one. Nothing else is under way then, so it can be cancelled."""
-        return (await self.ask_multiple(run, [gate]))[0]
-
-    async def ask_multiple(self, run: Run, gates: Sequence[Gate]) -> Sequence[Said]:
-        """The same for several gates, as many as the interviewer takes at once."""
-        if self._interviewer is None:
-            return [None]
-        self._is_asking = True
-        try:
-            return await answers_of(self._interviewer, run, gates)
-        finally:
-            self._is_asking = False
-
-    async def inform(self, message: str, stage: str) -> None:
-        """Pass a reminder on."""
-        interviewer: object = self._interviewer
-        if isinstance(interviewer, Informed):
-            await interviewer.inform(message, stage)
-
-    def _collect(self) -> None:
-        """Note how the execution ended: the child has stopped, or another process holds it."""
-        if self._executing is None or not self._executing.done():
-            return
-        executing, self._executing = self._executing, None
-        if executing.cancelled():
-            return  # the question does not need an answer any more
-        try:
-            self._is_left_open = executing.result().run.status is RunStatus.WAITING
-        except (Refused, LeaseLost):
-            return  # another process was first; the next look shows which
-        except (StoreUnavailable, StoreIO):
-            return  # the child was dropped, and is executed when the store can be reached again
-        self._cycle_s = self._clock.awake_s()
+        self.execution.start(child, key=key)
 
     # -- endings -------------------------------------------------------------------------------------
 
@@ -282,7 +212,7 @@ class _Watch:
         except Refused:
             return  # it has just ended by itself
         self._cycle_s = self._clock.awake_s() + self._settings.poll_s
-        if self._executing is None and not child.run.is_final:
+        if not self.execution.is_under_way and not child.run.is_final:
             self._cycle_s = self._clock.awake_s() + LOOK_S
         await self._wait_child()
 
@@ -293,25 +223,12 @@ class _Watch:
 
     async def _wait_child(self) -> None:
         """Wait until the child is not executed here any more."""
-        if self._executing is not None:
-            if self._is_asking:
-                self._executing.cancel()
-            await asyncio.wait([self._executing])
-            self._collect()
-
-    async def stop_now(self) -> None:
-        """End the child's step, too, and give it a moment to be recorded."""
-        if self._executing is not None and not self._executing.done():
-            self._stop.request(MANAGER, now=True)
-            self._news.clear()
-            await self._clock.wait_s(STOP_S, self._news)
+        if await self.execution.wait():
+            self._cycle_s = self._clock.awake_s()
 
     async def end(self) -> None:
         """End everything that this attempt started."""
-        tasks = [task for task in (self._relay, self._executing) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.execution.end()
         if self._instructor is not None:
             await self._instructor.end()
 
