@@ -10,7 +10,7 @@ from onward.engine.engine import Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import AmbiguousRun, Refused, RunNotFound
 from onward.handlers.port import StepContext
-from onward.model.ids import DISPLAY_LENGTH, display_id
+from onward.model.ids import display_id
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.read.lookup import find_run
@@ -29,7 +29,7 @@ async def test_session_created(world: World) -> None:
     shown = await process.shown(run_id)
     assert (shown["id"], shown["pipeline"]) == (run_id, "line")
     assert shown["display_id"] == display_id(run_id)
-    assert len(shown["display_id"]) == DISPLAY_LENGTH
+    assert len(shown["display_id"]) == 6
 
 
 async def test_session_created_before_its_first_step_begins(world: World) -> None:

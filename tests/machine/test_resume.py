@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -330,8 +331,7 @@ def test_a_persons_resume_opens_a_new_allowance_of_crashes_and_keeps_the_visits(
 
 def test_an_accepted_change_is_written_down_before_the_claim() -> None:
     play = failed()
-    request = ResumeRequest("pat", changed_to="other")
-    events = decide_resume(play.definition, play.run, NO_ONE, request)
+    events = decide_resume(play.definition, play.run, NO_ONE, ResumeRequest("pat"), changed_to="other")
     assert events == (
         RunResumed(by="pat"),
         PipelineChanged(pipeline_hash="other", before="h", by="pat"),
@@ -341,15 +341,9 @@ def test_an_accepted_change_is_written_down_before_the_claim() -> None:
 
 def test_an_unchanged_pipeline_is_no_event() -> None:
     play = Play(TWO, claim=False)
-    request = ResumeRequest("pat", changed_to="h")
-    assert decide_resume(play.definition, play.run, NO_ONE, request) == (
-        RunClaimed(token=1, worker="second"),
-    )
-    request = ResumeRequest("pat", changed_to="other")
-    assert [event.kind for event in decide_resume(play.definition, play.run, NO_ONE, request)] == [
-        "PipelineChanged",
-        "RunClaimed",
-    ]
+    resume = partial(decide_resume, play.definition, play.run, NO_ONE, ResumeRequest("pat"))
+    assert resume(changed_to="h") == (RunClaimed(token=1, worker="second"),)
+    assert [event.kind for event in resume(changed_to="other")] == ["PipelineChanged", "RunClaimed"]
 
 
 def test_a_resumed_run_goes_on_under_the_changed_pipeline() -> None:

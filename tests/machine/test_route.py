@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from onward.machine.decide.answers import match_choice
 from onward.machine.plan.route import (
     edge_of,
     failure_transition,
@@ -18,7 +17,7 @@ from onward.machine.plan.route import (
 from onward.model.event import Choice, Outcome, StepStatus, Transition
 from onward.model.run import Gate
 from onward.model.values.frozenmap import FrozenMap
-from onward.pipeline.questions import choices_of
+from onward.pipeline.questions import choices_of, meant
 from tests.machine.play import Play, define
 
 XYZ = (
@@ -230,7 +229,7 @@ def test_a_choice_without_a_label_is_called_by_its_target() -> None:
 )
 def test_an_answer_is_a_key_a_label_or_a_target(answer: str, to: str | None) -> None:
     asked, _ = gate("[Y] Yes", "No thanks")
-    found = match_choice(asked, answer)
+    found = meant(asked.type, asked.choices, answer)
     assert (found and found.to) == to
 
 
@@ -238,8 +237,10 @@ def test_labels_that_differ_only_in_their_accelerator_are_not_mixed_up() -> None
     """C7: an answer that could mean two choices means neither."""
     asked, keys = gate("Yes", "[Y] Yes", "[J] Yes")
     assert keys == ["1", "Y", "J"]
-    assert [match_choice(asked, label) for label in ("Yes", "[Y] Yes", "[J] Yes")] == list(asked.choices)
-    assert match_choice(asked, "yes") is None
+    assert [meant(asked.type, asked.choices, label) for label in ("Yes", "[Y] Yes", "[J] Yes")] == list(
+        asked.choices
+    )
+    assert meant(asked.type, asked.choices, "yes") is None
 
 
 def test_a_choice_stands_for_its_own_edge_even_beside_another_to_the_same_node() -> None:

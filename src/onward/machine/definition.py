@@ -81,12 +81,9 @@ class Definition:
         return frozenset(node.id for node in nodes if node.kind == FAN_IN and node.text("prompt"))
 
     @cached_property
-    def _joins(self) -> Mapping[str, str | None]:
+    def joins(self) -> Mapping[str, str | None]:
+        """Where the branches of each fan-out meet."""
         return joins(self.graph)
-
-    def join(self, node_id: str) -> str | None:
-        """Where the branches of a fan-out meet."""
-        return self._joins.get(node_id)
 
     def join_policy(self, node: Node) -> str:
         """Whether a fan-out waits for all branches or for the first that succeeds."""

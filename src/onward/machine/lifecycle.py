@@ -9,35 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from onward.model.event import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    CancelRequested,
-    Event,
-    GateDecided,
-    GateOpened,
-    GateWithdrawn,
-    GoalRedirected,
-    ParallelStarted,
-    PauseRequested,
-    PipelineChanged,
-    RunCancelled,
-    RunClaimed,
-    RunCompleted,
-    RunCreated,
-    RunFailed,
-    RunForked,
-    RunInterrupted,
-    RunPaused,
-    RunQueued,
-    RunResumed,
-    RunWaiting,
-    SteeringGiven,
-    StepFinished,
-    StepRouted,
-    StepStarted,
-)
+from onward.model import event as e
 from onward.model.run import RunStatus
 
 QUEUED, RUNNING, WAITING = RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING
@@ -45,73 +17,73 @@ PAUSED, INTERRUPTED, FAILED = RunStatus.PAUSED, RunStatus.INTERRUPTED, RunStatus
 COMPLETED, CANCELLED = RunStatus.COMPLETED, RunStatus.CANCELLED
 
 # The first event of a log, when there is no status yet.
-FIRST: Mapping[type[Event], RunStatus] = {RunCreated: QUEUED}
+FIRST: Mapping[type[e.Event], RunStatus] = {e.RunCreated: QUEUED}
 
 
-def _stopped(status: RunStatus) -> Mapping[type[Event], RunStatus]:
+def _stopped(status: RunStatus) -> Mapping[type[e.Event], RunStatus]:
     """A stopped run keeps its status until it is resumed or cancelled; its gates can be answered."""
     return {
-        RunResumed: QUEUED,
-        RunCancelled: CANCELLED,
-        GateDecided: status,
-        GateWithdrawn: status,
-        AttemptInterrupted: status,
-        SteeringGiven: status,
+        e.RunResumed: QUEUED,
+        e.RunCancelled: CANCELLED,
+        e.GateDecided: status,
+        e.GateWithdrawn: status,
+        e.AttemptInterrupted: status,
+        e.SteeringGiven: status,
     }
 
 
-RUN: Mapping[RunStatus, Mapping[type[Event], RunStatus]] = {
+RUN: Mapping[RunStatus, Mapping[type[e.Event], RunStatus]] = {
     QUEUED: {
-        RunClaimed: RUNNING,
-        RunForked: QUEUED,
-        PipelineChanged: QUEUED,
-        RunResumed: QUEUED,
-        StepFinished: QUEUED,
-        GateDecided: QUEUED,
-        GateWithdrawn: QUEUED,
-        AttemptInterrupted: QUEUED,
-        SteeringGiven: QUEUED,
-        RunPaused: PAUSED,
-        RunInterrupted: INTERRUPTED,
-        RunFailed: FAILED,
-        RunCancelled: CANCELLED,
+        e.RunClaimed: RUNNING,
+        e.RunForked: QUEUED,
+        e.PipelineChanged: QUEUED,
+        e.RunResumed: QUEUED,
+        e.StepFinished: QUEUED,
+        e.GateDecided: QUEUED,
+        e.GateWithdrawn: QUEUED,
+        e.AttemptInterrupted: QUEUED,
+        e.SteeringGiven: QUEUED,
+        e.RunPaused: PAUSED,
+        e.RunInterrupted: INTERRUPTED,
+        e.RunFailed: FAILED,
+        e.RunCancelled: CANCELLED,
     },
     RUNNING: {
-        RunClaimed: RUNNING,
-        RunForked: QUEUED,
-        StepStarted: RUNNING,
-        AttemptFailed: RUNNING,
-        AttemptInterrupted: RUNNING,
-        StepFinished: RUNNING,
-        ParallelStarted: RUNNING,
-        BranchFinished: RUNNING,
-        StepRouted: RUNNING,
-        GoalRedirected: RUNNING,
-        GateOpened: RUNNING,
-        GateDecided: RUNNING,
-        GateWithdrawn: RUNNING,
-        PauseRequested: RUNNING,
-        CancelRequested: RUNNING,
-        SteeringGiven: RUNNING,
-        RunWaiting: WAITING,
-        RunQueued: QUEUED,
-        RunPaused: PAUSED,
-        RunInterrupted: INTERRUPTED,
-        RunFailed: FAILED,
-        RunCompleted: COMPLETED,
-        RunCancelled: CANCELLED,
+        e.RunClaimed: RUNNING,
+        e.RunForked: QUEUED,
+        e.StepStarted: RUNNING,
+        e.AttemptFailed: RUNNING,
+        e.AttemptInterrupted: RUNNING,
+        e.StepFinished: RUNNING,
+        e.ParallelStarted: RUNNING,
+        e.BranchFinished: RUNNING,
+        e.StepRouted: RUNNING,
+        e.GoalRedirected: RUNNING,
+        e.GateOpened: RUNNING,
+        e.GateDecided: RUNNING,
+        e.GateWithdrawn: RUNNING,
+        e.PauseRequested: RUNNING,
+        e.CancelRequested: RUNNING,
+        e.SteeringGiven: RUNNING,
+        e.RunWaiting: WAITING,
+        e.RunQueued: QUEUED,
+        e.RunPaused: PAUSED,
+        e.RunInterrupted: INTERRUPTED,
+        e.RunFailed: FAILED,
+        e.RunCompleted: COMPLETED,
+        e.RunCancelled: CANCELLED,
     },
     WAITING: {
-        GateDecided: QUEUED,
-        GateWithdrawn: WAITING,
-        AttemptInterrupted: WAITING,
-        SteeringGiven: WAITING,
-        RunPaused: PAUSED,
-        RunFailed: FAILED,
-        RunCancelled: CANCELLED,
+        e.GateDecided: QUEUED,
+        e.GateWithdrawn: WAITING,
+        e.AttemptInterrupted: WAITING,
+        e.SteeringGiven: WAITING,
+        e.RunPaused: PAUSED,
+        e.RunFailed: FAILED,
+        e.RunCancelled: CANCELLED,
     },
     PAUSED: _stopped(PAUSED),
-    INTERRUPTED: {**_stopped(INTERRUPTED), RunQueued: QUEUED},
+    INTERRUPTED: {**_stopped(INTERRUPTED), e.RunQueued: QUEUED},
     FAILED: _stopped(FAILED),
     COMPLETED: {},
     CANCELLED: {},
@@ -150,7 +122,7 @@ REASONS: Mapping[str, Reason] = {
 }
 
 
-def next_status(status: RunStatus | None, event: Event) -> RunStatus | None:
+def next_status(status: RunStatus | None, event: e.Event) -> RunStatus | None:
     """Where `event` leads from `status`, or None when it may not happen there."""
     return (FIRST if status is None else RUN[status]).get(type(event))
 

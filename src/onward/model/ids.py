@@ -14,7 +14,6 @@ from blake3 import blake3
 from onward.errors import InvalidInput
 
 RUN_ID_OWN = re.compile(r"[a-z0-9-]{1,64}")
-DISPLAY_LENGTH = 6
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = tuple(first + second for first in ALPHABET for second in ALPHABET)
 _TURNED = tuple(second + first for first in ALPHABET for second in ALPHABET)

@@ -145,5 +145,5 @@ class _Walk:
         for edge in self.definition.graph.outgoing(node):
             number = seen[edge.target] = seen.get(edge.target, 0) + 1
             path = new_branch_id(step, edge.target, number)
-            points += self.line(path, edge.target, self.definition.join(node))
+            points += self.line(path, edge.target, self.definition.joins.get(node))
         return points

@@ -73,7 +73,7 @@ class Worker:
         sweeping = asyncio.create_task(self._sweep())
         try:
             while self._stop.reason is None and not await self._fill():
-                await self._rest(self._poll_s)
+                await self._clock.wait_s(self._poll_s, self._news)
             shift = await self._drain()
             self._check_store()
             return shift
@@ -143,9 +143,6 @@ class Worker:
         self._metrics.driving.set(len(self._tasks))
         self._news.set()
 
-    async def _rest(self, seconds: float) -> None:
-        await self._clock.wait_s(seconds, self._news)
-
     async def _sweep(self) -> None:
         never, took_s = asyncio.Event(), deque[float](maxlen=LOOKS_JUDGED)
         while True:
@@ -188,7 +185,7 @@ class Worker:
             left = len(self._tasks)
             self._say(f"draining: {left} {'run remains' if left == 1 else 'runs remain'}")
             self._news.clear()
-            await self._rest(SAY_EVERY_S)
+            await self._clock.wait_s(SAY_EVERY_S, self._news)
         left = len(self._tasks)
         if left:
             await asyncio.wait(list(self._tasks), timeout=SAY_EVERY_S)

@@ -8,6 +8,7 @@ from typing import Any
 
 from onward.engine.control.interview import Interviewer
 from onward.engine.log.terms import NO_TERMS, RequestTerms
+from onward.machine.decide.resume import ResumeRequest
 from onward.model.event import Managed
 
 
@@ -33,21 +34,11 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
-    """How a stopped run is asked to continue.
+class Resume(ResumeRequest):
+    """How a stopped run is asked to continue: what is decided, and how it is sent."""
 
-    `run`: this process executes it. Without, the decision is written and the run is left to the workers.
-    """
-
-    by: str = "user"
-    from_node: str | None = None
-    action: str | None = None
-    step: str | None = None
     accept_changes: bool = False
     original: bool = False
-    take_over: bool = False
     wait: bool = False
-    restore_workspace: bool = False
-    run: bool = True
     terms: RequestTerms = NO_TERMS
     interviewer: Interviewer | None = None

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from onward.clock import Clock
 from onward.engine.control.holder_requests import HolderRequests
-from onward.engine.control.preview import Preview, preview
+from onward.engine.control.preview import Preview
 from onward.engine.control.requests import Resume
 from onward.engine.control.sources import Sources
 from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.engine.log.terms import RequestTerms
+from onward.engine.log.write import applied
 from onward.engine.loop.runner import Runner, Served
 from onward.engine.loop.serving import Serving
 from onward.engine.loop.stop import StopSwitch
 from onward.engine.step.leftovers import Leftovers, view_left
 from onward.errors import InvalidInput, Refused, StaleHistory
 from onward.machine.decide.claim import HolderView
-from onward.machine.decide.resume import ResumeRequest, check_resumable, decide_resume, repeat_notice
+from onward.machine.decide.resume import check_resumable, decide_resume, repeat_notice
+from onward.machine.plan.advance import advance
 from onward.model.event import Event
 from onward.model.run import Run
 from onward.pipeline.build import Pipeline
@@ -44,7 +46,7 @@ class _Ready:
     pipeline: Pipeline
     notice: str
     served: Served
-    request: ResumeRequest
+    request: Resume
 
     @property
     def blobs(self) -> Mapping[str, bytes]:
@@ -54,7 +56,9 @@ class _Ready:
         """Decide the resume under the run's lock, if it still is the run that everything was checked for."""
         if run.pipeline_hash != self.known.run.pipeline_hash:
             raise StaleHistory(run.id, self.known.position.seq)
-        return decide_resume(self.served.definition, run, holder_view, self.request)
+        return decide_resume(
+            self.served.definition, run, holder_view, self.request, changed_to=self.pipeline.hash
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ class Resuming:
             except StaleHistory:
                 continue  # the pipeline was changed since it was checked: check again
             except Refused as refusal:
-                await self._tell_left(refusal, run_id)
+                await self._add_leftovers(refusal, run_id)
                 if refusal.code != "occupied" or not resume.wait or stop.reason is not None:
                     raise
                 await self.clock.wait_s(WAIT_POLL_S, asyncio.Event())
@@ -121,16 +125,18 @@ class Resuming:
     async def preview_resume(self, run_id: str, resume: Resume) -> Preview:
         """Make every check of a resume and say what it would do. Nothing is written."""
         ready = await self._ready(run_id, resume, None)
-        now_us = self.clock.now_us()
+        known, now_us = ready.known, self.clock.now_us()
         try:
-            holder_view = self.claims.holder_view(ready.known)
-            seen = preview(ready.served.definition, ready.known, holder_view, ready.request, now_us=now_us)
+            decided = ready.decide(known.run, self.claims.holder_view(known))
         except Refused as refusal:
-            await self._tell_left(refusal, run_id)
+            await self._add_leftovers(refusal, run_id)
             raise
-        return replace(seen, notice=ready.notice, left=await self.leftovers.of(ready.known))
+        run, _ = applied(known.run, decided, run_id=run_id, at_us=now_us)
+        ahead = advance(ready.served.definition, run, (), now_us=now_us, stop_reason=None)
+        left = await self.leftovers.of(known)
+        return Preview(known.run, ready.notice, (*decided, *ahead.events), ahead.action, left)
 
-    async def _tell_left(self, refusal: Refused, run_id: str) -> None:
+    async def _add_leftovers(self, refusal: Refused, run_id: str) -> None:
         """Add what the step in doubt left, for the person who has to decide."""
         if refusal.code == "in_doubt":
             left = await self.leftovers.of(await self.journal.load(run_id))
@@ -138,21 +144,12 @@ class Resuming:
 
     async def _ready(self, run_id: str, resume: Resume, stop: StopSwitch | None) -> _Ready:
         known = await self.journal.load(run_id)
-        request = ResumeRequest(
-            resume.by,
-            resume.from_node,
-            resume.action,
-            resume.step,
-            take_over=resume.take_over,
-            restore_workspace=resume.restore_workspace,
-            claims=resume.run,
-        )
         resume.terms.check_head(run_id, known.position.seq)
         if resume.restore_workspace and known.run.workspace is None:
             raise InvalidInput(f"run {run_id} has no workspace to restore.")
         if stop is not None and (resume.wait or _is_ending(known)):
             known = await self._wait_free(known, stop, None if resume.wait else ENDING_S)
-        check_resumable(known.run, self.claims.holder_view(known), request)
+        check_resumable(known.run, self.claims.holder_view(known), resume)
         pipeline, notice = await self.sources.for_resume(
             known.run, accept_changes=resume.accept_changes, original=resume.original
         )
@@ -164,8 +161,7 @@ class Resuming:
             else {}
         )
         notice = "; ".join(filter(None, (notice, repeat_notice(definition, known.run, resume.from_node))))
-        request = replace(request, changed_to=pipeline.hash)
-        return _Ready(known, pipeline, notice, Served(definition, handlers), request)
+        return _Ready(known, pipeline, notice, Served(definition, handlers), resume)
 
     async def _wait_free(self, folded: Folded, stop: StopSwitch, limit_s: float | None) -> Folded:
         """Wait until no live process holds the run, this process is asked to stop, or the time is over."""

@@ -11,7 +11,7 @@ from onward.engine.log.journal import Journal
 from onward.errors import OnwardError
 from onward.machine.decide.owner_loss import decide_loss
 from onward.model.run import Run, RunStatus
-from onward.store.port.runs import Listed, RunQuery, Runs
+from onward.store.port.runs import RunQuery, Runs
 
 log = logging.getLogger("onward.recovery")
 GATES_MAX = 10_000
@@ -40,7 +40,8 @@ class Sweeper:
         requeued: list[Run] = []
         broken: list[tuple[str, str]] = []
         for listed in await self._runs.held():
-            if self._is_alive(listed):
+            holder = listed.holder
+            if holder is None or self._claims.is_alive(listed.row.id, holder):
                 continue
             try:
                 found = await self._take(listed.row.id, is_restart)
@@ -72,11 +73,6 @@ class Sweeper:
         if self._logged.get(run_id) != what:
             log.error("run %s %s", run_id, what, extra={"run": run_id})
             self._logged[run_id] = what
-
-    def _is_alive(self, listed: Listed) -> bool:
-        if listed.holder is None:
-            return True
-        return self._claims.is_alive(listed.row.id, listed.holder)
 
     async def _take(self, run_id: str, is_restart: bool) -> Run | None:
         reply = await self._claims.request(run_id, partial(decide_loss, is_restart=is_restart))

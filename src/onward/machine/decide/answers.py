@@ -26,11 +26,6 @@ OWN_WORDS = Choice(key="", label="", to="")
 NO = Choice(key="", label="reject", to="")
 
 
-def match_choice(gate: Gate, said: str) -> Choice | None:
-    """The choice that a word means: by key, label or target, or as a word for yes or no."""
-    return meant(gate.type, gate.choices, said)
-
-
 def decision(gate: Gate, answer: Answer, *, by: str) -> GateDecided:
     """What an answer decides. An answer that the gate does not offer is refused with what it does."""
     if answer.skipped:
@@ -42,7 +37,7 @@ def decision(gate: Gate, answer: Answer, *, by: str) -> GateDecided:
             return _decided(gate, rejecting(gate.type, gate.choices) or NO, by, answer.text)
     if gate.type == FREEFORM and not (answer.choice and answer.text):
         return _in_words(gate, answer.choice or answer.text, by)
-    choice = match_choice(gate, answer.choice)
+    choice = meant(gate.type, gate.choices, answer.choice)
     if choice is None:
         raise InvalidInput(f"gate {gate.gate} has no choice {answer.choice!r}; {_choose(gate)}.")
     return _decided(gate, choice, by, answer.text)

@@ -35,30 +35,40 @@ ACTIONS = ("retry", "skip", "continue", "abort")
 class ResumeRequest:
     """What a person asks for when they resume."""
 
-    by: str
+    by: str = "user"
     from_node: str | None = None
     action: str | None = None
     step: str | None = None
-    changed_to: str | None = None
     take_over: bool = False
     restore_workspace: bool = False
-    claims: bool = True
+    run: bool = True
     """Whether the process that asks executes the run; else it is left in the queue."""
 
 
 def decide_resume(
-    definition: Definition, run: Run, holder_view: HolderView, request: ResumeRequest
+    definition: Definition,
+    run: Run,
+    holder_view: HolderView,
+    request: ResumeRequest,
+    *,
+    changed_to: str | None = None,
 ) -> tuple[Event, ...]:
-    """Resume a stopped run and claim it, or leave it queued; every check comes before the first event."""
+    """Resume a stopped run and claim it, or leave it queued; every check comes before the first event.
+
+    `changed_to` is the hash of the definition that it continues with.
+    """
     _check_request(request)
     fallen = check_resumable(run, holder_view, request)
     if request.action == "abort":
         return (*fallen, *cancelling(run, by=request.by))
+    changed: tuple[Event, ...] = ()
+    if changed_to is not None and changed_to != run.pipeline_hash:
+        changed = (PipelineChanged(pipeline_hash=changed_to, before=run.pipeline_hash, by=request.by),)
     is_due = run.status in (RunStatus.QUEUED, RunStatus.WAITING)
     asks = request.from_node is not None or request.action is not None or request.restore_workspace
     if is_due and not asks:
-        claim = (claim_of(run, holder_view.asker),) if request.claims else ()
-        return (*fallen, *_changed(run, request), *claim)
+        claim = (claim_of(run, holder_view.asker),) if request.run else ()
+        return (*fallen, *changed, *claim)
     stopped, from_node = _where(definition, run, request, holder_view.now_us)
     resumed = RunResumed(
         by=request.by,
@@ -70,8 +80,8 @@ def decide_resume(
     skipped = (_skipped(definition, run, stopped),) if request.action == "skip" and stopped else ()
     left = closing(run, why=f"resumed from {from_node}") if from_node is not None else ()
     # That the run was lost is said by `fallen`.
-    claim = (replace(claim_of(run, holder_view.asker), lost=False),) if request.claims else ()
-    return (*fallen, *left, resumed, *_changed(run, request), *skipped, *claim)
+    claim = (replace(claim_of(run, holder_view.asker), lost=False),) if request.run else ()
+    return (*fallen, *left, resumed, *changed, *skipped, *claim)
 
 
 def _where(
@@ -193,12 +203,6 @@ def _from_node(definition: Definition, run: Run, request: ResumeRequest) -> str 
         return request.from_node
     # Continuing after an unmet gate would only reach it again: go back to the gate itself.
     return run.stopped_step if run.reason == "goal_unmet" else None
-
-
-def _changed(run: Run, request: ResumeRequest) -> tuple[Event, ...]:
-    if request.changed_to is None or request.changed_to == run.pipeline_hash:
-        return ()
-    return (PipelineChanged(pipeline_hash=request.changed_to, before=run.pipeline_hash, by=request.by),)
 
 
 def _skipped(definition: Definition, run: Run, stopped: OpenStep) -> StepFinished:

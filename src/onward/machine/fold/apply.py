@@ -10,45 +10,17 @@ from msgspec.structs import replace
 from onward.machine.fold import branches, gates, life, steering, steps, stops
 from onward.machine.fold.change import Changes, IllegalEvent
 from onward.machine.lifecycle import next_status
-from onward.model.event import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    CancelRequested,
-    Event,
-    GateDecided,
-    GateOpened,
-    GateWithdrawn,
-    GoalRedirected,
-    ParallelStarted,
-    PauseRequested,
-    PipelineChanged,
-    RunCancelled,
-    RunClaimed,
-    RunCompleted,
-    RunCreated,
-    RunFailed,
-    RunForked,
-    RunInterrupted,
-    RunPaused,
-    RunQueued,
-    RunResumed,
-    RunWaiting,
-    SteeringGiven,
-    StepFinished,
-    StepRouted,
-    StepStarted,
-)
+from onward.model import event as e
 from onward.model.run import Run
 
 
-def apply(run: Run | None, event: Event, *, run_id: str, at_us: int, token: int) -> Run:
+def apply(run: Run | None, event: e.Event, *, run_id: str, at_us: int, token: int) -> Run:
     """The run after `event`; refuses what the lifecycle does not allow, and changes nothing else."""
     status = next_status(None if run is None else run.status, event)
     if status is None:
         raise IllegalEvent(None if run is None else run.status, event)
     if run is None:
-        assert isinstance(event, RunCreated)
+        assert isinstance(event, e.RunCreated)
         return life.created(event, run_id=run_id, at_us=at_us)
     if token < run.token:
         raise IllegalEvent(run.status, event, f"{event.kind} carries token {token}, older than {run.token}")
@@ -58,37 +30,37 @@ def apply(run: Run | None, event: Event, *, run_id: str, at_us: int, token: int)
     return replace(run, status=status, head=run.head + 1, updated_at_us=at_us, **changes)
 
 
-def fold(run: Run | None, events: Iterable[tuple[Event, int, int]], *, run_id: str) -> Run | None:
+def fold(run: Run | None, events: Iterable[tuple[e.Event, int, int]], *, run_id: str) -> Run | None:
     """Apply `(event, at_us, token)` one after the other."""
     for event, at_us, token in events:
         run = apply(run, event, run_id=run_id, at_us=at_us, token=token)
     return run
 
 
-_FOLDS: Mapping[type[Event], Callable[[Run, Any, int], Changes]] = {
-    RunForked: life.forked,
-    RunClaimed: life.claimed,
-    PipelineChanged: life.pipeline_changed,
-    StepStarted: steps.started,
-    AttemptFailed: steps.attempt_failed,
-    AttemptInterrupted: steps.attempt_interrupted,
-    StepFinished: steps.finished,
-    ParallelStarted: branches.started,
-    BranchFinished: branches.finished,
-    StepRouted: steps.routed,
-    GoalRedirected: steps.redirected,
-    GateOpened: gates.opened,
-    GateDecided: gates.decided,
-    GateWithdrawn: gates.withdrawn,
-    PauseRequested: stops.pause_requested,
-    CancelRequested: stops.cancel_requested,
-    SteeringGiven: steering.given,
-    RunWaiting: stops.waiting,
-    RunQueued: stops.queued,
-    RunPaused: stops.paused,
-    RunInterrupted: stops.interrupted,
-    RunFailed: stops.failed,
-    RunResumed: stops.resumed,
-    RunCompleted: stops.completed,
-    RunCancelled: stops.cancelled,
+_FOLDS: Mapping[type[e.Event], Callable[[Run, Any, int], Changes]] = {
+    e.RunForked: life.forked,
+    e.RunClaimed: life.claimed,
+    e.PipelineChanged: life.pipeline_changed,
+    e.StepStarted: steps.started,
+    e.AttemptFailed: steps.attempt_failed,
+    e.AttemptInterrupted: steps.attempt_interrupted,
+    e.StepFinished: steps.finished,
+    e.ParallelStarted: branches.started,
+    e.BranchFinished: branches.finished,
+    e.StepRouted: steps.routed,
+    e.GoalRedirected: steps.redirected,
+    e.GateOpened: gates.opened,
+    e.GateDecided: gates.decided,
+    e.GateWithdrawn: gates.withdrawn,
+    e.PauseRequested: stops.pause_requested,
+    e.CancelRequested: stops.cancel_requested,
+    e.SteeringGiven: steering.given,
+    e.RunWaiting: stops.waiting,
+    e.RunQueued: stops.queued,
+    e.RunPaused: stops.paused,
+    e.RunInterrupted: stops.interrupted,
+    e.RunFailed: stops.failed,
+    e.RunResumed: stops.resumed,
+    e.RunCompleted: stops.completed,
+    e.RunCancelled: stops.cancelled,
 }

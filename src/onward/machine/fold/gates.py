@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from onward.machine.fold.change import Changes, IllegalEvent, without
 from onward.model.event import GateDecided, GateOpened, GateWithdrawn
@@ -16,19 +16,7 @@ def opened(run: Run, event: GateOpened, at_us: int) -> Changes:
     if event.gate in run.gates:
         raise IllegalEvent(run.status, event, f"gate {event.gate} is already open")
     at = place_of(event.gate)
-    gate = Gate(
-        gate=event.gate,
-        node=event.node,
-        text=event.text,
-        choices=event.choices,
-        opened_at_us=at_us,
-        type=event.type,
-        default=event.default,
-        deadline_us=event.deadline_us,
-        on_timeout=event.on_timeout,
-        remind_us=event.remind_us,
-        metadata=event.metadata,
-    )
+    gate = Gate(**asdict(event), opened_at_us=at_us)  # it has every field of its event
     return {
         "gates": {**run.gates, event.gate: gate},
         "visits": run.visits.with_(at, run.visits.get(at, 0) + 1),

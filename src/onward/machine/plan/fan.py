@@ -44,7 +44,7 @@ def fan_out(definition: Definition, run: Run, branch_id: str, node: Node, now_us
                 step=step,
                 node=node.id,
                 branches=_branches(step, edges),
-                join=definition.join(node.id),
+                join=definition.joins.get(node.id),
                 policy=definition.join_policy(node),
                 max_parallel=definition.max_parallel(node),
             ),
