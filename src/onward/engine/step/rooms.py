@@ -1,4 +1,4 @@
-"""A step's own room, as the engine makes it: artifacts out of the store, and a directory on disk."""
+"""A step's own room, as the engine creates it: artifacts from the store, and a directory on disk."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from onward.threads import in_thread
 
 
 class Rooms:
-    """Makes the rooms of steps."""
+    """Creates the rooms of steps."""
 
     def __init__(self, blobs: Blobs, clock: Clock, files: RunFiles | None) -> None:
-        self._blobs, self._clock, self._files = blobs, clock, files
+        self.blobs, self.clock, self._files = blobs, clock, files
 
     def of(
         self, definition: Definition, run: Run, started: StepStarted, loop: asyncio.AbstractEventLoop
     ) -> Room:
-        """The room of an attempt that is about to begin. Making it touches nothing."""
+        """The room of an attempt that is about to begin. Creating it touches nothing."""
         files = self._files
         if files is not None:
             graph, kind = definition.graph, definition.kind(started.node)
@@ -42,13 +42,6 @@ class Rooms:
             if mode != "off":
                 return RoomOnDisk(self, run, started, loop, files, is_full=mode == "full")
         return StoredRoom(self, run, started, loop)
-
-    def artifacts(
-        self, run: Run, step: str, loop: asyncio.AbstractEventLoop, *, has_files: bool
-    ) -> Artifacts:
-        """What a step finds and leaves in the store."""
-        now_us, read = self._clock.now_us, self._blobs.find
-        return Artifacts(run.artifacts, step=step, now_us=now_us, read=read, has_files=has_files, loop=loop)
 
 
 class StoredRoom(Room):
@@ -59,14 +52,21 @@ class StoredRoom(Room):
         self._rooms, self._run, self._started, self._loop = rooms, run, started, loop
 
     def _make_artifacts(self) -> Artifacts:
-        return self._rooms.artifacts(self._run, self._started.step, self._loop, has_files=self.is_full)
+        return Artifacts(
+            self._run.artifacts,
+            step=self._started.step,
+            now_us=self._rooms.clock.now_us,
+            read=self._rooms.blobs.find,
+            has_files=self.is_full,
+            loop=self._loop,
+        )
 
 
 class RoomOnDisk(StoredRoom):
-    """A room with a directory, which is made when it is asked for.
+    """A room with a directory, which is created when the handler asks for it.
 
-    That of an agent is made before the step, for its prompt. If the room is full and no one asks, it is made
-    when there is something to write.
+    That of an agent is created before the step, for its prompt. If the room is full and the handler does not
+    ask, it is created when there is something to write.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class RoomOnDisk(StoredRoom):
     async def settle(self, node: Node, result: Result) -> Result:
         if not self._is_kept:
             return await super().settle(node, result)
-        if self._is_asked and self._made is not None:  # else no one could put anything there
+        if self._is_asked and self._made is not None:  # else the handler could not put anything there
             result = result if result.is_decided else self._reported(result)
             result = await self._with_files(result)
         self._files.settled(
@@ -136,7 +136,7 @@ class RoomOnDisk(StoredRoom):
     def _reported(self, result: Result) -> Result:
         """What the step's own `status.json` makes of a result that leaves it open.
 
-        The directory was made for this try alone, so whatever is in it was written during it.
+        The directory was created for this attempt alone, so whatever is in it was written during it.
         """
         path = f"{self.directory}/{STATUS}"
         try:

@@ -27,7 +27,7 @@ def shown_to(graph: Graph, branch: Branch, branch_id: str, node: Node) -> Shown:
     """For the node's next attempt in the branch `branch_id`.
 
     A step that was to be `full` and is not has its thread all the same: its new session takes the place of
-    the lost one, and whoever comes next under this key goes on from there.
+    the lost one, and the next step under this key continues from there.
     """
     edge = _came_by(graph, branch, node)
     mode = _mode(graph, edge, node)

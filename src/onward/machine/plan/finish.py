@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from onward.machine.definition import Definition
 from onward.machine.fold.steps import context_after
 from onward.machine.plan.fan import candidates, choosing
@@ -39,19 +37,10 @@ def finish(
 
     `tree` is the work tree after it, if that has changed.
     """
-    events = _events(definition, run, step, result, now_us=now_us, jitter=jitter)
-    if tree is None:
-        return events
-    return [replace(event, workspace=tree) if isinstance(event, StepFinished) else event for event in events]
-
-
-def _events(
-    definition: Definition, run: Run, step: str, result: Result, *, now_us: int, jitter: float
-) -> list[Event]:
     opened = run.open_steps[step]
     node = definition.graph.nodes[opened.node]
     if result.status in DONE:
-        return [_finished(definition, run, opened, node, result, result.status, result.failure_reason)]
+        return [_finished(definition, run, opened, node, result, tree, result.status)]
     may_retry = result.retryable and (result.status is StepStatus.RETRY or definition.retries_failures)
     if may_retry:
         policy = definition.retry_policy(node)
@@ -59,17 +48,18 @@ def _events(
         if again_us is not None:
             return [_failed_attempt(opened, result, result.failure_reason, retry_at_us=again_us)]
     if result.status is StepStatus.RETRY and node.allow_partial:
-        status = StepStatus.PARTIAL_SUCCESS
-        return [_finished(definition, run, opened, node, result, status, result.failure_reason)]
-    return _failed(definition, run, opened, node, result)
+        return [_finished(definition, run, opened, node, result, tree, StepStatus.PARTIAL_SUCCESS)]
+    return _failed(definition, run, opened, node, result, tree)
 
 
-def _failed(definition: Definition, run: Run, opened: OpenStep, node: Node, result: Result) -> list[Event]:
+def _failed(
+    definition: Definition, run: Run, opened: OpenStep, node: Node, result: Result, tree: Tree | None
+) -> list[Event]:
     """Take the edge for failures, or leave the step open and failed: the plan stops the run there."""
     reason = result.failure_reason or "the step failed without a reason"
     if result.status is StepStatus.RETRY:
         reason = f"max retries exceeded: {reason}"
-    finished = _finished(definition, run, opened, node, result, StepStatus.FAIL, reason)
+    finished = _finished(definition, run, opened, node, result, tree, FAIL, reason)
     if finished.next is not None or branch_of(opened.step):
         return [finished]  # a branch that fails has ended, and its fan-out continues with that
     return [_failed_attempt(opened, result, reason, retry_at_us=None)]
@@ -94,8 +84,9 @@ def _finished(
     opened: OpenStep,
     node: Node,
     result: Result,
+    tree: Tree | None,
     status: StepStatus,
-    reason: str,
+    reason: str = "",
 ) -> StepFinished:
     before = run.branches[branch_of(opened.step)].context
     if node.id in definition.choosers:
@@ -105,7 +96,7 @@ def _finished(
         preferred_label=result.preferred_label,
         suggested_next_ids=tuple(result.suggested_next_ids),
         notes=result.notes,
-        failure_reason=reason if status is FAIL else "",
+        failure_reason=reason,
     )
     updates = copied(result.context_updates) if result.context_updates else {}
     fresh, grown = changes_between(before, updates) if updates else ({}, {})
@@ -121,6 +112,7 @@ def _finished(
         response=result.response,
         artifacts=dict(result.artifacts) if result.artifacts else {},
         contents=dict(result.contents) if result.contents else {},
+        workspace=tree,
     )
 
 

@@ -1,8 +1,8 @@
 """Context keys that belong to the engine: which they are, what they mean, and who may not set them.
 
-`outcome` and `preferred_label` say what the last step came to and are stored with it. `current_node` and
-`internal.retry_count.<node>` follow from the run's state, so they are made up wherever somebody looks and
-stored nowhere. `graph.*` are the pipeline's own attributes, mirrored when the run was created.
+`outcome` and `preferred_label` are the result of the last step and are stored with it. `current_node` and
+`internal.retry_count.<node>` follow from the run's state, so they are computed when they are read, and not
+stored. `graph.*` are the pipeline's own attributes, mirrored when the run was created.
 """
 
 from __future__ import annotations
