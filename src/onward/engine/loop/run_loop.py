@@ -118,8 +118,8 @@ class RunLoop:
             await self._parts.cancel_child(self._successor)
         return action
 
-    async def _execute(self, started: StepStarted, interrupter: AttemptRunner) -> ActionResult:
-        return await self._executor.execute(self._appender.folded, started, interrupter)
+    async def _execute(self, started: StepStarted, runner: AttemptRunner) -> ActionResult:
+        return await self._executor.execute(self._appender.folded, started, runner)
 
     def _start(self, starts: Sequence[StepStarted]) -> None:
         for started in starts:
