@@ -87,7 +87,7 @@ async def ask(store: Store, run_id: str, times: str) -> None:
             held: Held, tail: Sequence[StoredEvent], run: Draft = run, waited: list[int] = waited
         ) -> Write:
             waited.append(len(tail) // 2)
-            return run.after(tail).then(PauseRequested(after="step", by=store.leases.me))[0]
+            return run.after(tail).then(PauseRequested(after="step", by=store.leases.owner))[0]
 
         await store.log.control(
             run_id, since=run.position.seq, append_id=f"{store.leases.owner} {number}", decide=decide

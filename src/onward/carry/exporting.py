@@ -126,7 +126,7 @@ class Exporter:
             self.carried.effects += 1
         self.carried.runs.append(run.id)
 
-    async def _pages(self, run: CarriedRun) -> AsyncIterator[Sequence[Record]]:
+    async def _pages(self, run: CarriedRun) -> AsyncIterator[Sequence[StoredEvent]]:
         """The events in pages whose size depends on their large values."""
         after, limit = run.parent_seq, PAGE_FIRST
         while after < run.head and (

@@ -73,7 +73,7 @@ class Engine:
             observe = _each(files.observe, receipts.after, observe)
         self.journal = journal = Journal(store.log, clock)
         self.leftovers = Leftovers(store, None if files is None else files.folder, trees, own)
-        self._effects = AtMostOnce(store.effects, clock, ids, store.leases.lease_s)
+        self.effects = AtMostOnce(store.effects, clock, ids, store.leases.lease_s)
         claims = Claims(store.leases, journal, clock, ids, observe)
         self.dropped, self.is_at_work = claims.dropped, claims.is_at_work
         workspaces = Workspaces(trees, files, warn)
@@ -110,7 +110,7 @@ class Engine:
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
         """Call a function at most once for the key, and return what it returned."""
-        return await self._effects.call(key, function, Once(only_success=only_success))
+        return await self.effects.call(key, function, Once(only_success=only_success))
 
     async def close(self) -> None:
         """Release the runs that this process holds and does not execute, then close the store."""

@@ -30,7 +30,7 @@ async def read_checkpoints(log: RunLog, run_id: str) -> AsyncIterator[dict[str, 
                 yield _checkpoint(record, event, run, completed)
 
 
-def _checkpoint(record: Record, event: Event, run: Run, completed: Sequence[str]) -> dict[str, Any]:
+def _checkpoint(record: StoredEvent, event: Event, run: Run, completed: Sequence[str]) -> dict[str, Any]:
     branch = branch_of(event.step) if isinstance(event, StepFinished) else ""
     return {
         "seq": record.seq,

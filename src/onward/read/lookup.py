@@ -35,7 +35,7 @@ async def find_run(runs: Runs, wanted: str) -> Listed:
     return found[0]
 
 
-async def log_pages(log: RunLog, run_id: str, *, after: int = 0) -> AsyncIterator[Sequence[Record]]:
+async def log_pages(log: RunLog, run_id: str, *, after: int = 0) -> AsyncIterator[Sequence[StoredEvent]]:
     """A log in pages, so that a long one is never in memory at once."""
     while page := await log.read(run_id, after=after, limit=PAGE):
         yield page
@@ -61,7 +61,7 @@ async def completed_of(log: RunLog, run_id: str) -> list[str]:
     ]
 
 
-async def newest_first(read: ReadLog, head: int, kinds: Collection[str]) -> AsyncIterator[Record]:
+async def newest_first(read: ReadLog, head: int, kinds: Collection[str]) -> AsyncIterator[StoredEvent]:
     """The records of these kinds, from event `head` back to the first.
 
     `read` reads one run's log. The first page is small, because callers mostly look for something near the

@@ -66,7 +66,7 @@ async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> V
     )
 
 
-async def _pages(log: RunLog, run_id: str, head: int) -> AsyncIterator[Sequence[Record]]:
+async def _pages(log: RunLog, run_id: str, head: int) -> AsyncIterator[Sequence[StoredEvent]]:
     """The log up to `head`, and what follows it, unless the run itself has written that since."""
     after = 0
     while page := await log.read(run_id, after=after, limit=min(PAGE, head - after) if after < head else 1):

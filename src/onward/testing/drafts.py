@@ -72,7 +72,7 @@ class Draft:
             write = replace(write, snapshot=snapshot)
         return write if with_row else replace(write, row=None), draft
 
-    def after(self, tail: Sequence[Record]) -> Draft:
+    def after(self, tail: Sequence[StoredEvent]) -> Draft:
         """The run after events that others wrote."""
         run, position = self.run, self.position
         for record in tail:
@@ -205,7 +205,9 @@ async def requested(store: Store, draft: Draft, *events: Event, append_id: str =
 
 async def claimed(store: Store, draft: Draft) -> Draft:
     """The run after `store` claimed it, from a holder or not."""
-    claim = RunClaimed(token=draft.run.token + 1, worker=store.leases.me, lost=draft.run.worker is not None)
+    claim = RunClaimed(
+        token=draft.run.token + 1, worker=store.leases.owner, lost=draft.run.worker is not None
+    )
     return await requested(store, draft, claim, append_id=f"claim-{claim.token}")
 
 

@@ -11,7 +11,7 @@ from onward.draw.states import states_of
 from onward.draw.trace import Trace
 from onward.draw.view import to_view
 from onward.engine.control.sources import Sources
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.machine.fold.row import project
 from onward.model.event import RunCreated
 from onward.operations.drawing import Drawing

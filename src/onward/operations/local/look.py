@@ -152,6 +152,6 @@ class LocalLook:
         return Journal(self.store.log, self.clock)
 
 
-def _in_dialect(translator: Translator, record: Record) -> Iterator[EventShown]:
+def _in_dialect(translator: Translator, record: StoredEvent) -> Iterator[EventShown]:
     for event in translator.translate(unseal(record), record.at_us):
         yield {"seq": record.seq, "kind": event.name, "at": instant(record.at_us), **event.fields}

@@ -16,7 +16,7 @@ class LocalOperations:
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self.lists = LocalLists(engine.store)
-        self.look = LocalLook(engine.store, clock, lambda: engine.leavings, lambda: engine.sources)
+        self.look = LocalLook(engine.store, clock, lambda: engine.leftovers, lambda: engine.sources)
         self.decide = LocalDecide(engine, clock)
         self.effects = LocalEffects(engine.effects)
         self.start = LocalStart(engine)

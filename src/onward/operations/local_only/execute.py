@@ -13,7 +13,7 @@ from onward.clock import Clock
 from onward.engine.control.interview import Interviewer
 from onward.engine.control.sources import read_source
 from onward.engine.engine import Engine
-from onward.engine.log.journal import Folded
+from onward.engine.log.reader import Folded
 from onward.engine.loop.stop import StopSwitch
 from onward.machine.decide.doubt import is_in_doubt
 from onward.machine.decide.requests import open_gate

@@ -13,7 +13,8 @@ from onward.clock import Clock
 from onward.engine.control.sources import Sources
 from onward.engine.files.rebuild import rebuild
 from onward.engine.files.receipts import committed
-from onward.engine.log.journal import Folded, Journal
+from onward.engine.log.journal import Journal
+from onward.engine.log.reader import Folded
 from onward.errors import InvalidInput
 from onward.operations.local_only.replies import FilesWritten, FindingShown, ReceiptsWritten
 from onward.operations.local_only.requests import WriteFiles, WriteReceipts

@@ -151,7 +151,7 @@ async def test_requests_of_many_processes_leave_one_log_without_a_gap(store: Sto
     run = await held(store)
 
     async def ask(number: int) -> None:
-        def decide(held: Held, tail: Sequence[Record]) -> Write:
+        def decide(held: Held, tail: Sequence[StoredEvent]) -> Write:
             current = run.after(tail)
             assert current.position == held.position
             return current.then(PauseRequested(after="step", by=str(number)))[0]
