@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from onward.config import file_mode, tool_environment
-from onward.errors import InvalidInput
+from onward.errors import InvalidInput, StoreReadOnly
 from onward.model.values.bounds import LEASE
 from onward.store.port.store import Store
 
@@ -34,6 +35,16 @@ async def open_store(db: str, *, lease_s: float | None = None) -> Store:
     check_address(db)
     if lease_s is not None:
         LEASE.check(lease_s, "lease_s")
+    store = await _opened(db, lease_s)
+    if await store.backfill.missing():
+        from onward.read.backfill import fill_in
+
+        with suppress(StoreReadOnly):  # then there is only what was filled in before
+            await fill_in(store)
+    return store
+
+
+async def _opened(db: str, lease_s: float | None) -> Store:
     if db.startswith(POSTGRES):
         from onward.store.postgres.adapter import LEASE_S, PostgresStore
 

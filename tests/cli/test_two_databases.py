@@ -7,11 +7,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import apsw
 import pytest
 
 from onward.model.identity import Identity
 from tests.cli.shell import GATE, Shell, pipeline
+from tests.store.test_migrations import WITHOUT_DUE, Database
 from tests.workspace.repository import Repository
 
 STORE = "mkdir -p $ONWARD_STEP_DIR/artifacts; echo kept > $ONWARD_STEP_DIR/artifacts/note"
@@ -144,12 +144,7 @@ def grown_old(two: Neighbours) -> None:
     said = json.loads(manifest.read_bytes())
     del said["database"]
     manifest.write_text(json.dumps(said))
-    db = apsw.Connection(two.here.db)
-    db.execute(
-        "DROP TABLE identity; DROP TABLE stuck; DROP INDEX run_due; ALTER TABLE run DROP COLUMN due_at_us; "
-        "CREATE INDEX run_due ON run (wake_at_us); DELETE FROM migration WHERE number >= 6"
-    )
-    db.close()
+    Database(two.here.db).run(f"DROP TABLE identity; {WITHOUT_DUE}; DELETE FROM migration WHERE number >= 6")
 
 
 def test_a_directory_from_before_there_were_marks_is_gone_on_with_and_collected(two: Neighbours) -> None:

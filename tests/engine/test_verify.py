@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import pytest
 
+from onward.model.row import GateRow
 from onward.read.verify import verify_run
+from onward.store.port.gates import Gates
 from onward.store.port.log import Loaded, RunLog
 from onward.store.port.store import Store
+from onward.testing.conformance.asking import asked
 from onward.testing.drafts import held, stepped
 from onward.testing.faults import Around, FaultyStore
 
@@ -37,3 +40,25 @@ async def test_a_log_that_grows_while_it_is_verified_is_sound(store: Store, othe
     verified = await verify_run(growing, run.id)
     assert (verified.problems, verified.events) == ((), run.position.seq)
     assert (await verify_run(other, run.id)).events == run.position.seq + 2
+
+
+class Asking(Around[Gates]):
+    """Gates of which another one is opened right after they were read for the first time."""
+
+    def __init__(self, part: Gates, store: FaultyStore, happens: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(part, store)
+        self._happens: Callable[[], Awaitable[object]] | None = happens
+
+    async def of(self, run_id: str) -> Sequence[GateRow]:
+        found = await self.part.of(run_id)
+        happens, self._happens = self._happens, None
+        if happens is not None:
+            await happens()
+        return found
+
+
+async def test_a_run_that_asks_while_it_is_verified_is_sound(store: Store, other: Store) -> None:
+    run = await asked(store, await held(store))
+    asking = FaultyStore(other, gates=partial(Asking, happens=lambda: asked(store, run, "ask#2")))
+    assert (await verify_run(asking, run.id)).problems == ()
+    assert len(await other.gates.of(run.id)) == 2

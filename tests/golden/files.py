@@ -24,7 +24,19 @@ from onward.store.queries import load_migrations, load_queries
 
 FOLDER = Path(__file__).parent
 VERSIONS = tuple(sorted(path.name for path in FOLDER.iterdir() if (path / "manifest.json").is_file()))
-TABLES = ("run", "event", "append", "snapshot", "blob", "ceiling", "effect", "identity", "stuck")
+TABLES = (
+    "run",
+    "event",
+    "append",
+    "snapshot",
+    "blob",
+    "ceiling",
+    "effect",
+    "identity",
+    "stuck",
+    "gate",
+    "backfill",
+)
 COPY = re.compile(r"^COPY (\w+) \(([^)]+)\) FROM stdin;\n(.*?)^\\\.\n", re.MULTILINE | re.DOTALL)
 END = "-- rows\n"
 

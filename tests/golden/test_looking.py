@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from onward.errors import Refused
+from onward.store.port.gates import GateQuery
 from onward.store.port.runs import RunQuery
 from tests.cli.shell import Shell
 from tests.golden.conftest import Restore
@@ -18,6 +19,7 @@ from tests.golden.files import unpack_sqlite
 from tests.world import Process, World
 
 RUNS_MAX = 1000
+GATES = GateQuery(limit=1000)
 _copies: dict[tuple[str, str], str] = {}
 
 
@@ -36,6 +38,12 @@ async def test_every_run_stands_as_it_was_left_and_is_sound(process: Process, ru
         assert (row.status, row.reason) == (run.status, run.reason) == (left["status"], left["reason"])
         assert await process.completed(run_id) == left["finished"]
         assert await process.is_sound(run_id)
+        open_gates = {name: gate for name, gate in run.gates.items() if gate.decided is None}
+        inbox = {row.gate: row for row in await process.store.gates.open(GATES) if row.run_id == run_id}
+        assert {name: row.text for name, row in inbox.items()} == {
+            n: gate.text for n, gate in open_gates.items()
+        }
+    assert await process.store.gates.open(GateQuery(limit=1)), "no run of this version asks anything"
     assert [one.run for one in (await process.store.measures.measure()).stuck] == ["queued-stuck"]
 
 

@@ -27,6 +27,7 @@ from onward.operations.requests import (
     PreviewResume,
     RecoverRuns,
     ResumeRun,
+    RunGates,
     ShowRun,
     SubmitRun,
 )
@@ -69,7 +70,8 @@ async def test_every_reply_about_a_run_is_what_its_type_says(world: World, sourc
     check(await operations.lists.list_runs(ListRuns()), replies.RunList)
     check(await operations.look.get_run(GetRun(run="run")), replies.RunState)
     check(await operations.look.show_run(ShowRun(run="run")), replies.RunPage)
-    check(await operations.lists.list_gates(ListGates()), list[replies.GateListed])
+    check(await operations.lists.list_gates(ListGates()), replies.GateList)
+    check(await operations.lists.run_gates(RunGates(run="run")), list[replies.GateShown])
     async for checkpoint in operations.look.list_checkpoints(ListCheckpoints(run="run")):
         check(checkpoint, replies.Checkpoint)
     check(await operations.look.draw_run(DrawRun(run="run")), drawing.Drawing)

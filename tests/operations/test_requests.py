@@ -22,6 +22,7 @@ from onward.operations.requests import (
     PauseRun,
     ReadEvents,
     ResumeRun,
+    RunGates,
     SteerRun,
     SubmitRun,
 )
@@ -170,18 +171,36 @@ async def test_a_run_whose_owner_died_is_listed_as_interrupted_only(world: World
     assert await listed(RunStatus.RUNNING, RunStatus.INTERRUPTED) == ["interrupted"]
 
 
-async def test_a_filter_that_no_store_has_is_refused_and_not_ignored(world: World) -> None:
-    with pytest.raises(InvalidInput, match="cannot be listed by reasons, text yet"):
-        await of(await world.process()).lists.list_runs(ListRuns(reasons=("crash",), text="x"))
+async def test_runs_are_listed_page_by_page_and_by_every_filter(world: World) -> None:
+    process, lists = await world.process(), of(await world.process()).lists
+    for number in range(5):
+        await process.start(line("a"), f"run-{number}")
+    found, cursor = list[str](), None
+    for _ in range(3):
+        page = await lists.list_runs(ListRuns(limit=2, cursor=cursor))
+        found += [run["id"] for run in page["runs"]]
+        cursor = page["cursor"]
+    assert (found, cursor) == ([f"run-{number}" for number in (4, 3, 2, 1, 0)], None)
+    (only,) = (await lists.list_runs(ListRuns(text="RUN-3")))["runs"]
+    assert only["id"] == "run-3"
+    assert (await lists.list_runs(ListRuns(reasons=("crash",))))["runs"] == []
+    assert (await lists.list_runs(ListRuns(parent="run-1")))["runs"] == []
+    with pytest.raises(InvalidInput, match="cursor is not one of this list"):
+        await lists.list_runs(ListRuns(cursor="nonsense"))
 
 
 async def test_open_questions_are_listed_with_their_runs(world: World) -> None:
     process = await world.process()
     await process.start(GATED)
     await process.start(line("a"), "other")
-    (gate,) = await of(process).lists.list_gates(ListGates())
-    assert (gate["run"], gate["text"], gate["decided"]) == ("run", "Ship it?", None)
-    assert await of(process).lists.list_gates(ListGates(run="other")) == []
+    lists = of(process).lists
+    inbox = await lists.list_gates(ListGates())
+    (gate,) = inbox["gates"]
+    assert (gate["run"], gate["text"], inbox["cursor"]) == ("run", "Ship it?", None)
+    assert (await lists.list_gates(ListGates(pipeline="another")))["gates"] == []
+    (asked,) = await lists.run_gates(RunGates(run="run"))
+    assert (asked["text"], asked["decided"]) == ("Ship it?", None)
+    assert await lists.run_gates(RunGates(run="other")) == []
 
 
 async def test_a_log_is_followed_until_its_run_has_ended(world: World) -> None:

@@ -1,16 +1,28 @@
-"""Long logs are read in pages, and searched from their end."""
+"""Long logs are read in pages and searched from their end; lists read no log."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
+from onward.model.run import RunStatus
 from onward.operations.local.operations import LocalOperations
 from onward.operations.requests import ShowRun
 from onward.read.checkpoints import read_checkpoints
-from onward.read.lookup import PAGE, PAGE_FIRST, completed_of, last_checkpoint, newest_first
+from onward.read.lookup import (
+    PAGE,
+    PAGE_FIRST,
+    completed_of,
+    last_checkpoint,
+    list_runs,
+    newest_first,
+)
+from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.log import RunLog
+from onward.store.port.runs import RunQuery
 from onward.store.port.stored import StoredEvent
+from onward.testing.drafts import START_US, held
 from onward.testing.faults import Around, FaultyStore
 from tests.world import World, line
 
@@ -65,3 +77,24 @@ async def test_no_reader_asks_for_a_whole_log_at_once(world: World) -> None:
     assert await last_checkpoint(process.store.log, "run", run.head) is not None
     assert limits
     assert max(limits) <= PAGE
+
+
+async def test_a_run_whose_owner_died_is_listed_as_interrupted_and_no_log_is_read() -> None:
+    """However many runs others hold: they are looked through page by page, and a cursor works there too."""
+    database = MemoryDatabase()
+    dead, alive = database.connect(), database.connect()
+    for number in range(240):
+        await held(dead if number % 80 == 0 else alive, f"run-{number:03d}", at_us=START_US + number)
+    dead.kill()
+    store = FaultyStore(alive)
+    interrupted, running = RunQuery((RunStatus.INTERRUPTED,)), RunQuery((RunStatus.RUNNING,), limit=230)
+    found = await list_runs(store.runs, interrupted)
+    assert [one.row.id for one in found] == ["run-160", "run-080", "run-000"]
+    (first,) = await list_runs(store.runs, replace(interrupted, limit=1))
+    rest = await list_runs(store.runs, replace(interrupted, after=first.cursor))
+    assert [one.row.id for one in (first, *rest)] == [one.row.id for one in found]
+    assert len(await list_runs(store.runs, running)) == 230
+    assert len(await list_runs(store.runs, replace(running, limit=500))) == 237
+    both = RunQuery((RunStatus.INTERRUPTED, RunStatus.RUNNING), limit=500)
+    assert len(await list_runs(store.runs, both)) == 240
+    assert store.calls == []

@@ -46,6 +46,31 @@ WHERE pronamespace = 'public'::regnamespace
 ORDER BY 1, 2, 3
 """
 
+# What 008 and 007 did, undone.
+WITHOUT_QUERIES = """
+DROP TABLE gate;
+DROP TABLE backfill;
+DROP INDEX run_by_manager;
+DROP INDEX run_by_pipeline;
+DROP INDEX run_by_status_and_pipeline;
+DROP INDEX run_by_reason;
+CREATE INDEX run_by_reason ON run (status, reason, recoverable) WHERE reason <> '';
+ALTER TABLE run DROP COLUMN doubtful;
+ALTER TABLE run DROP COLUMN managed_by;
+ALTER TABLE run DROP COLUMN managed_step;
+ALTER TABLE run DROP COLUMN restart_of;
+ALTER TABLE run DROP COLUMN restarted_as;
+DELETE FROM migration WHERE number >= 8;
+"""
+WITHOUT_DUE = f"""
+{WITHOUT_QUERIES}
+DROP TABLE stuck;
+DROP INDEX run_due;
+ALTER TABLE run DROP COLUMN due_at_us;
+CREATE INDEX run_due ON run (wake_at_us);
+DELETE FROM migration WHERE number >= 7
+"""
+
 
 class Database:
     """A database that is spoken to in plain SQL, behind every store's back."""
@@ -210,10 +235,7 @@ async def test_a_database_that_gets_its_identity_notes_how_old_its_runs_are(tmp_
     run = await created(first[0])
     for store in first:
         await store.close()
-    Database(paths[0]).run(
-        "DROP TABLE identity; DROP TABLE stuck; DROP INDEX run_due; ALTER TABLE run DROP COLUMN due_at_us; "
-        "CREATE INDEX run_due ON run (wake_at_us); DELETE FROM migration WHERE number >= 6"
-    )
+    Database(paths[0]).run(f"DROP TABLE identity; {WITHOUT_DUE}; DELETE FROM migration WHERE number >= 6")
     again = await open_store(paths[0])
     assert again.identity.name != first[0].identity.name
     assert again.identity.unmarked_until_us == (await again.runs.find(run.id))[0].row.created_at_us

@@ -39,8 +39,9 @@ FROM numbers, (SELECT hash FROM event LIMIT 1) AS known
 COUNT = 5_000
 ASKED = {
     "run_delete": {":id": "'run-7'", ":head": "1"},
-    "run_forks": {":parent": "'run-1'"},
+    "run_relatives": {":id": "'run-1'", ":limit": "9"},
     "run_attached": {},
+    "measure_reasons": {},
     "blob_unused": {":before_us": "1", ":limit": "10"},
     "effect_delete": {":id": "'run-7'", ":first": "'run-7/'", ":behind": "'run-70'"},
 }
@@ -94,10 +95,11 @@ async def test_whether_a_fork_stands_on_a_run_is_looked_up(explain: Explain) -> 
     assert not any(words in plan for words in ("SCAN", "Seq Scan"))
 
 
-async def test_the_forks_of_a_run_are_looked_up(explain: Explain) -> None:
-    plan = explain("run_forks")
-    assert "run_by_parent" in plan
-    assert not any(words in plan for words in ("SCAN", "Seq Scan"))
+async def test_the_relatives_of_a_run_are_looked_up(explain: Explain) -> None:
+    plan = explain("run_relatives")
+    for index in ("run_by_parent", "run_by_manager"):
+        assert index in plan
+    assert not any(words in plan for words in ("SCAN run", "Seq Scan"))
 
 
 async def test_runs_that_may_need_others_are_found_without_reading_all_runs(explain: Explain) -> None:
@@ -105,6 +107,12 @@ async def test_runs_that_may_need_others_are_found_without_reading_all_runs(expl
     assert "run_by_parent" in plan
     assert "run_by_status" in plan
     assert not any(words in plan for words in ("SCAN run", "Seq Scan"))
+
+
+async def test_reasons_are_counted_without_reading_runs_that_have_none(explain: Explain) -> None:
+    plan = explain("measure_reasons")
+    assert "run_by_reason" in plan
+    assert "run_by_status" not in plan
 
 
 async def test_content_in_use_is_found_without_reading_events_that_name_none(explain: Explain) -> None:

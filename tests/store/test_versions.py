@@ -21,18 +21,10 @@ from onward.testing.drafts import held, stepped
 from onward.wiring import open_store
 from onward.worker.worker import Worker
 from tests.cli.shell import Shell
-from tests.store.test_migrations import Database
+from tests.store.test_migrations import WITHOUT_DUE, WITHOUT_QUERIES, Database
 from tests.test_pause import pressing_ctrl_c
 from tests.world import World, line
 
-# What 007 did, undone.
-WITHOUT_DUE = """
-DROP TABLE stuck;
-DROP INDEX run_due;
-ALTER TABLE run DROP COLUMN due_at_us;
-CREATE INDEX run_due ON run (wake_at_us);
-DELETE FROM migration WHERE number >= 7
-"""
 FROM_THE_FUTURE = "INSERT INTO migration (number, name, applied_at_us) VALUES (999, 'from_the_future', 0)"
 
 
@@ -56,18 +48,19 @@ async def newest(store: Store) -> str:
     return says
 
 
+@pytest.mark.parametrize(("schema", "undone"), [(6, WITHOUT_DUE), (7, WITHOUT_QUERIES)])
 async def test_a_migration_is_refused_while_a_process_of_the_older_version_holds_a_run(
-    database: Database,
+    database: Database, schema: int, undone: str
 ) -> None:
     older = await open_store(database.db)
     await held(older, "run")
-    database.run(WITHOUT_DUE)
+    database.run(undone)
     before = database.schema()
     with pytest.raises(SchemaInUse) as refused:
         await open_store(database.db)
     number = load_migrations(database.package)[-1][0]
     said = str(refused.value)
-    assert said.startswith(f"the database has schema 6 and this Onward needs {number}, but process ")
+    assert said.startswith(f"the database has schema {schema} and this Onward needs {number}, but process ")
     assert said.endswith("of an older version, holds runs in it; stop that process first, then try again.")
     assert database.schema() == before
     await older.close()

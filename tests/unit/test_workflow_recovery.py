@@ -64,7 +64,7 @@ async def test_recover_blocked_restores_approval(world: World, caplog: pytest.Lo
     with caplog.at_level(logging.INFO, "onward.recovery"):
         swept = await process.engine.recover()
     (asking,) = swept.asking
-    assert (asking.status, list(asking.gates)) == (RunStatus.WAITING, ["ask#1"])
+    assert (asking.id, asking.pipeline, asking.gates) == ("run", "gate", ("ask#1",))
     assert (await process.load()).run.status is RunStatus.WAITING
     assert "run run waits for an answer at ask#1" in caplog.messages
     assert caplog.messages[-1] == "Recovery complete: 0 workflows marked failed, 1 approvals restored."

@@ -13,8 +13,9 @@ from onward.clock import Clock
 from onward.engine.log.write import applied
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide.owner_loss import decide_arrival, decide_held_back
+from onward.machine.fold.gates import gate_rows
 from onward.machine.fold.row import project
-from onward.model.row import RunRow
+from onward.model.row import GateRow, RunRow
 from onward.model.run import Run, RunStatus
 from onward.model.values.names import check_names
 from onward.store.codec import seal
@@ -49,6 +50,7 @@ class _Planned:
     head: Position
     at_us: int
     added: tuple[StoredEvent, ...] = ()
+    closed: tuple[GateRow, ...] = ()
 
 
 class Checked:
@@ -115,7 +117,8 @@ class Importer:
             return _Planned(section, row, section.run.end, at_us)
         after, stamped = applied(run, events, run_id=run.id, at_us=at_us)
         sealed = seal(run.id, section.run.end, stamped, at_us)
-        return _Planned(section, project(after), sealed.head, at_us, sealed.records)
+        closed = gate_rows(run, events, after, at_us)
+        return _Planned(section, project(after), sealed.head, at_us, sealed.records, closed)
 
     async def _there(self, section: Section) -> str:
         """Why a run need not be imported; empty if it is not here. Refuses if another run has its id."""
@@ -149,8 +152,10 @@ class Importer:
             records=tuple(first),
             at_us=plan.at_us,
             next_node=plan.row.next_node,
+            doubtful=plan.row.doubtful,
             steps_finished=plan.row.steps_finished,
             row=plan.row,
+            gates=tuple({**plan.section.gates, **{row.gate: row for row in plan.closed}}.values()),
             blobs={name: self.checked.survey.blob(name) for name in self._sources(plan.section)},
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 from blake3 import blake3
@@ -26,7 +26,9 @@ from onward.carry.spool import Spool, unreadable
 from onward.errors import HistoryCorrupt, InvalidInput, Refused
 from onward.machine.fold.apply import apply
 from onward.machine.fold.change import IllegalEvent
+from onward.machine.fold.gates import note_gates
 from onward.model.ids import check_run_id
+from onward.model.row import GateRow
 from onward.model.run import Run
 from onward.store.codec import check_chain, unseal
 from onward.store.port.stored import Position, StoredEvent, read_with
@@ -42,10 +44,14 @@ class Section:
     begins: int = 0
     ends: int = 0
     fold: Run | None = None
+    gates: dict[str, GateRow] = field(default_factory=dict)
 
 
 class Survey:
-    """Checks a whole export. What it keeps in memory does not grow with the length of logs or content."""
+    """Checks a whole export.
+
+    What it keeps in memory does not grow with the length of logs or content, only with the questions asked.
+    """
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
@@ -176,7 +182,9 @@ class Survey:
             if missing:
                 raise self._damaged(number, f"the content {missing[0]} is missing")
             event = unseal(self._filled(record))
-            self._fold = apply(self._fold, event, run_id=run.id, at_us=record.at_us, token=record.token)
+            before = self._fold
+            self._fold = apply(before, event, run_id=run.id, at_us=record.at_us, token=record.token)
+            note_gates(self._section.gates, before, event, self._fold, record.at_us)
         except HistoryCorrupt as error:
             raise self._damaged(number, f"event {error.seq} of run {error.run_id}: {error.why}") from None
         except (IllegalEvent, ValueError, KeyError, TypeError, RecursionError) as error:

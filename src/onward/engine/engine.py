@@ -105,7 +105,7 @@ class Engine:
         self.answer, self.attend, self.ask = answering.answer, answering.attend, answering.ask
         self.fork = Forking(journal, clock, ids, serving, self.sources, workspaces).fork
         self.take = Taking(store.measures, journal, claims, clock, handlers, runner.run_from_queue).take
-        self._sweeper = Sweeper(store.runs, journal, claims)
+        self._sweeper = Sweeper(store.runs, store.gates, claims)
         self.sweep, self.recover = self._sweeper.sweep, self._sweeper.recover
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:

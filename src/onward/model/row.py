@@ -1,15 +1,21 @@
-"""A run's row: what is kept beside the log so that runs can be found without reading their logs.
+"""Rows: what is kept beside a log so that runs and open questions are found without reading logs.
 
 Every column is a function of the log, written in the same transaction as the event that changed it.
 """
 
 from __future__ import annotations
 
+from onward.model.event import Choice
 from onward.model.run import DEAD_END, Frozen, RunStatus
 
 
 class RunRow(Frozen, frozen=True, kw_only=True):
-    """One run, as lists show it. `owner` names its holder; only a running run has one."""
+    """One run, as lists show it. `owner` names its holder; only a running run has one.
+
+    `doubtful` is an open step that must not be repeated: if the holder died, it is in doubt. `parent` is
+    the run that a fork came from, `managed_by` and `managed_step` are the run and the step that manage this
+    run, and `restart_of` and `restarted_as` are the runs before and after it in a chain of restarts.
+    """
 
     id: str
     display_id: str
@@ -21,6 +27,7 @@ class RunRow(Frozen, frozen=True, kw_only=True):
     detail: str
     recoverable: bool
     next_node: str | None
+    doubtful: str | None
     steps_finished: int
     token: int
     owner: str | None
@@ -32,6 +39,10 @@ class RunRow(Frozen, frozen=True, kw_only=True):
     max_running: int | None
     parent: str | None
     parent_seq: int | None
+    managed_by: str | None
+    managed_step: str | None
+    restart_of: str | None
+    restarted_as: str | None
     created_at_us: int
     updated_at_us: int
     ended_at_us: int | None
@@ -41,3 +52,23 @@ class RunRow(Frozen, frozen=True, kw_only=True):
     def ended_at_node(self) -> str | None:
         """The node without edges at which a completed run ended; None if it reached the exit."""
         return self.detail if self.reason == DEAD_END else None
+
+
+class GateRow(Frozen, frozen=True, kw_only=True):
+    """One question that a run has asked. It is open until `closed_at_us`.
+
+    `decided_by` says who or which rule decided it; one that was closed and not decided was withdrawn. A fork
+    asks anew what was open where it came off; older questions are in the rows of its parent.
+    """
+
+    run_id: str
+    gate: str
+    pipeline: str
+    node: str
+    text: str
+    type: str
+    choices: tuple[Choice, ...]
+    opened_at_us: int
+    deadline_us: int | None
+    decided_by: str | None = None
+    closed_at_us: int | None = None

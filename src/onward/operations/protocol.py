@@ -11,7 +11,8 @@ from onward.operations.kept import ArtifactContent, ArtifactList, EffectShown
 from onward.operations.replies import (
     Checkpoint,
     EventShown,
-    GateListed,
+    GateList,
+    GateShown,
     Recovered,
     Resumed,
     ResumePreview,
@@ -42,6 +43,7 @@ from onward.operations.requests import (
     ReadEvents,
     RecoverRuns,
     ResumeRun,
+    RunGates,
     SettleEffect,
     ShowRun,
     SteerRun,
@@ -54,7 +56,9 @@ class Lists(Protocol):
 
     async def list_runs(self, request: ListRuns) -> RunList: ...
 
-    async def list_gates(self, request: ListGates) -> list[GateListed]: ...
+    async def list_gates(self, request: ListGates) -> GateList: ...
+
+    async def run_gates(self, request: RunGates) -> list[GateShown]: ...
 
     async def list_workers(self, request: ListWorkers) -> list[WorkerListed]: ...
 

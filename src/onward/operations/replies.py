@@ -43,10 +43,14 @@ class RunListed(TypedDict):
 
 
 class RunList(TypedDict):
-    """Runs, newest first; `older` is how many more the limit left out, if that was asked."""
+    """Runs, newest first; `older` is how many more the limit left out, if that was asked.
+
+    `cursor` gets the next page, if there may be one.
+    """
 
     runs: list[RunListed]
     older: int
+    cursor: str | None
 
 
 class OpenStep(TypedDict):
@@ -91,12 +95,26 @@ class GateShown(TypedDict):
     expired: bool
 
 
-class GateListed(GateShown):
-    """An open question with its run."""
+class GateListed(TypedDict):
+    """An open question in a list, with its run."""
 
     run: str
     display_id: str
     pipeline: str
+    gate: str
+    node: str
+    type: str
+    text: str
+    choices: list[ChoiceOffered]
+    opened_at: Instant
+    deadline: Instant | None
+
+
+class GateList(TypedDict):
+    """A page of open questions; `cursor` gets the next page, if there may be one."""
+
+    gates: list[GateListed]
+    cursor: str | None
 
 
 class BranchShown(TypedDict):
@@ -178,12 +196,23 @@ class ForkListed(TypedDict):
     status: str
 
 
+class ChildListed(TypedDict):
+    """A run that a step of another manages; `restart_of` names the child that it continues."""
+
+    id: str
+    display_id: str
+    status: str
+    step: str
+    restart_of: str | None
+
+
 class RunPage(RunState):
     """A run with all that happened in it; `left` is what its steps in doubt left behind."""
 
     steps: list[StepShown]
     left: list[dict[str, Any]]
     forks: list[ForkListed]
+    children: list[ChildListed]
 
 
 class Checkpoint(TypedDict):

@@ -28,6 +28,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class ListRuns(Request, frozen=True, kw_only=True):
     """Runs, newest first: one run, or those that every filter lets through.
 
+    A search for a `text` may end after the newest 100,000 runs that the other filters let through.
     `completed` also reads each log for the steps that have finished; `older` also counts the runs that the
     limit leaves out.
     """
@@ -46,12 +47,25 @@ class ListRuns(Request, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         LISTED.check(self.limit, "limit")
 
+    @property
+    def is_filtered(self) -> bool:
+        """Whether this lists fewer runs than there are, apart from the limit."""
+        filters = (self.run, self.statuses, self.reasons, self.pipeline, self.parent, self.text, self.cursor)
+        return any(filters)
+
 
 class ListGates(Request, frozen=True, kw_only=True):
-    """Open questions: of one run, or of the newest runs that wait for an answer."""
+    """The inbox: open questions of all runs, oldest first."""
 
-    run: str | None = None
+    pipeline: str | None = None
+    cursor: str | None = None
     limit: int = 50
+
+
+class RunGates(Request, frozen=True, kw_only=True):
+    """The open questions of one run."""
+
+    run: str
 
 
 class ListWorkers(Request, frozen=True, kw_only=True):

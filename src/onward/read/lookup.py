@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from onward.errors import AmbiguousRun, RunNotFound
 from onward.model.event import CHECKPOINTS, StepFinished
+from onward.model.run import RunStatus
 from onward.read.log.projection import Projection
+from onward.read.view import known_row
 from onward.store.codec import unseal
 from onward.store.port.log import RunLog
-from onward.store.port.runs import Listed, Runs
+from onward.store.port.runs import Listed, RunQuery, Runs
 from onward.store.port.stored import StoredEvent
 
 PAGE, PAGE_FIRST = 1_000, 16
+PAGE_RUNS_MIN = 100
 FINISHED = StepFinished.__name__
 CHECKPOINT_KINDS = frozenset(kind.__name__ for kind in CHECKPOINTS)
 
@@ -33,6 +37,26 @@ async def find_run(runs: Runs, wanted: str) -> Listed:
     if len(found) > 1:
         raise AmbiguousRun(wanted, [f"{listed.row.display_id} ({listed.row.id})" for listed in found])
     return found[0]
+
+
+async def list_runs(runs: Runs, query: RunQuery) -> Sequence[Listed]:
+    """Runs by the status that they are shown with: a running run whose holder died is interrupted.
+
+    It is stored as running until a process acts on it, so this looks through the running runs page by page.
+    """
+    statuses = set(query.statuses)
+    if len(statuses & {RunStatus.INTERRUPTED, RunStatus.RUNNING}) != 1:
+        return await runs.list(query)
+    found: list[Listed] = []
+    size = min(PAGE, max(PAGE_RUNS_MIN, query.limit))
+    page = replace(query, statuses=tuple(statuses | {RunStatus.RUNNING}), limit=size)
+    while len(found) < query.limit:
+        listed = await runs.list(page)
+        found += [one for one in listed if known_row(one.row, one.holder).status in statuses]
+        if len(listed) < size:
+            break
+        page = replace(page, after=listed[-1].cursor)
+    return found[: query.limit]
 
 
 async def log_pages(log: RunLog, run_id: str, *, after: int = 0) -> AsyncIterator[Sequence[StoredEvent]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from onward.errors import HistoryCorrupt
 from onward.machine.fold.apply import apply
 from onward.machine.fold.change import IllegalEvent
+from onward.machine.fold.gates import note_gates
 from onward.machine.fold.row import project
 from onward.machine.fold.snapshot import decode_run
 from onward.model.event import StepFinished
+from onward.model.row import GateRow
 from onward.model.run import FOLD_VERSION, Run
 from onward.read.lookup import PAGE
 from onward.read.view import instant
@@ -19,10 +21,11 @@ from onward.receipts.homes import Homes, Said
 from onward.receipts.names import CHECKPOINT
 from onward.store.codec import check_chain, unseal
 from onward.store.port.blobs import Blobs
-from onward.store.port.log import RunLog
+from onward.store.port.log import Loaded, RunLog
 from onward.store.port.store import Store
 from onward.store.port.stored import ORIGIN, Position, StoredEvent
 
+TRIES_MAX = 5
 CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
 
 
@@ -41,17 +44,19 @@ async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> V
     In `homes` the run may have a directory. Its files are written after the commits that they show.
     """
     acknowledged = _acknowledged(homes, run_id)  # before the log, which may grow while it is read
-    loaded = await store.log.load(run_id, fold_version=FOLD_VERSION)
+    loaded, stored_gates = await _stored(store, run_id)
     if loaded is None:
         return Verified(run_id, 0, (f"run {run_id} is gone",))
     run: Run | None = None
     position, problems, finished = ORIGIN, list[str](), list[str]()
+    gates: dict[str, GateRow] = {}
     try:
         async for page in _pages(store.log, run_id, loaded.position.seq):
             for record in page:
                 position = check_chain(position, (record,))
                 event = unseal(record)
-                run = apply(run, event, run_id=run_id, at_us=record.at_us, token=record.token)
+                before, run = run, apply(run, event, run_id=run_id, at_us=record.at_us, token=record.token)
+                note_gates(gates, before, event, run, record.at_us)
                 finished += [event.node] if isinstance(event, StepFinished) else []
                 if loaded.snapshot is not None and record.seq == loaded.snapshot.seq:
                     problems += _compare_snapshot(run, position, loaded.snapshot.hash, loaded.snapshot.body)
@@ -60,10 +65,24 @@ async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> V
     except IllegalEvent as error:
         return Verified(run_id, position.seq, (f"event {position.seq} of run {run_id}: {error}",))
     problems += await _missing_artifacts(store.blobs, run)
+    problems += _compare_gates(run, gates, stored_gates)
     problems += _lost(run, finished, acknowledged, homes)
     return Verified(
         run_id, position.seq, (*problems, *_compare_row(run, position, loaded.position, loaded.row))
     )
+
+
+async def _stored(store: Store, run_id: str) -> tuple[Loaded | None, Sequence[GateRow] | None]:
+    """The run and its gates at one moment; None for the gates if they change too often to find one.
+
+    A gate is opened once and closed once, so gates that are the same before and after did not change.
+    """
+    for _ in range(TRIES_MAX):
+        gates = await store.gates.of(run_id)
+        loaded = await store.log.load(run_id, fold_version=FOLD_VERSION)
+        if await store.gates.of(run_id) == gates:
+            return loaded, gates
+    return await store.log.load(run_id, fold_version=FOLD_VERSION), None
 
 
 async def _pages(log: RunLog, run_id: str, head: int) -> AsyncIterator[Sequence[StoredEvent]]:
@@ -143,6 +162,16 @@ def _compare_row(run: Run | None, position: Position, stored: Position, row: obj
         if found != wanted:
             problems.append(f"the row's {name} is {_said(found)}, but the log says {_said(wanted)}")
     return problems
+
+
+def _compare_gates(
+    run: Run | None, expected: Mapping[str, GateRow], stored: Sequence[GateRow] | None
+) -> list[str]:
+    if stored is None or (run is not None and run.is_final and not stored):
+        return []  # it ended before gates had rows: these were filled in for runs that could still ask
+    found = {row.gate: row for row in stored}
+    names = [name for name in {**expected, **found} if expected.get(name) != found.get(name)]
+    return [f"the row of gate {name} is not what the log says" for name in names]
 
 
 def _said(value: object) -> str:

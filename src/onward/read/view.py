@@ -27,19 +27,15 @@ def instant(at_us: int | None) -> str | None:
 
 def view_row(row: RunRow, holder: Holder | None, completed: Sequence[str] | None = None) -> dict[str, Any]:
     """A run as lists show it. One whose holder died is shown as interrupted before the log says so."""
-    status, reason, detail = row.status.value, row.reason, row.detail
-    recoverable = row.recoverable
-    if holder is not None and has_lost_owner(row, holder):
-        status, reason, recoverable = RunStatus.INTERRUPTED.value, "crash", True
-        detail = _died(holder)
+    row = known_row(row, holder)
     return {
         "id": row.id,
         "display_id": row.display_id,
         "pipeline": row.pipeline,
-        "status": status,
-        "reason": reason,
-        "detail": _said(row, reason, detail),
-        "recoverable": recoverable,
+        "status": row.status.value,
+        "reason": row.reason,
+        "detail": _said(row),
+        "recoverable": row.recoverable,
         **({} if completed is None else {"completed": list(completed)}),
         "next": row.next_node,
         "parent": None if row.parent is None else {"run": row.parent, "seq": row.parent_seq},
@@ -58,11 +54,11 @@ def view_row(row: RunRow, holder: Holder | None, completed: Sequence[str] | None
     }
 
 
-def _said(row: RunRow, reason: str, detail: str) -> str:
+def _said(row: RunRow) -> str:
     """Why the run has its status, for people."""
     if row.ended_at_node is not None:
         return dead_end(row.ended_at_node)
-    return detail or (REASONS[reason].says if reason in REASONS else "")
+    return row.detail or (REASONS[row.reason].says if row.reason in REASONS else "")
 
 
 def dead_end(node: str) -> str:
@@ -70,20 +66,11 @@ def dead_end(node: str) -> str:
     return f"ended at {node}, which has no outgoing edges and is not the exit"
 
 
-def has_lost_owner(row: RunRow, holder: Holder | None) -> bool:
-    """Whether a run is stored as running, and its holder is dead."""
-    return row.status is RunStatus.RUNNING and holder is not None and not holder.is_alive
-
-
-def _died(holder: Holder) -> str:
-    return f"{owner_label(holder.owner)} died while it held the run"
-
-
-def known_row(row: RunRow, holder: Holder | None, run: Run) -> RunRow:
-    """The row; that of a run whose holder died becomes interrupted, or in doubt."""
-    if holder is None or not has_lost_owner(row, holder):
+def known_row(row: RunRow, holder: Holder | None) -> RunRow:
+    """The row; that of a run whose holder died becomes interrupted, or in doubt, as a sweep will make it."""
+    if row.status is not RunStatus.RUNNING or holder is None or holder.is_alive:
         return row
-    stop = interruption(run, "crash", _died(holder))
+    stop = interruption(row.doubtful, "crash", f"{owner_label(holder.owner)} died while it held the run")
     return replace(
         row, status=RunStatus.INTERRUPTED, reason=stop.reason, detail=stop.detail, recoverable=True
     )
@@ -92,7 +79,7 @@ def known_row(row: RunRow, holder: Holder | None, run: Run) -> RunRow:
 def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[str]) -> dict[str, Any]:
     """A run in full: the row, what it finished in order, what is open, and its context."""
     return {
-        **view_row(known_row(row, holder, run), holder, completed),
+        **view_row(row, holder, completed),
         "context": run.context.plain(),
         "open_steps": [
             {

@@ -10,9 +10,8 @@ import msgspec
 import zstandard
 
 from onward.errors import HistoryCorrupt, StoreCorrupt
-from onward.model.event import Managed
-from onward.model.row import RunRow
-from onward.model.run import Frozen, RunStatus
+from onward.model.row import GateRow, RunRow
+from onward.model.run import RunStatus
 from onward.store.codec import content_hash
 from onward.store.port.effects import Effect
 from onward.store.port.leases import Holder
@@ -27,6 +26,7 @@ UNLIMITED = 2**62
 IsAlive = Callable[[str, bool], bool]
 """Whether an owner is alive; it is told whether its lease is over."""
 ROW_FIELDS = tuple(field.name for field in msgspec.structs.fields(RunRow))
+_GATE_FIELDS = GateRow.__struct_fields__
 
 
 def run_row(columns: Sequence[Any]) -> RunRow:
@@ -125,6 +125,22 @@ def row_parameters(write: Write) -> dict[str, Any]:
     return parameters
 
 
+def gate_parameters(row: GateRow) -> dict[str, Any]:
+    """The columns of a gate, by name."""
+    choices = msgspec.json.encode(row.choices).decode()
+    return {**msgspec.structs.asdict(row), "gate_hash": content_hash(row.gate.encode()), "choices": choices}
+
+
+def gate_row(columns: Sequence[Any]) -> GateRow:
+    """A gate from its columns, which are in the order of its fields."""
+    values = dict(zip(_GATE_FIELDS, columns, strict=True))
+    try:
+        return msgspec.convert({**values, "choices": msgspec.json.decode(values["choices"])}, GateRow)
+    except (msgspec.MsgspecError, TypeError) as error:
+        run_id, gate, *_ = columns
+        raise StoreCorrupt(f"the row of gate {gate!r} of run {run_id!r} is damaged: {error}.") from None
+
+
 def split_refs(refs: Any) -> tuple[str, ...]:
     """The blob hashes of a `refs` column, as they are in a record."""
     return tuple(refs.split()) if refs and isinstance(refs, str) else ()
@@ -173,31 +189,15 @@ def unpack(name: str, encoding: str, stored: Any) -> bytes | None:
     return content if content_hash(content) == name else None
 
 
-class Lineage(Frozen, frozen=True, kw_only=True):
-    """What a run's first event says about where it came from."""
-
-    managed_by: Managed | None = None
-    restart_of: str | None = None
-
-
-def kin_of(columns: Sequence[Any]) -> Kin | None:
-    """A run with its relatives; None when its first event cannot be read, and so nobody knows them."""
-    run_id, head, status, parent, successor, body = columns
-    try:
-        lineage = Lineage() if body is None else msgspec.json.decode(body, type=Lineage)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+def kin_of(columns: Sequence[Any]) -> Kin:
+    """A run with its relatives."""
+    run_id, head, status, parent, successor, manager, restart_of = columns
     return Kin(
         id=run_id,
         head=head,
         status=status_of(status, f"run {run_id!r}"),
         parent=parent,
         successor=successor,
-        manager=lineage.managed_by.run if lineage.managed_by else None,
-        restart_of=lineage.restart_of,
+        manager=manager,
+        restart_of=restart_of,
     )
-
-
-def kin_found(found: Iterable[Sequence[Any]]) -> list[Kin]:
-    """Runs with their relatives, without those whose relatives cannot be read."""
-    return [kin for columns in found if (kin := kin_of(columns)) is not None]

@@ -13,7 +13,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from onward.machine.decide.doubt import doubtful_step
 from onward.machine.fold.apply import apply
+from onward.machine.fold.gates import gate_rows
 from onward.machine.fold.row import project
 from onward.machine.fold.snapshot import encode_run
 from onward.model.event import (
@@ -115,7 +117,7 @@ def _composed(
     at_us: int,
     blobs: Mapping[str, bytes],
 ) -> tuple[Write, Draft]:
-    stamped: list[tuple[Event, int]] = []
+    before, stamped = run, list[tuple[Event, int]]()
     for event in events:
         token = event.token if isinstance(event, RunClaimed) else (run.token if run else 0)
         run = apply(run, event, run_id=run_id, at_us=at_us, token=token)
@@ -129,8 +131,10 @@ def _composed(
         records=sealed.records,
         at_us=at_us,
         next_node=run.next_node,
+        doubtful=doubtful_step(run),
         steps_finished=run.steps_finished,
         row=project(run),
+        gates=gate_rows(before, events, run, at_us),
         blobs={**sealed.blobs, **blobs},
     )
     return write, Draft(run, write.head)

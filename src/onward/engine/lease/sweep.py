@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from onward.engine.lease.claims import Claims
-from onward.engine.log.journal import Journal
 from onward.errors import OnwardError
 from onward.machine.decide.owner_loss import decide_loss
+from onward.model.row import GateRow
 from onward.model.run import Run, RunStatus
-from onward.store.port.runs import RunQuery, Runs
+from onward.store.port.gates import GateQuery, Gates
+from onward.store.port.runs import Runs
 
 log = logging.getLogger("onward.recovery")
 GATES_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A run with open questions, and the names of its gates, oldest first."""
+
+    id: str
+    pipeline: str
+    gates: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +35,14 @@ class Swept:
     stopped: tuple[Run, ...] = ()
     requeued: tuple[Run, ...] = ()
     broken: tuple[tuple[str, str], ...] = ()
-    asking: tuple[Run, ...] = field(default=())
+    asking: tuple[Asking, ...] = ()
 
 
 class Sweeper:
     """Takes over runs whose holder is dead. One bad run never keeps it from the others."""
 
-    def __init__(self, runs: Runs, journal: Journal, claims: Claims) -> None:
-        self._runs, self._journal, self._claims = runs, journal, claims
+    def __init__(self, runs: Runs, gates: Gates, claims: Claims) -> None:
+        self._runs, self._gates, self._claims = runs, gates, claims
         self._logged: dict[str, str] = {}
 
     async def sweep(self, *, is_restart: bool = False) -> Swept:
@@ -56,15 +67,7 @@ class Sweeper:
     async def recover(self) -> Swept:
         """A server's first sweep: it also reports which questions are still open, and logs what it found."""
         swept = await self.sweep(is_restart=True)
-        asking: list[Run] = []
-        broken = list(swept.broken)
-        for listed in await self._runs.list(RunQuery((RunStatus.WAITING,), limit=GATES_MAX)):
-            try:
-                asking.append((await self._journal.load(listed.row.id)).run)
-            except OnwardError as error:
-                self._log_once(listed.row.id, f"could not be read: {error}")
-                broken.append((listed.row.id, str(error)))
-        found = Swept(swept.stopped, swept.requeued, tuple(broken), tuple(asking))
+        found = replace(swept, asking=_asking(await self._gates.open(GateQuery(limit=GATES_MAX))))
         _report(found)
         return found
 
@@ -79,7 +82,15 @@ class Sweeper:
         return reply.folded.run if reply.events else None
 
 
-def _about(run: Run) -> dict[str, str]:
+def _asking(gates: Sequence[GateRow]) -> tuple[Asking, ...]:
+    """The runs that these gates belong to, in the order of the oldest gate of each."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for row in gates:
+        names.setdefault((row.run_id, row.pipeline), []).append(row.gate)
+    return tuple(Asking(*run, tuple(found)) for run, found in names.items())
+
+
+def _about(run: Run | Asking) -> dict[str, str]:
     """The fields of a log line about this run."""
     return {"run": run.id, "pipeline": run.pipeline}
 
@@ -91,9 +102,11 @@ def _report(found: Swept) -> None:
         log.info(
             "run %s: %s (%s)", run.id, run.status.value, run.detail or run.reason, extra=_about(run) | why
         )
-    for run in found.asking:
-        gates = ", ".join(run.gates)
-        log.info("run %s waits for an answer at %s", run.id, gates, extra=_about(run) | {"gates": gates})
+    for asking in found.asking:
+        gates = ", ".join(asking.gates)
+        log.info(
+            "run %s waits for an answer at %s", asking.id, gates, extra=_about(asking) | {"gates": gates}
+        )
     log.info(
         "Recovery complete: %d workflows marked failed, %d approvals restored.",
         len(found.stopped),

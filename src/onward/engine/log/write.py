@@ -8,7 +8,9 @@ from msgspec.structs import replace
 
 from onward.engine.log.reader import EVENT_BYTES, Folded
 from onward.engine.log.terms import NO_TERMS, RequestTerms
+from onward.machine.decide.doubt import doubtful_step
 from onward.machine.fold.apply import apply
+from onward.machine.fold.gates import gate_rows
 from onward.machine.fold.row import project
 from onward.machine.fold.snapshot import encode_run
 from onward.model.event import Event, RunClaimed
@@ -62,8 +64,10 @@ def sealed(
         records=records,
         at_us=at_us,
         next_node=run.next_node,
+        doubtful=doubtful_step(run),
         steps_finished=run.steps_finished,
         row=project(run) if full else None,
+        gates=gate_rows(before.run if before else None, [event for event, _ in stamped], run, at_us),
         blobs={**values, **blobs} if blobs else values,
         snapshot=snapshot,
     )

@@ -11,9 +11,16 @@ def is_in_doubt(opened: OpenStep) -> bool:
     return not opened.repeatable and opened.state in (AttemptState.OPEN, AttemptState.INTERRUPTED)
 
 
-def interruption(run: Run, reason: str, detail: str) -> RunInterrupted:
+def doubtful_step(run: Run) -> str | None:
+    """The first open step that is in doubt if no process holds the run; a run that is final has none."""
+    for opened in run.open_steps.values():
+        if is_in_doubt(opened) and not run.is_final:
+            return opened.step
+    return None
+
+
+def interruption(doubtful: str | None, reason: str, detail: str) -> RunInterrupted:
     """Why a run stops whose holder is gone: a step in doubt comes first, since a person must decide."""
-    doubtful = next((opened.step for opened in run.open_steps.values() if is_in_doubt(opened)), None)
     if doubtful is None:
         return RunInterrupted(reason=reason, detail=detail)
     why = f"step {doubtful} was cut off and must not be repeated blindly"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from onward.machine.decide.claim import HolderView, claim_of
 from onward.machine.decide.closing import requested_stop
-from onward.machine.decide.doubt import interruption
+from onward.machine.decide.doubt import doubtful_step, interruption
 from onward.model.event import Event, RunFailed, RunInterrupted, RunPaused, RunQueued
 from onward.model.run import Run, RunStatus
 
@@ -28,7 +28,8 @@ def decide_loss(run: Run, holder_view: HolderView, *, is_restart: bool = False) 
     if run.status is not RunStatus.RUNNING or holder_view.is_alive:
         return ()
     died = f"{holder_view.holder or 'its holder'} died"
-    stop = interruption(run, "restart", RESTARTED) if is_restart else interruption(run, "crash", died)
+    reason, detail = ("restart", RESTARTED) if is_restart else ("crash", died)
+    stop = interruption(doubtful_step(run), reason, detail)
     return _taken(run, holder_view.asker, holder_view.now_us, died, stop)
 
 
@@ -40,14 +41,14 @@ def decide_release(run: Run, *, owner: str, token: int, now_us: int, error: str 
     if run.status is not RunStatus.RUNNING or (run.worker, run.token) != (owner, token):
         return ()
     why = f"{GIVEN_UP}: {error}" if error else GIVEN_UP
-    return _taken(run, owner, now_us, why, interruption(run, "crash", why))
+    return _taken(run, owner, now_us, why, interruption(doubtful_step(run), "crash", why))
 
 
 def decide_arrival(run: Run, owner: str, *, now_us: int) -> tuple[Event, ...]:
     """Stop or requeue an imported run that was running where it came from: no process holds it here."""
     if run.status is not RunStatus.RUNNING:
         return ()
-    return _taken(run, owner, now_us, ARRIVED, interruption(run, "restart", ARRIVED))
+    return _taken(run, owner, now_us, ARRIVED, interruption(doubtful_step(run), "restart", ARRIVED))
 
 
 def decide_held_back(run: Run, *, why: str) -> tuple[Event, ...]:

@@ -1,26 +1,32 @@
-"""Folding questions and their answers."""
+"""Folding questions and their answers, and the rows by which open questions are found."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import asdict, replace
 
 from onward.machine.fold.change import Changes, IllegalEvent, without
-from onward.model.event import GateDecided, GateOpened, GateWithdrawn
+from onward.model.event import Event, GateDecided, GateOpened, GateWithdrawn, RunForked
 from onward.model.ids import place_of
+from onward.model.row import GateRow
 from onward.model.run import Gate, Run, RunStatus
+
+_ASKING = frozenset({GateOpened, GateDecided, GateWithdrawn, RunForked})
 
 
 def opened(run: Run, event: GateOpened, at_us: int) -> Changes:
     if event.gate in run.gates:
         raise IllegalEvent(run.status, event, f"gate {event.gate} is already open")
     at = place_of(event.gate)
-    gate = Gate(**asdict(event), opened_at_us=at_us)  # it has every field of its event
     return {
-        "gates": {**run.gates, event.gate: gate},
+        "gates": {**run.gates, event.gate: _opened(event, at_us)},
         "visits": run.visits.with_(at, run.visits.get(at, 0) + 1),
     }
+
+
+def _opened(event: GateOpened, at_us: int) -> Gate:
+    return Gate(**asdict(event), opened_at_us=at_us)  # it has every field of its event
 
 
 def decided(run: Run, event: GateDecided, at_us: int) -> Changes:
@@ -57,3 +63,46 @@ def withdrawn(run: Run, event: GateWithdrawn, at_us: int) -> Changes:
     if event.gate not in run.gates:
         raise IllegalEvent(run.status, event, f"gate {event.gate} is not open")
     return {"gates": without(run.gates, event.gate)}
+
+
+def gate_rows(before: Run | None, events: Sequence[Event], run: Run, at_us: int) -> tuple[GateRow, ...]:
+    """The rows of the gates that these events open or close. They lead from `before` to `run`.
+
+    A fork begins with its own event alone, so what it asks anew is what is open in `run`.
+    """
+    rows: dict[str, GateRow] = {}
+    for event in events:
+        if type(event) not in _ASKING:
+            continue
+        match event:
+            case GateOpened():
+                rows[event.gate] = _row(run, _opened(event, at_us))
+            case GateDecided(gate=name) | GateWithdrawn(gate=name):
+                known = rows.get(name) or _row(run, (before or run).gates[name])
+                by = event.by if isinstance(event, GateDecided) else known.decided_by
+                rows[name] = replace(known, decided_by=by, closed_at_us=at_us)
+            case RunForked():
+                rows = {name: _row(run, gate) for name, gate in run.gates.items() if gate.decided is None}
+    return tuple(rows.values())
+
+
+def note_gates(rows: dict[str, GateRow], before: Run | None, event: Event, run: Run, at_us: int) -> None:
+    """Bring the rows of a run's gates up to `event`, which leads from `before` to `run`."""
+    if type(event) is RunForked:
+        rows.clear()  # what was asked before the fork is its parent's
+    rows.update((row.gate, row) for row in gate_rows(before, (event,), run, at_us))
+
+
+def _row(run: Run, gate: Gate) -> GateRow:
+    return GateRow(
+        run_id=run.id,
+        gate=gate.gate,
+        pipeline=run.pipeline,
+        node=gate.node,
+        text=gate.text,
+        type=gate.type,
+        choices=gate.choices,
+        opened_at_us=gate.opened_at_us,
+        deadline_us=gate.deadline_us,
+        decided_by=gate.by if gate.decided is not None else None,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onward.machine.decide.doubt import doubtful_step
 from onward.machine.lifecycle import is_recoverable
 from onward.model.ids import display_id
 from onward.model.row import RunRow
@@ -10,7 +11,7 @@ from onward.model.run import Run
 
 def project(run: Run) -> RunRow:
     """The columns that belong to this state of the run."""
-    parent = run.parent
+    parent, manager = run.parent, run.managed_by
     return RunRow(
         id=run.id,
         display_id=display_id(run.id),
@@ -22,6 +23,7 @@ def project(run: Run) -> RunRow:
         detail=run.detail,
         recoverable=is_recoverable(run.status, run.reason),
         next_node=run.next_node,
+        doubtful=doubtful_step(run),
         steps_finished=run.steps_finished,
         token=run.token,
         owner=run.worker,
@@ -33,6 +35,11 @@ def project(run: Run) -> RunRow:
         max_running=run.max_running,
         parent=parent.run_id if parent else None,
         parent_seq=parent.seq if parent else None,
+        managed_by=manager.run if manager else None,
+        managed_step=manager.step if manager else None,
+        # A fork of a run that was restarted comes off that run, and takes its place in no chain.
+        restart_of=None if parent else run.restart_of,
+        restarted_as=run.restarted_as,
         created_at_us=run.created_at_us,
         updated_at_us=run.updated_at_us,
         ended_at_us=run.ended_at_us,

@@ -16,7 +16,7 @@ from onward.machine.fold.row import project
 from onward.model.event import RunCreated
 from onward.operations.drawing import Drawing
 from onward.read.lookup import log_pages
-from onward.read.view import known_row, view_row
+from onward.read.view import view_row
 from onward.store.codec import unseal
 from onward.store.port.log import RunLog
 
@@ -35,7 +35,7 @@ async def draw(log: RunLog, sources: Sources, folded: Folded, *, original: bool)
     pipeline = await sources.stored(defined)
     is_at_work = holder is not None and holder.is_alive
     states = states_of(pipeline.graph, run, trace, is_at_work=is_at_work)
-    shown = view_row(known_row(project(run), holder, run), holder)
+    shown = view_row(project(run), holder)
     drawing = {
         "pipeline": pipeline.name,
         "pipeline_hash": pipeline.hash,

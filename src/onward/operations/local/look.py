@@ -32,7 +32,7 @@ from onward.read.checkpoints import read_checkpoints
 from onward.read.dialect_events import Translator
 from onward.read.lookup import completed_of, find_run, log_pages, read_projection
 from onward.read.steps import view_steps
-from onward.read.view import instant, view_event, view_run
+from onward.read.view import instant, known_row, view_event, view_run
 from onward.store.codec import unseal
 from onward.store.port.store import Store
 from onward.store.port.stored import StoredEvent
@@ -74,7 +74,7 @@ class LocalLook:
             **view_run(project(folded.run), folded.holder, folded.run, log.completed()),
             "steps": view_steps(log, folded.run, is_held=is_held),
             "left": await self._left(folded),
-            "forks": await self._forks(folded.run.id),
+            **await self._relatives(folded.run.id),
         }
         return cast("RunPage", page)
 
@@ -84,11 +84,17 @@ class LocalLook:
             return []
         return [view_left(left) for left in await self.leftovers().of(folded)]
 
-    async def _forks(self, run_id: str) -> list[dict[str, Any]]:
-        return [
-            {"id": row.id, "display_id": row.display_id, "seq": row.parent_seq, "status": row.status.value}
-            for row in (listed.row for listed in await self.store.runs.forks(run_id))
-        ]
+    async def _relatives(self, run_id: str) -> dict[str, list[dict[str, Any]]]:
+        """The runs that came from this one: its forks, and the children that its steps manage."""
+        forks, children = list[dict[str, Any]](), list[dict[str, Any]]()
+        for listed in await self.store.runs.relatives(run_id):
+            row = known_row(listed.row, listed.holder)
+            about = {"id": row.id, "display_id": row.display_id, "status": row.status.value}
+            if row.parent == run_id:
+                forks.append({**about, "seq": row.parent_seq})
+            if row.managed_by == run_id:
+                children.append({**about, "step": row.managed_step, "restart_of": row.restart_of})
+        return {"forks": forks, "children": children}
 
     async def read_events(
         self, request: ReadEvents, *, stop: asyncio.Event | None = None

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 
 from onward.clock import SystemClock, SystemIds
 from onward.model.identity import Identity
+from onward.store.memory.backfill import MemoryBackfill
 from onward.store.memory.blobs import MemoryBlobs
 from onward.store.memory.carrying import MemoryCarrying
 from onward.store.memory.effects import MemoryEffects
+from onward.store.memory.gates import MemoryGates
 from onward.store.memory.leases import MemoryLeases
 from onward.store.memory.log import MemoryLog
 from onward.store.memory.measures import MemoryMeasures
@@ -46,11 +48,13 @@ class MemoryStore:
         self.log = MemoryLog(database, ownership)
         self.leases = MemoryLeases(ownership)
         self.runs = MemoryRuns(ownership)
+        self.gates = MemoryGates(database)
         self.blobs = MemoryBlobs(database)
         self.effects = MemoryEffects(ownership)
         self.retention = MemoryRetention(database)
         self.carrying = MemoryCarrying(database, self.log)
         self.measures = MemoryMeasures(ownership)
+        self.backfill = MemoryBackfill()
 
     def kill(self) -> None:
         """From now on this process is dead to all others."""

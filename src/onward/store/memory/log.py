@@ -119,6 +119,7 @@ class MemoryLog:
 
     def _write(self, stored: StoredRun, write: Write) -> None:
         stored.records.extend(write.records)
+        stored.gates.update((row.gate, row) for row in write.gates)
         if write.row is not None:
             if write.row.token != stored.row.token or not stored.lease_until_us:
                 stored.lease_until_us = self._ownership.lease_end()
@@ -178,6 +179,7 @@ def _advanced(row: RunRow, write: Write) -> RunRow:
         row,
         head=write.head.seq,
         next_node=write.next_node,
+        doubtful=write.doubtful,
         steps_finished=write.steps_finished,
         updated_at_us=write.at_us,
     )

@@ -40,11 +40,15 @@ class MemoryRetention:
 
 
 def _kin(runs: Iterable[StoredRun]) -> list[Kin]:
-    return rows.kin_found(map(_columns, runs))
-
-
-def _columns(run: StoredRun) -> tuple[object, ...]:
-    row, first = run.row, run.records[0]
-    successor = row.detail if row.reason == "restarted_as" else None
-    body = first.body if first.seq == 1 else None
-    return row.id, row.head, row.status, row.parent, successor, body
+    return [
+        Kin(
+            id=row.id,
+            head=row.head,
+            status=row.status,
+            parent=row.parent,
+            successor=row.restarted_as,
+            manager=row.managed_by,
+            restart_of=row.restart_of,
+        )
+        for row in (run.row for run in runs)
+    ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.store.memory.state import Ownership, StoredRun
-from onward.store.port.runs import Listed, RunQuery
+from onward.store.port.runs import RELATIVES_MAX, Listed, RunQuery, lowered
 
 FOUND_MAX = 20
 
@@ -27,17 +28,14 @@ class MemoryRuns:
         return self._ownership.listed(found[:FOUND_MAX])
 
     async def list(self, query: RunQuery) -> Sequence[Listed]:
-        found = [
-            stored
-            for stored in self._runs.values()
-            if (not query.statuses or stored.row.status in query.statuses)
-            and (query.pipeline is None or stored.row.pipeline == query.pipeline)
-        ]
+        found = [stored for stored in self._runs.values() if _fits(stored.row, query)]
         return self._ownership.listed(sorted(found, key=by_age, reverse=True)[: query.limit])
 
-    async def forks(self, run_id: str) -> Sequence[Listed]:
-        found = [stored for stored in self._runs.values() if stored.row.parent == run_id]
-        return self._ownership.listed(sorted(found, key=by_age))
+    async def relatives(self, run_id: str) -> Sequence[Listed]:
+        found = [
+            stored for stored in self._runs.values() if run_id in (stored.row.parent, stored.row.managed_by)
+        ]
+        return self._ownership.listed(sorted(found, key=by_age)[:RELATIVES_MAX])
 
     async def held(self) -> Sequence[Listed]:
         found = [stored for stored in self._runs.values() if stored.row.owner is not None]
@@ -45,6 +43,18 @@ class MemoryRuns:
 
     async def count(self) -> Mapping[RunStatus, int]:
         return Counter(stored.row.status for stored in self._runs.values())
+
+
+def _fits(row: RunRow, query: RunQuery) -> bool:
+    text = lowered(query.text or "")
+    return (
+        (not query.statuses or row.status in query.statuses)
+        and (not query.reasons or row.reason in query.reasons)
+        and query.pipeline in (None, row.pipeline)
+        and query.parent in (None, row.parent)
+        and (query.place is None or (row.created_at_us, row.id) < query.place)
+        and any(text in lowered(said) for said in (row.id, row.display_id, row.pipeline, row.detail))
+    )
 
 
 def by_age(stored: StoredRun) -> tuple[int, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from onward.model.row import RunRow
+from onward.model.row import GateRow, RunRow
 from onward.store.port.effects import Effect
 from onward.store.port.leases import Holder
 from onward.store.port.measures import Stuck
@@ -21,6 +21,7 @@ class StoredRun:
 
     row: RunRow
     records: list[StoredEvent]
+    gates: dict[str, GateRow] = field(default_factory=dict)
     appends: dict[str, int] = field(default_factory=dict)
     """The last event of each request, by its append id."""
     snapshot: Snapshot | None = None

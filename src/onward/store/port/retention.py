@@ -42,7 +42,7 @@ class Retention(Protocol):
     """Forgetting runs."""
 
     async def expired(self, expiry: Expiry) -> Sequence[Kin]:
-        """The runs that are old enough, oldest first, and whose first event can be read."""
+        """The runs that are old enough, oldest first."""
         ...
 
     async def attached(self) -> Sequence[Kin]:

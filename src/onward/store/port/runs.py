@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from onward.errors import InvalidInput
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.model.values.bounds import LISTED
+from onward.store.port.cursor import read_cursor, write_cursor
 from onward.store.port.leases import Holder
+
+RELATIVES_MAX = 1_000
+TEXT_MAX = 200
+SEARCHED_MAX = 100_000
+
+
+class RunPlace(NamedTuple):
+    """A run's place in a list: nothing that happens to it changes it."""
+
+    created_at_us: int
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +32,48 @@ class Listed:
     row: RunRow
     holder: Holder | None
 
+    @property
+    def cursor(self) -> str:
+        """Where a list that goes on after this run begins."""
+        return write_cursor(RunPlace(self.row.created_at_us, self.row.id))
+
 
 @dataclass(frozen=True, slots=True)
 class RunQuery:
-    """Which runs to list, newest first."""
+    """Which runs to list, newest first by creation: those that fit every filter that is given.
+
+    `text` is part of the id, the display id, the pipeline or the detail, whatever the case of its ASCII
+    letters. Such a search may end after the newest SEARCHED_MAX runs that fit the other filters (for each
+    status and reason that is given). `after` is the cursor of a run (`Listed.cursor`): the list continues
+    with the next older one.
+    """
 
     statuses: tuple[RunStatus, ...] = ()
     pipeline: str | None = None
     limit: int = 50
+    reasons: tuple[str, ...] = ()
+    parent: str | None = None
+    text: str | None = None
+    after: str | None = None
 
     def __post_init__(self) -> None:
         LISTED.check(self.limit, "limit")
+        if len(self.text or "") > TEXT_MAX:
+            raise InvalidInput(
+                f"the text to look for has more than {TEXT_MAX} characters; use a shorter one."
+            )
+        if self.after is not None:
+            read_cursor(self.after, RunPlace)
+
+    @property
+    def place(self) -> RunPlace | None:
+        """The place of the run that the list continues after."""
+        return None if self.after is None else read_cursor(self.after, RunPlace)
+
+
+def lowered(text: str) -> str:
+    """The text with its ASCII letters in lower case: the same on every store, whatever its language."""
+    return text.encode().lower().decode()
 
 
 class Runs(Protocol):
@@ -43,8 +87,8 @@ class Runs(Protocol):
         """Runs, newest first."""
         ...
 
-    async def forks(self, run_id: str) -> Sequence[Listed]:
-        """The runs that were forked from this one, oldest first."""
+    async def relatives(self, run_id: str) -> Sequence[Listed]:
+        """The forks of this run and the runs that its steps manage, oldest first; at most RELATIVES_MAX."""
         ...
 
     async def held(self) -> Sequence[Listed]:

@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from onward.model.identity import Identity
+from onward.store.port.backfill import Backfill
 from onward.store.port.blobs import Blobs
 from onward.store.port.carrying import Carrying
 from onward.store.port.effects import Effects
+from onward.store.port.gates import Gates
 from onward.store.port.leases import Leases
 from onward.store.port.log import RunLog
 from onward.store.port.measures import Measures
@@ -31,6 +33,9 @@ class Store(Protocol):
     def runs(self) -> Runs: ...
 
     @property
+    def gates(self) -> Gates: ...
+
+    @property
     def blobs(self) -> Blobs: ...
 
     @property
@@ -44,6 +49,9 @@ class Store(Protocol):
 
     @property
     def measures(self) -> Measures: ...
+
+    @property
+    def backfill(self) -> Backfill: ...
 
     @property
     def identity(self) -> Identity:

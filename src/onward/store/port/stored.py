@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from onward.model.row import RunRow
+from onward.model.row import GateRow, RunRow
 from onward.model.run import Frozen
 
 
@@ -73,7 +73,7 @@ class Write(Frozen, frozen=True, kw_only=True):
 
     `at_us` is the writer's clock. A wake time is as far from it as the run is to wait: the database adds that
     to its own clock, and judges by that alone whether the run is due. `row` is None when only the position
-    and the progress changed: the write of a step in passing.
+    and the progress changed: the write of a step in passing. `gates` are those that its events open or close.
     """
 
     run_id: str
@@ -82,8 +82,10 @@ class Write(Frozen, frozen=True, kw_only=True):
     records: tuple[StoredEvent, ...]
     at_us: int
     next_node: str | None
+    doubtful: str | None
     steps_finished: int
     row: RunRow | None
+    gates: tuple[GateRow, ...] = ()
     blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
     snapshot: Snapshot | None = None
 

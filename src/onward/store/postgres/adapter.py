@@ -11,12 +11,14 @@ from onward.clock import Clock, SystemClock
 from onward.errors import StoreError
 from onward.model.identity import Identity
 from onward.store.port.store import Unwatch
+from onward.store.postgres.backfill import PostgresBackfill
 from onward.store.postgres.blobs import PostgresBlobs
 from onward.store.postgres.carrying import PostgresCarrying
 from onward.store.postgres.database.checks import check_database
 from onward.store.postgres.database.identity import read_identity
 from onward.store.postgres.database.migrate import NEWEST, check_known, migrate, schema_number
 from onward.store.postgres.effects import PostgresEffects
+from onward.store.postgres.gates import PostgresGates
 from onward.store.postgres.leases import PostgresLeases
 from onward.store.postgres.link.connection import Address
 from onward.store.postgres.link.listening import Listener
@@ -60,11 +62,13 @@ class PostgresStore:
         self.log = PostgresLog(self._appending, shared, owner, writer)
         self.leases = PostgresLeases(self._renewing, owner, lease_s)
         self.runs = PostgresRuns(shared, owner)
+        self.gates = PostgresGates(shared)
         self.blobs = PostgresBlobs(shared)
         self.effects = PostgresEffects(self._renewing, shared, owner)
         self.retention = PostgresRetention(shared)
         self.carrying = PostgresCarrying(shared, writer)
         self.measures = PostgresMeasures(shared, owner)
+        self.backfill = PostgresBackfill(shared)
 
     @classmethod
     async def open(

@@ -24,15 +24,16 @@ WITH step AS (
     FROM unnest(
         :id::text[], :display_id::text[], :pipeline::text[], :pipeline_hash::text[], :path::text[],
         :status::text[], :reason::text[], :detail::text[], :recoverable::bigint[], :next_node::text[],
-        :steps_finished::bigint[], :token::bigint[], :owner::text[], :wake_at_us::bigint[],
+        :doubtful::text[], :steps_finished::bigint[], :token::bigint[], :owner::text[], :wake_at_us::bigint[],
         :exclusive_key::text[], :on_owner_loss::text[], :priority::bigint[], :needs::text[],
-        :max_running::bigint[], :parent::text[], :parent_seq::bigint[],
+        :max_running::bigint[], :parent::text[], :parent_seq::bigint[], :managed_by::text[],
+        :managed_step::text[], :restart_of::text[], :restarted_as::text[],
         :created_at_us::bigint[], :updated_at_us::bigint[], :ended_at_us::bigint[], :head::bigint[],
         :hash::bytea[], :parent_hash::bytea[], :append_id::text[], :at_us::bigint[]
     ) AS step (
         id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-        steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq,
+        doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, append_id, at_us
     )
 ),
@@ -45,15 +46,16 @@ WITH step AS (
     FROM (VALUES (
         :id::text, :display_id::text, :pipeline::text, :pipeline_hash::text, :path::text,
         :status::text, :reason::text, :detail::text, :recoverable::bigint, :next_node::text,
-        :steps_finished::bigint, :token::bigint, :owner::text, :wake_at_us::bigint,
+        :doubtful::text, :steps_finished::bigint, :token::bigint, :owner::text, :wake_at_us::bigint,
         :exclusive_key::text, :on_owner_loss::text, :priority::bigint, :needs::text,
-        :max_running::bigint, :parent::text, :parent_seq::bigint,
+        :max_running::bigint, :parent::text, :parent_seq::bigint, :managed_by::text,
+        :managed_step::text, :restart_of::text, :restarted_as::text,
         :created_at_us::bigint, :updated_at_us::bigint, :ended_at_us::bigint, :head::bigint,
         :hash::bytea, :parent_hash::bytea, :append_id::text, :at_us::bigint
     )) AS step (
         id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-        steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq,
+        doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, append_id, at_us
     )
 ),
@@ -64,13 +66,13 @@ WITH step AS (
 moved AS (
     INSERT INTO run (
         id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-        steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq,
+        doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us, due_at_us
     )
     SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-        steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq,
+        doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash,
         CASE
             WHEN owner IS NOT NULL
@@ -93,13 +95,15 @@ WITH locked AS (
 ),
 moved AS (
     UPDATE run
-    SET head = step.head, hash = step.hash, next_node = step.next_node, steps_finished = step.steps_finished,
-        updated_at_us = step.updated_at_us
+    SET head = step.head, hash = step.hash, next_node = step.next_node, doubtful = step.doubtful,
+        steps_finished = step.steps_finished, updated_at_us = step.updated_at_us
     FROM unnest(
         :id::text[], :after::bigint[], :after_hash::bytea[], :held_token::bigint[], :held_owner::text[],
-        :head::bigint[], :hash::bytea[], :next_node::text[], :steps_finished::bigint[], :updated_at_us::bigint[]
+        :head::bigint[], :hash::bytea[], :next_node::text[], :doubtful::text[], :steps_finished::bigint[],
+        :updated_at_us::bigint[]
     ) AS step (
-        id, after, after_hash, held_token, held_owner, head, hash, next_node, steps_finished, updated_at_us
+        id, after, after_hash, held_token, held_owner, head, hash, next_node, doubtful, steps_finished,
+        updated_at_us
     )
     WHERE run.id = ANY (ARRAY[step.id]) AND run.head = step.after AND run.hash = step.after_hash
         AND run.token = step.held_token AND run.owner IS NOT DISTINCT FROM step.held_owner
@@ -116,8 +120,8 @@ FROM moved;
 -- A step in passing, which is most of what is ever written: one run, no arrays, and a row for each event.
 WITH moved AS (
     UPDATE run
-    SET head = :head, hash = :hash, next_node = :next_node, steps_finished = :steps_finished,
-        updated_at_us = :updated_at_us
+    SET head = :head, hash = :hash, next_node = :next_node, doubtful = :doubtful,
+        steps_finished = :steps_finished, updated_at_us = :updated_at_us
     WHERE id = :id AND head = :after AND hash = :after_hash AND token = :held_token
         AND owner IS NOT DISTINCT FROM :held_owner
     RETURNING id
@@ -134,12 +138,13 @@ WITH step AS (
     FROM unnest(
         :id::text[], :after::bigint[], :after_hash::bytea[], :held_token::bigint[], :held_owner::text[],
         :pipeline_hash::text[], :status::text[], :reason::text[], :detail::text[], :recoverable::bigint[],
-        :next_node::text[], :steps_finished::bigint[], :token::bigint[], :owner::text[], :wake_at_us::bigint[],
-        :updated_at_us::bigint[], :ended_at_us::bigint[], :head::bigint[], :hash::bytea[], :append_id::text[],
-        :at_us::bigint[]
+        :next_node::text[], :doubtful::text[], :steps_finished::bigint[], :token::bigint[], :owner::text[],
+        :wake_at_us::bigint[], :updated_at_us::bigint[], :ended_at_us::bigint[], :restarted_as::text[],
+        :head::bigint[], :hash::bytea[], :append_id::text[], :at_us::bigint[]
     ) AS step (
         id, after, after_hash, held_token, held_owner, pipeline_hash, status, reason, detail, recoverable,
-        next_node, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, head, hash, append_id, at_us
+        next_node, doubtful, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, restarted_as, head,
+        hash, append_id, at_us
     )
 ),
 locked AS (
@@ -159,12 +164,13 @@ WITH step AS (
     FROM (VALUES (
         :id::text, :after::bigint, :after_hash::bytea, :held_token::bigint, :held_owner::text,
         :pipeline_hash::text, :status::text, :reason::text, :detail::text, :recoverable::bigint,
-        :next_node::text, :steps_finished::bigint, :token::bigint, :owner::text, :wake_at_us::bigint,
-        :updated_at_us::bigint, :ended_at_us::bigint, :head::bigint, :hash::bytea, :append_id::text,
-        :at_us::bigint
+        :next_node::text, :doubtful::text, :steps_finished::bigint, :token::bigint, :owner::text,
+        :wake_at_us::bigint, :updated_at_us::bigint, :ended_at_us::bigint, :restarted_as::text,
+        :head::bigint, :hash::bytea, :append_id::text, :at_us::bigint
     )) AS step (
         id, after, after_hash, held_token, held_owner, pipeline_hash, status, reason, detail, recoverable,
-        next_node, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, head, hash, append_id, at_us
+        next_node, doubtful, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, restarted_as, head,
+        hash, append_id, at_us
     )
 ),
 moved AS (
@@ -177,9 +183,10 @@ moved AS (
 -- A part: changes the runs of `step` that are where their writers think, under the leases that they have.
 UPDATE run
     SET pipeline_hash = step.pipeline_hash, status = step.status, reason = step.reason, detail = step.detail,
-        recoverable = step.recoverable, next_node = step.next_node, steps_finished = step.steps_finished,
-        token = step.token, owner = step.owner, wake_at_us = step.wake_at_us,
-        updated_at_us = step.updated_at_us, ended_at_us = step.ended_at_us, head = step.head, hash = step.hash,
+        recoverable = step.recoverable, next_node = step.next_node, doubtful = step.doubtful,
+        steps_finished = step.steps_finished, token = step.token, owner = step.owner, wake_at_us = step.wake_at_us,
+        updated_at_us = step.updated_at_us, ended_at_us = step.ended_at_us,
+        restarted_as = step.restarted_as, head = step.head, hash = step.hash,
         lease_until_us = CASE
             WHEN step.owner IS NULL THEN NULL
             WHEN step.token = run.token THEN run.lease_until_us
@@ -338,8 +345,8 @@ WHERE hash = :hash;
 
 -- run_get --
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq,
+    doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(due_at_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
@@ -365,23 +372,89 @@ ORDER BY id
 LIMIT 20;
 
 -- run_list --
--- Differs because the statuses come as an array.
+-- Without the lines whose filter is not given. Differs because an index holds the first 200 characters of a name. The
+-- rest is compared in a CASE: of two plain comparisons the planner would think that both were rarely true.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq,
+    doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM run
-WHERE (:statuses::text[] IS NULL OR status = ANY (:statuses::text[]))
-    AND (:pipeline::text IS NULL OR pipeline = :pipeline::text)
+WHERE true
+    AND status = :status
+    AND reason = :reason AND reason <> ''
+    AND left(pipeline, 200) = left(:pipeline, 200) AND CASE WHEN length(pipeline) >= 200 THEN pipeline = :pipeline ELSE true END
+    AND parent = :parent
+    AND (created_at_us, id) < (:before_us, :before_id)
 ORDER BY created_at_us DESC, id DESC
 LIMIT :limit;
 
--- run_forks --
+-- run_search --
+SELECT *
+FROM (
+{run_list}
+) AS listed
+WHERE strpos(id, :text) > 0 OR strpos(display_id, :text) > 0
+    OR strpos(lower(pipeline COLLATE "C"), :text) > 0 OR strpos(lower(detail COLLATE "C"), :text) > 0
+ORDER BY created_at_us DESC, id DESC
+LIMIT :found;
+
+-- run_relatives --
 SELECT id
+FROM (
+    SELECT id, created_at_us
+    FROM run
+    WHERE parent = :id
+    UNION
+    SELECT id, created_at_us
+    FROM run
+    WHERE managed_by = :id
+) AS relative
+ORDER BY created_at_us, id
+LIMIT :limit;
+
+-- gate_put --
+-- Differs because whether the write it came with was refused is known only here.
+INSERT INTO gate (
+    run_id, gate, gate_hash, pipeline, node, text, type, choices, opened_at_us, deadline_us, decided_by, closed_at_us
+)
+SELECT id, :gate::text, :gate_hash::text, :pipeline::text, :node::text, :text::text, :type::text, :choices::text,
+    :opened_at_us::bigint, :deadline_us::bigint, :decided_by::text, :closed_at_us::bigint
 FROM run
-WHERE parent = :parent
-ORDER BY created_at_us, id;
+WHERE id = :run_id AND head = :head AND hash = :hash
+ON CONFLICT (run_id, gate_hash) DO UPDATE
+SET decided_by = excluded.decided_by, closed_at_us = excluded.closed_at_us;
+
+-- gate_open --
+-- Without the lines whose filter is not given.
+SELECT run_id, gate, pipeline, node, text, type, choices, opened_at_us, deadline_us, decided_by, closed_at_us
+FROM gate
+WHERE closed_at_us IS NULL
+    AND pipeline = :pipeline
+    AND (opened_at_us, run_id, gate) > (:after_us, :after_run, :after_gate)
+ORDER BY opened_at_us, run_id, gate
+LIMIT :limit;
+
+-- gate_read --
+SELECT run_id, gate, pipeline, node, text, type, choices, opened_at_us, deadline_us, decided_by, closed_at_us
+FROM gate
+WHERE run_id = :run_id
+ORDER BY opened_at_us, gate;
+
+-- backfill_read --
+SELECT run_id
+FROM backfill
+ORDER BY run_id;
+
+-- backfill_run --
+UPDATE run
+SET doubtful = :doubtful
+WHERE id = :run_id AND head = :head AND hash = :hash
+RETURNING id;
+
+-- backfill_delete --
+DELETE FROM backfill
+WHERE run_id = :run_id;
 
 -- run_due --
 -- Differs because runs that somebody else is about to take are passed over.
@@ -406,15 +479,16 @@ VALUES (:pipeline)
 ON CONFLICT (pipeline) DO UPDATE SET pipeline = excluded.pipeline;
 
 -- ceiling_used --
+-- Only running runs are held; said in both ways, whichever index is used has no others in it.
 SELECT count(*)
 FROM run
-WHERE pipeline = :pipeline AND owner IS NOT NULL;
+WHERE pipeline = :pipeline AND owner IS NOT NULL AND status = 'running';
 
 -- run_held --
 -- In no order: one by the id could be had by reading every run there ever was, and some plans would.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq,
+    doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM run
@@ -509,12 +583,7 @@ LIMIT :limit;
 
 -- run_expired --
 -- Differs because the statuses come as an array.
-SELECT id, head, status, parent, CASE WHEN reason = 'restarted_as' THEN detail END,
-    (
-        SELECT body
-        FROM event
-        WHERE run_id = old.id AND seq = 1 AND (body LIKE '%"managed_by"%' OR body LIKE '%"restart_of"%')
-    )
+SELECT id, head, status, parent, restarted_as, managed_by, restart_of
 FROM (
     SELECT *
     FROM run
@@ -526,12 +595,7 @@ WHERE updated_at_us < :before_us
 ORDER BY created_at_us, id;
 
 -- run_attached --
-SELECT id, head, status, parent, CASE WHEN reason = 'restarted_as' THEN detail END,
-    (
-        SELECT body
-        FROM event
-        WHERE run_id = run.id AND seq = 1 AND (body LIKE '%"managed_by"%' OR body LIKE '%"restart_of"%')
-    )
+SELECT id, head, status, parent, restarted_as, managed_by, restart_of
 FROM run
 WHERE parent > '' OR status IN ('queued', 'running', 'waiting', 'paused', 'interrupted', 'failed');
 

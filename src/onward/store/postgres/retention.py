@@ -27,7 +27,7 @@ class PostgresRetention:
 
     async def _kin(self, asked: Call) -> Sequence[Kin]:
         (found,) = await self._connections.use(lambda wire: wire.run(asked))
-        return rows.kin_found(found)
+        return [rows.kin_of(columns) for columns in found]
 
     async def delete(self, runs: Sequence[Kin]) -> Sequence[str]:
         # What was asked over a connection that broke is asked again, so the answer is not which runs were

@@ -7,12 +7,12 @@ from typing import Any
 
 from onward.model.run import RunStatus
 from onward.store import rows
-from onward.store.port.runs import Listed, RunQuery
-from onward.store.postgres.link.binary import texts
+from onward.store.filters import newest, run_filters, run_query
+from onward.store.port.runs import RELATIVES_MAX, Listed, RunQuery
 from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.wire import Rows, Wire
 from onward.store.postgres.ownership import Ownership
-from onward.store.postgres.statements import Call, call
+from onward.store.postgres.statements import BEGIN_LOOKING, COMMIT, PLANNED, Call, call, filtered_call
 
 
 class PostgresRuns:
@@ -36,15 +36,20 @@ class PostgresRuns:
         return [self._listed(columns) for columns in await self._rows(wire, ids)]
 
     async def list(self, query: RunQuery) -> Sequence[Listed]:
-        statuses = texts([status.value for status in query.statuses]) if query.statuses else None
-        values = {"statuses": statuses, "pipeline": query.pipeline, "limit": query.limit}
-        return await self._sound(call("run_list", **values, now_us=self._ownership.now_us()))
+        now_us = self._ownership.now_us()
+        lists = run_filters(query)
+        calls = [filtered_call(run_query(filters), filters, now_us=now_us) for filters in lists]
+        # All of one instant: else a run that changes its status could be in two lists, or in none.
+        _, _, *found, _ = await self._connections.use(
+            lambda wire: wire.run(BEGIN_LOOKING, PLANNED, *calls, COMMIT)
+        )
+        return rows.sound(newest(found, query.limit), self._listed)
 
-    async def forks(self, run_id: str) -> Sequence[Listed]:
-        return await self._connections.use(lambda wire: self._forks(wire, run_id))
+    async def relatives(self, run_id: str) -> Sequence[Listed]:
+        return await self._connections.use(lambda wire: self._relatives(wire, run_id))
 
-    async def _forks(self, wire: Wire, run_id: str) -> Sequence[Listed]:
-        (ids,) = await wire.run(call("run_forks", parent=run_id))
+    async def _relatives(self, wire: Wire, run_id: str) -> Sequence[Listed]:
+        _, ids = await wire.run(PLANNED, call("run_relatives", id=run_id, limit=RELATIVES_MAX))
         return rows.sound(await self._rows(wire, ids), self._listed)
 
     async def held(self) -> Sequence[Listed]:

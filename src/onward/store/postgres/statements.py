@@ -1,4 +1,4 @@
-"""The queries as prepared statements: `:name` becomes `$1`, and `{name}` another query of the file."""
+"""The queries as prepared statements: `:name` becomes `$1`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from onward.store.filters import filtered
 from onward.store.postgres.link.binary import Value, dump
 from onward.store.queries import load_migrations, load_queries
 
@@ -16,20 +17,10 @@ MIGRATIONS = load_migrations(PACKAGE)
 EVENT_ROWS = "event_rows"
 EVENT_TYPES = ("bigint", "text", "bigint", "bigint", "bigint", "text", "bytea", "text")
 ALONE_PARAMETERS = (
-    *("head", "hash", "next_node", "steps_finished", "updated_at_us"),
+    *("head", "hash", "next_node", "doubtful", "steps_finished", "updated_at_us"),
     *("id", "after", "after_hash", "held_token", "held_owner"),
 )
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z][a-z_0-9]*)")  # but not the `::` of a cast
-PARTS = (
-    "run_inserted",
-    "run_change",
-    "run_lock",
-    "run_written",
-    "event_insert",
-    "append_insert",
-    "lease_head",
-)
-"""Queries that stand as `{name}` in others; one that has another in it comes before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +50,15 @@ def parse(name: str, text: str) -> Statement:
     return Statement(name.encode(), sql.encode(), parameters)
 
 
-def _load() -> Mapping[str, str]:
-    queries = load_queries(PACKAGE)
-    for part in PARTS:
-        queries = {name: text.replace(f"{{{part}}}", queries[part]) for name, text in queries.items()}
-    return queries
-
-
-_TEXTS = _load()
+_TEXTS = load_queries(PACKAGE)
 QUERIES = {name: parse(name, text) for name, text in _TEXTS.items() if EVENT_ROWS not in text}
 BEGIN = Call(parse("begin", "BEGIN ISOLATION LEVEL READ COMMITTED"), ())
+BEGIN_LOOKING = Call(parse("begin_looking", "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), ())
 COMMIT = Call(parse("commit", "COMMIT"), ())
 ROLLBACK = Call(parse("rollback", "ROLLBACK"), ())
+# A list is planned each time, with its values: one of a rare status is read by another index than one of most
+# runs.
+PLANNED = Call(parse("planned", "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)"), ())
 # For the transaction that it is sent with, and never for a session: behind a pooler, sessions are shared.
 UNSYNCED = Call(parse("unsynced", "SELECT set_config('synchronous_commit', 'off', true)"), ())
 
@@ -86,6 +74,16 @@ def advance_alone(events: int) -> Statement:
     statement = parse(f"run_advance_alone_{events}", text)
     assert statement.parameters[: len(ALONE_PARAMETERS)] == ALONE_PARAMETERS
     return statement
+
+
+@cache
+def _filtered(name: str, given: tuple[str, ...]) -> Statement:
+    return parse("_".join((name, *given)), filtered(_TEXTS[name], given))
+
+
+def filtered_call(name: str, filters: Mapping[str, Value], **values: Value) -> Call:
+    """A call of a query with those of its filters that are given."""
+    return _filtered(name, tuple(filters)).call(**filters, **values)
 
 
 def call(name: str, **values: Value) -> Call:

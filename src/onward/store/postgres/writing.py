@@ -9,9 +9,10 @@ from typing import Any
 from msgspec.structs import astuple
 
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
+from onward.model.row import GateRow
 from onward.store import rows
 from onward.store.member import Member
-from onward.store.port.stored import StoredEvent, Write
+from onward.store.port.stored import Position, StoredEvent, Write
 from onward.store.postgres.link.binary import byteas, number, numbers, optional_text, text, texts
 from onward.store.postgres.link.failure import AGAIN, KEY_IN_USE, ServerError
 from onward.store.postgres.link.wire import Wire
@@ -64,13 +65,16 @@ class Writer:
         statements, blobs = self._statements(sent), _blobs(sent)
         held = sorted(self.known & blobs.keys())
         snapshots = [member.write for member in sent if member.write.snapshot is not None]
+        gates = [gate_call(row, member.write.head) for member in sent for row in member.write.gates]
         notices = [call("due_notify")] if any(map(_makes_due, sent)) else []
         content = [blob_call(name, *blobs[name]) for name in sorted(blobs.keys() - self.known)]
         content += [call("blob_hold", hashes=texts(held))] if held else []
         for member in sent:
             content += relying_on(member.write.relied_on, member.write.at_us)
         try:
-            answers = await wire.run(*statements, *content, *map(_snapshot_call, snapshots), *notices, *then)
+            answers = await wire.run(
+                *statements, *content, *gates, *map(_snapshot_call, snapshots), *notices, *then
+            )
         except ServerError as error:
             if error.sqlstate == CONTENT_MISSING and held:
                 self.known.clear()  # it was deleted: the next try sends it
@@ -145,6 +149,7 @@ def _advance(members: Sequence[Member], locked: Sequence[str]) -> Call:
         head=numbers([last.seq for last in lasts]),
         hash=byteas([last.hash for last in lasts]),
         next_node=texts([write.next_node for write in writes]),
+        doubtful=texts([write.doubtful for write in writes]),
         steps_finished=numbers([write.steps_finished for write in writes]),
         updated_at_us=numbers([write.at_us for write in writes]),
         **_events(members),
@@ -156,8 +161,14 @@ def _advance_alone(member: Member) -> Call:
     write, (owner, token) = member.write, member.held or (None, 0)
     records = write.records
     last = records[-1]
-    values = [number(last.seq), last.hash, optional_text(write.next_node), number(write.steps_finished)]
-    values += (number(write.at_us), text(write.run_id), number(write.after.seq), write.after.hash)
+    values = [number(last.seq), last.hash, optional_text(write.next_node), optional_text(write.doubtful)]
+    values += (
+        number(write.steps_finished),
+        number(write.at_us),
+        text(write.run_id),
+        number(write.after.seq),
+        write.after.hash,
+    )
     values += (number(token), optional_text(owner))
     for record in records:
         _, seq, kind, v, at_us, event_token, body, hash_, refs, _ = astuple(record)
@@ -222,6 +233,11 @@ def blob_call(name: str, content: bytes, at_us: int) -> Call:
     return call("blob_put", hash=name, encoding=encoding, content=packed, touched_at_us=at_us)
 
 
+def gate_call(row: GateRow, head: Position) -> Call:
+    """Stores a gate, or how it was closed, if the run's log ends at `head`."""
+    return call("gate_put", **rows.gate_parameters(row), head=head.seq, hash=head.hash)
+
+
 def _snapshot_call(write: Write) -> Call:
     assert write.snapshot is not None
     return call("snapshot_put", run_id=write.run_id, **write.snapshot._asdict())
@@ -230,8 +246,8 @@ def _snapshot_call(write: Write) -> Call:
 def _is_in_passing(member: Member) -> bool:
     """Whether this is a step on the way, with nothing to store beside its events."""
     write = member.write
-    is_plain = write.row is None and write.snapshot is None and not write.blobs and not write.relied_on
-    return is_plain and len(write.records) <= ALONE_EVENTS_MAX
+    is_plain = write.row is None and write.snapshot is None and not write.blobs and not write.gates
+    return is_plain and not write.relied_on and len(write.records) <= ALONE_EVENTS_MAX
 
 
 def _makes_due(member: Member) -> bool:

@@ -8,19 +8,21 @@ import apsw
 
 from onward.clock import Clock, SystemClock
 from onward.store.port.store import Unwatch
+from onward.store.sqlite.backfill import SqliteBackfill
 from onward.store.sqlite.blobs import SqliteBlobs
 from onward.store.sqlite.carrying import SqliteCarrying
-from onward.store.sqlite.connection import Connect
 from onward.store.sqlite.effects import SqliteEffects
 from onward.store.sqlite.file.checks import check_database
+from onward.store.sqlite.file.connection import Connect
 from onward.store.sqlite.file.identity import read_identity
+from onward.store.sqlite.file.transaction import Transactions
+from onward.store.sqlite.gates import SqliteGates
 from onward.store.sqlite.leases import SqliteLeases
 from onward.store.sqlite.log import SqliteLog
 from onward.store.sqlite.measures import SqliteMeasures
 from onward.store.sqlite.ownership import Ownership
 from onward.store.sqlite.retention import SqliteRetention
 from onward.store.sqlite.runs import SqliteRuns
-from onward.store.sqlite.transaction import Transactions
 from onward.store.sqlite.writing import Writer
 
 BUSY_S_MAX = 30.0
@@ -57,11 +59,13 @@ class SqliteStore:
         self.log = SqliteLog(database, owner, writer)
         self.leases = SqliteLeases(database, owner, clock)
         self.runs = SqliteRuns(database, owner, clock)
+        self.gates = SqliteGates(database)
         self.blobs = SqliteBlobs(database)
         self.effects = SqliteEffects(database, owner)
         self.retention = SqliteRetention(database)
         self.carrying = SqliteCarrying(database, writer)
         self.measures = SqliteMeasures(database, owner)
+        self.backfill = SqliteBackfill(database)
 
     async def watch(self, on_due: Callable[[], None]) -> Unwatch:
         """Nothing tells one process of another's write to a file; a worker looks often instead."""

@@ -8,9 +8,9 @@ import apsw
 
 from onward.store import sweeping
 from onward.store.port.blobs import Swept
+from onward.store.sqlite.file.transaction import Transactions
 from onward.store.sqlite.reading import read_blobs
 from onward.store.sqlite.statements import QUERIES
-from onward.store.sqlite.transaction import Transactions
 from onward.store.sqlite.writing import put_blob
 
 

@@ -8,8 +8,8 @@ from onward.store import rows
 from onward.store.member import Member
 from onward.store.port.carrying import Arrival
 from onward.store.port.stored import content_named
+from onward.store.sqlite.file.transaction import Transactions
 from onward.store.sqlite.statements import QUERIES
-from onward.store.sqlite.transaction import Transactions
 from onward.store.sqlite.writing import Writer, check_content, event_columns
 
 

@@ -8,10 +8,10 @@ import apsw
 
 from onward.store import rows
 from onward.store.port.effects import Effect
+from onward.store.sqlite.file.transaction import Transactions
 from onward.store.sqlite.ownership import Ownership
 from onward.store.sqlite.reading import one
 from onward.store.sqlite.statements import QUERIES
-from onward.store.sqlite.transaction import Transactions
 
 
 class SqliteEffects:

@@ -8,9 +8,9 @@ import apsw
 
 from onward.clock import Clock
 from onward.store.port.leases import Lease
+from onward.store.sqlite.file.transaction import Transactions
 from onward.store.sqlite.ownership import Ownership
 from onward.store.sqlite.reading import one
-from onward.store.sqlite.transaction import Transactions
 
 HEARTBEAT_S = 0.25
 

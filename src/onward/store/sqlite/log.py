@@ -14,9 +14,9 @@ from onward.store.port.leases import Lease
 from onward.store.port.log import TAIL_MAX, Controlled, Decide, DecideLoaded, Held, Loaded, TakeFilter
 from onward.store.port.stored import StoredEvent, Write
 from onward.store.sqlite.file.migrate import check_known, schema_number
+from onward.store.sqlite.file.transaction import Transactions
 from onward.store.sqlite.ownership import Ownership
 from onward.store.sqlite.reading import find_due, find_snapshot, one, read_records
-from onward.store.sqlite.transaction import Transactions
 from onward.store.sqlite.writing import Writer, find_append
 
 

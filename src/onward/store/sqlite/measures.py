@@ -8,10 +8,10 @@ import os
 import apsw
 
 from onward.store.port.measures import DAY_US, HOUR_US, Measured
-from onward.store.sqlite.connection import translated
+from onward.store.sqlite.file.connection import translated
+from onward.store.sqlite.file.transaction import Transactions
 from onward.store.sqlite.ownership import Ownership
 from onward.store.sqlite.statements import QUERIES
-from onward.store.sqlite.transaction import Transactions
 from onward.store.tallies import MEASURES, Found, measured
 from onward.threads import in_thread
 

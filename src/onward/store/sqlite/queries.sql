@@ -20,14 +20,14 @@ FROM identity;
 -- run_insert --
 INSERT INTO run (
     id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq,
+    doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
     created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us, due_at_us
 )
 VALUES (
     :id, :display_id, :pipeline, :pipeline_hash, :path, :status, :reason, :detail, :recoverable, :next_node,
-    :steps_finished, :token, :owner, :wake_at_us, :exclusive_key, :on_owner_loss, :priority,
-    :needs, :max_running, :parent, :parent_seq,
+    :doubtful, :steps_finished, :token, :owner, :wake_at_us, :exclusive_key, :on_owner_loss, :priority,
+    :needs, :max_running, :parent, :parent_seq, :managed_by, :managed_step, :restart_of, :restarted_as,
     :created_at_us, :updated_at_us, :ended_at_us, :head, :hash, :parent_hash,
     CASE WHEN :owner IS NOT NULL THEN coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us END,
     coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :wake_at_us - :at_us
@@ -36,15 +36,15 @@ ON CONFLICT (id) DO NOTHING;
 
 -- run_advance --
 UPDATE run
-SET head = ?, hash = ?, next_node = ?, steps_finished = ?, updated_at_us = ?
+SET head = ?, hash = ?, next_node = ?, doubtful = ?, steps_finished = ?, updated_at_us = ?
 WHERE id = ? AND head = ? AND hash = ? AND token = ? AND owner IS ?;
 
 -- run_update --
 UPDATE run
 SET pipeline_hash = :pipeline_hash, status = :status, reason = :reason, detail = :detail,
-    recoverable = :recoverable, next_node = :next_node, steps_finished = :steps_finished, token = :token,
-    owner = :owner, wake_at_us = :wake_at_us, updated_at_us = :updated_at_us, ended_at_us = :ended_at_us,
-    head = :head, hash = :hash,
+    recoverable = :recoverable, next_node = :next_node, doubtful = :doubtful, steps_finished = :steps_finished,
+    token = :token, owner = :owner, wake_at_us = :wake_at_us, updated_at_us = :updated_at_us, ended_at_us = :ended_at_us,
+    restarted_as = :restarted_as, head = :head, hash = :hash,
     lease_until_us = CASE
         WHEN :owner IS NULL THEN NULL
         WHEN :token = token THEN lease_until_us
@@ -143,8 +143,8 @@ WHERE hash = ?;
 
 -- run_get --
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq,
+    doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(due_at_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
@@ -170,22 +170,85 @@ ORDER BY id
 LIMIT 20;
 
 -- run_list --
+-- Without the lines whose filter is not given.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq,
+    doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run
-WHERE (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
-    AND (:pipeline IS NULL OR pipeline = :pipeline)
+WHERE true
+    AND status = :status
+    AND reason = :reason AND reason <> ''
+    AND pipeline = :pipeline
+    AND parent = :parent
+    AND (created_at_us, id) < (:before_us, :before_id)
 ORDER BY created_at_us DESC, id DESC
 LIMIT :limit;
 
--- run_forks --
+-- run_search --
+-- Differs because SQLite would sort all that it finds, though it finds them in the order of the list.
+SELECT *
+FROM (
+{run_list}
+) AS listed
+WHERE instr(id, :text) OR instr(display_id, :text) OR instr(lower(pipeline), :text) OR instr(lower(detail), :text)
+LIMIT :found;
+
+-- run_relatives --
 SELECT id
-FROM run
-WHERE parent = :parent
-ORDER BY created_at_us, id;
+FROM (
+    SELECT id, created_at_us
+    FROM run
+    WHERE parent = :id
+    UNION
+    SELECT id, created_at_us
+    FROM run
+    WHERE managed_by = :id
+) AS relative
+ORDER BY created_at_us, id
+LIMIT :limit;
+
+-- gate_put --
+INSERT INTO gate (
+    run_id, gate, gate_hash, pipeline, node, text, type, choices, opened_at_us, deadline_us, decided_by, closed_at_us
+)
+VALUES (
+    :run_id, :gate, :gate_hash, :pipeline, :node, :text, :type, :choices, :opened_at_us, :deadline_us, :decided_by,
+    :closed_at_us
+)
+ON CONFLICT (run_id, gate_hash) DO UPDATE
+SET decided_by = excluded.decided_by, closed_at_us = excluded.closed_at_us;
+
+-- gate_open --
+-- Without the lines whose filter is not given.
+SELECT run_id, gate, pipeline, node, text, type, choices, opened_at_us, deadline_us, decided_by, closed_at_us
+FROM gate
+WHERE closed_at_us IS NULL
+    AND pipeline = :pipeline
+    AND (opened_at_us, run_id, gate) > (:after_us, :after_run, :after_gate)
+ORDER BY opened_at_us, run_id, gate
+LIMIT :limit;
+
+-- gate_read --
+SELECT run_id, gate, pipeline, node, text, type, choices, opened_at_us, deadline_us, decided_by, closed_at_us
+FROM gate
+WHERE run_id = :run_id
+ORDER BY opened_at_us, gate;
+
+-- backfill_read --
+SELECT run_id
+FROM backfill
+ORDER BY run_id;
+
+-- backfill_run --
+UPDATE run
+SET doubtful = :doubtful
+WHERE id = :run_id AND head = :head AND hash = :hash;
+
+-- backfill_delete --
+DELETE FROM backfill
+WHERE run_id = :run_id;
 
 -- run_due --
 SELECT id, pipeline, max_running
@@ -208,15 +271,16 @@ VALUES (:pipeline)
 ON CONFLICT (pipeline) DO UPDATE SET pipeline = excluded.pipeline;
 
 -- ceiling_used --
+-- Only running runs are held; said in both ways, whichever index is used has no others in it.
 SELECT count(*)
 FROM run
-WHERE pipeline = :pipeline AND owner IS NOT NULL;
+WHERE pipeline = :pipeline AND owner IS NOT NULL AND status = 'running';
 
 -- run_held --
 -- In no order: one by the id could be had by reading every run there ever was, and some plans would.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
-    steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq,
+    doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run
@@ -240,10 +304,11 @@ GROUP BY status;
 SELECT coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER));
 
 -- measure_reasons --
+-- Differs as measure_ended does.
 SELECT status, reason, recoverable, count(*)
 FROM run
 WHERE reason <> ''
-GROUP BY status, reason, recoverable;
+GROUP BY +status, reason, recoverable;
 
 -- measure_queue --
 SELECT due_at_us <= :now_us AS is_due, count(*), min(due_at_us)
@@ -317,12 +382,7 @@ ORDER BY key
 LIMIT :limit;
 
 -- run_expired --
-SELECT id, head, status, parent, CASE WHEN reason = 'restarted_as' THEN detail END,
-    (
-        SELECT body
-        FROM event
-        WHERE run_id = old.id AND seq = 1 AND (body LIKE '%"managed_by"%' OR body LIKE '%"restart_of"%')
-    )
+SELECT id, head, status, parent, restarted_as, managed_by, restart_of
 FROM (
     SELECT *
     FROM run
@@ -334,12 +394,7 @@ WHERE updated_at_us < :before_us
 ORDER BY created_at_us, id;
 
 -- run_attached --
-SELECT id, head, status, parent, CASE WHEN reason = 'restarted_as' THEN detail END,
-    (
-        SELECT body
-        FROM event
-        WHERE run_id = run.id AND seq = 1 AND (body LIKE '%"managed_by"%' OR body LIKE '%"restart_of"%')
-    )
+SELECT id, head, status, parent, restarted_as, managed_by, restart_of
 FROM run
 WHERE parent > '' OR status IN ('queued', 'running', 'waiting', 'paused', 'interrupted', 'failed');
 

@@ -9,8 +9,8 @@ import apsw
 
 from onward.store import rows
 from onward.store.port.retention import Expiry, Kin
+from onward.store.sqlite.file.transaction import Transactions
 from onward.store.sqlite.statements import QUERIES
-from onward.store.sqlite.transaction import Transactions
 
 _DELETIONS = [
     QUERIES[name]
@@ -28,11 +28,13 @@ class SqliteRetention:
         statuses = json.dumps([status.value for status in expiry.statuses])
         values = {"statuses": statuses, "before_us": expiry.before_us, "keep": expiry.keep}
         return await self._database.look(
-            lambda db: rows.kin_found(db.execute(QUERIES["run_expired"], values))
+            lambda db: [rows.kin_of(columns) for columns in db.execute(QUERIES["run_expired"], values)]
         )
 
     async def attached(self) -> Sequence[Kin]:
-        return await self._database.look(lambda db: rows.kin_found(db.execute(QUERIES["run_attached"])))
+        return await self._database.look(
+            lambda db: [rows.kin_of(columns) for columns in db.execute(QUERIES["run_attached"])]
+        )
 
     async def delete(self, runs: Sequence[Kin]) -> Sequence[str]:
         return await self._database.transact(lambda db: _delete(db, runs))

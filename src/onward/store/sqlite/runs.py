@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,12 +10,13 @@ import apsw
 from onward.clock import Clock
 from onward.model.run import RunStatus
 from onward.store import rows
-from onward.store.port.runs import Listed, RunQuery
+from onward.store.filters import filtered, newest, run_filters, run_query
+from onward.store.port.runs import RELATIVES_MAX, Listed, RunQuery
 from onward.store.sqlite.file.tidying import dead_files, remove_unneeded
+from onward.store.sqlite.file.transaction import Transactions
 from onward.store.sqlite.ownership import Ownership
 from onward.store.sqlite.reading import Columns, one
 from onward.store.sqlite.statements import QUERIES
-from onward.store.sqlite.transaction import Transactions
 
 TIDY_EVERY_S = 60.0
 
@@ -39,15 +39,24 @@ class SqliteRuns:
         return [self._listed(columns) for columns in self._rows(db, ids or [wanted])]
 
     async def list(self, query: RunQuery) -> Sequence[Listed]:
-        statuses = json.dumps([status.value for status in query.statuses]) if query.statuses else None
-        values = {"statuses": statuses, "pipeline": query.pipeline, "limit": query.limit}
-        return await self._database.look(lambda db: self._sound(db, "run_list", values))
+        return await self._database.look(lambda db: self._list(db, query))
 
-    async def forks(self, run_id: str) -> Sequence[Listed]:
-        return await self._database.look(lambda db: self._forks(db, run_id))
+    def _list(self, db: apsw.Connection, query: RunQuery) -> Sequence[Listed]:
+        now_us = self._ownership.now_us()
+        found = [
+            db.execute(
+                filtered(QUERIES[run_query(filters)], filters), {**filters, "now_us": now_us}
+            ).fetchall()
+            for filters in run_filters(query)
+        ]
+        return rows.sound(newest(found, query.limit), self._listed)
 
-    def _forks(self, db: apsw.Connection, run_id: str) -> Sequence[Listed]:
-        ids = [row[0] for row in db.execute(QUERIES["run_forks"], {"parent": run_id})]
+    async def relatives(self, run_id: str) -> Sequence[Listed]:
+        return await self._database.look(lambda db: self._relatives(db, run_id))
+
+    def _relatives(self, db: apsw.Connection, run_id: str) -> Sequence[Listed]:
+        values = {"id": run_id, "limit": RELATIVES_MAX}
+        ids = [row[0] for row in db.execute(QUERIES["run_relatives"], values)]
         return rows.sound(self._rows(db, ids), self._listed)
 
     async def held(self) -> Sequence[Listed]:

@@ -9,10 +9,11 @@ import apsw
 from msgspec.structs import astuple
 
 from onward.errors import LeaseLost, Refused, RunNotFound, StaleHistory
+from onward.model.row import GateRow
 from onward.store.member import Member
 from onward.store.port.stored import StoredEvent, Write
 from onward.store.refusals import content_missing, key_occupied, run_exists
-from onward.store.rows import pack
+from onward.store.rows import gate_parameters, pack
 from onward.store.sqlite.reading import one, read_records
 from onward.store.sqlite.statements import QUERIES
 
@@ -69,7 +70,7 @@ class Writer:
         if write.row is None:
             head = write.head
             values = (
-                head.seq, head.hash, write.next_node, write.steps_finished, write.at_us,
+                head.seq, head.hash, write.next_node, write.doubtful, write.steps_finished, write.at_us,
                 write.run_id, *write.after, token, owner,
             )  # fmt: skip
             db.execute(_ADVANCE, values)
@@ -92,10 +93,17 @@ class Writer:
         for name, content in write.blobs.items():
             if not _holds(db, name, write.at_us):
                 put_blob(db, name, content, write.at_us)
+        put_gates(db, write.gates)
         if write.snapshot is not None:
             db.execute(QUERIES["snapshot_put"], (write.run_id, *write.snapshot))
         if member.append_id is not None:
             db.execute(QUERIES["append_insert"], (write.run_id, member.append_id, write.head.seq))
+
+
+def put_gates(db: apsw.Connection, gates: Iterable[GateRow]) -> None:
+    """Store gates, or how they were closed."""
+    for gate in gates:
+        db.execute(QUERIES["gate_put"], gate_parameters(gate))
 
 
 def put_blob(db: apsw.Connection, name: str, content: bytes, at_us: int) -> None:
@@ -157,9 +165,9 @@ def _changed_columns(write: Write) -> tuple[object, ...]:
     row = write.row
     assert row is not None
     return (
-        row.pipeline_hash, row.status, row.reason, row.detail, row.recoverable, row.next_node,
+        row.pipeline_hash, row.status, row.reason, row.detail, row.recoverable, row.next_node, row.doubtful,
         row.steps_finished, row.token, row.owner, row.wake_at_us, row.updated_at_us, row.ended_at_us,
-        *write.head,
+        row.restarted_as, *write.head,
     )  # fmt: skip
 
 

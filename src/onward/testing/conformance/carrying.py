@@ -59,6 +59,7 @@ def _arrival(
         head=draft.position,
         records=tuple(records[:first]),
         at_us=run.updated_at_us,
+        doubtful=None,
         next_node=run.next_node,
         steps_finished=run.steps_finished,
         row=project(run),

@@ -12,12 +12,15 @@ from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.machine.fold.apply import apply
 from onward.machine.fold.change import IllegalEvent
+from onward.machine.fold.gates import note_gates
 from onward.machine.fold.row import project
 from onward.model import event as e
+from onward.model.row import GateRow
 from onward.model.run import FOLD_VERSION, Run, RunStatus
+from onward.store.codec import unseal
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
-from onward.testing.drafts import ALL, created
+from onward.testing.drafts import ALL, created, log_of
 
 LATER_US = 1_800_000_000_000_000
 YES = e.Choice(key="y", label="Yes", to="after")
@@ -28,6 +31,7 @@ def work(run: Run) -> Iterator[e.Event]:
     """What a holder might write next, legal or not."""
     visit = run.visits.get("work", 0) + 1
     yield e.StepStarted(step=f"work#{visit}", node="work", attempt=1)
+    yield e.StepStarted(step=f"work#{visit}", node="work", attempt=1, repeatable=False)
     yield e.GateOpened(gate=f"ask#{visit}", node="work", text="Go on?", choices=(YES,))
     for open_ in run.open_steps.values():
         onward = e.Transition(to=f"node-{visit}", reason="only edge", edge=visit)
@@ -97,8 +101,19 @@ async def went_on(journal: Journal, folded: Folded, owner: str, die: int) -> Fol
     return await journal.record(folded, (event,), after, at_us)
 
 
+async def gates_of(store: Store, run_id: str) -> dict[str, GateRow]:
+    """The gates of a run as its log has them, event by event."""
+    rows: dict[str, GateRow] = {}
+    run: Run | None = None
+    for record in await log_of(store, run_id):
+        before, event = run, unseal(record)
+        run = apply(run, event, run_id=run_id, at_us=record.at_us, token=record.token)
+        note_gates(rows, before, event, run, record.at_us)
+    return rows
+
+
 async def check(store: Store, folded: Folded) -> None:
-    """The row, wherever it is shown, matches the whole log."""
+    """The row, wherever it is shown, and the rows of the gates match the whole log."""
     run_id = folded.run.id
     loaded = await store.log.load(run_id, fold_version=FOLD_VERSION)
     again = await Journal(store.log, SystemClock()).load_at(run_id, folded.position.seq)
@@ -106,6 +121,7 @@ async def check(store: Store, folded: Folded) -> None:
     assert (again.run, again.position) == (folded.run, loaded.position)
     assert loaded.row == project(again.run)
     assert [listed.row for listed in await store.runs.find(run_id)] == [loaded.row]
+    assert {row.gate: row for row in await store.gates.of(run_id)} == await gates_of(store, run_id)
     assert loaded.row in [listed.row for listed in await store.runs.list(RunQuery(limit=ALL))]
 
 

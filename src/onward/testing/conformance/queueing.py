@@ -41,6 +41,7 @@ def claiming(held: Held, loaded: Loaded) -> Write | None:
         head=sealed.head,
         records=sealed.records,
         at_us=at_us,
+        doubtful=None,
         next_node=after.next_node,
         steps_finished=after.steps_finished,
         row=project(after),

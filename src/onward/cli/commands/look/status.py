@@ -20,7 +20,7 @@ from onward.model.run import RunStatus
 from onward.model.values.bounds import LIMIT
 from onward.operations.protocol import Lists
 from onward.operations.replies import RunList, RunListed
-from onward.operations.requests import ALL, ListGates, ListRuns
+from onward.operations.requests import ALL, ListRuns, RunGates
 
 StatusName = Literal[
     "queued", "running", "waiting", "paused", "interrupted", "failed", "completed", "cancelled"
@@ -75,7 +75,7 @@ async def _tell(lists: Lists, wanted: ListRuns, watch: bool, common: Common, out
     for line in _list(found, wanted) if wanted.run is None else _one(runs[0], common):
         out.say(line)
     if wanted.run is not None and runs[0]["status"] == "waiting":  # only then is its log worth reading
-        for gate in await lists.list_gates(ListGates(run=runs[0]["id"])):
+        for gate in await lists.run_gates(RunGates(run=runs[0]["id"])):
             for line in gate_lines(gate):
                 out.say(f"  {line}")
 

@@ -50,7 +50,8 @@ _RIGHTS = Call(
             ('run', 'SELECT'), ('run', 'INSERT'), ('run', 'UPDATE'), ('event', 'SELECT'), ('event', 'INSERT'),
             ('append', 'SELECT'), ('append', 'INSERT'), ('snapshot', 'SELECT'), ('snapshot', 'INSERT'),
             ('snapshot', 'UPDATE'), ('blob', 'SELECT'), ('blob', 'INSERT'), ('blob', 'UPDATE'),
-            ('stuck', 'SELECT'), ('stuck', 'INSERT'), ('stuck', 'UPDATE')
+            ('stuck', 'SELECT'), ('stuck', 'INSERT'), ('stuck', 'UPDATE'), ('gate', 'SELECT'),
+            ('gate', 'INSERT'), ('gate', 'UPDATE'), ('backfill', 'SELECT')
         ) AS wanted (table_name, right_name)
         """,
     ),

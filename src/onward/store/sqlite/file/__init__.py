@@ -1,1 +1,1 @@
-"""The database file: which one it is, whether it is well and still the same, and who else has it open."""
+"""The database file: opening it, transactions on it, whether it is still the same, and who else uses it."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import apsw
 
 from onward.store.privacy import exposed
-from onward.store.sqlite.connection import LIBRARY_MIN
+from onward.store.sqlite.file.connection import LIBRARY_MIN
 from onward.store.sqlite.file.filesystem import NETWORK, filesystem_of
 from onward.store.sqlite.file.migrate import schema_number
 

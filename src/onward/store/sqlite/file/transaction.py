@@ -15,7 +15,7 @@ import apsw
 
 from onward.clock import Clock
 from onward.errors import StoreUnavailable
-from onward.store.sqlite.connection import Connect, open_database, translate, translated
+from onward.store.sqlite.file.connection import Connect, open_database, translate, translated
 from onward.store.sqlite.file.shared_lock import SharedLock
 from onward.store.sqlite.file.whereabouts import Whereabouts
 
