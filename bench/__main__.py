@@ -200,7 +200,10 @@ async def report(rounds: int, only: str | None) -> bool:
         add(*dialect(rounds))
     if only == "dialect":  # needs no database
         return all(figure.met for figure in figures)
-    with tempfile.TemporaryDirectory(dir=os.getcwd()) as directory, PostgresServer(fsync=True) as server:
+    with (
+        tempfile.TemporaryDirectory(prefix=".bench-", dir=os.getcwd()) as directory,
+        PostgresServer(fsync=True) as server,
+    ):
 
         def fresh_file() -> str:
             return os.path.join(directory, f"{time.monotonic_ns()}.db")

@@ -20,7 +20,7 @@ class InTheWay(OSError):
 
 
 class NotPlain(Exception):
-    """What has the name is no plain file, or no directory, whichever was wanted."""
+    """The name belongs to something other than the plain file, or the directory, that was wanted."""
 
 
 def in_the_way(path: str, wanted: str) -> InTheWay:
@@ -39,7 +39,7 @@ def closing(descriptor: int) -> Iterator[int]:
 
 
 class Directory:
-    """An open directory. It is closed when the last who uses it is done, whoever that is."""
+    """An open directory. It is closed when its last user is done with it."""
 
     __slots__ = ("_identity", "descriptor", "path")
 

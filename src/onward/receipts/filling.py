@@ -1,4 +1,4 @@
-"""What stands in a receipt and in a handoff."""
+"""The content of a receipt and of a handoff."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Leaving(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How a step ended at an event, or how one that is still open stands."""
+    """How a step ended at an event, or the state of one that is still open."""
 
     status: Status
     why: str
@@ -179,7 +179,7 @@ def _handoff(
 
 
 def _verification(receipt: Receipt, outcome: Outcome) -> Verification:
-    """An exit code and a rule of the engine are evidence; what somebody says of himself is none."""
+    """An exit code and a rule of the engine are evidence; what a step says about itself is not."""
     if receipt.status in ("failed", "timed_out"):
         return "BLOCKED"
     is_seen = receipt.mode in ("cli", "control") and outcome.status is StepStatus.SUCCESS

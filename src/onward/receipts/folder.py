@@ -38,14 +38,14 @@ DEPTH_MAX = 16
 class Folder:
     """The directory `root`, which is made when it is first needed.
 
-    With `held`, directories that are written to stay open until they are let go.
+    With `held`, directories that are written to stay open until `let_go`.
     """
 
     root: str
     held: Held | None = field(default=None, kw_only=True, compare=False)
 
     def path(self, *parts: str) -> str:
-        """How others are told of a place in here."""
+        """The path of a place in here, for messages and for programs."""
         return os.path.join(self.root, *self._named(parts))
 
     def _named(self, parts: Path) -> Path:
@@ -83,7 +83,7 @@ class Folder:
         return above.within(name)
 
     def put_aside(self, name: str, parts: Path = ()) -> None:
-        """Give the name free again, whatever has it."""
+        """Free the name, whatever has it."""
         with contextlib.suppress(FileNotFoundError):
             opened = self._open(parts)
             os.stat(name, dir_fd=opened.descriptor, follow_symlinks=False)
@@ -168,7 +168,7 @@ class Folder:
             return []
 
     def files(self, parts: Path) -> Iterator[Path]:
-        """Every plain file below, by the names that lead to it; what is none is an error."""
+        """Every plain file below, by the names that lead to it. Anything else found there is an error."""
         try:
             opened = self._open(parts)
             found = sorted(os.listdir(opened.descriptor))

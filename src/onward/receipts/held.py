@@ -21,7 +21,7 @@ SHARE_MAX = 4  # one in so many of the descriptors that this process may have: t
 class Held:
     """Open directories, by the parts that lead to them. Those of the run that is longest unused go first.
 
-    One that is let go while a thread works in it is closed when the thread is done.
+    A directory that is dropped while a thread works in it is closed when the thread is done.
     """
 
     def __init__(self, limit: int = HELD_MAX) -> None:

@@ -1,8 +1,8 @@
 """The directories of one database's runs, in a folder that other databases may use as well.
 
-A run's directory has the run's id for a name, and its manifest says whose it is. Where that name is taken by
-somebody else's directory, the run has another: `<run>.of-<database>`. What is not ours is never written to,
-moved or removed.
+A run's directory has the run's id for a name, and its manifest says whose it is. If the directory of another
+database or program has that name, the run's directory is `<run>.of-<database>`. What is not ours is never
+written to, moved or removed.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class Homes(Folder):
         return f"{run_id}{OF}{self.identity.short}"
 
     def _is_free(self, name: str) -> bool:
-        """Nothing is there, or only what somebody left who died while it made the directory."""
+        """Whether nothing is there, or only what a process left that died while it made the directory."""
         try:
             return all(found.startswith(".") for found in self.plain.names((name,)))
         except OSError:
-            return True  # what stands in the way is told of when it is used
+            return True  # what is in the way is reported when the directory is used
 
     def is_ours(self, name: str) -> bool:
         """Whether a directory is one of this database's runs; if it does not say, by its age."""
@@ -115,7 +115,7 @@ class Homes(Folder):
             self._hold(run_id, name)
             return
         if said is not None and said.get("database") != self.identity.name:
-            name = self._other(run_id)  # nobody can say whose it is, or another database was faster
+            name = self._other(run_id)  # its owner is unknown, or another database was faster
         elif said is not None or (name != run_id and not self._is_free(name)):
             folder.put_aside(name)  # ours, from a run of this id that was forgotten
         if not folder.write_new((name,), MANIFEST, manifest):

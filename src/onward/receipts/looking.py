@@ -63,7 +63,7 @@ def files_of_attempt(root: str, *, entries_max: int = ENTRIES_MAX) -> Seen:
 
 
 def files_named(root: str, names: Sequence[str]) -> tuple[LeftFile, ...]:
-    """Files below `root` that somebody else found, with their sizes."""
+    """Files below `root` that the caller found, with their sizes."""
     found = []
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""The files of a run as values: what stands in each, by the dialect's names."""
+"""The files of a run as values: the content of each, by the dialect's names."""
 
 from __future__ import annotations
 

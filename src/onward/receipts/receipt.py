@@ -1,7 +1,7 @@
 """Receipts and handoffs as values: two closed schemas, each with a version.
 
-A receipt says what became of a step; a handoff says what a finished step hands on. The JSON Schemas in
-`schemas/` are made from these classes.
+A receipt says how a step ended; a handoff says what a finished step passes on. The JSON Schemas in
+`schemas/` are generated from these classes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Closed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every field is there, and no other."""
+    """Every field must be present, and no other."""
 
 
 class Tokens(Closed, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Tokens(Closed, frozen=True, kw_only=True):
 
 
 class Tried(Closed, frozen=True, kw_only=True):
-    """One try of one attempt. `lost`: its process died; `failed` ones were made again, or ended the step."""
+    """One try of an attempt. `lost`: its process died. After `failed` the step was retried, or ended."""
 
     attempt: Ordinal
     number: Ordinal
@@ -53,7 +53,7 @@ class Tried(Closed, frozen=True, kw_only=True):
 
 
 class Routing(Closed, frozen=True, kw_only=True):
-    """Where the run goes from a finished step, and why; `to` is null where nothing leads on."""
+    """Where the run goes from a finished step, and why; `to` is null where no edge leads out of it."""
 
     to: str | None
     reason: str
@@ -73,7 +73,7 @@ class Evidence(Closed, frozen=True, kw_only=True):
 
 
 class Receipt(Closed, frozen=True, kw_only=True):
-    """What became of one step. `sequence` is the number of the event in the run's log that says so."""
+    """How one step ended. `sequence` is the number of the event in the run's log that records it."""
 
     schema_version: Literal[1]
     run_id: Name
@@ -106,19 +106,19 @@ class Receipt(Closed, frozen=True, kw_only=True):
 
     @property
     def is_finished(self) -> bool:
-        """Whether the step has its outcome for ever; else it may be made again."""
+        """Whether the step has its final outcome; if not, it may run again."""
         return self.handoff_envelope_path is not None
 
 
 class Concern(Closed, frozen=True, kw_only=True):
-    """Something that whoever goes on should know."""
+    """Something that the next step, or a person, should know."""
 
     severity: Literal["low", "medium", "high"]
     text: Name
 
 
 class Handoff(Closed, frozen=True, kw_only=True):
-    """What a finished step hands on. `receipt_hash` is the BLAKE3 of the receipt that belongs to it."""
+    """What a finished step passes on. `receipt_hash` is the BLAKE3 of the receipt that belongs to it."""
 
     schema_version: Literal[1]
     run_id: Name

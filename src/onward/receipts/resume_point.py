@@ -1,4 +1,4 @@
-"""Where a run would go on, told from its receipts alone: for tools that have files and no database.
+"""Where a run would continue, by its receipts alone: for tools that have files and no database.
 
 The engine never asks this: its log decides. The order comes from the plan and from what each receipt says
 came before it, never from names, numbers in names, or the times of files.
@@ -45,9 +45,9 @@ def find_resume_point(
     *,
     committed: Mapping[str, Committed] | None = None,
 ) -> ResumePoint:
-    """Where the run goes on whose receipts are in `RUN_BASE/<flow>/receipts`.
+    """Where the run continues whose receipts are in `RUN_BASE/<flow>/receipts`.
 
-    Files alone can be one append ahead of the log. With `committed`, the receipts that the log stands for, no
+    Files alone can be one append ahead of the log. With `committed`, the receipts that the log confirms, no
     other is trusted, and the findings say which disagree and how.
     """
     above, _, _ = os.path.abspath(receipts_directory).rpartition(os.sep)

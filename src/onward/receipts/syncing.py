@@ -29,7 +29,7 @@ class Unsynced:
         return files
 
     def close(self) -> None:
-        """Give up what was not synced."""
+        """Close the files without syncing them."""
         for file in self.take():
             os.close(file)
 

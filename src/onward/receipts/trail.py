@@ -1,4 +1,4 @@
-"""From a log to receipts: which event leaves one, and what stands in it.
+"""From a log to receipts: which events leave one, and its content.
 
 Only the log and the definition are read, so a receipt that is written before its event is committed and one
 that is made from the log years later are the same bytes.
@@ -81,7 +81,7 @@ class Trail:
 
 
 def _ending(event: Event) -> Ending | None:
-    """How a step ended at this event; None if it goes on, or the event is about none."""
+    """How a step ended at this event; None if it continues, or the event is not about a step."""
     match event:
         case GateDecided(rejected=True):
             return Ending("failed", f"rejected: {decision(event)}")

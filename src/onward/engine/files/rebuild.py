@@ -77,7 +77,7 @@ def _check_free(folder: Folder, at: Path, run: Run, database: str) -> None:
 
 
 def _sign(folder: Folder, at: Path, run: Run, database: str) -> None:
-    """Say first whose directory this is: one that is cut off in the middle must not be nobody's."""
+    """Write the manifest first: the directory must say whose it is even if this is cut off."""
     manifest = pages.manifest(run, start_time=instant(run.created_at_us) or "", database=database)
     if not folder.write_new(at, MANIFEST, manifest):
         folder.write(at, MANIFEST, manifest)

@@ -1,7 +1,7 @@
-"""Receipts and handoffs of steps: written before the commit of what they tell, and made from the log.
+"""Receipts and handoffs of steps: written before the commit that they describe, or made from the log.
 
-A receipt whose step was never committed is partial state: whoever reads one asks the log, and the step, made
-again, replaces it. All that is written follows from the log alone, so a disk that fails costs a warning.
+A receipt whose step was never committed is partial state: a reader checks the log, and the step replaces it
+when it runs again. All that is written follows from the log alone, so a disk that fails costs a warning.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def leavings(
 ) -> AsyncIterator[Leaving]:
     """What the events after `trail` leave, up to event `upto`; of a step only what counts in the end.
 
-    `learn` is told of every event.
+    `learn` gets every event.
     """
     held: dict[str, Leaving] = {}
     async for page in log_pages(log, run.id, after=trail.head):
@@ -138,7 +138,7 @@ class StepReceipts:
     async def before(
         self, definition: Definition, folded: Folded, events: Sequence[Event], at_us: int
     ) -> None:
-        """Write what `events` leave, which are about to be appended behind `folded`: artifacts first."""
+        """Write what `events` leave, which are about to be appended after `folded`: artifacts first."""
         run, writes = folded.run, self._files.first(folded.run.id)
         self._ahead.pop(run.id, None)  # of an append that was refused
         try:
@@ -172,7 +172,7 @@ class StepReceipts:
         self._files.write_soon(run.id)
 
     async def close(self, run: Run, *, is_ours: bool) -> None:
-        """Return when all that the run left is written; what waits is given up unless the run `is_ours`."""
+        """Return when all that the run left is written; what waits is dropped unless the run `is_ours`."""
         for known in (self._ahead, self._trails, self._begun):
             known.pop(run.id, None)
         await self._files.close(run, is_ours=is_ours)

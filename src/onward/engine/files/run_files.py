@@ -67,7 +67,7 @@ class RunFiles:
     def begin(self, run: Run, step: str, path: Path) -> str | None:
         """Have a new directory for an attempt, and say its path; None, and a warning, if that cannot be.
 
-        All that the steps before left is there then: whoever knows the directory can look.
+        All files of the steps before are there by then, so that the attempt can read them.
         """
         found = self.register(run, step, path)
         try:
@@ -240,7 +240,7 @@ class RunFiles:
     async def close(self, run: Run, *, is_ours: bool) -> None:
         """Return when all of the run is written, and let its directories go.
 
-        If it may not be ours any more, what waits is given up: the files may be the next holder's.
+        If it may not be ours any more, what waits is dropped: the files may be the next holder's.
         """
         found = self._on_disk.get(run.id)
         if found is None or found.token != run.token:

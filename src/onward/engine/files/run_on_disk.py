@@ -1,6 +1,6 @@
 """One held run that has a directory: what is known of its files, and what waits to be written.
 
-The event loop adds writes; a thread does them. Whoever does them does all that wait, in order and under the
+The event loop adds writes; a thread does them. Each time, it does all that wait, in order and under the
 run's lock, so no two threads change the order of one run's files.
 """
 

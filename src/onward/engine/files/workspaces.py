@@ -116,7 +116,7 @@ class Workspaces:
         return place.directory
 
     async def record(self, definition: Definition, run: Run, step: str) -> Tree | None:
-        """The work tree behind a step, kept under a ref; None if that is known already."""
+        """The work tree after a step, kept under a ref; None if that is known already."""
         path = branch_of(step)
         place = self._place(run, _line(definition, run, path))
         return await _insist(self._git().record, place, step, _known(run, path))
@@ -126,7 +126,7 @@ class Workspaces:
     ) -> Merged:
         """The work of branches that succeeded, taken over in their order; then their trees are gone.
 
-        `still_ours` is asked while nobody else can be at the trees: whoever was robbed changes none of them.
+        `still_ours` is asked while no other process can change the trees: who lost the lease changes none.
         """
         check = _from_a_thread(still_ours)
         trees, path = self._git(), branch_of(parallel.step)
@@ -153,7 +153,7 @@ class Workspaces:
         try:
             await self._remove(run, ("",))
             root = self._place(run, "")
-            for directory in _beside(root):  # of branches that nobody joined
+            for directory in _beside(root):  # of branches that were never joined
                 place = dataclasses.replace(root, directory=_own(directory), branch="")
                 known = _known(run, "")
                 self._tell_saved(place, await _insist(self._git().remove, place, known))
@@ -191,7 +191,7 @@ class Workspaces:
 
 
 async def _insist(work: Callable[..., T], *arguments: object) -> T:
-    """Work with git, in a thread; made again if a signal ended the git and not us, as at a deployment."""
+    """Work with git, in a thread; repeated if a signal ended git and not us, as at a deployment."""
     for _ in range(TRIES - 1):
         with contextlib.suppress(GitKilled):
             return await in_thread(work, *arguments)
