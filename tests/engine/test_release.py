@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from onward.engine.control.requests import Start
+from onward.engine.control.requests import Resume, Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import StoreFull
 from onward.machine.decide.owner_loss import LOSSES_MAX
@@ -160,3 +160,22 @@ async def test_a_dropped_lease_is_not_renewed(world: World) -> None:
     store.is_full = False
     door.open()
     await driving
+
+
+async def test_a_run_that_was_claimed_and_not_begun_is_given_back(world: World) -> None:
+    """Between the claim and the first step the caller is told what changed, and its terminal may be gone."""
+    process = await world.process({"b": [RuntimeError("no network")]})
+    nowhere = process.engine.sources.prepare(line("a", "b"), "gone.dot")
+    await process.engine.start(nowhere, Start(run_id="run"))
+    assert (await process.load()).run.status is RunStatus.FAILED
+
+    def hang_up(notice: str) -> None:
+        raise BrokenPipeError(notice)
+
+    with pytest.raises(BrokenPipeError, match=r"gone\.dot is gone"):
+        await process.engine.resume("run", Resume(), tell=hang_up)
+    await process.engine.dropped.settle()
+    run = (await process.load()).run
+    assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "crash")
+    process.agent.script = {}
+    assert (await process.resume()).status is RunStatus.COMPLETED

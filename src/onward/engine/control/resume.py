@@ -11,7 +11,7 @@ from onward.engine.control.holder_requests import HolderRequests
 from onward.engine.control.preview import Preview
 from onward.engine.control.requests import Resume
 from onward.engine.control.sources import Sources
-from onward.engine.lease.claims import Claims
+from onward.engine.lease.claims import Claims, Reply
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.engine.log.terms import RequestTerms
@@ -95,7 +95,7 @@ class Resuming:
         while True:
             ready = await self._ready(run_id, resume, stop)
             try:
-                return await self._resume(ready, terms, stop, tell)
+                claimed = await self._claim(ready, terms, tell)
             except StaleHistory:
                 continue  # the pipeline was changed since it was checked: check again
             except Refused as refusal:
@@ -103,24 +103,22 @@ class Resuming:
                 if refusal.code != "occupied" or not resume.wait or stop.reason is not None:
                     raise
                 await self.clock.wait_s(WAIT_POLL_S, asyncio.Event())
+            else:
+                return await self.runner.run(claimed, ready.served, stop)
 
-    async def _resume(
-        self,
-        ready: _Ready,
-        terms: RequestTerms,
-        stop: StopSwitch,
-        tell: Callable[[str], None],
-    ) -> Folded:
+    async def _claim(self, ready: _Ready, terms: RequestTerms, tell: Callable[[str], None]) -> Reply:
+        """Claim the run, or make the request that was asked for instead, and do what follows from it."""
         claimed = await self.claims.request_observed(
             ready.known.run.id, ready.decide, blobs=ready.blobs, terms=terms
         )
-        folded = claimed.folded
-        await self.requests.cancel_orphans(ready.known.run, folded.run)
-        if ready.notice:
-            tell(ready.notice)
-        if claimed.claimed_s is None and folded.run.is_final:  # it was cancelled instead
-            await self.requests.workspaces.close(folded.run)
-        return await self.runner.run(claimed, ready.served, stop)
+        run = claimed.folded.run
+        with self.claims.dropping(claimed.lease):
+            await self.requests.cancel_orphans(ready.known.run, run)
+            if ready.notice:
+                tell(ready.notice)
+            if claimed.lease is None and run.is_final:  # it was cancelled instead
+                await self.requests.workspaces.close(run)
+        return claimed
 
     async def preview_resume(self, run_id: str, resume: Resume) -> Preview:
         """Make every check of a resume and say what it would do. Nothing is written."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from onward.clock import Clock, Ids
@@ -29,6 +30,11 @@ class Reply:
     events: Sequence[Event] = ()
     claimed_s: float | None = None
     """If the request claimed the run: the awake clock's reading before it was sent."""
+
+    @property
+    def lease(self) -> Lease | None:
+        """What the request claimed, if it did."""
+        return None if self.claimed_s is None else self.folded.lease
 
 
 class Claims:
@@ -67,8 +73,19 @@ class Claims:
             raise
         if folded.is_repeat:
             return Reply(folded)
-        self._observe(folded.run, events)
+        with self.dropping(lease):
+            self._observe(folded.run, events)
         return Reply(folded, events, claimed_s)
+
+    @contextmanager
+    def dropping(self, lease: Lease | None) -> Iterator[None]:
+        """Drop the lease if the block fails: this process would hold a run that it does not execute."""
+        try:
+            yield
+        except (Exception, asyncio.CancelledError) as error:
+            if lease is not None:
+                self.dropped.drop(lease, error)
+            raise
 
     async def request_observed(
         self,
@@ -81,7 +98,8 @@ class Claims:
         """Make a request, and show its events to the observers of this process."""
         reply = await self.request(run_id, decide, blobs=blobs, terms=terms)
         if not reply.folded.is_repeat:
-            self._observe(reply.folded.run, reply.events)
+            with self.dropping(reply.lease):
+                self._observe(reply.folded.run, reply.events)
         return reply
 
     async def request(

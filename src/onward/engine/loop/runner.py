@@ -72,11 +72,8 @@ class Runner:
 
     async def run_from_queue(self, folded: Folded, claimed_s: float, stop: StopSwitch) -> Folded:
         """Execute a run that was taken from the queue, as it is stored; a long wait goes back there."""
-        try:
+        with self.claims.dropping(folded.lease):
             served = await self.served(folded.run)
-        except (Exception, asyncio.CancelledError) as error:
-            self.claims.dropped.drop(folded.lease, error)
-            raise
         # The run that a restart creates is queued: any worker may take it.
         return await self._run(folded, claimed_s, served, stop, patience_s=WORTH_HOLDING_S)
 
