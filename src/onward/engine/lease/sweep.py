@@ -1,4 +1,4 @@
-"""Sweeping: finding runs whose holder died. Every server and every worker does it, all the time."""
+"""Sweeping: finding runs whose holder died. Every worker does it, all the time."""
 
 from __future__ import annotations
 
