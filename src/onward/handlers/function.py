@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from types import CoroutineType
 from typing import Any
 
 from onward.errors import InvalidInput
@@ -32,7 +33,7 @@ class FunctionHandler:
             returned = self._function(step)
         else:
             returned = await step.calls.call(self._function, step)
-        if inspect.isawaitable(returned):
+        if isinstance(returned, CoroutineType) or inspect.isawaitable(returned):  # the second is slow
             returned = await self._awaited(returned, step)
         return as_result(returned, step.node.id)
 

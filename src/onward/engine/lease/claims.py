@@ -13,7 +13,7 @@ from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.engine.loop.parts import Observer
-from onward.errors import OnwardError, Refused, StoreError
+from onward.errors import Refused, StoreError
 from onward.machine.decide.claim import HolderView
 from onward.machine.decide.requests import Decide
 from onward.model.event import Event, RunClaimed
@@ -67,14 +67,14 @@ class Claims:
         may_exist = self.dropped.keep(lease)
         try:
             folded = await creation
-        except (OnwardError, asyncio.CancelledError) as error:
+            if folded.is_repeat:
+                return Reply(folded)
+            may_exist = True
+            self._observe(folded.run, events)
+        except (Exception, asyncio.CancelledError) as error:
             if may_exist or not isinstance(error, Refused):
                 self.dropped.drop(lease, error)
             raise
-        if folded.is_repeat:
-            return Reply(folded)
-        with self.dropping(lease):
-            self._observe(folded.run, events)
         return Reply(folded, events, claimed_s)
 
     @contextmanager

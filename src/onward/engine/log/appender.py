@@ -10,7 +10,6 @@ folded state.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from onward.clock import Alarm
@@ -25,7 +24,6 @@ from onward.machine.definition import Definition
 from onward.machine.plan.action import Action
 from onward.machine.plan.advance import advance
 from onward.machine.plan.results import ActionResult, events_of
-from onward.model.event import Event
 from onward.model.run import Pending, Run
 
 CHECKPOINT_AFTER_S = 1.0
@@ -40,7 +38,6 @@ class Appender:
     ) -> None:
         self._parts, self._definition, self._hold, self._stop = parts, definition, hold, stop
         self._folded = folded
-        self._turn = asyncio.Lock()
         self._checkpoint: Alarm | None = None
         # If this process's clock is slow, it counts from the run's wake time: by its own clock there would be
         # nothing to do yet, and it would requeue the run again and again.
@@ -61,40 +58,38 @@ class Appender:
         return self._parts.clock.now_us() + self._ahead_us
 
     async def append(self, results: Sequence[ActionResult] = ()) -> Action:
-        """Append these results and all that follows from them; returns what to do next."""
-        async with self._turn:
-            while True:
-                now_us, before = self.now_us(), self._folded
-                first = events_of(self._definition, before.run, results, now_us=now_us) if results else ()
-                ahead = advance(
-                    self._definition, before.run, first, now_us=now_us, stop_reason=self._stop.reason
-                )
-                if not ahead.events:
-                    return ahead.action
-                receipts = self._receipts()
-                if receipts is not None:
-                    await receipts.before(self._definition, before, ahead.events, now_us)
-                try:
-                    self._folded = await self._parts.journal.record(before, ahead.events, ahead.run, now_us)
-                except StaleHistory:
-                    await self._catch_up()
-                    continue
-                await self._notify(before.run, ahead.run, ahead.events)
-                if receipts is not None and ahead.run.worker is not None:
-                    self._write_soon(receipts)
-                return ahead.action
+        """Append these results and all that follows from them; returns what to do next.
 
-    async def catch_up(self) -> None:
-        """Fold what others appended. LeaseLost: another process has claimed the run."""
-        async with self._turn:
-            await self._catch_up()
+        Only the run loop calls this, so there is one append at a time.
+        """
+        while True:
+            now_us, before = self.now_us(), self._folded
+            first = events_of(self._definition, before.run, results, now_us=now_us) if results else ()
+            ahead = advance(self._definition, before.run, first, now_us=now_us, stop_reason=self._stop.reason)
+            if not ahead.events:
+                return ahead.action
+            receipts = self._receipts()
+            if receipts is not None:
+                await receipts.before(self._definition, before, ahead.events, now_us)
+            try:
+                self._folded = await self._parts.journal.record(before, ahead.events, ahead.run, now_us)
+            except StaleHistory:
+                await self.catch_up()
+                continue
+            self._parts.observe(ahead.run, ahead.events)
+            if before.run.open_steps:
+                for child in orphaned(before.run, ahead.run, ahead.events):
+                    await self._parts.cancel_child(child)
+            if receipts is not None and ahead.run.worker is not None:
+                self._write_soon(receipts)
+            return ahead.action
 
     async def requests(self) -> Pending:
         """The requests to the run, read from the log; the state here does not change."""
         return (await self._parts.journal.catch_up(self._folded)).run.pending
 
-    async def _catch_up(self) -> None:
-        """Fold what was appended, unless another process has claimed the run."""
+    async def catch_up(self) -> None:
+        """Fold what others appended. LeaseLost: another process has claimed the run."""
         folded, lease = await self._parts.journal.catch_up(self._folded), self._hold.lease
         if (folded.run.worker, folded.run.token) != (lease.owner, lease.token):
             raise LeaseLost(lease.run_id, lease.token)
@@ -128,10 +123,3 @@ class Appender:
         self._checkpoint, receipts = None, self._receipts()
         if receipts is not None:
             receipts.write_checkpoint(self._folded.run)
-
-    async def _notify(self, before: Run, after: Run, events: Sequence[Event]) -> None:
-        """After the commit: observers, and the runs that a step managed until now."""
-        self._parts.observe(after, events)
-        if before.open_steps:
-            for child in orphaned(before, after, events):
-                await self._parts.cancel_child(child)

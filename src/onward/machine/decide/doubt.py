@@ -14,7 +14,7 @@ def is_in_doubt(opened: OpenStep) -> bool:
 def doubtful_step(run: Run) -> str | None:
     """The first open step that is in doubt if no process holds the run; a run that is final has none."""
     for opened in run.open_steps.values():
-        if is_in_doubt(opened) and not run.is_final:
+        if not opened.repeatable and is_in_doubt(opened) and not run.is_final:
             return opened.step
     return None
 

@@ -72,7 +72,7 @@ def gate_rows(before: Run | None, events: Sequence[Event], run: Run, at_us: int)
     """
     rows: dict[str, GateRow] = {}
     for event in events:
-        if type(event) not in _ASKING:
+        if type(event) not in _ASKING:  # nearly always
             continue
         match event:
             case GateOpened():
@@ -83,7 +83,7 @@ def gate_rows(before: Run | None, events: Sequence[Event], run: Run, at_us: int)
                 rows[name] = replace(known, decided_by=by, closed_at_us=at_us)
             case RunForked():
                 rows = {name: _row(run, gate) for name, gate in run.gates.items() if gate.decided is None}
-    return tuple(rows.values())
+    return tuple(rows.values()) if rows else ()
 
 
 def note_gates(rows: dict[str, GateRow], before: Run | None, event: Event, run: Run, at_us: int) -> None:

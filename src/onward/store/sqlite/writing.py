@@ -93,7 +93,8 @@ class Writer:
         for name, content in write.blobs.items():
             if not _holds(db, name, write.at_us):
                 put_blob(db, name, content, write.at_us)
-        put_gates(db, write.gates)
+        if write.gates:
+            put_gates(db, write.gates)
         if write.snapshot is not None:
             db.execute(QUERIES["snapshot_put"], (write.run_id, *write.snapshot))
         if member.append_id is not None:
