@@ -204,6 +204,14 @@ def test_values_are_quoted_or_not(written: str, value: object) -> None:
         assert type(owner.attrs["x"]) is type(value), form
 
 
+@pytest.mark.parametrize("text", ["", "# x\n", "\ufeff# x\n", "# x\r", "#!/usr/bin/env onward\n# y\n"])
+def test_a_line_that_begins_with_a_number_sign_is_a_comment(text: str) -> None:
+    """As for Graphviz: a file may begin with its licence, or with the program that runs it."""
+    source = 'digraph G {\n# about A\nA [label="a\n# b",\n# more\nprompt=p]\n#\n}'
+    graph = graph_of(text + source)
+    assert (list(graph.nodes), graph.nodes["A"].label) == (["A"], "a\n# b")
+
+
 def test_comments_are_removed_everywhere_but_in_strings() -> None:
     """D10: both forms, before, between and after."""
     graph = graph_of(

@@ -34,7 +34,11 @@ from tests.pipeline.reading import FILE, errors, place
         ("digraph G { subgraph node { } }", "1:22 unsupported a subgraph cannot be named 'node'"),
         ('digraph G { A ["label"=x] }', "1:16 unsupported an attribute's key cannot be quoted"),
         ('digraph G { A [x="a" + "b"] }', "1:22 unsupported strings cannot be joined with '+'"),
-        ("digraph G { # no\n }", "1:13 unsupported '#' does not start a comment"),
+        (" # no\ndigraph G { }", "1:2 unsupported '#' starts a comment only as the first character of a line"),
+        (
+            "digraph G { # no\n }",
+            "1:13 unsupported '#' starts a comment only as the first character of a line",
+        ),
         ("", "1:1 syntax expected 'digraph NAME {', found the end of the file"),
         ("pipeline G { }", "1:1 syntax expected 'digraph NAME {', found 'pipeline'"),
         ("digraph G A { }", "1:11 syntax expected '{', found 'A'"),

@@ -13,7 +13,8 @@ TOKENS_MAX = 200_000
 """Far more than the largest pipeline needs, to bound the reading of nonsense."""
 
 # Every repetition is possessive: no character is read twice, whatever the text contains.
-_SKIP = r"(?:[ \t\r\n\f\v]++|//[^\r\n]*+|/\*.*?\*/)*+"
+# A '#' is a comment only where Graphviz has it: as the first character of a line.
+_SKIP = r"(?:[ \t\r\n\f\v]++|//[^\r\n]*+|/\*.*?\*/|(?<![^\r\n\ufeff])#[^\r\n]*+)*+"
 _NAME = r"[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+)*+"
 # A bare value may contain hyphens, but an arrow after it is an arrow.
 _BARE = r"[A-Za-z_](?:[\w.:]|-(?!>))*+"

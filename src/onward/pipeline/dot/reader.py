@@ -96,7 +96,7 @@ class _Reader:
         if self.at_word("graph"):
             self.report(unsupported("the graph is undirected", self.token.start, fix="write 'digraph'"))
         elif not self.at_word("digraph"):
-            raise unexpected(self.token, "'digraph NAME {'")
+            raise self.misplaced("'digraph NAME {'")
         self.lexer.take()
         self.name = self.group_name("the graph")
         if self.token.kind != "{":
@@ -232,9 +232,13 @@ class _Reader:
         token = self.token
         if token.kind in ("string", "number"):
             return unsupported(f"{token} cannot be a node id", token.start, fix=_ID_RULE)
-        if token.text == "#":
-            return unsupported("'#' does not start a comment", token.start, fix="write // or /* */")
-        return unexpected(token, expected)
+        return self.misplaced(expected)
+
+    def misplaced(self, expected: str) -> Trouble:
+        if self.token.text == "#":
+            message = "'#' starts a comment only as the first character of a line"
+            return unsupported(message, self.token.start, fix="write // or /* */")
+        return unexpected(self.token, expected)
 
     def group_endpoint(self) -> Trouble:
         fix = "write one edge per node"
