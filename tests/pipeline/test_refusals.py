@@ -34,7 +34,10 @@ from tests.pipeline.reading import FILE, errors, place
         ("digraph G { subgraph node { } }", "1:22 unsupported a subgraph cannot be named 'node'"),
         ('digraph G { A ["label"=x] }', "1:16 unsupported an attribute's key cannot be quoted"),
         ('digraph G { A [x="a" + "b"] }', "1:22 unsupported strings cannot be joined with '+'"),
-        (" # no\ndigraph G { }", "1:2 unsupported '#' starts a comment only as the first character of a line"),
+        (
+            " # no\ndigraph G { }",
+            "1:2 unsupported '#' starts a comment only as the first character of a line",
+        ),
         (
             "digraph G { # no\n }",
             "1:13 unsupported '#' starts a comment only as the first character of a line",

@@ -224,17 +224,20 @@ class Graph(Attributes):
 
     @cached
     def starts(self) -> tuple[str, ...]:
-        """The nodes that could be the start: by shape, or if none has it, by name."""
-        return self._claimants("Mdiamond", ("start", "Start"))
+        """The nodes that could be the start: by shape, else by name, else by type."""
+        return self._claimants("Mdiamond", "start", ("start", "Start"))
 
     @cached
     def exits(self) -> tuple[str, ...]:
-        """The nodes that could be the exit: by shape, or if none has it, by name."""
-        return self._claimants("Msquare", ("exit", "end"))
+        """The nodes that could be the exit: by shape, else by name, else by type."""
+        return self._claimants("Msquare", "exit", ("exit", "end"))
 
-    def _claimants(self, shape: str, names: tuple[str, ...]) -> tuple[str, ...]:
-        by_shape = tuple(node.id for node in self.nodes.values() if node.shape == shape)
-        return by_shape or tuple(node_id for node_id in self.nodes if node_id in names)
+    def _claimants(self, shape: str, kind: str, names: tuple[str, ...]) -> tuple[str, ...]:
+        nodes = self.nodes.values()
+        by_shape = tuple(node.id for node in nodes if node.shape == shape)
+        by_name = by_shape or tuple(node_id for node_id in self.nodes if node_id in names)
+        # The type comes last: stored runs began when only shapes and names counted.
+        return by_name or tuple(node.id for node in nodes if node.type == kind)
 
     @cached
     def start_id(self) -> str | None:

@@ -8,7 +8,7 @@ from itertools import islice
 
 from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
 from onward.pipeline.graph import Graph
-from onward.pipeline.rules import attributes, branches, control, gates, structure, tools
+from onward.pipeline.rules import attributes, branches, control, ends, gates, structure, tools
 from onward.pipeline.rules.rule import Problem, Rule, Subject
 
 __all__ = ["RULES", "Problem", "Rule", "Subject", "check"]
@@ -17,8 +17,8 @@ FINDINGS_MAX = 100
 """Findings of one rule; more would only hide those of the other rules."""
 
 RULES: tuple[Rule, ...] = (
-    Rule("start_node", Severity.ERROR, structure.start_node),
-    Rule("terminal_node", Severity.ERROR, structure.terminal_node),
+    Rule("start_node", Severity.ERROR, ends.start_node),
+    Rule("terminal_node", Severity.ERROR, ends.terminal_node),
     Rule("reachability", Severity.ERROR, structure.reachability),
     Rule("edge_target_exists", Severity.ERROR, structure.edge_target_exists),
     Rule("start_no_incoming", Severity.ERROR, structure.start_no_incoming),

@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 
 from onward.model.values.names import NAME_CHARACTERS_MAX
 from onward.pipeline.graph import Graph, Node
 from onward.pipeline.rules.rule import Problem, Subject, about
 
-NAMES_SHOWN_MAX = 5
 NAME_SHOWN = 40
 NAMES_COMPARED_MAX = 200
 """Looking for a similar name costs time per name; larger graphs get no suggestion."""
-
-
-def start_node(subject: Subject) -> Iterator[Problem]:
-    """V1: exactly one start."""
-    graph = subject.graph
-    yield from _exactly_one(graph, "start", graph.starts, "Mdiamond")
-
-
-def terminal_node(subject: Subject) -> Iterator[Problem]:
-    """V2: exactly one exit."""
-    graph = subject.graph
-    yield from _exactly_one(graph, "exit", graph.exits, "Msquare")
-
-
-def _exactly_one(graph: Graph, role: str, claimants: Sequence[str], shape: str) -> Iterator[Problem]:
-    if not claimants:
-        fix = f"give one node shape={shape}, or name it {role!r}"
-        yield about(graph, f"the pipeline has no {role} node", fix=fix)
-    elif len(claimants) > 1:
-        message = f"the pipeline has {len(claimants)} {role} nodes: {_listed(claimants)}"
-        yield about(graph.nodes[claimants[1]], message, fix="keep exactly one")
 
 
 def name_length(subject: Subject) -> Iterator[Problem]:
@@ -137,11 +115,6 @@ def _jumps(graph: Graph) -> set[str]:
 
 def _targets(owner: Graph | Node) -> tuple[str, str]:
     return owner.retry_target, owner.fallback_retry_target
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - NAMES_SHOWN_MAX
-    return ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _similar(name: str, names: Collection[str]) -> str | None:
