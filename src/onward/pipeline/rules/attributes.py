@@ -11,7 +11,7 @@ from onward.errors import ConditionError, StylesheetError
 from onward.pipeline.condition import Condition, parse_condition
 from onward.pipeline.graph import DEFAULT_KIND, Edge, Graph, Node
 from onward.pipeline.questions import as_question_type, as_timeout_rule
-from onward.pipeline.rules.rule import Problem, Subject, about
+from onward.pipeline.rules.rule import Problem, Subject, about, owner_of
 from onward.pipeline.stylesheet import parse_stylesheet
 from onward.pipeline.value import (
     Value,
@@ -124,7 +124,8 @@ def _mistyped(owner: Graph | Node | Edge, types: Mapping[str, Reading]) -> Itera
         try:
             reading(value)
         except ValueError as error:
-            yield about(owner, f"{key} of {owner.subject} is {shown(value)}", key=key, fix=f"write {error}")
+            message = f"{key} of {owner_of(owner, key)} is {shown(value)}"
+            yield about(owner, message, key=key, fix=f"write {error}")
 
 
 def condition_syntax(subject: Subject) -> Iterator[Problem]:
@@ -166,7 +167,7 @@ def fidelity_valid(subject: Subject) -> Iterator[Problem]:
 def _unknown_fidelity(owner: Graph | Node | Edge, key: str) -> Iterator[Problem]:
     fidelity = owner.text(key)
     if fidelity and fidelity not in FIDELITIES:
-        message = f"{key} of {owner.subject} is {shown(fidelity)}"
+        message = f"{key} of {owner_of(owner, key)} is {shown(fidelity)}"
         yield about(
             owner,
             message,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -23,17 +23,17 @@ RULES: tuple[Rule, ...] = (
     Rule("edge_target_exists", Severity.ERROR, structure.edge_target_exists),
     Rule("start_no_incoming", Severity.ERROR, structure.start_no_incoming),
     Rule("exit_no_outgoing", Severity.ERROR, structure.exit_no_outgoing),
-    Rule("condition_syntax", Severity.ERROR, attributes.condition_syntax, local=True),
+    Rule("condition_syntax", Severity.ERROR, attributes.condition_syntax, local=True, per_value=True),
     Rule("stylesheet_syntax", Severity.ERROR, attributes.stylesheet_syntax, local=True),
-    Rule("type_known", Severity.WARNING, attributes.type_known, local=True),
-    Rule("fidelity_valid", Severity.WARNING, attributes.fidelity_valid, local=True),
+    Rule("type_known", Severity.WARNING, attributes.type_known, local=True, per_value=True),
+    Rule("fidelity_valid", Severity.WARNING, attributes.fidelity_valid, local=True, per_value=True),
     Rule("dead_end", Severity.WARNING, structure.dead_end),
-    Rule("retry_target_exists", Severity.WARNING, structure.retry_target_exists),
+    Rule("retry_target_exists", Severity.WARNING, structure.retry_target_exists, per_value=True),
     Rule("goal_gate_has_retry", Severity.WARNING, structure.goal_gate_has_retry),
     Rule("prompt_on_llm_nodes", Severity.WARNING, attributes.prompt_on_llm_nodes),
     Rule("thread_id_once", Severity.WARNING, attributes.thread_id_once),
-    Rule("attribute_type", Severity.ERROR, attributes.attribute_type, local=True),
-    Rule("effort_known", Severity.WARNING, attributes.effort_known, local=True),
+    Rule("attribute_type", Severity.ERROR, attributes.attribute_type, local=True, per_value=True),
+    Rule("effort_known", Severity.WARNING, attributes.effort_known, local=True, per_value=True),
     Rule("parallel_join", Severity.WARNING, control.parallel_join),
     Rule("fan_in_has_parallel", Severity.WARNING, control.fan_in_has_parallel),
     Rule("branch_restart", Severity.ERROR, branches.branch_restart),
@@ -55,7 +55,7 @@ def check(
 
 
 def _findings(rule: Rule, subject: Subject) -> Iterator[Diagnostic]:
-    problems = iter(rule.find(subject))
+    problems = _once(rule.find(subject)) if rule.per_value else iter(rule.find(subject))
     file = subject.graph.file
     last = None
     for problem in islice(problems, FINDINGS_MAX):
@@ -64,3 +64,13 @@ def _findings(rule: Rule, subject: Subject) -> Iterator[Diagnostic]:
     if last is not None and next(problems, None) is not None:
         message = f"{rule.name} has more than these {FINDINGS_MAX} findings"
         yield replace(last, message=message, node_id=None, edge=None, fix="fix these first")
+
+
+def _once(problems: Iterable[Problem]) -> Iterator[Problem]:
+    seen: set[int] = set()
+    for problem in problems:
+        if problem.value_at is None:
+            yield problem
+        elif problem.value_at not in seen:
+            seen.add(problem.value_at)
+            yield problem

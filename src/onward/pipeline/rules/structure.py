@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from onward.model.values.names import NAME_CHARACTERS_MAX
 from onward.pipeline.graph import Graph, Node
-from onward.pipeline.rules.rule import Problem, Subject, about
+from onward.pipeline.rules.rule import Problem, Subject, about, owner_of
 
 NAME_SHOWN = 40
 NAMES_COMPARED_MAX = 200
@@ -88,7 +88,7 @@ def retry_target_exists(subject: Subject) -> Iterator[Problem]:
         for key in ("retry_target", "fallback_retry_target"):
             target = owner.text(key)
             if target and target not in graph.nodes:
-                message = f"{key} of {owner.subject} names node {target!r}, which is not declared"
+                message = f"{key} of {owner_of(owner, key)} names node {target!r}, which is not declared"
                 yield about(owner, message, key=key, fix=_similar(target, graph.nodes))
 
 
