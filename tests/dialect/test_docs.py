@@ -11,18 +11,13 @@ from onward.machine.plan.retry import PRESETS
 from onward.pipeline.build import build
 from onward.pipeline.diagnostic import Severity
 from onward.pipeline.graph import SHAPE_KINDS
-from onward.pipeline.rules.attributes import (
-    EDGE_TYPES,
-    FIDELITIES,
-    GRAPH_TYPES,
-    JOIN_POLICIES,
-    NODE_TYPES,
-)
+from onward.pipeline.rules.attributes import FIDELITIES, JOIN_POLICIES
 from onward.pipeline.rules.check import RULES
+from onward.pipeline.rules.words.vocabulary import EDGE_ATTRIBUTES, GRAPH_ATTRIBUTES, NODE_ATTRIBUTES
 from onward.pipeline.stylesheet import PROPERTIES
 
 PAGE = (Path(__file__).parents[2] / "docs/dialect.md").read_text(encoding="utf-8")
-ATTRIBUTES = {*GRAPH_TYPES, *NODE_TYPES, *EDGE_TYPES, *PROPERTIES}
+ATTRIBUTES = {*GRAPH_ATTRIBUTES, *NODE_ATTRIBUTES, *EDGE_ATTRIBUTES, *PROPERTIES}
 VALUES = {*FIDELITIES, *JOIN_POLICIES, *PRESETS, *SHAPE_KINDS, *SHAPE_KINDS.values()}
 
 

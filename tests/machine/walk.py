@@ -31,7 +31,8 @@ from tests.machine.play import ALIVE, DEAD, NO_ONE, Play, define
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
-KINDS = ("type=tool", "type=tool", "prompt=p", "shape=diamond", "shape=hexagon")
+GATE = "shape=hexagon"
+KINDS = ("type=tool", "type=tool", "prompt=p", "shape=diamond", GATE)
 EXTRAS = (
     "goal_gate=true",
     "max_retries=1",
@@ -62,8 +63,10 @@ def definitions(draw: Draw, *, all_repeatable: bool = False) -> Definition:
     names = [f"n{i}" for i in range(count)]
     lines = ["max_visits=6; max_steps=25; max_reroutes=2; default_fidelity=full"]
     for name in names:
-        extras = draw(st.lists(st.sampled_from(written), max_size=2, unique_by=_key))
-        lines.append(f"{name} [{', '.join([draw(st.sampled_from(KINDS)), *extras])}]")
+        kind = draw(st.sampled_from(KINDS))
+        read = [extra for extra in written if kind == GATE or not extra.startswith("human.")]
+        extras = draw(st.lists(st.sampled_from(read), max_size=2, unique_by=_key))
+        lines.append(f"{name} [{', '.join([kind, *extras])}]")
     edges = [("start", "n0", "")]
     for index in range(1, count):  # every node can be reached
         edges.append((names[draw(st.integers(0, index - 1))], names[index], _attributes(draw)))

@@ -10,6 +10,7 @@ from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
 from onward.pipeline.graph import Graph
 from onward.pipeline.rules import attributes, branches, control, ends, gates, structure, tools
 from onward.pipeline.rules.rule import Problem, Rule, Subject
+from onward.pipeline.rules.words import names, outcomes, shapes, unused
 
 __all__ = ["RULES", "Problem", "Rule", "Subject", "check"]
 
@@ -42,6 +43,11 @@ RULES: tuple[Rule, ...] = (
     Rule("human_gate", Severity.ERROR, gates.human_gate),
     Rule("tool_command", Severity.ERROR, tools.tool_command),
     Rule("name_length", Severity.ERROR, structure.name_length, local=True),
+    Rule("exit_reachable", Severity.WARNING, ends.exit_reachable),
+    Rule("shape_known", Severity.ERROR, shapes.shape_known, per_value=True),
+    Rule("attribute_known", Severity.ERROR, names.attribute_known, local=True, per_value=True),
+    Rule("attribute_unused", Severity.ERROR, unused.attribute_unused, per_value=True),
+    Rule("outcome_known", Severity.ERROR, outcomes.outcome_known, per_value=True),
 )
 
 

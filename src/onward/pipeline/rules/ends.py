@@ -63,3 +63,38 @@ def listed(names: Sequence[str]) -> str:
     """Some names for a message, and how many more there are."""
     more = len(names) - NAMES_SHOWN_MAX
     return ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def exit_reachable(subject: Subject) -> Iterator[Problem]:
+    """Every node leads to the exit, to a dead end, or to an edge that starts the run anew.
+
+    The rule dead_end reports dead ends, and jumps to retry targets count as ways.
+    """
+    graph = subject.graph
+    if graph.start_id is None or graph.exit_id is None:
+        return
+    ends = {node_id for node_id in graph.nodes if not graph.outgoing(node_id)}
+    ends |= {edge.source for edge in graph.edges if edge.text("loop_restart").strip() == "true"}
+    ending = _leading_to(graph, ends)
+    reached = {graph.start_id} | graph.after([graph.start_id])
+    caught = [node_id for node_id in graph.nodes if node_id in reached and node_id not in ending]
+    if caught:
+        names = listed([repr(node_id) for node_id in caught])
+        message = f"no edge leads from {names} to the exit: a run that gets there cannot finish"
+        fix = f"add an edge with a condition, for example {caught[0]} -> {graph.exit_id}"
+        yield about(graph.nodes[caught[0]], message, fix=fix)
+
+
+def _leading_to(graph: Graph, ends: set[str]) -> set[str]:
+    """The nodes from which one of the ends can be reached, by edges and by retry targets."""
+    jumps: dict[str, list[str]] = {}
+    for node in graph.nodes.values():
+        for target in (node.retry_target, node.fallback_retry_target):
+            jumps.setdefault(target, []).append(node.id)
+    found, ahead = set(ends), list(ends)
+    while ahead:
+        node_id = ahead.pop()
+        before = {edge.source for edge in graph.incoming(node_id)} | set(jumps.get(node_id, ()))
+        ahead += before - found
+        found |= before
+    return found

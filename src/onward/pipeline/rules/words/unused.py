@@ -1,0 +1,75 @@
+"""The rule about attributes that the kind of their node does not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from onward.pipeline.graph import BUILT_IN_TYPES, Graph, Node
+from onward.pipeline.rules.rule import Problem, Subject, about, is_default
+
+_SILENT = frozenset({"start", "exit", "conditional", "parallel", "tool"})
+_ENDS = frozenset({"start", "exit"})
+_NAMES: Mapping[str, str] = {
+    "start": "the start",
+    "exit": "the exit",
+    "codergen": "an agent",
+    "wait.human": "a human gate",
+    "conditional": "a routing node",
+    "parallel": "a fan-out",
+    "parallel.fan_in": "a fan-in",
+    "tool": "a shell command",
+    "stack.manager_loop": "a manager loop",
+}
+_READERS: Mapping[str, tuple[str, str]] = {
+    "human.": ("wait.human", "give it shape=hexagon to ask a person, or remove it"),
+    "tool_command": ("tool", "give it shape=parallelogram to run the command, or remove it"),
+    "manager.": ("stack.manager_loop", "give it shape=house to manage a pipeline, or remove it"),
+    "join_policy": ("parallel", "write it on the node with shape=component, or remove it"),
+    "max_parallel": ("parallel", "write it on the node with shape=component, or remove it"),
+}
+"""Attributes that one kind of node reads."""
+_MUST_COUNT = ("human.", "tool_command", "goal_gate")
+"""Without effect, these let a run pass where it should ask, test or stop."""
+
+
+def attribute_unused(subject: Subject) -> Iterator[Problem]:
+    """An attribute of ours is on a kind of node that reads it. A default is for whichever nodes read it.
+
+    Handlers of other types may read any attribute.
+    """
+    graph = subject.graph
+    for node in graph.nodes.values():
+        kind = _kind(graph, node)
+        if kind in BUILT_IN_TYPES:
+            for key in node.attrs:
+                yield from _unused(node, kind, key)
+
+
+def _unused(node: Node, kind: str, key: str) -> Iterator[Problem]:
+    fix = _advice(node, kind, key)
+    if not fix or key not in node.written or is_default(node, key):
+        return
+    message = f"{key} of node {node.id!r} has no effect: it is {_NAMES[kind]}"
+    problem = about(node, message, key=key, fix=fix)
+    yield replace(problem, only_possible=not key.startswith(_MUST_COUNT))
+
+
+def _advice(node: Node, kind: str, key: str) -> str:
+    """What to write instead of an attribute without effect; nothing if it has one."""
+    if key == "prompt":
+        return "put it on a node with shape=box, or remove it" if kind in _SILENT and node.prompt else ""
+    if key == "goal_gate":
+        is_set = node.text(key).strip() == "true"
+        return "put it on the step that must succeed" if kind in _ENDS and is_set else ""
+    for begin, (reader, fix) in _READERS.items():
+        if key == begin or (begin.endswith(".") and key.startswith(begin)):
+            return fix if kind != reader else ""
+    return ""
+
+
+def _kind(graph: Graph, node: Node) -> str:
+    """The kind that runs a node, which may be the start or the exit by its name alone."""
+    if node.id == graph.start_id:
+        return "start"
+    return "exit" if node.id == graph.exit_id else node.kind

@@ -1,0 +1,119 @@
+"""The attributes that Onward reads, where each belongs, and what other implementations call them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+_MODELS = frozenset({"llm_model", "llm_provider", "reasoning_effort"})
+_TARGETS = frozenset({"retry_target", "fallback_retry_target"})
+_HOOKS = frozenset({"tool_hooks.pre", "tool_hooks.post", "tool_hooks.timeout"})
+_CHILD = frozenset({"stack.child_dotfile", "stack.child_workdir"})
+
+GRAPH_ATTRIBUTES = frozenset(
+    {
+        *("goal", "label", "model_stylesheet", "default_max_retries", "default_max_retry"),
+        *("default_fidelity", "default_thread_id", "max_visits", "max_steps", "max_reroutes"),
+        *("max_restarts", "max_running", "files", "workspace", "workspace_mode", "retry_policy"),
+        *("retry_on_fail", "continue_on_fail", *_MODELS, *_TARGETS, *_HOOKS, *_CHILD),
+    }
+)
+NODE_ATTRIBUTES = frozenset(
+    {
+        *("label", "prompt", "shape", "type", "class", "max_retries", "retry_policy", "allow_partial"),
+        *("goal_gate", "timeout", "fidelity", "thread_id", "auto_status", "repeatable"),
+        *("continue_on_fail", "tool_command", "join_policy", "max_parallel", "files", "workspace"),
+        *("human.type", "human.question", "human.default_choice", "human.timeout"),
+        *("human.on_timeout", "human.remind"),
+        *("manager.poll_interval", "manager.max_cycles", "manager.stop_condition", "manager.actions"),
+        *("manager.steer_cooldown", "stack.child_autostart", *_MODELS, *_TARGETS, *_HOOKS, *_CHILD),
+    }
+)
+EDGE_ATTRIBUTES = frozenset(
+    {"label", "condition", "weight", "fidelity", "thread_id", "loop_restart", "loop_restart_keep"}
+)
+GUARDS = frozenset(
+    {
+        *("shape", "type", "goal_gate", "repeatable", "condition", "tool_hooks.pre"),
+        *("human.type", "human.default_choice", "human.timeout", "human.on_timeout"),
+    }
+)
+"""Without these a run does what its author forbade: a gate does not ask, an edge needs no condition."""
+
+FOREIGN_GRAPH: Mapping[str, str] = {
+    "model": "llm_model",
+    "provider": "llm_provider",
+    "backoff_policy": "retry_policy",
+    "max_node_visits": "max_visits",
+    "max_goal_gate_redirects": "max_reroutes",
+    "context_fidelity_default": "default_fidelity",
+    "context_thread_default": "default_thread_id",
+    "default_node_timeout": "node [timeout=...]",
+    "loop_restart_persist_keys": "loop_restart_keep on the edge that restarts",
+}
+FOREIGN_NODE: Mapping[str, Mapping[str, str]] = {
+    "codergen": {"llm_prompt": "prompt", "reasoning": "reasoning_effort"},
+    "tool": dict.fromkeys(("script", "command", "cmd"), "tool_command"),
+    "wait.human": {
+        "question": "human.question",
+        "mode": "human.type",
+        "default_choice": "human.default_choice",
+    },
+    "stack.manager_loop": {
+        **dict.fromkeys(("dot_file", "sub_pipeline", "graph_ref"), "stack.child_dotfile"),
+        "max_cycles": "manager.max_cycles",
+        "stop_condition": "manager.stop_condition",
+    },
+    "": {
+        "model": "llm_model",
+        "provider": "llm_provider",
+        **dict.fromkeys(("retries", "max_retry"), "max_retries"),
+        "backoff_policy": "retry_policy",
+    },
+}
+"""What others call an attribute of ours, for each kind of node, and for all of them."""
+FOREIGN_TYPE = ("handler", "node_type")
+"""What others call `type`."""
+
+SHORT, LONG = 4, 7
+_GRAPHVIZ = frozenset({"xlabel"})
+"""The attributes for drawing that look like ours with a typo."""
+
+
+def meant(key: str, names: Collection[str]) -> str:
+    """The name that a key nearly is, or nothing: another case, other separators, or one typo."""
+    if key in _GRAPHVIZ:
+        return ""
+    found = _plain(key)
+    return next((name for name in sorted(names) if is_near(found, _plain(name))), "")
+
+
+def is_near(found: str, name: str) -> bool:
+    """Whether a word is a name with at most one typo; the shorter the name, the fewer count as typos."""
+    if found == name:
+        return True
+    if abs(len(found) - len(name)) > 1:
+        return False
+    begin = _common(found, name)
+    end = _common(found[begin:][::-1], name[begin:][::-1])
+    extra, missing = found[begin : len(found) - end], name[begin : len(name) - end]
+    if not extra:  # a letter is missing
+        return len(missing) == 1
+    if not missing:  # a letter too many
+        return len(extra) == 1 and len(name) > SHORT
+    if len(extra) == len(missing) == 2:
+        return extra == missing[::-1]
+    return len(extra) == len(missing) == 1 and len(name) >= LONG
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two words begin with together."""
+    count = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine != theirs:
+            break
+        count += 1
+    return count
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace(".", "")
