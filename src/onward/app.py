@@ -13,7 +13,7 @@ async with app:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
@@ -31,12 +31,13 @@ from onward.handlers.isolated import IsolatedHandler, importable
 from onward.handlers.isolation import ANSWER_BYTES_MAX
 from onward.handlers.port import Handler
 from onward.handlers.simulate import check_script
+from onward.machine.definition import AGENT
 from onward.model.answer import Answer
 from onward.model.run import Run
 from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, Transform, build
 from onward.pipeline.prepare import checked_transform
 from onward.pipeline.rules.check import RULES, Problem, Rule, Subject
-from onward.pipeline.rules.custom import custom_rule, with_one_severity
+from onward.pipeline.rules.custom import custom_rule, rules_here, with_one_severity
 from onward.pipeline.rules.tools import rules_beside
 from onward.process import SystemSpawn
 from onward.read.dialect_events import DialectEvent, Translator
@@ -289,10 +290,17 @@ class Onward:
                     yield event
 
     def read(self, path: str) -> Pipeline:
-        """A pipeline from a file, prepared and checked as for a run; opens no store."""
+        """A pipeline from a file, prepared and checked as for `submit`; opens no store."""
+        return self._read(path, self.rules)
+
+    def validate(self, path: str) -> Pipeline:
+        """A pipeline from a file that this app can run; InvalidPipeline says what a run would refuse."""
+        return self._read(path, rules_here(self.rules, has_agent=AGENT in self.handlers))
+
+    def _read(self, path: str, rules: Sequence[Rule]) -> Pipeline:
         known = {*self.handlers, *BUILT_IN_TYPES}
         source = read_source(path)
-        return build(source, file=path, transforms=self.transforms, known_types=known, rules=self.rules)
+        return build(source, file=path, transforms=self.transforms, known_types=known, rules=rules)
 
     async def pipeline(self, source: str, *, name: str = "pipeline") -> Pipeline:
         """A pipeline from its text."""

@@ -46,7 +46,7 @@ class OnwardError(Exception):
 
 
 class InvalidPipeline(OnwardError):
-    """A pipeline definition has errors; all of them are in `diagnostics`."""
+    """A pipeline definition has errors; all of them are in `diagnostics`, followed by the warnings."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)

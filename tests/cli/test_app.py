@@ -27,7 +27,6 @@ def test_the_handlers_of_an_app_serve_a_run(shell: Shell) -> None:
     assert done.code == 0, done.err
     assert shell.read("loud")["context"]["shouted"] == "HELLO"
     assert shell.inside("validate", "shout.dot", "--app", "mine:deeper.app").out.endswith("0 warnings\n")
-    assert "[type_known]" in shell.inside("validate", "shout.dot").out
 
 
 def test_what_a_handler_prints_does_not_get_into_the_json(shell: Shell) -> None:

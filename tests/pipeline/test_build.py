@@ -82,12 +82,13 @@ def test_warnings_do_not_stop_a_pipeline_and_come_in_order() -> None:
 
 
 def test_errors_of_reader_and_checker_come_together() -> None:
-    """D19: if no statement was lost, all rules speak."""
+    """D19: if no statement was lost, all rules speak: errors first, then warnings."""
     assert refused("digraph {\n start\n A [x=1 max_retries=many]\n}") == [
         "1:1 terminal_node the pipeline has no exit node",
         "3:2 reachability node 'A' cannot be reached from the start",
         "3:9 separator a ',' is missing before 'max_retries'",
         "3:21 attribute_type max_retries of node 'A' is 'many'",
+        "3:2 prompt_on_llm_nodes node 'A' has neither a prompt nor a label",
     ]
 
 

@@ -328,7 +328,7 @@ def test_the_types_that_are_known_can_be_extended() -> None:
     """V9: by whoever registers handlers."""
     graph = body('A [type="my.handler", label=x]')
     (warning,) = (item for item in check(graph, known_types=["tool"]) if item.rule == "type_known")
-    assert warning.fix == "registered: tool"
+    assert warning.fix == "registered: tool; name its app with --app"
     assert not [item for item in check(graph, known_types=["my.handler"]) if item.rule == "type_known"]
 
 

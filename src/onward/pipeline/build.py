@@ -40,24 +40,26 @@ def build(
     known_types: Collection[str] = BUILT_IN_TYPES,
     rules: Sequence[Rule] = RULES,
 ) -> Pipeline:
-    """Read, transform and check a pipeline; InvalidPipeline carries all errors in the order of the file.
+    """Read, transform and check a pipeline; InvalidPipeline carries all errors, then all warnings.
 
     A `file` in angle brackets, such as `<request>`, is a name for messages, not a path.
     """
     reading = read(source, file=file)
     graph = prepared(reading.graph, transforms) if reading.whole else reading.graph
     findings = check(graph, known_types=known_types, rules=_applicable(reading, rules))
-    errors = [*reading.errors, *(finding for finding in findings if finding.severity is Severity.ERROR)]
+    found = sorted((*reading.errors, *reading.warnings, *findings), key=by_position)
+    errors = [finding for finding in found if finding.severity is Severity.ERROR]
+    warnings = [finding for finding in found if finding.severity is not Severity.ERROR]
     if errors:
-        raise InvalidPipeline(sorted(errors, key=by_position))
-    warnings = [*reading.warnings, *findings]
+        # A warning may say what caused an error: a misspelt shape, and so no exit.
+        raise InvalidPipeline([*errors, *(one for one in warnings if one.severity is Severity.WARNING)])
     return Pipeline(
         name=graph.name or PurePath(file.strip("<>")).stem,
         source=source,
         hash=blake3.blake3(source.encode()).hexdigest(),
         path=None if file.startswith("<") else file,
         graph=graph,
-        warnings=tuple(sorted(warnings, key=by_position)),
+        warnings=tuple(warnings),
     )
 
 

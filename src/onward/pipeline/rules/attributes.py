@@ -9,9 +9,11 @@ from typing import Any
 
 from onward.errors import ConditionError, StylesheetError
 from onward.pipeline.condition import Condition, parse_condition
-from onward.pipeline.graph import DEFAULT_KIND, Edge, Graph, Node
+from onward.pipeline.graph import BUILT_IN_TYPES, DEFAULT_KIND, Edge, Graph, Node
+from onward.pipeline.joins import FAN_IN
 from onward.pipeline.questions import as_question_type, as_timeout_rule
 from onward.pipeline.rules.rule import Problem, Subject, about, owner_of
+from onward.pipeline.rules.words.vocabulary import meant
 from onward.pipeline.stylesheet import parse_stylesheet
 from onward.pipeline.value import (
     Value,
@@ -151,9 +153,23 @@ def type_known(subject: Subject) -> Iterator[Problem]:
     """V9: the handler that a node names is registered."""
     for node in subject.graph.nodes.values():
         if node.type and node.type not in subject.known_types:
+            near = meant(node.type, BUILT_IN_TYPES)
             known = ", ".join(sorted(subject.known_types))
+            fix = f"did you mean {near}?" if near else f"registered: {known}; name its app with --app"
             message = f"node {node.id!r} needs handler {shown(node.type)}, which is not registered"
-            yield about(node, message, key="type", fix=f"registered: {known}")
+            yield about(node, message, key="type", fix=fix)
+
+
+def agent_served(subject: Subject) -> Iterator[Problem]:
+    """The first step that needs an agent; for processes that have no handler for agents."""
+    graph = subject.graph
+    for node in graph.nodes.values():
+        asks = node.kind == DEFAULT_KIND or (node.kind == FAN_IN and node.prompt)
+        if asks and node.id not in (graph.start_id, graph.exit_id):
+            message = f"node {node.id!r} is an agent step and no model provider is set up"
+            fix = f"run it with --simulate, or name an app with a handler for {DEFAULT_KIND!r} with --app"
+            yield about(node, message, fix=fix)
+            return
 
 
 def fidelity_valid(subject: Subject) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from onward.errors import InvalidInput
 from onward.pipeline.diagnostic import Severity
+from onward.pipeline.rules.attributes import agent_served
 from onward.pipeline.rules.rule import Problem, Rule, Subject
 
 RELIED_ON = frozenset(
@@ -40,6 +41,15 @@ def custom_rule(name: str, severity: str, find: Callable[[Subject], Iterable[Pro
             raise InvalidInput(message.splitlines()[0]) from error
 
     return Rule(name, _severity(severity), named)
+
+
+def rules_here(rules: Sequence[Rule], *, has_agent: bool) -> list[Rule]:
+    """The rules for a process that executes the run itself: a handler that it lacks is an error.
+
+    Without a handler for agents a run can still be simulated, so that is only mentioned.
+    """
+    strict = with_one_severity(rules, "type_known", "error")
+    return strict if has_agent else [*strict, Rule("agent_served", Severity.INFO, agent_served)]
 
 
 def _severity(name: str) -> Severity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -16,27 +17,43 @@ from onward.operations.local_only.doctor import check_installation
 from onward.operations.local_only.replies import RunVerified
 from onward.operations.local_only.requests import VerifyRuns
 from onward.operations.local_only.verify import verify_runs
+from onward.pipeline.diagnostic import Diagnostic, Severity
 
 
 async def validate(
-    file: Annotated[str, Parameter(help="The pipeline: a DOT file.")], /, *, common: Common = COMMON, out: Out
+    file: Annotated[str, Parameter(help="The pipeline: a DOT file.")],
+    /,
+    *,
+    for_workers: Annotated[
+        bool, Parameter(help="Workers elsewhere run it: a handler that is missing here is only a warning.")
+    ] = False,
+    common: Common = COMMON,
+    out: Out,
 ) -> int:
-    """Read and check a pipeline: all problems at once, with line and column. Nothing is executed."""
+    """Read and check a pipeline: all problems at once, with line and column. Nothing is executed.
+
+    What `onward run` would refuse here is an error, such as a handler that is not registered.
+    """
+    app = common_app(common)
     try:
-        pipeline = common_app(common).read(file)
+        pipeline = app.read(file) if for_workers else app.validate(file)
     except InvalidPipeline as error:
         findings, code = error.diagnostics, USAGE
-        verdict = f"{file} cannot run: {count(len(findings), 'error')}"
+        verdict = f"{file} cannot run: {_counted(findings, Severity.ERROR)}"
     else:
-        findings, code, graph = pipeline.warnings, FINE, pipeline.graph
-        verdict = f"{file} is valid: {count(len(graph.nodes), 'node')}, {count(len(findings), 'warning')}"
+        findings, code = pipeline.warnings, FINE
+        verdict = f"{file} is valid: {count(len(pipeline.graph.nodes), 'node')}"
     if out.is_json:
         out.value(findings)
     else:
         for finding in findings:
             out.say(str(finding))
-    (out.say if code == FINE else out.note)(verdict)
+    (out.say if code == FINE else out.note)(f"{verdict}, {_counted(findings, Severity.WARNING)}")
     return code
+
+
+def _counted(findings: Sequence[Diagnostic], severity: Severity) -> str:
+    return count(sum(finding.severity is severity for finding in findings), severity.value)
 
 
 async def verify(run: RunName | None = None, /, *, common: Common = COMMON, out: Out) -> int:

@@ -69,7 +69,8 @@ async def run(
     async with foreground(common, out, answers, makes_database=True) as desk:
         pipeline = desk.execution.prepare(asking)
         for warning in pipeline.warnings:
-            out.note(str(warning))
+            if warning.rule != "type_known":  # the run is refused for it, with the same words
+                out.note(str(warning))
         await _mention_unfinished(desk, pipeline)
         return desk.finish(await desk.execution.start_run(asking, pipeline))
 
