@@ -248,10 +248,16 @@ async def test_a_graph_says_what_its_steps_leave(app: Onward, run_dir: Path, mod
 
 
 async def test_a_mode_that_there_is_not_is_refused(app: Onward) -> None:
-    with pytest.raises(InvalidPipeline, match=r"files of node 'a' is 'some'.*write one of full, lazy, off"):
-        await app.pipeline(line("a", a="files=some"))
+    with pytest.raises(InvalidPipeline, match=r"files of the graph is 'some'.*write one of full, lazy, off"):
+        await app.pipeline("digraph { files=some; start; exit; start -> exit }")
     with pytest.raises(InvalidInput, match="write one of full, lazy, off"):
         Onward(files="some")
+
+
+async def test_files_of_a_node_that_are_not_a_mode_change_nothing(app: Onward, run_dir: Path) -> None:
+    """Other programs list files there."""
+    await run_of(app, tool("true", more=', files="main.py"'))
+    assert (run_dir / "a" / "1" / "status.json").exists()
 
 
 async def test_a_lazy_step_has_a_directory_when_it_asks_and_none_when_files_are_off(

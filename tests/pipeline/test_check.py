@@ -54,6 +54,7 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ("human_gate", "error"),
         ("tool_command", "error"),
         ("name_length", "error"),
+        ("value_ours", "warning"),
         ("exit_reachable", "warning"),
         ("shape_known", "error"),
         ("attribute_known", "error"),
@@ -292,6 +293,7 @@ def test_the_rules_that_can_judge_a_graph_with_holes_are_marked() -> None:
         "effort_known",
         "name_length",
         "attribute_known",
+        "value_ours",
     }
 
 

@@ -41,7 +41,6 @@ def test_a_graph_attribute_of_ours_with_a_wrong_value_is_an_error_with_its_place
     [
         ("continue_on_fail", "perhaps"),
         ("retry_policy", "often"),
-        ("files", "no"),
         ("tool_hooks.timeout", "5"),
         ("manager.steer_cooldown", "a while"),
         ("manager.actions", "observe,fire"),
@@ -51,6 +50,21 @@ def test_a_graph_attribute_of_ours_with_a_wrong_value_is_an_error_with_its_place
 def test_a_node_attribute_of_ours_with_a_wrong_value_is_an_error(key: str, value: str) -> None:
     with pytest.raises(InvalidPipeline, match=key):
         build(SOURCE.format(graph="", node=f', {key}="{value}"'), file="<test>")
+
+
+@pytest.mark.parametrize(("key", "ours"), [("files", "full, lazy, off"), ("workspace", "own, shared")])
+def test_a_name_that_others_have_too_is_ignored_with_a_warning(key: str, ours: str) -> None:
+    """A file for another program may list its files; that says nothing about ours."""
+    built = build(SOURCE.format(graph="", node=f', {key}="main.py"'), file="<test>")
+    assert [(found.rule, found.message, found.fix) for found in built.warnings] == [
+        ("value_ours", f"{key} of node 'a' is 'main.py', which is ignored", f"Onward's own values are {ours}")
+    ]
+    assert (
+        build(
+            SOURCE.format(graph="", node=f', type=mine, {key}="x"'), file="<t>", known_types=["mine"]
+        ).warnings
+        == ()
+    )
 
 
 @pytest.mark.parametrize("policy", sorted(PRESETS))

@@ -22,6 +22,7 @@ from onward.model.identity import Identity
 from onward.model.ids import display_id
 from onward.model.run import Run
 from onward.pipeline.graph import Graph, Node
+from onward.pipeline.rules.attributes import FILE_MODES
 from onward.read.view import instant
 from onward.receipts import pages
 from onward.receipts.held import Held
@@ -50,7 +51,9 @@ class RunFiles:
 
     def mode_of(self, graph: Graph, node: Node, kind: str, run: Run) -> str:
         """How a step is kept: as was set, as its node or graph says, or as suits its kind."""
-        asked = self._mode or node.text("files") or graph.text("files")
+        written = node.text("files")
+        own = written if written in FILE_MODES else ""  # others have an attribute of this name
+        asked = self._mode or own or graph.text("files")
         if asked:
             return asked
         return "full" if kind == TOOL or (kind == AGENT and run.simulation is None) else "lazy"

@@ -103,10 +103,10 @@ NODE_TYPES: Mapping[str, Reading] = {
     "human.timeout": as_positive_s,
     "human.on_timeout": as_timeout_rule,
     "human.remind": as_positive_s,
-    "files": one_of(*FILE_MODES),
-    "workspace": one_of(*BRANCH_WORKSPACES),
     "tool_hooks.timeout": as_positive_s,
 }
+SHARED_NAMES: Mapping[str, tuple[str, ...]] = {"files": FILE_MODES, "workspace": BRANCH_WORKSPACES}
+"""Attributes of nodes that others have under the same name: only these values are ours."""
 EDGE_TYPES: Mapping[str, Reading] = {"weight": as_integer, "loop_restart": as_boolean}
 
 
@@ -128,6 +128,17 @@ def _mistyped(owner: Graph | Node | Edge, types: Mapping[str, Reading]) -> Itera
         except ValueError as error:
             message = f"{key} of {owner_of(owner, key)} is {shown(value)}"
             yield about(owner, message, key=key, fix=f"write {error}")
+
+
+def value_ours(subject: Subject) -> Iterator[Problem]:
+    """`files` and `workspace` of a node have a value of ours. Any other is another program's, and ignored."""
+    for node in subject.graph.nodes.values():
+        if node.kind not in BUILT_IN_TYPES:
+            continue  # its handler may read it
+        for key, ours in SHARED_NAMES.items():
+            if key in node.attrs and node.text(key) not in ours:
+                message = f"{key} of {owner_of(node, key)} is {shown(node.text(key))}, which is ignored"
+                yield about(node, message, key=key, fix=f"Onward's own values are {', '.join(ours)}")
 
 
 def condition_syntax(subject: Subject) -> Iterator[Problem]:

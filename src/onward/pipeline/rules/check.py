@@ -43,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     Rule("human_gate", Severity.ERROR, gates.human_gate),
     Rule("tool_command", Severity.ERROR, tools.tool_command),
     Rule("name_length", Severity.ERROR, structure.name_length, local=True),
+    Rule("value_ours", Severity.WARNING, attributes.value_ours, local=True, per_value=True),
     Rule("exit_reachable", Severity.WARNING, ends.exit_reachable),
     Rule("shape_known", Severity.ERROR, shapes.shape_known, per_value=True),
     Rule("attribute_known", Severity.ERROR, names.attribute_known, local=True, per_value=True),
