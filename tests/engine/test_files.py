@@ -138,6 +138,31 @@ async def test_the_run_has_a_manifest_and_a_checkpoint_by_the_names_of_the_diale
     assert checkpoint["logs"] == ["start#1: success", "a#1: success", "exit#1: success"]
 
 
+@pytest.mark.parametrize("mode", [None, "full"])
+async def test_a_run_from_the_start_straight_to_the_exit_leaves_its_files(
+    app: Onward, run_dir: Path, mode: str | None
+) -> None:
+    """No step asks for a directory, and still the run has one."""
+    app.files = mode
+    run = await run_of(app, "digraph line { start; exit; start -> exit }")
+    assert run.status is RunStatus.COMPLETED
+    assert read(run_dir / "manifest.json")["run_id"] == "run"
+    assert read(run_dir / "checkpoint.json")["completed_nodes"] == ["start", "exit"]
+    again = Folder(str(run_dir.parent / "again"))
+    engine = await app.engine()
+    await rebuild(engine.store, engine.sources, run, again, ())
+    assert tree(run_dir.parent / "again") == tree(run_dir)
+
+
+@pytest.mark.parametrize("mode", ["lazy", "off"])
+async def test_a_run_without_steps_leaves_nothing_if_no_files_are_wanted(
+    app: Onward, run_dir: Path, mode: str
+) -> None:
+    app.files = mode
+    await run_of(app, "digraph line { start; exit; start -> exit }")
+    assert not run_dir.parent.exists()
+
+
 async def test_function_and_simulated_steps_touch_no_disk(app: Onward, run_dir: Path) -> None:
     @app.handler("work")
     def work(step: StepContext) -> str:

@@ -56,6 +56,8 @@ class Starting:
         stamped = [*first, *second, *((event, run.token) for event in ahead.events)]
         creation = self._create(ahead.run, stamped, now_us, pipeline, start)
         claimed = await self.claims.create(run_id, creation, [event for event, _ in stamped])
+        if claimed.folded.run.is_final:  # no step of it needed more than a decision
+            await self.runner.leave_files(definition, claimed.folded)
         return await self.runner.run(claimed, Served(definition, handlers), stop, ahead.action)
 
     async def submit(self, pipeline: Pipeline, start: Start) -> Folded:

@@ -154,6 +154,20 @@ class StepReceipts:
             self._files.tell_why(run.id, str(error).rstrip("."))
         self._files.tell_late(run.id)
 
+    async def write_all(self, definition: Definition, folded: Folded) -> None:
+        """Write what a run left that is over, if it has a directory, and let the directory go."""
+        run = folded.run
+        if not self.is_kept(run.id):
+            return
+        try:
+            writes = self._files.first(run.id)
+            await self._caught_up(definition, folded, writes)
+            await self._write(writes)
+            self._files.add_checkpoint(run)
+        except OSError as error:
+            self._files.tell(run.id, error)
+        await self.close(run, is_ours=True)
+
     def after(self, run: Run, events: Sequence[Event]) -> None:
         """What was written ahead is committed, if these are the events it was written for."""
         ahead = self._ahead.pop(run.id, None)

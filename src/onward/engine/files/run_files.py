@@ -16,7 +16,7 @@ from typing import Any
 from onward.engine.files.run_on_disk import RunOnDisk
 from onward.engine.files.sync_group import SyncGroup, Write
 from onward.errors import WorkspaceFailed
-from onward.machine.definition import AGENT
+from onward.machine.definition import AGENT, Definition
 from onward.model.event import AttemptFailed, Event, StepFinished
 from onward.model.identity import Identity
 from onward.model.ids import display_id
@@ -57,6 +57,19 @@ class RunFiles:
         if asked:
             return asked
         return "full" if kind == TOOL or (kind == AGENT and run.simulation is None) else "lazy"
+
+    def open(self, definition: Definition, run: Run) -> None:
+        """A run begins or continues: if it has a directory, that is kept up to date from now on.
+
+        It has one even if none of its steps asks for one: with files in full, and if no step of its pipeline
+        has a handler that could ask.
+        """
+        if self._mode == "off":
+            return
+        asked = self._mode or definition.graph.text("files") or ("lazy" if definition.handlers else "full")
+        # A first life has no directory to continue.
+        if asked == "full" or (run.token > 1 and os.path.isdir(self.folder.path(run.id))):
+            self._enter(run)
 
     # -- while a step is executed --------------------------------------------------------------------
 
@@ -171,11 +184,6 @@ class RunFiles:
             found.learn(seq, event)
 
     # -- when something was recorded -----------------------------------------------------------------
-
-    def go_on(self, run: Run) -> None:
-        """A run continues: if it has a directory already, that is kept up to date from now on."""
-        if self._mode != "off" and os.path.isdir(self.folder.path(run.id)):
-            self._enter(run)
 
     def observe(self, run: Run, events: Sequence[Event]) -> None:
         """Have written what was just recorded, if the run has a directory: soon, and in this order."""

@@ -70,6 +70,12 @@ class Runner:
             ended = await self._run(successor.folded, successor.claimed_s, served, stop)
         return ended
 
+    async def leave_files(self, definition: Definition, folded: Folded) -> None:
+        """Write the files of a run that has ended in the append that created it."""
+        if self.files is not None and self.parts.receipts is not None:
+            self.files.open(definition, folded.run)
+            await self.parts.receipts.write_all(definition, folded)
+
     async def run_from_queue(self, folded: Folded, claimed_s: float, stop: StopSwitch) -> Folded:
         """Execute a run that was taken from the queue, as it is stored; a long wait goes back there."""
         with self.claims.dropping(folded.lease):
@@ -89,8 +95,8 @@ class Runner:
     ) -> Folded:
         """Execute one run until it stops; if that ends before the run stopped, drop its lease."""
         try:
-            if self.files is not None and folded.run.token > 1:  # a first life has no files to continue
-                self.files.go_on(folded.run)
+            if self.files is not None:
+                self.files.open(served.definition, folded.run)
             loop = RunLoop(
                 self._parts_with(served.handlers),
                 served.definition,
