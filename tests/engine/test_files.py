@@ -134,7 +134,7 @@ async def test_the_run_has_a_manifest_and_a_checkpoint_by_the_names_of_the_diale
         "logs",
     ]
     assert checkpoint["completed_nodes"] == ["start", "a", "exit"]
-    assert checkpoint["context"]["tool.output"] == "hello\n"
+    assert checkpoint["context"]["tool.output"] == "hello"
     assert checkpoint["logs"] == ["start#1: success", "a#1: success", "exit#1: success"]
 
 

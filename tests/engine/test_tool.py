@@ -9,6 +9,7 @@ import pytest
 
 from onward import Onward
 from onward.model.run import Run, RunStatus
+from onward.testing.drafts import creation
 
 
 @pytest.fixture
@@ -27,6 +28,44 @@ async def test_the_output_of_a_command_is_in_the_context(app: Onward) -> None:
     """D45: the command succeeds, and what it printed is `tool.output`."""
     run = await ran(app, 'tool_command="printf hello"')
     assert (run.status, run.context["tool.output"]) == (RunStatus.COMPLETED, "hello")
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("echo PASS", "PASS"),
+        ("printf 'PASS\\\\r\\\\n'", "PASS"),
+        ("printf 'a\\\\nb\\\\n\\\\n'", "a\nb\n"),
+        ("printf 'a\\\\r'", "a\r"),
+        ("printf ''", ""),
+    ],
+)
+async def test_the_newline_that_ends_the_output_is_not_part_of_it(
+    app: Onward, command: str, output: str
+) -> None:
+    assert (await ran(app, f'tool_command="{command}"')).context["tool.output"] == output
+
+
+async def test_a_condition_sees_what_echo_says(app: Onward) -> None:
+    source = """digraph g { start; exit; test [shape=parallelogram, tool_command="echo PASS"]
+    start -> test; test -> exit [condition="context.tool.output=PASS"] }"""
+    assert (await app.run(await app.pipeline(source))).status is RunStatus.COMPLETED
+
+
+async def test_a_run_from_before_keeps_the_newline_in_its_tools_output(app: Onward, tmp_path: Path) -> None:
+    """Its conditions were written for it, and so were those of the run that its restart creates."""
+    ledger, two = tmp_path / "ledger", 'context.tool.output{}\\"2\\n\\"'
+    source = f"""digraph g {{ max_restarts=1; start; exit
+    count [shape=parallelogram, tool_command="echo x >> {ledger}; grep -c x {ledger}"]
+    start -> count; count -> exit [condition="{two.format("=")}"]
+    count -> count [condition="{two.format("!=")}", loop_restart=true] }}"""
+    pipeline, engine = await app.pipeline(source), await app.engine()
+    blobs = {pipeline.hash: source.encode()}
+    write, _ = creation("old", pipeline="g", pipeline_hash=pipeline.hash, blobs=blobs)
+    await engine.store.log.create(write)
+    ended = await app.resume("old")
+    assert (ended.status, ended.restart_of) == (RunStatus.COMPLETED, "old")
+    assert ended.context["tool.output"] == "2\n"
 
 
 async def test_a_command_that_fails_fails_its_step_with_its_exit_code(app: Onward) -> None:

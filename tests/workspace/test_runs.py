@@ -93,7 +93,7 @@ def test_after_an_answer_the_next_step_sees_what_the_steps_before_the_gate_wrote
     assert desk("run", desk.write("gate.dot", source), "--run-id", "run").code == 75
     answered = desk("answer", "run", "yes")
     assert answered.code == 0, answered.err
-    assert desk.finished()["review#1"]["context"]["tool.output"] == "new\n"
+    assert desk.finished()["review#1"]["context"]["tool.output"] == "new"
 
 
 def test_the_tree_is_removed_at_the_end_and_its_refs_stay(desk: Desk) -> None:
@@ -172,7 +172,7 @@ def test_killed_between_steps_and_without_its_tree_the_run_has_it_again(desk: De
     desk.tree().joinpath(".git").unlink(missing_ok=True)
     desk.tree().rmdir()
     assert desk.inside("resume", "run", "--original").code == 0
-    assert desk.finished()["hold#1"]["context"]["tool.output"] == "1\n"
+    assert desk.finished()["hold#1"]["context"]["tool.output"] == "1"
 
 
 def test_a_fork_begins_with_the_checkpoints_state_in_a_tree_of_its_own(desk: Desk) -> None:

@@ -120,6 +120,11 @@ class StepContext:
         return idempotency_key(self.run_id, self.step)
 
     @property
+    def trims_output(self) -> bool:
+        """Whether the output of this run's tools is recorded without its last newline."""
+        return self._run.trims_output
+
+    @property
     def fidelity(self) -> str:
         return self._started.fidelity
 

@@ -19,7 +19,10 @@ from onward.process import Finished, Spawn
 
 
 class ToolHandler:
-    """Runs `tool_command`; exit code 0 is success, and its output becomes `tool.output`."""
+    """Runs `tool_command`; exit code 0 is success, and its output becomes `tool.output`.
+
+    The newline that ends the output is not part of it, so that `echo PASS` says `PASS`.
+    """
 
     keeps_time = True
 
@@ -54,10 +57,15 @@ class ToolHandler:
 
 def _result(finished: Finished, step: StepContext) -> Result:
     """With exit code 0, the command's `status.json` may still decide the outcome; any other is a failure."""
-    output = {"tool.output": finished.stdout}
+    said = finished.stdout
+    output = {"tool.output": _trimmed(said) if step.trims_output else said}
     if finished.exit_code == 0 and not finished.timed_out:
         return Result(context_updates=output, is_decided=False)
     return Result(status=StepStatus.FAIL, failure_reason=_why(finished, step), context_updates=output)
+
+
+def _trimmed(output: str) -> str:
+    return output[:-2] if output.endswith("\r\n") else output.removesuffix("\n")
 
 
 def _told(finished: Finished, result: Result) -> dict[str, Any]:

@@ -98,7 +98,10 @@ class ContextEvent(Event, frozen=True, kw_only=True):
 
 
 class RunCreated(ContextEvent, frozen=True, kw_only=True):
-    """A run was created: its pipeline, first node and context. The first checkpoint."""
+    """A run was created: its pipeline, first node and context. The first checkpoint.
+
+    `trims_output`: its tools' output has no last newline. Runs from before this was so keep the newline.
+    """
 
     pipeline: str
     pipeline_hash: str
@@ -116,6 +119,7 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     managed_by: Managed | None = None
     workdir: str | None = None
     workspace: Workspace | None = None
+    trims_output: bool = False
 
 
 class RunForked(ContextEvent, frozen=True, kw_only=True):

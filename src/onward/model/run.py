@@ -16,7 +16,7 @@ from onward.model.event import Choice, Managed
 from onward.model.values.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import Tree, Workspace
 
-FOLD_VERSION = 11
+FOLD_VERSION = 12
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 
@@ -194,6 +194,8 @@ class Run(Frozen, frozen=True, kw_only=True):
     workspace: Workspace | None = None
     restore_workspace: bool = False
     """Whether the work tree is to be put back before the next attempt begins."""
+    trims_output: bool = False
+    """Whether `tool.output` has no last newline; runs from before this was so keep theirs."""
 
     @property
     def root(self) -> Branch:

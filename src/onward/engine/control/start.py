@@ -107,4 +107,5 @@ class Starting:
             managed_by=start.managed_by,
             workdir=start.workdir,
             workspace=workspace,
+            trims_output=True,
         )

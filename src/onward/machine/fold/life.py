@@ -35,6 +35,7 @@ def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
         managed_by=event.managed_by,
         workdir=event.workdir,
         workspace=event.workspace,
+        trims_output=event.trims_output,
         created_at_us=at_us,
         updated_at_us=at_us,
         wake_at_us=at_us,

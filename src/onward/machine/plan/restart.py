@@ -52,6 +52,7 @@ def restarted(definition: Definition, run: Run, to: str, version: str) -> RunCre
         managed_by=run.managed_by,
         workdir=run.workdir,
         workspace=replace(run.workspace, start=run.root.tree) if run.workspace and run.root.tree else None,
+        trims_output=run.trims_output,
     )
 
 
