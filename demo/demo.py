@@ -46,7 +46,15 @@ class Demo:
 
     def play(self) -> int:
         say("1. Start a pipeline: shell steps, simulated agents, a review that sends the draft back once.")
-        run = self.start("run", HERE / "research.dot", "--simulate", HERE / "script.json", "--run-id", "demo")
+        run = self.start(
+            "run",
+            HERE / "research.dot",
+            "--simulate",
+            HERE / "script.json",
+            "--real-tools",
+            "--run-id",
+            "demo",
+        )
         self.wait_for(KILL_IN)
         say(f"2. kill -9 (process {run.pid}) in the middle of step {KILL_IN!r}.")
         os.kill(run.pid, signal.SIGKILL)

@@ -95,7 +95,7 @@ async def test_an_interviewer_that_nobody_registered_is_refused_before_anything_
 
 
 async def test_a_script_that_is_none_is_refused_before_anything_begins(app: Onward) -> None:
-    with pytest.raises(InvalidInput, match="simulate is not a simulation script"):
+    with pytest.raises(InvalidInput, match=r"the simulation script: a\[0\]: Object contains unknown"):
         await app.run(await app.pipeline(line("a")), simulate={"a": [{"statuss": "fail"}]}, run_id="run")
     assert list(await (await app.engine()).store.runs.find("run")) == []
 

@@ -30,10 +30,9 @@ from onward.handlers.function import FunctionHandler, Returned
 from onward.handlers.isolated import IsolatedHandler, importable
 from onward.handlers.isolation import ANSWER_BYTES_MAX
 from onward.handlers.port import Handler
-from onward.handlers.simulate import check_script
-from onward.machine.definition import AGENT
 from onward.model.answer import Answer
 from onward.model.run import Run
+from onward.model.simulation import Simulation
 from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, Transform, build
 from onward.pipeline.prepare import checked_transform
 from onward.pipeline.rules.check import RULES, Problem, Rule, Subject
@@ -199,20 +198,25 @@ class Onward:
         inputs: Mapping[str, Any] | None = None,
         run_id: str | None = None,
         simulate: bool | Mapping[str, Any] = False,
+        real_tools: bool = False,
         answers: str | Interviewer | None = None,
         stop: StopSwitch | None = None,
         workspace: str | None = None,
         workspace_mode: str | None = None,
         keep_workspace: bool = False,
     ) -> Run:
-        """Run a pipeline (a path, or one from `pipeline()`) until it stops; returns its state."""
+        """Run a pipeline (a path, or one from `pipeline()`) until it stops; returns its state.
+
+        `simulate`: execute nothing; a script says what steps answer. With `real_tools` only agents are
+        simulated.
+        """
         engine, stop = await self.engine(), stop or StopSwitch()
         interviewer = self._interviewer(answers)
         prepared = engine.sources.read(pipeline) if isinstance(pipeline, str) else pipeline
         start = Start(
             inputs=inputs or {},
             run_id=run_id,
-            simulation=_script(simulate),
+            simulation=_simulation(simulate, real_tools),
             interviewer=interviewer,
             workspace=workspace,
             workspace_mode=workspace_mode,
@@ -322,7 +326,7 @@ class Onward:
         return await (await self.engine()).attend(folded, interviewer, stop)
 
 
-def _script(simulate: bool | Mapping[str, Any]) -> Mapping[str, Any] | None:
-    if isinstance(simulate, bool):
-        return {} if simulate else None
-    return check_script(dict(simulate), "simulate")
+def _simulation(simulate: bool | Mapping[str, Any], real_tools: bool) -> Simulation | None:
+    if simulate is False:
+        return None
+    return Simulation(script={} if simulate is True else dict(simulate), real_tools=real_tools)

@@ -6,6 +6,7 @@
     - StylesheetError         the definition: a model stylesheet that does not parse (carries an offset)
     - InvalidInput            the caller: a value, flag or setting that cannot be used
         - UnstorableValue     a context value that would not come back exactly as it went in
+        - InvalidScript       an entry of a simulation script that cannot be played
     - Refused                 the run: a request that its state does not allow (has a code)
     - RunNotFound             the caller: no run has this id
     - AmbiguousRun            the caller: several runs have this id or prefix
@@ -75,6 +76,17 @@ class InvalidInput(OnwardError):
 
 class UnstorableValue(InvalidInput):
     """A context value that would not come back from the store exactly as it went in."""
+
+
+class InvalidScript(InvalidInput):
+    """An entry of a simulation script cannot be played; `place` is its node, and its number from 0."""
+
+    def __init__(
+        self, place: tuple[str | int, ...], reason: str, *, where: str = "the simulation script"
+    ) -> None:
+        self.place, self.reason = place, reason
+        told = "".join(f"[{part}]" if isinstance(part, int) else part for part in place)
+        super().__init__(": ".join(filter(None, (where, told, reason))) + ".")
 
 
 class Refused(OnwardError):

@@ -57,7 +57,7 @@ def test_a_command_line_that_means_nothing_exits_2(shell: Shell, words: tuple[st
         (("run", "ok.dot", "--answers", "nobody"), "--answers 'nobody' is unknown"),
         (("run", "ok.dot", "--simulate", "none.json"), "cannot read the simulation script none.json"),
         (("run", "ok.dot", "--simulate=bad.json"), "the simulation script bad.json is not JSON"),
-        (("run", "ok.dot", "--simulate", "odd.json"), "odd.json is not a simulation script"),
+        (("run", "ok.dot", "--simulate", "odd.json"), "odd.json:1: think[0]: Object contains unknown field"),
         (
             ("run", "agent.dot"),
             "node 'think' is an agent step and no model provider is set up; try it with --simulate",

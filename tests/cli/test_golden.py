@@ -33,12 +33,12 @@ def masked(text: str) -> str:
 
 def test_a_run_on_a_pipe(shell: Shell) -> None:
     shell.write("golden.dot", SOURCE)
-    done = shell.inside("run", "golden.dot", "--run-id", "golden", "--simulate")
+    done = shell.inside("run", "golden.dot", "--run-id", "golden", "--simulate", "--real-tools")
     assert done.err == ""
     assert (
         masked(done.out)
         == f"""\
-run {NAME}: golden (id golden)
+run {NAME}: golden (id golden), simulated agents; everything else is executed
   finished  start#1  success
   started   fetch#1
   finished  fetch#1  success  TIME
@@ -68,6 +68,7 @@ RUN     PIPELINE  STATUS   STEPS  NEXT  CHANGED
         == f"""\
 run {NAME}: golden (id golden)
   status   waiting
+  mode     simulated agents; everything else is executed
   started  WHEN (TIME)
   changed  WHEN (TIME)
   next     ask

@@ -124,7 +124,7 @@ def test_an_odd_delay_in_a_simulation_is_a_sentence(shell: Shell, delay_ms: str)
     shell.write("script.json", f'{{"a": [{{"delay_ms": {delay_ms}}}]}}')
     done = shell.inside("run", "line.dot", "--simulate", "script.json")
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "script.json is not a simulation script" in done.err
+    assert "script.json:1: a[0]: Expected" in done.err
 
 
 def attributes() -> Iterator[tuple[str, str, str]]:

@@ -168,7 +168,7 @@ async def test_function_and_simulated_steps_touch_no_disk(app: Onward, run_dir: 
     def work(step: StepContext) -> str:
         return "done"
 
-    run = await run_of(app, line("a", "b", a="type=work"), simulate=True)
+    run = await run_of(app, line("a", "b", a="type=work"), simulate=True, real_tools=True)
     assert run.status is RunStatus.COMPLETED
     assert not run_dir.parent.exists()
 

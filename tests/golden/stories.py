@@ -16,6 +16,7 @@ from onward.handlers.port import StepContext
 from onward.machine.decide.owner_loss import LOSSES_MAX
 from onward.model.answer import Answer
 from onward.model.result import Result
+from onward.model.simulation import Simulation
 from onward.testing.faults import Died
 from onward.testing.handlers import Act, Doorway
 from tests.cli.shell import pipeline
@@ -335,7 +336,7 @@ async def for_commands(maker: Maker) -> None:
     maker.expect("cli-asking", "command", "completed", ["b#1", "c#1"], words=words)
     await maker.died(TOOLS, "c", "cli-held")
     maker.expect("cli-held", "command", "completed", ["c#1"], words=["resume", "cli-held"])
-    await process.start(GATED, "cli-simulated", simulation={})
+    await process.start(GATED, "cli-simulated", simulation=Simulation(real_tools=True))
     maker.expect("cli-simulated", "command", "completed", [], words=["answer", "cli-simulated", "yes"])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onward.machine.fold.apply import apply
 from onward.machine.fold.change import IllegalEvent
@@ -26,6 +27,7 @@ from onward.model.event import (
     StepStatus,
 )
 from onward.model.run import AttemptState, RunStatus
+from onward.model.simulation import Simulation
 from onward.model.values.frozenmap import FrozenMap
 from tests.machine.events import ASKED, SUCCESS, YES, finished, held, retrying, started, then
 
@@ -43,6 +45,7 @@ def test_a_created_run_is_a_checkpoint_of_its_own() -> None:
         on_owner_loss="requeue",
         exclusive_key="chat",
         simulation={"a": []},
+        simulates_tools=True,
     )
     run = apply(None, event, run_id="r", at_us=7, token=0)
     assert (run.status, run.next_node, run.context.plain()) == (RunStatus.QUEUED, "start", {"x": 1})
@@ -51,7 +54,11 @@ def test_a_created_run_is_a_checkpoint_of_its_own() -> None:
         "g.dot",
         "requeue",
         "chat",
-        {"a": []},
+        Simulation(script={"a": []}),
+    )
+    older = replace(event, simulates_tools=False)
+    assert apply(None, older, run_id="r", at_us=7, token=0).simulation == Simulation(
+        script={"a": []}, real_tools=True
     )
 
 

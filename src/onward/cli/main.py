@@ -22,6 +22,7 @@ EPILOGUE = "Exit codes: 0 finished well; 1 failed or refused; 2 usage or invalid
 COMMANDS: Sequence[tuple[str, str, str]] = (
     ("validate", "operate.check", "Check a pipeline file; nothing is executed."),
     ("run", "start.run", "Run a pipeline in the foreground."),
+    ("simulate-script", "operate.template", "Print a simulation script for a pipeline."),
     ("status", "look.status", "List runs, or show the status of one."),
     ("show", "look.show", "Show one run: what happened, what is open."),
     ("events", "look.show", "Print a run's log."),
@@ -102,7 +103,7 @@ def make_app() -> App:
         default_parameter=Parameter(negative=()),
     )
     for order, (name, module, help) in enumerate(COMMANDS):
-        function = f"{name}_" if iskeyword(name) else name
+        function = f"{name}_" if iskeyword(name) else name.replace("-", "_")
         app.command(f"onward.cli.commands.{module}:{function}", name=name, help=help, sort_key=order)
     return app
 

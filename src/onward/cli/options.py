@@ -66,6 +66,17 @@ Answers = Annotated[
         "or an interviewer of the app. Default: prompt on a terminal, wait elsewhere."
     ),
 ]
+Simulate = Annotated[
+    str | None,
+    Parameter(
+        help="Execute nothing: agents, tools and your handlers all succeed, or answer as SCRIPT.json says "
+        "(docs/simulation.md; another name than *.json goes after an equals sign).",
+        metavar="[SCRIPT.json]",
+    ),
+]
+RealTools = Annotated[
+    bool, Parameter(help="With --simulate: execute tools and your handlers, and simulate only agents.")
+]
 OutDirectory = Annotated[
     str | None, Parameter(name="--out", help="Write them here instead of the run's own directory.")
 ]

@@ -1,4 +1,4 @@
-"""Values given as text: `--set` and the simulation script."""
+"""Values given as text: `--set`, and the value of `--simulate`."""
 
 from __future__ import annotations
 
@@ -26,24 +26,6 @@ def _setting(setting: str) -> tuple[str, Any]:
         return key, json.loads(value)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"--set {key}:= is followed by something that is not JSON: {error}.") from None
-
-
-def script_of(simulate: str | None) -> dict[str, Any] | None:
-    """The simulation that `--simulate` asks for: none, one where every agent succeeds, or a script's."""
-    if simulate is None:
-        return None
-    if not simulate:
-        return {}
-    from onward.handlers.simulate import check_script
-
-    try:
-        with open(simulate, "rb") as file:
-            script = json.load(file)
-    except OSError as error:
-        raise InvalidInput(f"cannot read the simulation script {simulate}: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"the simulation script {simulate} is not JSON: {error}.") from None
-    return check_script(script, simulate)
 
 
 def with_script_joined(tokens: list[str]) -> list[str]:

@@ -97,7 +97,7 @@ class Engine:
             receipts,
         )
         self._runner = runner = Runner(claims, serving, self.sources, parts, files)
-        starting = Starting(journal, claims, clock, ids, serving, workspaces, runner)
+        starting = Starting(journal, claims, clock, ids, serving, self.sources, workspaces, runner)
         self.start, self.submit = starting.start, starting.submit
         resuming = Resuming(journal, claims, clock, serving, self.sources, runner, requests, self.leftovers)
         self.resume, self.preview_resume = resuming.resume, resuming.preview_resume

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from onward.machine.plan.retry import RetryPolicy, policy_of
 from onward.model.event import Transition
+from onward.model.simulation import Simulation
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
 from onward.pipeline.joins import FAN_IN, PARALLEL, joins
 from onward.pipeline.value import as_text
@@ -21,10 +22,17 @@ MAX_RESTARTS = 100
 MAX_PARALLEL = 4
 
 START, EXIT, CONDITIONAL, GATE, AGENT = "start", "exit", "conditional", "wait.human", "codergen"
-MANAGER = "stack.manager_loop"
+MANAGER, TOOL = "stack.manager_loop", "tool"
 PLANNER_KINDS = frozenset({START, EXIT, CONDITIONAL, GATE, PARALLEL, FAN_IN})
 """Nodes that the planner executes itself; all others have a handler."""
 WAIT_ALL, FIRST_SUCCESS = "wait_all", "first_success"
+
+
+def is_simulated(simulation: Simulation | None, kind: str) -> bool:
+    """Whether nodes of this kind are played instead of executed. A manager's run is simulated itself."""
+    if simulation is None or kind == MANAGER or kind in PLANNER_KINDS:
+        return False
+    return kind == AGENT or not simulation.real_tools
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,8 @@ class ContextEvent(Event, frozen=True, kw_only=True):
 class RunCreated(ContextEvent, frozen=True, kw_only=True):
     """A run was created: its pipeline, first node and context. The first checkpoint.
 
-    `trims_output`: its tools' output has no last newline. Runs from before this was so keep the newline.
+    `simulation` is the script of a simulated run; `simulates_tools`: no command and no handler of the app is
+    executed either. `trims_output`: its tools' output has no last newline. Runs from before this was so keep it.
     """
 
     pipeline: str
@@ -110,6 +111,7 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     on_owner_loss: str = "interrupt"
     exclusive_key: str | None = None
     simulation: dict[str, Any] | None = None
+    simulates_tools: bool = False
     version: str = ""
     priority: Number = 0
     needs: tuple[str, ...] = ()

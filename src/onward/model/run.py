@@ -13,6 +13,7 @@ import msgspec
 
 from onward.model.artifact import Artifact
 from onward.model.event import Choice, Managed
+from onward.model.simulation import Simulation
 from onward.model.values.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import Tree, Workspace
 
@@ -156,7 +157,7 @@ class Run(Frozen, frozen=True, kw_only=True):
     status: RunStatus
     on_owner_loss: str
     exclusive_key: str | None
-    simulation: dict[str, Any] | None
+    simulation: Simulation | None
     created_at_us: int
     updated_at_us: int
     head: int

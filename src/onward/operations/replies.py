@@ -140,6 +140,7 @@ class WorkspaceShown(TypedDict):
 class RunState(RunListed):
     """A run in full: what it finished in order, what is open, and its context."""
 
+    simulated: str | None
     context: dict[str, Any]
     open_steps: list[OpenStep]
     gates: list[GateShown]

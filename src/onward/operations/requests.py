@@ -227,6 +227,7 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     """A new run of a pipeline, for whichever worker takes it.
 
     `file` is what diagnostics call the source; `path` is where a later resume looks for a changed file.
+    `simulation` is a script ({} if every step succeeds); with `real_tools` only agents are simulated.
     """
 
     source: str
@@ -234,6 +235,7 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     path: str | None = None
     inputs: dict[str, Any] = msgspec.field(default_factory=dict)
     simulation: dict[str, Any] | None = None
+    real_tools: bool = False
     priority: int = 0
     on_owner_loss: str = "requeue"
     workspace: str | None = None

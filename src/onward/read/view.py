@@ -80,6 +80,7 @@ def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[s
     """A run in full: the row, what it finished in order, what is open, and its context."""
     return {
         **view_row(row, holder, completed),
+        "simulated": view_simulation(run),
         "context": run.context.plain(),
         "open_steps": [
             {
@@ -116,6 +117,13 @@ def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[s
         "workdir": run.workdir,
         "workspace": view_workspace(run),
     }
+
+
+def view_simulation(run: Run) -> str | None:
+    """What is simulated: `all`, or only `agents`; None if everything is executed."""
+    if run.simulation is None:
+        return None
+    return "agents" if run.simulation.real_tools else "all"
 
 
 def view_workspace(run: Run) -> dict[str, Any] | None:

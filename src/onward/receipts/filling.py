@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from onward.machine.definition import AGENT, PLANNER_KINDS, Definition
+from onward.machine.definition import AGENT, PLANNER_KINDS, TOOL, Definition, is_simulated
 from onward.model.event import GateDecided, Outcome, StepFinished, StepStatus
 from onward.model.ids import branch_of, node_of, place_of
+from onward.model.simulation import Simulation
 from onward.model.values.instant import rfc3339
 from onward.read.log.step import Attempt, Step
 from onward.receipts.names import ARTIFACTS, RESPONSE, artifact_name, attempt_path
@@ -29,7 +30,6 @@ from onward.receipts.receipt import (
     written,
 )
 
-TOOL = "tool"
 TIMED_OUT = "timed out"
 _STATUS: Mapping[str, Status] = {
     StepStatus.SUCCESS: "succeeded",
@@ -67,7 +67,7 @@ class Setting(msgspec.Struct, frozen=True):
     run_id: str
     flow: str
     workdir: str | None
-    is_simulated: bool
+    simulation: Simulation | None
     sequence: int
     at_us: int
     previous: str | None
@@ -145,7 +145,7 @@ def _tried(attempt: Attempt) -> Tried:
 def _mode(kind: str, setting: Setting) -> Mode:
     if kind in PLANNER_KINDS:
         return "control"
-    if kind == AGENT and setting.is_simulated:
+    if is_simulated(setting.simulation, kind):
         return "stub"
     return "cli" if kind == TOOL else "sdk"
 

@@ -21,6 +21,7 @@ from onward.model.event import (
     StepFinished,
 )
 from onward.model.ids import branch_of
+from onward.model.simulation import Simulation, simulation_of
 from onward.read.log.projection import Projection
 from onward.receipts.filling import Ending, Leaving, Setting, decision, leaving, status_of
 
@@ -33,7 +34,7 @@ class Trail:
     flow: str
     pipeline_hash: str = ""
     workdir: str | None = None
-    is_simulated: bool = False
+    simulation: Simulation | None = None
     _log: Projection = field(default_factory=Projection)
     _last: Mapping[str, str] = field(default_factory=dict)
 
@@ -49,7 +50,7 @@ class Trail:
     def learn(self, event: Event) -> None:
         """What the event says of the run as a whole; before `take`, which needs the run's definition."""
         if isinstance(event, RunCreated):
-            self.workdir, self.is_simulated = event.workdir, event.simulation is not None
+            self.workdir, self.simulation = event.workdir, simulation_of(event)
         if isinstance(event, RunCreated | PipelineChanged):
             self.pipeline_hash = event.pipeline_hash
 
@@ -65,7 +66,7 @@ class Trail:
             run_id=self.run_id,
             flow=self.flow,
             workdir=self.workdir,
-            is_simulated=self.is_simulated,
+            simulation=self.simulation,
             sequence=self.head,
             at_us=at_us,
             previous=self._last.get(line),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from onward.cli.print.conflicts import Conflicts
+from onward.cli.print.render import SIMULATED
 from onward.cli.print.text import one_line
 from onward.model.event import (
     AttemptFailed,
@@ -26,6 +27,7 @@ from onward.model.event import (
 from onward.model.ids import display_id
 from onward.model.run import Run
 from onward.model.values.instant import span
+from onward.read.view import view_simulation
 
 _TONES: Mapping[StepStatus, str] = {
     StepStatus.FAIL: "failed",
@@ -71,7 +73,9 @@ class Narrator:
     def _lines(self, run: Run, event: Event) -> Iterator[Line]:
         match event:
             case RunCreated():
-                yield Line("", f"run {display_id(run.id)}: {one_line(run.pipeline)} (id {run.id})")
+                yield Line(
+                    "", f"run {display_id(run.id)}: {one_line(run.pipeline)} (id {run.id}){_mode(run)}"
+                )
             case StepStarted():
                 if not self._is_brief:
                     yield _told("started", event.step, _which(run, event))
@@ -124,6 +128,12 @@ class Narrator:
             yield f"{opened.attempts} attempts"
         if event.outcome.failure_reason:
             yield one_line(event.outcome.failure_reason)
+
+
+def _mode(run: Run) -> str:
+    """What of the run is simulated, after its name."""
+    simulated = view_simulation(run)
+    return f", {SIMULATED[simulated]}" if simulated else ""
 
 
 def _which(run: Run, event: StepStarted) -> str:

@@ -15,6 +15,10 @@ from onward.model.workspace import WORKTREE
 from onward.operations.replies import RunListed, RunState
 from onward.read.view import dead_end
 
+SIMULATED = {
+    "all": "simulated: nothing is executed",
+    "agents": "simulated agents; everything else is executed",
+}
 HEADINGS = ("RUN", "PIPELINE", "STATUS", "STEPS", "NEXT", "CHANGED")
 
 
@@ -127,6 +131,8 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
     detail = one_line(view["detail"], 1_000)
     detail = "" if view["restarted_as"] else detail
     yield f"  status   {status_words(view)}" + (f": {detail}" if detail else "")
+    if view["simulated"]:
+        yield f"  mode     {SIMULATED[view['simulated']]}"
     if view["holder"]:
         yield f"  held by  {view['holder']}"
     yield f"  started  {when(view['created_at'], now_us)}"

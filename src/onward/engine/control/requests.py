@@ -10,6 +10,7 @@ from onward.engine.control.interview import Interviewer
 from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.machine.decide.resume import ResumeRequest
 from onward.model.event import Managed
+from onward.model.simulation import Simulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class Start:
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
     run_id: str | None = None
-    simulation: Mapping[str, Any] | None = None
+    simulation: Simulation | None = None
     on_owner_loss: str = "interrupt"
     exclusive_key: str | None = None
     priority: int = 0

@@ -94,6 +94,11 @@ class Sources:
         return new
 
 
+def beside(path: str | None, written: str) -> str:
+    """A path as the pipeline file at `path` means it: from the directory that the file is in."""
+    return os.path.abspath(os.path.join(os.path.dirname(path) if path else "", written))
+
+
 def read_source(path: str) -> str:
     """The text of a pipeline file."""
     found = _read_if_there(path)

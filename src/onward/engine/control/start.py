@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from onward.clock import Clock, Ids
 from onward.engine.control.requests import Start
+from onward.engine.control.script import check_script_fits
+from onward.engine.control.sources import Sources
 from onward.engine.files.workspaces import Workspaces
 from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Journal
@@ -38,12 +40,13 @@ class Starting:
     clock: Clock
     ids: Ids
     serving: Serving
+    sources: Sources
     workspaces: Workspaces
     runner: Runner
 
     async def start(self, pipeline: Pipeline, start: Start, stop: StopSwitch | None = None) -> Folded:
         """Create a run, claim it and execute it until it stops."""
-        definition = self.serving.definition(pipeline)
+        definition = self._definition(pipeline, start)
         handlers = self.serving.handlers_for(definition, start.simulation, start.interviewer)
         run_id, created = await self._created(pipeline, definition, start)
         stop = stop or StopSwitch(clock=self.clock)
@@ -62,10 +65,17 @@ class Starting:
 
     async def submit(self, pipeline: Pipeline, start: Start) -> Folded:
         """Create a run and leave it queued for whichever worker claims it."""
-        run_id, created = await self._created(pipeline, self.serving.definition(pipeline), start)
+        run_id, created = await self._created(pipeline, self._definition(pipeline, start), start)
         now_us = self.clock.now_us()
         run, stamped = applied(None, (created,), run_id=run_id, at_us=now_us)
         return await self._create(run, stamped, now_us, pipeline, start)
+
+    def _definition(self, pipeline: Pipeline, start: Start) -> Definition:
+        """The planner's view of the pipeline; a simulation script that does not fit it is refused."""
+        definition = self.serving.definition(pipeline)
+        if start.simulation is not None and start.managed_by is None:  # a child plays its manager's script
+            check_script_fits(pipeline, definition, start.simulation, self.sources.read)
+        return definition
 
     async def _create(
         self, run: Run, stamped: Sequence[tuple[Event, int]], at_us: int, pipeline: Pipeline, start: Start
@@ -89,7 +99,7 @@ class Starting:
         is_asked = start.workspace is not None or definition.workspace != ""
         workspace = await self.workspaces.asked(pipeline, start, run_id) if is_asked else None
         in_place = workspace is not None and workspace.mode == IN_PLACE
-        graph = pipeline.graph
+        graph, simulation = pipeline.graph, start.simulation
         assert graph.start_id is not None  # a pipeline without errors has one
         return run_id, RunCreated(
             pipeline=pipeline.name,
@@ -99,10 +109,11 @@ class Starting:
             context={**definition.mirrored, **copied(start.inputs)},
             on_owner_loss=start.on_owner_loss,
             exclusive_key=start.exclusive_key or (workspace.repository if workspace and in_place else None),
-            simulation=None if start.simulation is None else dict(start.simulation),
+            simulation=None if simulation is None else dict(simulation.script),
+            simulates_tools=simulation is not None and not simulation.real_tools,
             version=VERSION,
             priority=start.priority,
-            needs=self.serving.needs(definition, start.simulation),
+            needs=self.serving.needs(definition, simulation),
             max_running=definition.max_running,
             managed_by=start.managed_by,
             workdir=start.workdir,

@@ -16,7 +16,7 @@ from typing import Any
 from onward.engine.files.run_on_disk import RunOnDisk
 from onward.engine.files.sync_group import SyncGroup, Write
 from onward.errors import WorkspaceFailed
-from onward.machine.definition import AGENT, Definition
+from onward.machine.definition import AGENT, TOOL, Definition, is_simulated
 from onward.model.event import AttemptFailed, Event, StepFinished
 from onward.model.identity import Identity
 from onward.model.ids import display_id
@@ -29,7 +29,6 @@ from onward.receipts.held import Held
 from onward.receipts.homes import Homes
 from onward.receipts.names import ARTIFACTS, CHECKPOINT, RESPONSE, STATUS, Path, artifact_name
 
-TOOL = "tool"
 WARNED_MAX = 1_000
 BATCHES_AT_ONCE = 16
 """A disk that hangs keeps a thread for each batch that it has."""
@@ -56,7 +55,8 @@ class RunFiles:
         asked = self._mode or own or graph.text("files")
         if asked:
             return asked
-        return "full" if kind == TOOL or (kind == AGENT and run.simulation is None) else "lazy"
+        is_kept = kind in (AGENT, TOOL) and not is_simulated(run.simulation, kind)
+        return "full" if is_kept else "lazy"
 
     def open(self, definition: Definition, run: Run) -> None:
         """A run begins or continues: if it has a directory, that is kept up to date from now on.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from onward.engine.control.interview import Interviewer
 from onward.engine.managed.settings import is_steering
 from onward.errors import InvalidInput, UnknownHandler
 from onward.handlers.port import Handler
-from onward.handlers.simulate import SimulatedAgent
-from onward.machine.definition import AGENT, MANAGER, Definition
+from onward.handlers.simulate import SimulatedAgent, SimulatedTool
+from onward.machine.definition import AGENT, MANAGER, TOOL, Definition, is_simulated
+from onward.model.simulation import Simulation
 from onward.pipeline.build import Pipeline
 
 DEFINITIONS_MAX = 64
@@ -42,13 +42,11 @@ class Serving:
     def handlers_for(
         self,
         definition: Definition,
-        simulation: Mapping[str, Any] | None,
+        simulation: Simulation | None,
         interviewer: Interviewer | None = None,
     ) -> Mapping[str, Handler]:
         """The handlers that serve a run; refuses before anything begins if one is missing."""
-        handlers = self.handlers
-        if simulation is not None:
-            handlers = {**handlers, AGENT: SimulatedAgent(simulation)}
+        handlers = self._with_simulated(definition, simulation)
         if MANAGER in definition.handlers and MANAGER not in handlers:
             agent = handlers.get(AGENT)
             handlers = {**handlers, MANAGER: self._overseer(agent, interviewer)}
@@ -63,21 +61,33 @@ class Serving:
             return handlers
         return {kind: self._around(kind, handler) for kind, handler in handlers.items()}
 
-    def check_served(self, pipeline: Pipeline, simulation: Mapping[str, Any] | None) -> None:
+    def check_served(self, pipeline: Pipeline, simulation: Simulation | None) -> None:
         """Refuse a pipeline that this process could not run."""
         self.handlers_for(self.definition(pipeline), simulation)
 
-    def needs(self, definition: Definition, simulation: Mapping[str, Any] | None) -> tuple[str, ...]:
-        """The handlers that a process needs to execute a run. Simulated agents need none, and managers only
+    def _with_simulated(self, definition: Definition, simulation: Simulation | None) -> Mapping[str, Handler]:
+        """The handlers of this process, or those that play a simulation instead."""
+        if simulation is None:
+            return self.handlers
+        kinds = (kind for kind in (AGENT, *definition.handlers) if is_simulated(simulation, kind))
+        played: dict[str, Handler] = {
+            kind: SimulatedTool(simulation.script) if kind == TOOL else SimulatedAgent(simulation.script)
+            for kind in kinds
+        }
+        return {**self.handlers, **played} if simulation.real_tools else played
+
+    def needs(self, definition: Definition, simulation: Simulation | None) -> tuple[str, ...]:
+        """The handlers that a process needs to execute a run. What is simulated needs none, and managers only
         the agent that some of them ask: every engine serves them."""
         if simulation is None and MANAGER not in definition.handlers:
             return definition.handlers
         kinds = set(definition.handlers)
-        if MANAGER in kinds and MANAGER not in self.handlers:
+        is_ours = MANAGER not in self.handlers or (simulation is not None and not simulation.real_tools)
+        if MANAGER in kinds and is_ours:
             kinds.remove(MANAGER)
             if any(is_steering(node) for node in definition.managers):
                 kinds.add(AGENT)
-        return tuple(sorted(kinds if simulation is None else kinds - {AGENT}))
+        return tuple(sorted(kind for kind in kinds if not is_simulated(simulation, kind)))
 
 
 def _missing(node_id: str, kind: str, handlers: Mapping[str, Handler]) -> Exception:

@@ -5,13 +5,11 @@ The step's start names it, so after any crash there is the same one run and neve
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 from onward.engine.control.interview import Interviewer
 from onward.engine.control.requests import Resume, Start
-from onward.engine.control.sources import Sources
+from onward.engine.control.sources import Sources, beside
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.engine.log.terms import RequestTerms
@@ -20,6 +18,7 @@ from onward.errors import InvalidInput, RunNotFound
 from onward.handlers.port import StepContext
 from onward.model.event import Managed
 from onward.model.run import Run
+from onward.model.simulation import Simulation
 from onward.pipeline.build import Pipeline
 
 DEPTH_MAX = 8
@@ -47,7 +46,7 @@ class ManagedRuns(Protocol):
 
     async def steer(self, run_id: str, text: str, *, by: str = "user") -> Folded: ...
 
-    def check_served(self, pipeline: Pipeline, simulation: Mapping[str, Any] | None) -> None: ...
+    def check_served(self, pipeline: Pipeline, simulation: Simulation | None) -> None: ...
 
     def is_at_work(self, folded: Folded) -> bool: ...
 
@@ -111,17 +110,12 @@ def _file(step: StepContext, parent: Run) -> str:
             f"node {step.node.id!r} manages a child run, but names no file for it; "
             'write stack.child_dotfile="FILE.dot" on the graph or on the node.'
         )
-    return _beside(parent, written)
+    return beside(parent.path, written)
 
 
 def _workdir(step: StepContext, parent: Run) -> str | None:
     written = setting(step, "stack.child_workdir")
-    return _beside(parent, written) if written else step.workspace or parent.workdir
-
-
-def _beside(parent: Run, path: str) -> str:
-    """A path as the parent's file means it: from the directory that the file is in."""
-    return os.path.abspath(os.path.join(os.path.dirname(parent.path) if parent.path else "", path))
+    return beside(parent.path, written) if written else step.workspace or parent.workdir
 
 
 def handed_on(step: StepContext) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from onward.machine.fold.stops import NOT_STOPPED
 from onward.model.event import PipelineChanged, RunClaimed, RunCreated, RunForked
 from onward.model.ids import branch_of
 from onward.model.run import NOTHING_PENDING, Branch, Fork, Run, RunStatus
+from onward.model.simulation import simulation_of
 from onward.model.values.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import WORKTREE
 
@@ -26,7 +27,7 @@ def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
         status=RunStatus.QUEUED,
         on_owner_loss=event.on_owner_loss,
         exclusive_key=event.exclusive_key,
-        simulation=event.simulation,
+        simulation=simulation_of(event),
         priority=event.priority,
         needs=event.needs,
         max_running=event.max_running,

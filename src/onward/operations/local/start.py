@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from onward.engine.control.requests import Start
 from onward.engine.engine import Engine
+from onward.model.simulation import Simulation
 from onward.operations.local.look import run_state
 from onward.operations.local.terms import run_id_of, terms_of
 from onward.operations.replies import RunState, Submitted
@@ -51,7 +52,7 @@ def start_of(request: SubmitRun) -> Start:
     return Start(
         inputs=request.inputs,
         run_id=run_id_of(request),
-        simulation=request.simulation,
+        simulation=_simulation(request),
         on_owner_loss=request.on_owner_loss,
         priority=request.priority,
         workspace=request.workspace,
@@ -59,3 +60,9 @@ def start_of(request: SubmitRun) -> Start:
         keep_workspace=request.keep_workspace,
         terms=terms_of(request),
     )
+
+
+def _simulation(request: SubmitRun) -> Simulation | None:
+    if request.simulation is None:
+        return None
+    return Simulation(script=request.simulation, real_tools=request.real_tools)

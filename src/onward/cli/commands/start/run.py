@@ -13,12 +13,15 @@ from onward.cli.options import (
     Common,
     KeepWorkspace,
     Out,
+    RealTools,
     RunId,
     Settings,
+    Simulate,
     Workspace,
     WorkspaceMode,
 )
-from onward.cli.values import context_of, script_of
+from onward.cli.script import script_of
+from onward.cli.values import context_of
 from onward.model.run import RunStatus
 from onward.operations.local_only.execute import submission
 from onward.operations.requests import ListRuns
@@ -35,14 +38,8 @@ async def run(
     /,
     *,
     settings: Settings = (),
-    simulate: Annotated[
-        str | None,
-        Parameter(
-            help="Play agents instead of asking models: all succeed, or as SCRIPT.json says "
-            "(node → list of entries; another name than *.json goes after an equals sign).",
-            metavar="[SCRIPT.json]",
-        ),
-    ] = None,
+    simulate: Simulate = None,
+    real_tools: RealTools = False,
     answers: Answers = None,
     run_id: RunId = None,
     workspace: Workspace = None,
@@ -56,10 +53,12 @@ async def run(
     Ctrl-C lets the current step finish and pauses the run; a second Ctrl-C stops now. Nothing that has
     finished is lost or repeated: `onward resume` continues.
     """
+    script = script_of(simulate, real_tools=real_tools)
     asking = submission(
         file,
         inputs=context_of(settings),
-        simulation=script_of(simulate),
+        simulation=script.entries,
+        real_tools=script.real_tools,
         run_id=run_id,
         on_owner_loss="interrupt",
         workspace=workspace,
@@ -72,7 +71,9 @@ async def run(
             if warning.rule != "type_known":  # the run is refused for it, with the same words
                 out.note(str(warning))
         await _mention_unfinished(desk, pipeline)
-        return desk.finish(await desk.execution.start_run(asking, pipeline))
+        with script.located():
+            started = await desk.execution.start_run(asking, pipeline)
+        return desk.finish(started)
 
 
 async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:

@@ -17,14 +17,17 @@ from onward.cli.options import (
     KeepWorkspace,
     LogFormat,
     Out,
+    RealTools,
     RunId,
     Settings,
+    Simulate,
     Workspace,
     WorkspaceMode,
 )
 from onward.cli.print.text import count, one_line, table
+from onward.cli.script import script_of
 from onward.cli.signals import Force, on_signals
-from onward.cli.values import context_of, script_of
+from onward.cli.values import context_of
 from onward.clock import SystemClock
 from onward.config import load_settings
 from onward.engine.engine import Engine
@@ -132,10 +135,8 @@ async def submit(
     /,
     *,
     settings: Settings = (),
-    simulate: Annotated[
-        str | None,
-        Parameter(help="Play agents instead of asking models, as in `onward run`.", metavar="[SCRIPT.json]"),
-    ] = None,
+    simulate: Simulate = None,
+    real_tools: RealTools = False,
     priority: Annotated[int, number(PRIORITY, help="Runs with a higher number are taken first.")] = 0,
     on_owner_loss: Annotated[
         Literal["requeue", "interrupt"],
@@ -149,10 +150,12 @@ async def submit(
     out: Out,
 ) -> int:
     """Create a run and leave it to the workers."""
+    script = script_of(simulate, real_tools=real_tools)
     asking = submission(
         file,
         inputs=context_of(settings),
-        simulation=script_of(simulate),
+        simulation=script.entries,
+        real_tools=script.real_tools,
         priority=priority,
         on_owner_loss=on_owner_loss,
         run_id=run_id,
@@ -161,7 +164,8 @@ async def submit(
         keep_workspace=keep_workspace,
     )
     async with _engine(common, makes=True) as engine:
-        made = await LocalOperations(engine, SystemClock()).start.submit_run(asking)
+        with script.located():
+            made = await LocalOperations(engine, SystemClock()).start.submit_run(asking)
     for warning in made["warnings"]:
         out.note(warning)
     run = made["run"]
