@@ -51,6 +51,7 @@ run {NAME}: golden (id golden), simulated agents; everything else is executed
   asks      ask#1  Send it?
 run {NAME} waits for an answer at ask#1
   ask#1: Send it?
+    | [simulated] write done
     Y   [Y] Yes  → exit
     N   [N] Again  → write
 continue with: onward answer {NAME}
@@ -83,6 +84,7 @@ write#1  success  1         TIME
 ask#1    waiting  1         -
 
 ask#1 asks: Send it?
+  | [simulated] write done
   Y   [Y] Yes  → exit
   N   [N] Again  → write
 

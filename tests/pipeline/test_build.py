@@ -8,6 +8,7 @@ import blake3
 import pytest
 
 from onward.errors import InvalidPipeline
+from onward.model.values.references import expand
 from onward.pipeline.build import build, changed_nodes
 from onward.pipeline.graph import Graph, Node
 from onward.pipeline.transforms import expand_goal
@@ -113,7 +114,8 @@ def test_the_goal_is_expanded_once() -> None:
 def test_a_goal_that_names_itself_is_not_expanded_again() -> None:
     """C22: what the goal contains is text."""
     graph = body('goal="say $goal"; A [prompt="<$goal>"]')
-    assert expand_goal(graph).nodes["A"].prompt == "<say $goal>"
+    prompt = expand_goal(graph).nodes["A"].prompt
+    assert expand(prompt, {"graph.goal": "say $goal"}).text == "<say $goal>"
     assert graph.nodes["A"].prompt == "<$goal>"
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from onward.handlers.port import StepContext
+from onward.model.values.variables import OMITTED, context_variables, unset_in
 
 
 def step_environment(step: StepContext) -> dict[str, str]:
-    """The variables that name the step, and its directories if it has any."""
+    """The variables that name the step, its directories if it has any, and the values of the context."""
     told = {
         "ONWARD_RUN_ID": step.run_id,
         "ONWARD_STEP": step.step,
@@ -23,4 +26,16 @@ def step_environment(step: StepContext) -> dict[str, str]:
             told["ONWARD_LEFT_DIR"] = left.directory
     if step.workspace is not None:
         told["ONWARD_WORKSPACE"] = step.workspace
-    return told
+    return {**context_variables(step.values), **told}
+
+
+def log_unset(step: StepContext, command: str, environment: Mapping[str, str]) -> None:
+    """Log the context variables that a command names and does not get."""
+    omitted = environment.get(OMITTED, "").split()
+    for name in unset_in(command, environment):
+        why = (
+            "its value is too long, or two keys share the name"
+            if name in omitted
+            else "there is no such value"
+        )
+        step.log(f"the command names ${name}, which is not set: {why}")

@@ -26,7 +26,8 @@ from onward.model.ids import branch_of, idempotency_key, place_of
 from onward.model.result import LOG_LINES_MAX, Result, log_line
 from onward.model.run import Run
 from onward.model.values.frozenmap import FrozenMap
-from onward.model.values.namespace import engine_values
+from onward.model.values.namespace import as_seen, engine_values
+from onward.model.values.references import expand
 from onward.model.values.value import copied
 from onward.pipeline.graph import Graph
 
@@ -52,6 +53,7 @@ class StepContext:
     """One attempt of one step, as a handler sees it; values are computed when they are read."""
 
     __slots__ = (
+        "_prompt",
         "_run",
         "_started",
         "calls",
@@ -92,6 +94,7 @@ class StepContext:
         self.stopping = stopping
         """Set when the run should stop soon: a handler that can continue later may end early."""
         self.lines: list[str] = []
+        self._prompt: str | None = None
 
     @property
     def run_id(self) -> str:
@@ -255,8 +258,16 @@ class StepContext:
 
     @property
     def prompt(self) -> str:
-        """The node's instruction: its prompt, or else its label."""
-        return self.node.prompt or self.node.label
+        """The node's instruction (its prompt, or else its label) with the values that it names.
+
+        A name that the context does not have stays as it is written, and the step's log says so.
+        """
+        if self._prompt is None:
+            seen = as_seen(self.values, self.node.id, self.retries)
+            self._prompt, unknown = expand(self.node.instruction, seen)
+            for name in unknown:
+                self.log(f"the prompt names ${name}, which is not in the context; it stays as it is written")
+        return self._prompt
 
 
 class Postponed(Exception):

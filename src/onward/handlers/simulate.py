@@ -108,6 +108,7 @@ class SimulatedAgent:
         self._script = _Script(script)
 
     async def run(self, step: StepContext) -> Result:
+        _ = step.prompt  # logs what it names and the context does not have, as for a real agent
         entry = await self._script.entry(step)
         told = f", told: {' '.join(step.steering)}" if step.steering else ""
         text = entry.text if entry.text is not None else f"[simulated] {step.node.id} done{told}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from onward.handlers.environment import step_environment
+from onward.handlers.environment import log_unset, step_environment
 from onward.handlers.hooks import STDERR_CHARACTERS, ToolCall, ToolHooks
 from onward.handlers.port import StepContext
 from onward.model.event import StepStatus
@@ -39,9 +39,11 @@ class ToolHandler:
         forbidden = await self._hooks.before(step, call)
         if forbidden is not None:
             return Result.fail(forbidden, retryable=False)
+        environment = {**self._environment, **step_environment(step)}
+        log_unset(step, command, environment)
         finished = await self._spawn.run(
             command,
-            env={**self._environment, **step_environment(step)},
+            env=environment,
             cwd=step.workspace or step.workdir or self._cwd,
             timeout_s=step.node.timeout_s,
             deadline=step.deadline,

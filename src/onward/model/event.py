@@ -255,7 +255,8 @@ class GateOpened(Event, frozen=True, kw_only=True):
     """A question for a human is stored; it stays open until decided, expired or withdrawn.
 
     `default` is the key of a choice; `on_timeout` says what happens at `deadline_us`: `default`, `reject`
-    or `none`. Version 1 had no more than gate, node, text and choices.
+    or `none`. `about` is shown with the question: the last response, or what the node says to show.
+    Version 1 had no more than gate, node, text and choices.
     """
 
     VERSION: ClassVar[int] = 2
@@ -270,6 +271,7 @@ class GateOpened(Event, frozen=True, kw_only=True):
     on_timeout: str = "none"
     remind_us: Instant | None = None
     metadata: dict[str, str] = {}
+    about: str = ""
 
 
 class GateDecided(Event, frozen=True, kw_only=True):

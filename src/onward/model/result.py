@@ -13,6 +13,7 @@ from onward.model.event import StepStatus
 from onward.model.values.value import plain_text
 
 LOG_LINES_MAX, LOG_LINE_MAX = 100, 1_000
+EXCERPT_MAX = 8_192
 LOG_FULL = "… the lines after this one were left out"
 
 
@@ -85,6 +86,13 @@ def log_line(line: object) -> str:
         return text
     size = f"… ({len(text):,} characters)"
     return text[: LOG_LINE_MAX - len(size)] + size
+
+
+def excerpt(text: str) -> str:
+    """The text, or the beginning of a long one and its length, as a gate shows it."""
+    if len(text) <= EXCERPT_MAX:
+        return text
+    return f"{text[:EXCERPT_MAX]}… ({len(text):,} characters)"
 
 
 def _status(status: object) -> StepStatus:

@@ -85,6 +85,7 @@ class Gate(Frozen, frozen=True, kw_only=True):
     on_timeout: str = "none"
     remind_us: int | None = None
     metadata: dict[str, str] = {}
+    about: str = ""
     decided: Choice | None = None
     by: str = ""
     answer: str = ""
@@ -98,8 +99,9 @@ class Branch(Frozen, frozen=True, kw_only=True):
     `edge` is the place of the edge it came by, None after a jump; `previous` is the node that finished last,
     `label` what that node's outcome preferred, and `reason` why it failed. `suggested` are the ids it
     suggested, kept only where no edge led to any of them. `ended` is the status with which a branch ended.
-    `first_hop`: the live sessions of this branch are gone, and no agent step has finished since. `tree` is
-    its work tree at the last checkpoint that changed it.
+    `first_hop`: the live sessions of this branch are gone, and no agent step has finished since.
+    `response` is the beginning of the last response. `tree` is its work tree at the last checkpoint that
+    changed it.
     """
 
     context: FrozenMap[Any]
@@ -111,6 +113,7 @@ class Branch(Frozen, frozen=True, kw_only=True):
     suggested: tuple[str, ...] = ()
     ended: str = ""
     first_hop: bool = False
+    response: str = ""
     tree: Tree | None = None
 
 

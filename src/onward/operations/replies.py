@@ -75,12 +75,13 @@ class ChoiceOffered(TypedDict):
 
 
 class GateShown(TypedDict):
-    """A question: what it asks and offers, until when, and what was decided."""
+    """A question: what it asks, is about and offers, until when, and what was decided."""
 
     gate: str
     node: str
     type: str
     text: str
+    about: str
     choices: list[ChoiceOffered]
     default: str | None
     opened_at: Instant

@@ -6,7 +6,6 @@ exactly.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from onward.errors import ConditionError
+from onward.model.values.references import as_words
 from onward.pipeline.dot.source import unescaped
 
 __all__ = ["Clause", "Condition", "ConditionError", "parse_condition", "resolver"]
@@ -38,7 +38,6 @@ _FOREIGN = {
     "(": "there are no parentheses",
     "&": "clauses are joined by '&&'",
 }
-_JSON = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str)
 _FALSE = ("", "false", "0")
 
 
@@ -146,16 +145,8 @@ def resolver(outcome: str, preferred_label: str, context: Mapping[str, Any]) -> 
         if key == "preferred_label":
             return preferred_label
         if key in context:
-            return _string(context[key])
+            return as_words(context[key])
         # Handlers may store a key with or without the prefix; the prefixed one was tried first.
-        return _string(context.get(key[8:])) if key.startswith("context.") else ""
+        return as_words(context.get(key[8:])) if key.startswith("context.") else ""
 
     return resolve
-
-
-def _string(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return ""
-    return _JSON.encode(value)

@@ -77,6 +77,11 @@ class Node(Attributes):
         return self.text("prompt")
 
     @cached
+    def instruction(self) -> str:
+        """What the node asks for, with references to values: its prompt, or else its label."""
+        return self.prompt or self.label
+
+    @cached
     def classes(self) -> tuple[str, ...]:
         """The classes written on the node, then the derived ones, each once."""
         if "class" not in self.attrs:

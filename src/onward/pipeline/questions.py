@@ -6,12 +6,12 @@ button can say yes or no without knowing the labels of the edges.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from onward.model.event import Choice
 from onward.pipeline.edges import accelerator, has_accelerator, normalise_label
-from onward.pipeline.graph import Graph, Node
+from onward.pipeline.graph import Edge, Graph, Node
 from onward.pipeline.value import Value, as_text, shown
 
 MULTIPLE_CHOICE, YES_NO, CONFIRMATION, FREEFORM = "multiple_choice", "yes_no", "confirmation", "freeform"
@@ -26,6 +26,17 @@ _LABELS = {YES_NO: ("Yes", "No"), CONFIRMATION: ("Confirm", "Cancel")}
 _METADATA = "human.metadata."
 
 
+Words = Callable[[str], str]
+"""Puts values into a text."""
+LABEL_CHARACTERS_MAX = 500
+"""A label after its values were put in."""
+
+
+def as_written(text: str) -> str:
+    """A text without values, as the checker sees it."""
+    return text
+
+
 class Unaskable(ValueError):
     """A gate whose definition is invalid; `key` is the attribute at fault."""
 
@@ -36,10 +47,14 @@ class Unaskable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A gate as the graph defines it; `default` is the key of a choice."""
+    """A gate as the graph defines it; `default` is the key of a choice.
+
+    `about` is what the node says to show with the question; None leaves it to the engine.
+    """
 
     type: str
     text: str
+    about: str | None
     choices: tuple[Choice, ...]
     default: str
     timeout_s: float | None
@@ -48,16 +63,17 @@ class Question:
     metadata: dict[str, str]
 
 
-def question_of(graph: Graph, node: Node) -> Question:
-    """What a gate asks. Raises Unaskable, or what reading an attribute raises."""
+def question_of(graph: Graph, node: Node, words: Words = as_written) -> Question:
+    """What a gate asks; `words` puts values into its texts. Raises Unaskable, or what an attribute raises."""
     kind = as_question_type(node.attrs.get("human.type", MULTIPLE_CHOICE))
-    choices = offered(graph, node, kind)
+    choices = offered(graph, node, kind, words)
     default = default_of(node, kind, choices)
     timeout_s = node.duration_s("human.timeout")
     rule = as_timeout_rule(node.attrs.get("human.on_timeout", NONE))
     return Question(
         type=kind,
-        text=node.text("human.question") or node.prompt or node.label,
+        text=words(node.text("human.question") or node.instruction),
+        about=words(node.text("human.show")) if "human.show" in node.attrs else None,
         choices=choices,
         default=default.key if default else "",
         timeout_s=node.timeout_s if timeout_s is None else timeout_s,
@@ -93,13 +109,13 @@ def as_timeout_rule(value: Value) -> str:
 # -- choices -----------------------------------------------------------------------------------------
 
 
-def choices_of(graph: Graph, node_id: str) -> tuple[Choice, ...]:
+def choices_of(graph: Graph, node_id: str, words: Words = as_written) -> tuple[Choice, ...]:
     """One choice per edge, each with a key of its own.
 
     A written key, as in `[Y] Yes`, always belongs to its label; a first character only if it is free.
     """
     edges = graph.outgoing(node_id)
-    labels = [edge.label or edge.target for edge in edges]
+    labels = [label_of(edge, words) for edge in edges]
     keys: dict[str, int] = {}
     for is_written in (True, False):
         for index, label in enumerate(labels):
@@ -117,9 +133,15 @@ def choices_of(graph: Graph, node_id: str) -> tuple[Choice, ...]:
     return tuple(choices)
 
 
-def offered(graph: Graph, node: Node, kind: str) -> tuple[Choice, ...]:
+def label_of(edge: Edge, words: Words) -> str:
+    """What a choice is called: the label of its edge, or else where it leads."""
+    label = words(edge.label)
+    return (label if label == edge.label else label[:LABEL_CHARACTERS_MAX]) or edge.target
+
+
+def offered(graph: Graph, node: Node, kind: str, words: Words = as_written) -> tuple[Choice, ...]:
     """What a gate of this type offers; a yes/no question offers yes and no, in this order."""
-    choices = choices_of(graph, node.id)
+    choices = choices_of(graph, node.id, words)
     if not choices:
         raise Unaskable(f"human gate {node.id} has no edges to choose from", "shape")
     return _yes_and_no(node, kind, choices) if kind in _LABELS else choices

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
 
 from onward.errors import InvalidPipeline
+from onward.model.values.references import CHARACTERS_MAX, escaped, references
 from onward.pipeline.diagnostic import Diagnostic, Severity
 from onward.pipeline.graph import Graph, Node
 
@@ -23,31 +24,42 @@ class Applicable(Protocol):
 Transform = Callable[[Graph], Graph] | Applicable
 """Takes a graph and returns another; it must not change the given one."""
 
-VARIABLE = "$goal"
-EXPANDED_CHARACTERS_MAX = 8_388_608
+VARIABLE, BRACED = "$goal", "${goal}"
+EXPANDED_CHARACTERS_MAX = CHARACTERS_MAX
 """All prompts together after expansion: a long goal that is used often must not fill the memory."""
 
 
 def expand_goal(graph: Graph) -> Graph:
     """Replace `$goal` in every prompt with the graph's goal, which is not expanded itself.
 
-    A label that replaces a missing prompt is expanded into the prompt, so that nothing expands it later.
+    A label that replaces a missing prompt is expanded into the prompt. The goal is escaped there, because
+    other names are expanded when the step starts, and what the goal contains is text.
     """
     changed: dict[str, Node] = {}
     expanded: dict[str, str] = {}
-    total = 0
+    total, goal = 0, escaped(graph.goal)
     for node in graph.nodes.values():
-        template = node.prompt or node.label
-        if VARIABLE not in template:
+        template = node.instruction
+        if VARIABLE not in template and BRACED not in template:
             continue
         if template not in expanded:
-            total += len(template) + template.count(VARIABLE) * (len(graph.goal) - len(VARIABLE))
+            places = [at for name, at in references(template) if name == "goal"]
+            total += len(template) + len(places) * (len(goal) - len(VARIABLE))
             if total > EXPANDED_CHARACTERS_MAX:
                 raise InvalidPipeline([_too_long(graph, node)])
-            expanded[template] = template.replace(VARIABLE, graph.goal)
+            expanded[template] = _filled(template, places, goal)
         # The position stays: what is wrong with a prompt is wrong where it is written.
         changed[node.id] = replace(node, attrs=MappingProxyType({**node.attrs, "prompt": expanded[template]}))
     return replace(graph, nodes=MappingProxyType({**graph.nodes, **changed})) if changed else graph
+
+
+def _filled(template: str, places: Sequence[int], goal: str) -> str:
+    """The template with the goal at these places, where it says `$goal` or `${goal}`."""
+    parts, at = [], 0
+    for place in places:
+        parts += [template[at:place], goal]
+        at = place + len(BRACED if template.startswith(BRACED, place) else VARIABLE)
+    return "".join((*parts, template[at:]))
 
 
 def _too_long(graph: Graph, node: Node) -> Diagnostic:

@@ -149,6 +149,7 @@ def view_gate(gate: Gate) -> dict[str, Any]:
         "node": gate.node,
         "type": gate.type,
         "text": gate.text,
+        "about": gate.about,
         "choices": [msgspec.to_builtins(choice) for choice in gate.choices],
         "default": gate.default or None,
         "opened_at": instant(gate.opened_at_us),

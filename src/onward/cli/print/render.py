@@ -19,6 +19,7 @@ SIMULATED = {
     "all": "simulated: nothing is executed",
     "agents": "simulated agents; everything else is executed",
 }
+ABOUT_LINES = 20
 HEADINGS = ("RUN", "PIPELINE", "STATUS", "STEPS", "NEXT", "CHANGED")
 
 
@@ -51,10 +52,23 @@ def run_line(run: RunListed) -> str:
     return "  ".join(one_line(word) for word in words if word)
 
 
-def gate_lines(gate: Mapping[str, Any]) -> Iterator[str]:
-    """A question, its possible answers, and its deadline; `gate` comes from `view_gate`."""
+def gate_lines(gate: Mapping[str, Any], *, is_whole: bool = False) -> Iterator[str]:
+    """A question, what it is about, its possible answers, and its deadline; `gate` is from `view_gate`.
+
+    Unless `is_whole`, a long text that it is about is cut.
+    """
     yield f"{gate['gate']}: {clean(gate['text'])}"
+    yield from _about(gate["about"], is_whole=is_whole)
     yield from _offers(gate)
+
+
+def _about(text: str, *, is_whole: bool = False) -> Iterator[str]:
+    lines = clean(text).strip().splitlines()
+    shown = lines if is_whole else lines[:ABOUT_LINES]
+    for line in shown:
+        yield f"  | {line}".rstrip()
+    if len(shown) < len(lines):
+        yield f"  | … {count(len(lines) - len(shown), 'more line')}; `onward answer` shows all"
 
 
 def _offers(gate: Mapping[str, Any]) -> Iterator[str]:
@@ -234,6 +248,7 @@ def _gates(view: Mapping[str, Any]) -> Iterator[str]:
         if gate["decided"] is None:
             yield ""
             yield f"{gate['gate']} asks: {clean(gate['text'])}"
+            yield from _about(gate["about"])
             yield from _offers(gate)
 
 

@@ -11,7 +11,9 @@ from onward.machine.definition import AGENT
 from onward.machine.fold.apply import apply
 from onward.model.event import AttemptFailed, Event, StepFinished, StepStarted
 from onward.model.ids import branch_of
-from onward.model.run import Run
+from onward.model.run import OpenStep, Run
+from onward.model.values.namespace import as_seen
+from onward.model.values.references import expand
 from onward.read.lookup import log_pages
 from onward.read.view import instant
 from onward.receipts import pages
@@ -101,7 +103,7 @@ class _Work:
             case StepStarted():
                 opened = run.open_steps[event.step]
                 path = self._paths[event.step] = attempt_path(event.step, event.attempt, opened.tries)
-                prompt = await self._prompt(run, event.node)
+                prompt = await self._prompt(run, opened)
                 if prompt is not None:
                     self.write(path, PROMPT, prompt.encode())
             case AttemptFailed() if event.step in self._paths:
@@ -117,13 +119,17 @@ class _Work:
             self.write(path, RESPONSE, event.response.encode())
         self.write(path, STATUS, pages.finished_status(event, run.branches[branch_of(event.step)].context))
 
-    async def _prompt(self, run: Run, node_id: str) -> str | None:
-        """What an agent was asked, by the definition that the run had then; None for other steps."""
+    async def _prompt(self, run: Run, opened: OpenStep) -> str | None:
+        """What an agent was asked, by the definition and context that the run had then; else None."""
         found = await self.definitions.of(run, run.pipeline_hash)
-        node = found.graph.nodes.get(node_id)
-        if node is None or found.kind(node_id) != AGENT:
+        node = found.graph.nodes.get(opened.node)
+        if node is None or found.kind(opened.node) != AGENT:
             return None
-        return node.prompt or node.label
+        context = run.branches[branch_of(opened.step)].context
+        try:
+            return expand(node.instruction, as_seen(context, node.id, opened.retries_spent)).text
+        except InvalidInput:
+            return None  # the attempt failed for the same reason, and left no prompt
 
     def finish(self, run: Run) -> None:
         """The two files of the run as a whole, as they stand at the end of the log."""

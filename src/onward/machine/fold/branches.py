@@ -29,6 +29,7 @@ def started(run: Run, event: ParallelStarted, at_us: int) -> Changes:
             next_node=plan.to,
             edge=plan.edge,
             previous=event.node,
+            response=parent.response,
             tree=parent.tree,
         )
         for plan in event.branches

@@ -22,6 +22,7 @@ from onward.model.event import (
     StepStatus,
 )
 from onward.model.ids import branch_of, place, place_of, step_id, whereabouts
+from onward.model.result import excerpt
 from onward.model.run import AttemptState, Branch, OpenStep, Run
 from onward.model.values.frozenmap import FrozenMap
 from onward.model.values.value import grow
@@ -182,6 +183,7 @@ def _moved(run: Run, branch: Branch, opened: OpenStep | None, event: StepFinishe
         reason=outcome.failure_reason,
         suggested=() if onward else outcome.suggested_next_ids,
         first_hop=branch.first_hop and not _has_hopped(opened, event),
+        response=excerpt(event.response) if event.response else branch.response,
         tree=event.workspace or branch.tree,
     )
 

@@ -22,23 +22,28 @@ from onward.model.event import (
     StepStatus,
     Transition,
 )
-from onward.model.run import Gate, Run
+from onward.model.result import excerpt
+from onward.model.run import Branch, Gate, Run
+from onward.model.values.namespace import as_seen
+from onward.model.values.references import as_words, expand
 from onward.pipeline.graph import Graph, Node
-from onward.pipeline.questions import question_of
+from onward.pipeline.questions import Words, question_of
 
 SELECTED, LABEL, TEXT = "human.gate.selected", "human.gate.label", "human.gate.text"
 
 
 def open_gate(definition: Definition, run: Run, branch_id: str, node: Node, now_us: int) -> Action:
     """Store the question, with its choices and the time until when it can be answered."""
+    branch = run.branches[branch_id]
     try:
-        question = question_of(definition.graph, node)
+        question = question_of(definition.graph, node, _words(branch.context, node.id))
     except (ValueError, InvalidInput) as error:
         return stop_with(run, RunFailed(reason="pipeline_error", detail=str(error)))
     opened = GateOpened(
         gate=next_step(run, node.id, branch_id),
         node=node.id,
         text=question.text,
+        about=_last_response(branch) if question.about is None else excerpt(question.about),
         choices=question.choices,
         type=question.type,
         default=question.default,
@@ -48,6 +53,17 @@ def open_gate(definition: Definition, run: Run, branch_id: str, node: Node, now_
         metadata=question.metadata,
     )
     return Append((opened,))
+
+
+def _words(context: Mapping[str, Any], node_id: str) -> Words:
+    """Puts the values of a branch into the texts of its gate."""
+    seen = as_seen(context, node_id)
+    return lambda text: expand(text, seen).text
+
+
+def _last_response(branch: Branch) -> str:
+    """What was answered last in the branch; a handler may have put it into the context itself."""
+    return branch.response or excerpt(as_words(branch.context.get("last_response")))
 
 
 def _us(seconds: float) -> int:
@@ -82,7 +98,8 @@ def _answered(
         outcome = Outcome(
             status=StepStatus.SUCCESS, preferred_label=choice.label, suggested_next_ids=(choice.to,)
         )
-        edge = edge_of(graph, gate.node, choice)
+        words = _words(run.branches[branch_id].context, gate.node)
+        edge = edge_of(graph, gate.node, choice, words)
         onward: Transition | None = Transition(to=choice.to, reason="gate", edge=edge.order if edge else None)
     else:
         outcome = Outcome(status=StepStatus.SUCCESS)

@@ -13,6 +13,7 @@ from onward.model.values.namespace import as_seen
 from onward.pipeline.condition import resolver
 from onward.pipeline.edges import Selection, failure_target, select_edge, true_condition_edge
 from onward.pipeline.graph import Edge, Graph, Node
+from onward.pipeline.questions import Words, as_written, label_of
 
 MET = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value)
 
@@ -135,8 +136,8 @@ def goal_transition(graph: Graph, gate: str) -> Transition | None:
     return None if found is None else Transition(to=found[0], reason="goal_gate")
 
 
-def edge_of(graph: Graph, node_id: str, choice: Choice) -> Edge | None:
+def edge_of(graph: Graph, node_id: str, choice: Choice, words: Words = as_written) -> Edge | None:
     """The edge that a choice stands for."""
     edges = [edge for edge in graph.outgoing(node_id) if edge.target == choice.to]
-    exact = [edge for edge in edges if (edge.label or edge.target) == choice.label]
+    exact = [edge for edge in edges if label_of(edge, words) == choice.label]
     return next(iter(exact or edges), None)

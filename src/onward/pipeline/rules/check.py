@@ -8,7 +8,7 @@ from itertools import islice
 
 from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
 from onward.pipeline.graph import Graph
-from onward.pipeline.rules import attributes, branches, control, ends, gates, structure, tools
+from onward.pipeline.rules import attributes, branches, control, ends, gates, references, structure, tools
 from onward.pipeline.rules.rule import Problem, Rule, Subject
 from onward.pipeline.rules.words import names, outcomes, shapes, unused
 
@@ -42,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     Rule("manager_loop_child", Severity.ERROR, control.manager_loop_child),
     Rule("human_gate", Severity.ERROR, gates.human_gate),
     Rule("tool_command", Severity.ERROR, tools.tool_command),
+    Rule("value_known", Severity.WARNING, references.value_known),
     Rule("name_length", Severity.ERROR, structure.name_length, local=True),
     Rule("value_ours", Severity.WARNING, attributes.value_ours, local=True, per_value=True),
     Rule("exit_reachable", Severity.WARNING, ends.exit_reachable),

@@ -8,14 +8,19 @@ from cyclopts import Parameter
 
 from onward.cli.commands.start.foreground import foreground
 from onward.cli.exits import FINE, UNFINISHED
+from onward.cli.opening import lists_of
 from onward.cli.options import COMMON, Answers, Common, Out, RunName
-from onward.errors import InvalidInput
+from onward.cli.print.output import Output
+from onward.cli.print.render import gate_lines
+from onward.cli.print.text import one_line
+from onward.errors import InvalidInput, NoDatabase
 from onward.model.answer import Verdict
-from onward.operations.requests import AnswerGate, GetRun
+from onward.operations.replies import GateListed
+from onward.operations.requests import ALL, AnswerGate, GetRun, ListGates
 
 
 async def answer(
-    run: RunName,
+    run: RunName | None = None,
     choice: Annotated[
         str | None,
         Parameter(help="The choice: its key, its label, or the node it leads to; or the words asked for."),
@@ -35,20 +40,49 @@ async def answer(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Answer a run's open gate and continue the run. Without an answer: show the question, and ask."""
+    """Answer a run's open gate and continue the run. Without an answer: show the question, and ask.
+
+    Without a run: list the open gates of all runs, with what they are about.
+    """
     verdict = _verdict(choice, approve=approve, reject=reject)
+    if run is None:
+        if verdict is not None or gate is not None or text:
+            raise InvalidInput("an answer needs its run; `onward answer` lists the runs that wait for one.")
+        return await _list_open(common, out)
     asking = AnswerGate(run=run, gate=gate, choice=choice or "", text=text, verdict=verdict)
     async with foreground(common, out, answers) as desk:
         if choice is None and verdict is None and not text:
             asked = await desk.execution.ask(asking)
             if asked is None:
-                desk.tell(await desk.operations.look.get_run(GetRun(run=run)))
+                desk.tell(await desk.operations.look.get_run(GetRun(run=run)), is_whole=True)
                 return UNFINISHED
             asking = asked
         if go_on:
             return desk.finish(await desk.execution.answer_gate(asking))
         desk.tell(await desk.operations.decide.answer_gate(asking))
         return FINE
+
+
+async def _list_open(common: Common, out: Output) -> int:
+    """Print every open gate, those of the newest run first, and how to answer."""
+    because = ""
+    gates: list[GateListed] = []
+    try:
+        async with lists_of(common) as lists:
+            gates = await lists.list_gates(ListGates(limit=ALL))
+    except NoDatabase as error:
+        because = f": {error}"
+    if out.is_json:
+        out.value(gates)
+    if not gates:
+        out.say(f"no run waits for an answer{because}")
+        return FINE
+    for gate in () if out.is_json else gates:
+        name = gate["display_id"]
+        out.say(f"run {name} ({one_line(gate['pipeline'])}): {common.command('answer', name)}")
+        for line in gate_lines(gate, is_whole=True):
+            out.say(f"  {line}")
+    return FINE
 
 
 def _verdict(choice: str | None, *, approve: bool, reject: bool) -> Verdict | None:

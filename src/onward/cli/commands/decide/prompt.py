@@ -86,7 +86,7 @@ class Prompt:
     async def ask(self, run: Run, gate: Gate) -> Answer:
         if self._lines is not None:
             self._lines.forget_what_was_typed_ahead()
-        for line in gate_lines(view_gate(gate)):
+        for line in gate_lines(view_gate(gate), is_whole=True):
             self._out.say(line)
         while self._lines is not None:
             self._out.say(asking_line(gate), end="")

@@ -50,12 +50,12 @@ class Foreground:
         self.tell(run)
         return exit_of(run["status"])
 
-    def tell(self, run: RunState) -> None:
-        """How the run stands, and what to type next."""
+    def tell(self, run: RunState, *, is_whole: bool = False) -> None:
+        """How the run stands, and what to type next; `is_whole`: with all that its gates are about."""
         self.out.say(summary(run))
         if run["status"] == "waiting" and self.execution.interviewer is None:
             gates = [gate for gate in run["gates"] if gate["decided"] is None]
-            for line in (line for gate in gates for line in gate_lines(gate)):
+            for line in (line for gate in gates for line in gate_lines(gate, is_whole=is_whole)):
                 self.out.say(f"  {line}")
         if run["workspace"] is not None and run["status"] in FINAL:
             self.out.say(f"its work: {workspace_words(run['workspace'])}")
