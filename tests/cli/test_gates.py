@@ -26,14 +26,29 @@ def test_a_pipe_leaves_the_gate_open_and_says_how_to_answer(shell: Shell) -> Non
     assert (resumed.code, resumed.out) == (75, "\n".join(done.out.splitlines()[-5:]) + "\n")
 
 
-def test_auto_takes_the_first_choice_of_every_gate(shell: Shell) -> None:
-    waiting_run(shell)
+def test_auto_takes_the_choice_that_approves_and_says_which_where_none_does(shell: Shell) -> None:
+    no_first = GATE.replace(
+        """ask -> again [label="[Y] Yes"]
+  ask -> drop [label="[N] No"]""",
+        """ask -> drop [label="[N] No"]
+  ask -> again [label="[Y] Yes"]""",
+    )
+    assert no_first != GATE
+    shell.write("gate.dot", no_first)
+    assert shell.inside("run", "gate.dot", "--run-id", "gate").code == 75
     done = shell.inside("resume", "gate", "--answers", "auto")
     assert done.code == 0
+    assert done.err == "no choice at again#1 says yes; auto takes the first, '[S] Sure'\n"
     decided = [
         (e["gate"], e["choice"]["key"], e["by"]) for e in shell.log("gate") if e["kind"] == "GateDecided"
     ]
     assert decided == [("ask#1", "Y", "auto"), ("again#1", "S", "auto")]
+
+
+def test_auto_takes_the_default_choice_before_the_first(shell: Shell) -> None:
+    shell.write("gate.dot", GATE.replace('label="Really?"', 'label="Really?", human.default_choice=drop'))
+    done = shell.inside("run", "gate.dot", "--run-id", "gate", "--answers", "auto")
+    assert (done.code, "auto takes the default, '[W] Wait'" in done.err) == (0, True)
 
 
 def test_a_person_at_a_terminal_is_asked_until_the_answer_is_a_choice(shell: Shell) -> None:

@@ -62,8 +62,8 @@ Settings = Annotated[
 Answers = Annotated[
     str | None,
     Parameter(
-        help="Who answers gates: prompt, auto (the first choice), wait (no answer, the run stays waiting), "
-        "or an interviewer of the app. Default: prompt on a terminal, wait elsewhere."
+        help="Who answers gates: prompt, auto (takes the choice that approves), wait (no answer, the run "
+        "stays waiting), or an interviewer of the app. Default: prompt on a terminal, wait elsewhere."
     ),
 ]
 Simulate = Annotated[

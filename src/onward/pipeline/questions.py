@@ -6,6 +6,7 @@ button can say yes or no without knowing the labels of the edges.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ DEFAULT, REJECT, NONE = "default", "reject", "none"
 TIMEOUT_RULES = (REJECT, NONE)
 
 APPROVING = ("approve", "yes", "ok", "okay", "accept", "confirm")
+GOING_ON = ("approved", "continue", "proceed", "lgtm")
+"""Also words of approval, but only by themselves: "Continue editing" approves nothing."""
 REJECTING = ("reject", "no", "deny", "decline", "cancel")
 _SHORT = {"y": APPROVING, "n": REJECTING}
 _LABELS = {YES_NO: ("Yes", "No"), CONFIRMATION: ("Confirm", "Cancel")}
@@ -223,8 +226,29 @@ def _by_word(kind: str, choices: Sequence[Choice], word: str) -> Choice | None:
 
 
 def approving(kind: str, choices: Sequence[Choice]) -> Choice | None:
-    """The choice that means yes, or None."""
-    return choices[0] if kind in _LABELS else worded(choices, APPROVING)
+    """The choice that means yes, or None.
+
+    Its label is a word of approval; or begins with one, as "Yes, ship it"; or it has the key Y, as
+    "[Y] Ship". The first of these rules that any choice meets decides, if only one does.
+    """
+    if kind in _LABELS:
+        return choices[0]
+    found = worded(choices, (*APPROVING, *GOING_ON))
+    if found is not None:
+        return found
+    for is_yes in (_begins_with_yes, _has_key_y):
+        named = [choice for choice in choices if is_yes(choice.label)]
+        if named:
+            return named[0] if len(named) == 1 else None
+    return None
+
+
+def _begins_with_yes(label: str) -> bool:
+    return re.split(r"[\W_]", normalise_label(label), maxsplit=1)[0] in APPROVING
+
+
+def _has_key_y(label: str) -> bool:
+    return accelerator(label).upper() == "Y" and (has_accelerator(label) or len(label.strip()) == 1)
 
 
 def rejecting(kind: str, choices: Sequence[Choice]) -> Choice | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -10,8 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 from onward.errors import InvalidInput
 from onward.model.answer import Answer
 from onward.model.run import Gate, Run
-from onward.pipeline.questions import CONFIRMATION, FREEFORM, YES_NO
+from onward.pipeline.questions import FREEFORM, approving
 
+_logger = logging.getLogger("onward")
 Said = Answer | str | bool | None
 
 
@@ -60,14 +62,26 @@ async def answers_of(interviewer: Interviewer, run: Run, gates: Sequence[Gate]) 
 
 
 class AutoApprove:
-    """Says yes, or takes the first choice; to a question for text it says that it was auto-approved."""
+    """Takes the choice that approves. Where none does, takes the default or the first, and tells so.
+
+    To a question for text it says that it was auto-approved.
+    """
 
     name = "auto"
 
+    def __init__(self, tell: Callable[[str], None] = _logger.warning) -> None:
+        self._tell = tell
+
     async def ask(self, run: Run, gate: Gate) -> Answer:
-        if gate.type in (YES_NO, CONFIRMATION):
-            return Answer.approve()
-        return Answer(text="auto-approved") if gate.type == FREEFORM else Answer(gate.choices[0].key)
+        if gate.type == FREEFORM:
+            return Answer(text="auto-approved")
+        approved = approving(gate.type, gate.choices)
+        if approved is not None or len(gate.choices) == 1:
+            return Answer((approved or gate.choices[0]).key)
+        default = next((choice for choice in gate.choices if choice.key == gate.default), None)
+        taken, which = (gate.choices[0], "the first") if default is None else (default, "the default")
+        self._tell(f"no choice at {gate.gate} says yes; auto takes {which}, {taken.label!r}")
+        return Answer(taken.key)
 
 
 class CallbackInterviewer:

@@ -17,7 +17,7 @@ from onward.cli.print.render import gate_lines, next_command, summary, workspace
 from onward.cli.signals import Force, on_signals
 from onward.clock import SystemClock
 from onward.config import load_settings
-from onward.engine.control.interview import Interviewer
+from onward.engine.control.interview import AutoApprove, Interviewer
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.operations.local.operations import LocalOperations
@@ -108,4 +108,5 @@ def _interviewer(app: Onward, answers: str | None, out: Output, stop: StopSwitch
     if found is None:
         names = ", ".join(sorted({"prompt", "wait", *app.interviewers}))
         raise InvalidInput(f"--answers {name!r} is unknown; choose one of {names}.")
-    return found
+    # The app may have registered its own under the name.
+    return AutoApprove(out.note) if type(found) is AutoApprove else found
