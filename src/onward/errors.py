@@ -86,7 +86,8 @@ class InvalidScript(InvalidInput):
     ) -> None:
         self.place, self.reason = place, reason
         told = "".join(f"[{part}]" if isinstance(part, int) else part for part in place)
-        super().__init__(": ".join(filter(None, (where, told, reason))) + ".")
+        end = "" if reason.endswith("?") else "."
+        super().__init__(": ".join(filter(None, (where, told, reason))) + end)
 
 
 class Refused(OnwardError):

@@ -42,6 +42,19 @@ def test_a_prompt_has_the_values_that_it_names(shell: Shell) -> None:
     assert prompt(shell.directory / "again") == said, "what is made from the log is what the agent was asked"
 
 
+def test_a_prompt_has_the_whole_last_response(shell: Shell) -> None:
+    long = "x" * 5_000 + "END"
+    shell.write(
+        "two.dot",
+        "digraph two { start [shape=Mdiamond]; exit [shape=Msquare]; a [label=a]; "
+        'b [prompt="Go on: $last_response"]; start -> a -> b -> exit }',
+    )
+    shell.write("script.json", f'{{"a": [{{"text": "{long}"}}]}}')
+    assert shell.inside("run", "two.dot", "--simulate", "script.json", "--run-id", "two").code == 0
+    assert shell.inside("files", "two", "--out", "kept").code == 0
+    assert (shell.directory / "kept" / "b" / "1" / "prompt.md").read_text() == f"Go on: {long}"
+
+
 def test_an_unknown_name_stays_as_it_is_written_and_is_in_the_steps_log(shell: Shell) -> None:
     shell.inside(*prepared(shell))
     (step,) = [one for one in shell.read("plan")["steps"] if one["step"] == "plan#1"]

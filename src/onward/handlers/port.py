@@ -26,7 +26,7 @@ from onward.model.ids import branch_of, idempotency_key, place_of
 from onward.model.result import LOG_LINES_MAX, Result, log_line
 from onward.model.run import Run
 from onward.model.values.frozenmap import FrozenMap
-from onward.model.values.namespace import as_seen, engine_values
+from onward.model.values.namespace import as_told, engine_values
 from onward.model.values.references import expand
 from onward.model.values.value import copied
 from onward.pipeline.graph import Graph
@@ -263,8 +263,9 @@ class StepContext:
         A name that the context does not have stays as it is written, and the step's log says so.
         """
         if self._prompt is None:
-            seen = as_seen(self.values, self.node.id, self.retries)
-            self._prompt, unknown = expand(self.node.instruction, seen)
+            branch = self._run.branches[branch_of(self.step)]
+            told = as_told(branch.context, branch.response, self.node.id, self.retries)
+            self._prompt, unknown = expand(self.node.instruction, told)
             for name in unknown:
                 self.log(f"the prompt names ${name}, which is not in the context; it stays as it is written")
         return self._prompt

@@ -12,7 +12,7 @@ from onward.machine.fold.apply import apply
 from onward.model.event import AttemptFailed, Event, StepFinished, StepStarted
 from onward.model.ids import branch_of
 from onward.model.run import OpenStep, Run
-from onward.model.values.namespace import as_seen
+from onward.model.values.namespace import as_told
 from onward.model.values.references import expand
 from onward.read.lookup import log_pages
 from onward.read.view import instant
@@ -125,9 +125,10 @@ class _Work:
         node = found.graph.nodes.get(opened.node)
         if node is None or found.kind(opened.node) != AGENT:
             return None
-        context = run.branches[branch_of(opened.step)].context
+        branch = run.branches[branch_of(opened.step)]
+        told = as_told(branch.context, branch.response, node.id, opened.retries_spent)
         try:
-            return expand(node.instruction, as_seen(context, node.id, opened.retries_spent)).text
+            return expand(node.instruction, told).text
         except InvalidInput:
             return None  # the attempt failed for the same reason, and left no prompt
 

@@ -24,7 +24,7 @@ from onward.model.event import (
 )
 from onward.model.result import excerpt
 from onward.model.run import Branch, Gate, Run
-from onward.model.values.namespace import as_seen
+from onward.model.values.namespace import LAST_RESPONSE, as_told
 from onward.model.values.references import as_words, expand
 from onward.pipeline.graph import Graph, Node
 from onward.pipeline.questions import Words, question_of
@@ -36,7 +36,7 @@ def open_gate(definition: Definition, run: Run, branch_id: str, node: Node, now_
     """Store the question, with its choices and the time until when it can be answered."""
     branch = run.branches[branch_id]
     try:
-        question = question_of(definition.graph, node, _words(branch.context, node.id))
+        question = question_of(definition.graph, node, _words(branch, node.id))
     except (ValueError, InvalidInput) as error:
         return stop_with(run, RunFailed(reason="pipeline_error", detail=str(error)))
     opened = GateOpened(
@@ -55,15 +55,15 @@ def open_gate(definition: Definition, run: Run, branch_id: str, node: Node, now_
     return Append((opened,))
 
 
-def _words(context: Mapping[str, Any], node_id: str) -> Words:
+def _words(branch: Branch, node_id: str) -> Words:
     """Puts the values of a branch into the texts of its gate."""
-    seen = as_seen(context, node_id)
+    seen = as_told(branch.context, branch.response, node_id)
     return lambda text: expand(text, seen).text
 
 
 def _last_response(branch: Branch) -> str:
     """What was answered last in the branch; a handler may have put it into the context itself."""
-    return branch.response or excerpt(as_words(branch.context.get("last_response")))
+    return branch.response or excerpt(as_words(branch.context.get(LAST_RESPONSE)))
 
 
 def _us(seconds: float) -> int:
@@ -98,7 +98,7 @@ def _answered(
         outcome = Outcome(
             status=StepStatus.SUCCESS, preferred_label=choice.label, suggested_next_ids=(choice.to,)
         )
-        words = _words(run.branches[branch_id].context, gate.node)
+        words = _words(run.branches[branch_id], gate.node)
         edge = edge_of(graph, gate.node, choice, words)
         onward: Transition | None = Transition(to=choice.to, reason="gate", edge=edge.order if edge else None)
     else:

@@ -16,6 +16,7 @@ from onward.model.values.value import check_changes
 
 GRAPH, INTERNAL = "graph.", "internal."
 OUTCOME, PREFERRED_LABEL, CURRENT_NODE = "outcome", "preferred_label", "current_node"
+LAST_RESPONSE = "last_response"
 _SAID_BY_RESULT = {OUTCOME: "status", PREFERRED_LABEL: "preferred_label"}
 
 
@@ -27,6 +28,18 @@ def engine_values(node_id: str, retries: int = 0) -> dict[str, Any]:
 def as_seen(context: Mapping[str, Any], node_id: str, retries: int = 0) -> Mapping[str, Any]:
     """The context as the conditions on a node's edges see it; only to be read."""
     return ChainMap(engine_values(node_id, retries), context)  # type: ignore[arg-type]
+
+
+def as_told(context: Mapping[str, Any], response: str, node_id: str, retries: int = 0) -> Mapping[str, Any]:
+    """The context as texts see it; only to be read.
+
+    The dialect keeps no more than the beginning of the last response, but a prompt means all of it.
+    """
+    seen = as_seen(context, node_id, retries)
+    kept = context.get(LAST_RESPONSE)
+    if not isinstance(kept, str) or len(response) <= len(kept) or not response.startswith(kept):
+        return seen
+    return ChainMap({LAST_RESPONSE: response}, seen)  # type: ignore[arg-type]
 
 
 def check_given(changes: Mapping[str, Any]) -> None:
