@@ -75,9 +75,10 @@ class AutoApprove:
     async def ask(self, run: Run, gate: Gate) -> Answer:
         if gate.type == FREEFORM:
             return Answer(text="auto-approved")
-        approved = approving(gate.type, gate.choices)
-        if approved is not None or len(gate.choices) == 1:
-            return Answer((approved or gate.choices[0]).key)
+        if approving(gate.type, gate.choices) is not None:
+            return Answer.approve()
+        if len(gate.choices) == 1:
+            return Answer(gate.choices[0].key)
         default = next((choice for choice in gate.choices if choice.key == gate.default), None)
         taken, which = (gate.choices[0], "the first") if default is None else (default, "the default")
         self._tell(f"no choice at {gate.gate} says yes; auto takes {which}, {taken.label!r}")

@@ -33,16 +33,24 @@ def context_variables(context: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str | None] = {}
     for key, value in context.items():
         name = variable_of(key)
-        found[name] = None if name in found or name == OMITTED else as_words(value)
+        found[name] = None if name in found or name == OMITTED else _short(value)
     sizes = {name: len(value.encode()) for name, value in found.items() if value is not None}
     kept: dict[str, str] = {}
     left = BYTES_MAX
     for name in sorted(sizes, key=lambda name: (sizes[name], name)):
-        value, left = found[name] or "", left - sizes[name] - len(name)
-        if "\0" not in value and sizes[name] <= VALUE_BYTES_MAX and left >= 0:
-            kept[name] = value
+        left -= sizes[name] + len(name)
+        if sizes[name] <= VALUE_BYTES_MAX and left >= 0:
+            kept[name] = found[name] or ""
     omitted = sorted(found.keys() - kept.keys())
     return {**kept, OMITTED: " ".join(omitted)[:VALUE_BYTES_MAX]} if omitted else kept
+
+
+def _short(value: Any) -> str | None:
+    """The value as text, if an environment can hold it; a long text is not even looked at."""
+    if isinstance(value, str) and len(value) > VALUE_BYTES_MAX:
+        return None
+    text = as_words(value)
+    return None if "\0" in text else text
 
 
 def unset_in(command: str, variables: Mapping[str, str]) -> list[str]:
