@@ -33,6 +33,7 @@ from onward.handlers.port import Handler
 from onward.model.answer import Answer
 from onward.model.run import Run
 from onward.model.simulation import Simulation
+from onward.operations.local_only.workdir import directory_of
 from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, Transform, build
 from onward.pipeline.prepare import checked_transform
 from onward.pipeline.rules.check import RULES, Problem, Rule, Subject
@@ -201,6 +202,7 @@ class Onward:
         real_tools: bool = False,
         answers: str | Interviewer | None = None,
         stop: StopSwitch | None = None,
+        workdir: str | None = None,
         workspace: str | None = None,
         workspace_mode: str | None = None,
         keep_workspace: bool = False,
@@ -208,7 +210,8 @@ class Onward:
         """Run a pipeline (a path, or one from `pipeline()`) until it stops; returns its state.
 
         `simulate`: execute nothing; a script says what steps answer. With `real_tools` only agents are
-        simulated.
+        simulated. `workdir`: where its commands work, also when it is resumed elsewhere; else the current
+        directory.
         """
         engine, stop = await self.engine(), stop or StopSwitch()
         interviewer = self._interviewer(answers)
@@ -218,6 +221,7 @@ class Onward:
             run_id=run_id,
             simulation=_simulation(simulate, real_tools),
             interviewer=interviewer,
+            workdir=directory_of(workdir),
             workspace=workspace,
             workspace_mode=workspace_mode,
             keep_workspace=keep_workspace,
@@ -232,7 +236,7 @@ class Onward:
         stop: StopSwitch | None = None,
         **how: Any,
     ) -> Run:
-        """Continue a stopped run; the keywords are those of `Resume` (from_node, action, original, …).
+        """Continue a stopped run; the keywords are those of `Resume` (from_node, action, workdir, …).
 
         `run=False` only decides: the run is queued, and a worker executes it.
         """

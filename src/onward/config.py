@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from onward.errors import InvalidInput
 from onward.model.values.bounds import GRACE, shown
+from onward.model.values.tool_env import ALWAYS, is_named
 
 DEFAULT_DB = ".onward/onward.db"
 CONFIG_FILE = "onward.toml"
-TOOL_ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM", "PWD")
 _KNOWN = {"db", "app", "answers", "tool_env", "grace", "runs", "files", "log"}
 _TEXTS = _KNOWN - {"grace", "tool_env"}
 LOG_FORMATS = ("text", "json")
@@ -90,9 +90,8 @@ def step_key() -> str | None:
 
 
 def tool_environment(extra: tuple[str, ...] = ()) -> dict[str, str]:
-    """The variables that shell commands get: an allow-list, so that providers' keys stay out."""
-    named = (*TOOL_ENVIRONMENT, *extra)
-    return {name: value for name, value in os.environ.items() if name in named or name.startswith("LC_")}
+    """The variables that shell commands get: some always, and those that `extra` names."""
+    return {name: value for name, value in os.environ.items() if is_named(name, (*ALWAYS, *extra))}
 
 
 def _file(path: str) -> Mapping[str, object]:

@@ -15,6 +15,7 @@
     - SpawnFailed             the machine: a command could not be started, and did not run
         - CannotExecute       the caller: there is no such program, or it may not be run
     - EffectFailed            the effect: it ran once, failed, and does not run again
+    - WorkdirGone             the machine: the directory that a run works in is not there
     - WorkspaceFailed         the workspace: git could not do what a run needs
       - GitKilled             the same, because a signal ended it: another try may succeed
     - LeaseLost               the holder: another process holds the run now
@@ -154,6 +155,17 @@ class EffectFailed(OnwardError):
         super().__init__(
             f"effect {key!r} failed and does not run again: {why}. "
             f"`onward effect {key} --forget` lets it run again."
+        )
+
+
+class WorkdirGone(OnwardError):
+    """The directory that a run's commands work in is not on this machine, so it is not executed here."""
+
+    def __init__(self, run_id: str, workdir: str) -> None:
+        self.run_id, self.workdir = run_id, workdir
+        super().__init__(
+            f"run {run_id} works in {workdir}, which is not there; create it, or name another with "
+            f"`onward resume {run_id} --cwd DIR`."
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from onward.config import file_mode, tool_environment
 from onward.errors import InvalidInput, StoreReadOnly
 from onward.model.values.bounds import LEASE
+from onward.model.values.tool_env import is_named
 from onward.store.port.store import Store
 
 # A command that only looks at runs does not need these; it should not wait for them.
@@ -110,6 +111,7 @@ def make_engine(
     from onward.pipeline.rules.check import RULES
     from onward.workspace.trees import GitTrees
 
+    environment = tool_environment(tool_env) | _database_variable(db, tool_env)
     run_files = None
     if runs is not None:
         run_files = RunFiles(runs, store.identity, mode=file_mode(files), warn=warn or log_warning)
@@ -118,7 +120,7 @@ def make_engine(
         clock=SystemClock(),
         ids=SystemIds(),
         dice=SystemDice(),
-        handlers={**_built_in(tool_env, db), **(handlers or {})},
+        handlers={**_built_in(environment), **(handlers or {})},
         transforms=transforms,
         rules=RULES if rules is None else rules,
         observe=observe or ignore,
@@ -127,6 +129,7 @@ def make_engine(
         warn=warn or log_warning,
         around=around,
         own=own_paths(db, runs),
+        variables=environment,
     )
 
 
@@ -159,16 +162,15 @@ def _outside(runs: str | None) -> list[str]:
     return [root, *(root.removesuffix("-runs") + end for end in ("", "-wal", "-shm", "-workers"))]
 
 
-def _built_in(tool_env: tuple[str, ...], db: str | None) -> Mapping[str, Handler]:
+def _built_in(environment: Mapping[str, str]) -> Mapping[str, Handler]:
     from onward.handlers.tool import ToolHandler
     from onward.process import SystemSpawn
 
-    environment = tool_environment(tool_env) | _database_variable(db, tool_env)
     return {"tool": ToolHandler(SystemSpawn(), environment=environment)}
 
 
 def _database_variable(db: str | None, tool_env: tuple[str, ...]) -> dict[str, str]:
     """ONWARD_DB for commands: always for a file; for a server, whose address has a password, if allowed."""
-    if db is None or db == ":memory:" or (db.startswith(POSTGRES) and "ONWARD_DB" not in tool_env):
+    if db is None or db == ":memory:" or (db.startswith(POSTGRES) and not is_named("ONWARD_DB", tool_env)):
         return {}
     return {"ONWARD_DB": db if db.startswith(POSTGRES) else os.path.abspath(db.removeprefix("sqlite://"))}

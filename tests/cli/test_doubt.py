@@ -134,14 +134,15 @@ def test_of_many_files_ten_are_named_and_the_others_counted(shell: Shell) -> Non
     assert (left["changed_count"], len(left["changed"])) == (14, 14)
 
 
-def test_in_another_directory_only_its_own_files_are_seen(shell: Shell) -> None:
-    """Nobody wrote down where the command worked; another project's changes are none of its."""
+def test_in_another_directory_the_files_of_the_runs_own_are_seen(shell: Shell) -> None:
+    """The run knows where its command worked; another project's changes are not its."""
     killed(shell)
     (shell.directory / "elsewhere").mkdir()
     elsewhere = Shell(shell.directory / "elsewhere", shell.db)
     (left,) = elsewhere.read("doubt")["left"]
-    assert (left["place"], left["changed"], left["assessment"]) == (None, [], "partial")
-    assert "its working directory is not known here" in left["unseen"]
+    (here,) = shell.read("doubt")["left"]
+    assert (left["place"], left["assessment"]) == (str(shell.directory), "partial")
+    assert (left["changed"], left["unseen"]) == (here["changed"], here["unseen"])
 
 
 def test_changes_in_the_runs_work_tree_are_seen(shell: Shell) -> None:

@@ -28,6 +28,7 @@ def masked(text: str) -> str:
     text = re.sub(r"\d+ ms|\d+(\.\d)? s\b( ago)?", "TIME", text)
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "WHEN", text)
     text = re.sub(r"(?m)^  file     .*$", "  file     FILE (HASH)", text)
+    text = re.sub(r"(?m)^  cwd      .*$", "  cwd      DIRECTORY", text)
     return re.sub(r" +\n", "\n", text)
 
 
@@ -74,6 +75,7 @@ run {NAME}: golden (id golden)
   changed  WHEN (TIME)
   next     ask
   file     FILE (HASH)
+  cwd      DIRECTORY
   continue onward answer {NAME}
 
 STEP     OUTCOME  ATTEMPTS  TOOK

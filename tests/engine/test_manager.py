@@ -772,7 +772,19 @@ async def test_the_childs_commands_work_where_the_manager_says(world: World, des
         seen.append((step.run_id, step.workdir))
         return Result.success()
 
+    (desk.directory.parent / "work").mkdir()
     process = await world.process({"a": [note], "after": [note]}, clock=still())
     await start(process, desk.parent(graph='stack.child_workdir="../work"'))
     child = await child_of(process)
     assert seen == [(child, str(desk.directory.parent / "work")), ("run", None)]
+
+
+async def test_a_child_whose_directory_is_not_there_is_told_before_it_exists(
+    world: World, desk: Desk
+) -> None:
+    desk.child(line("a"))
+    process = await world.process({}, clock=still())
+    run = await start(process, desk.parent(graph='stack.child_workdir="../nowhere"'))
+    assert f"there is no directory {desk.directory.parent / 'nowhere'}" in run.detail
+    with pytest.raises(RunNotFound):
+        await child_run(process)

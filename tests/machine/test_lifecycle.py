@@ -42,6 +42,7 @@ from onward.model.event import (
     StepStarted,
     StepStatus,
     Transition,
+    WorkdirChanged,
 )
 from onward.model.run import AttemptState, Branch, Gate, OpenStep, Run, RunStatus
 from tests.machine.play import created
@@ -76,6 +77,7 @@ SAMPLES: dict[type[Event], Event] = {
         RunForked(parent="p", parent_seq=1, parent_hash="00", by="pat"),
         RunClaimed(token=8, worker="w"),
         PipelineChanged(pipeline_hash="i", before="h", by="pat"),
+        WorkdirChanged(workdir="/there", before=None, by="pat"),
         StepStarted(step="b#1", node="b", attempt=1),
         AttemptFailed(step="a#1", attempt=1, status=StepStatus.FAIL, reason="x"),
         AttemptInterrupted(step="a#1", attempt=1, why="x"),

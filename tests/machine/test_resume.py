@@ -22,6 +22,7 @@ from onward.model.event import (
     RunResumed,
     StepFinished,
     StepStatus,
+    WorkdirChanged,
 )
 from onward.model.result import Result
 from onward.model.run import AttemptState, RunStatus
@@ -344,6 +345,24 @@ def test_an_unchanged_pipeline_is_no_event() -> None:
     resume = partial(decide_resume, play.definition, play.run, NO_ONE, ResumeRequest("pat"))
     assert resume(changed_to="h") == (RunClaimed(token=1, worker="second"),)
     assert [event.kind for event in resume(changed_to="other")] == ["PipelineChanged", "RunClaimed"]
+
+
+def test_another_directory_is_written_down_before_the_claim_and_the_same_is_not() -> None:
+    play = failed()
+    moved = WorkdirChanged(workdir="/there", before=None, by="pat")
+    request = ResumeRequest("pat", workdir="/there")
+    assert decide_resume(play.definition, play.run, NO_ONE, request)[1:-1] == (moved,)
+    there = replace(play.run, workdir="/there")
+    assert decide_resume(play.definition, there, NO_ONE, request)[1:-1] == ()
+
+
+def test_a_waiting_run_is_moved_and_waits_on_but_does_not_continue_elsewhere() -> None:
+    play = Play(ASK)
+    decide = partial(decide_resume, play.definition, play.run, NO_ONE)
+    moved = WorkdirChanged(workdir="/there", before=None, by="pat")
+    assert decide(ResumeRequest("pat", workdir="/there")) == (moved,)
+    with pytest.raises(Refused, match="waits for an answer"):
+        decide(ResumeRequest("pat", workdir="/there", from_node="g"))
 
 
 def test_a_resumed_run_goes_on_under_the_changed_pipeline() -> None:

@@ -18,7 +18,7 @@ LAYERS: dict[str, list[str]] = {
     "threads": [],
     "clock": ["model"],
     "version": [],
-    "config": ["errors", "model.values.bounds"],
+    "config": ["errors", "model.values"],
     "host": ["errors"],
     "supervisor": [],  # a program of its own
     "watchdog": [],  # another

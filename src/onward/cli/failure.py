@@ -17,6 +17,7 @@ from onward.errors import (
     OnwardError,
     Refused,
     RunNotFound,
+    WorkdirGone,
 )
 
 
@@ -65,6 +66,8 @@ def _details(error: OnwardError) -> dict[str, Any]:
             return {"wanted": error.wanted, "matches": list(error.matches)}
         case HistoryCorrupt():
             return {"run": error.run_id, "seq": error.seq}
+        case WorkdirGone():
+            return {"run": error.run_id, "workdir": error.workdir}
         case LeaseLost():
             return {"run": error.run_id}
         case InvalidPipeline():

@@ -83,6 +83,16 @@ OutDirectory = Annotated[
 Wait = Annotated[bool, Parameter(help="Wait until the process that holds the run releases it.")]
 
 
+WorkingDirectory = Annotated[
+    str | None,
+    Parameter(
+        name="--cwd",
+        help="The directory that the run's commands work in, from now on (docs/environment.md).",
+        metavar="DIR",
+    ),
+]
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Continue:
@@ -95,6 +105,7 @@ class Continue:
         False
     )
     answers: Answers = None
+    cwd: WorkingDirectory = None
 
 
 CONTINUE = Continue()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from onward.clock import Clock, Dice, Ids
@@ -63,8 +63,10 @@ class Engine:
         warn: Callable[[str], None] = lambda text: None,
         around: Around | None = None,
         own: Sequence[str] = (),
+        variables: Collection[str] = (),
     ) -> None:
-        """`own`: the paths that are ours and no step's work, wherever they are."""
+        """`own`: the paths that are ours and no step's work, wherever they are. `variables`: the names of
+        those that commands get."""
         self.store = store
         self.sources = Sources(store.blobs, transforms, {*handlers, *Definition.BUILT_IN}, rules)
         receipts = None
@@ -80,7 +82,7 @@ class Engine:
         requests = HolderRequests(journal, claims, workspaces)
         self.pause, self.cancel, self.steer = requests.pause, requests.cancel, requests.steer
         serving = Serving(
-            handlers, lambda agent, interviewer: Overseer(self, clock, agent, interviewer), around
+            handlers, lambda agent, interviewer: Overseer(self, clock, agent, interviewer), around, variables
         )
         self.check_served = serving.check_served
         parts = EngineParts(

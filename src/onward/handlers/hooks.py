@@ -78,7 +78,7 @@ class ToolHooks:
         return await self._spawn.run(
             command,
             env={**self._environment, **step_environment(step), **named},
-            cwd=self._cwd,
+            cwd=step.workdir or self._cwd,
             timeout_s=_timeout_s(step),
             stdin=msgspec.json.encode(told),
             deadline=step.deadline,

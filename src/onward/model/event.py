@@ -122,6 +122,7 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     workdir: str | None = None
     workspace: Workspace | None = None
     trims_output: bool = False
+    variables: tuple[str, ...] = ()
 
 
 class RunForked(ContextEvent, frozen=True, kw_only=True):
@@ -148,6 +149,14 @@ class PipelineChanged(Event, frozen=True, kw_only=True):
 
     pipeline_hash: str
     before: str
+    by: str
+
+
+class WorkdirChanged(Event, frozen=True, kw_only=True):
+    """A person named another directory for the run's commands to work in."""
+
+    workdir: str
+    before: str | None
     by: str
 
 
@@ -400,6 +409,7 @@ CATALOGUE: dict[type[Event], Writer] = {
     RunForked: Writer.CONTROL,
     RunClaimed: Writer.CONTROL,
     PipelineChanged: Writer.CONTROL,
+    WorkdirChanged: Writer.CONTROL,
     StepStarted: Writer.HOLDER,
     AttemptFailed: Writer.HOLDER,
     AttemptInterrupted: Writer.EITHER,

@@ -195,6 +195,9 @@ class Run(Frozen, frozen=True, kw_only=True):
     steering: tuple[str, ...] = ()
     managed_by: Managed | None = None
     workdir: str | None = None
+    """Where its commands work; None: wherever the process that executes it does."""
+    variables: tuple[str, ...] = ()
+    """The names of the environment variables that its commands got when it was started."""
     workspace: Workspace | None = None
     restore_workspace: bool = False
     """Whether the work tree is to be put back before the next attempt begins."""

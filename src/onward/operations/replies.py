@@ -155,6 +155,7 @@ class RunState(RunListed):
     steering: list[str]
     managed_by: dict[str, Any] | None
     workdir: str | None
+    variables: list[str]
     workspace: WorkspaceShown | None
 
 

@@ -133,7 +133,10 @@ class DrawRun(Request, frozen=True, kw_only=True):
 
 
 class PreviewResume(Request, frozen=True, kw_only=True):
-    """What a resume would do, with every check of it; nothing is changed."""
+    """What a resume would do, with every check of it; nothing is changed.
+
+    `workdir`: the directory that the run's commands work in from then on, an absolute path.
+    """
 
     run: str
     from_node: str | None = None
@@ -143,6 +146,7 @@ class PreviewResume(Request, frozen=True, kw_only=True):
     original: bool = False
     take_over: bool = False
     restore_workspace: bool = False
+    workdir: str | None = None
 
 
 class ResumeRun(PreviewResume, frozen=True, kw_only=True):
@@ -227,7 +231,8 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     """A new run of a pipeline, for whichever worker takes it.
 
     `file` is what diagnostics call the source; `path` is where a later resume looks for a changed file.
-    `simulation` is a script ({} if every step succeeds); with `real_tools` only agents are simulated.
+    `simulation` is a script ({} if every step succeeds); with `real_tools` only agents are simulated. `workdir`,
+    an absolute path, is where the run's commands work; a worker without that directory leaves the run to others.
     """
 
     source: str
@@ -238,6 +243,7 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     real_tools: bool = False
     priority: int = 0
     on_owner_loss: str = "requeue"
+    workdir: str | None = None
     workspace: str | None = None
     workspace_mode: str | None = None
     keep_workspace: bool = False

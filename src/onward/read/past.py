@@ -28,6 +28,7 @@ from onward.model.event import (
     StepFinished,
     StepRouted,
     StepStarted,
+    WorkdirChanged,
 )
 from onward.model.ids import branch_of
 from onward.model.run import Frozen, Run
@@ -144,6 +145,8 @@ def _sentence(event: Event) -> str:
             return f"went back to {event.next.to}: goal gate {event.gate} was unmet"
         case PipelineChanged():
             return f"{event.by} changed the pipeline"
+        case WorkdirChanged():
+            return f"{event.by} moved the run to the directory {event.workdir}"
         case RunClaimed(lost=True):
             return "another process took over the run: its holder was lost"
         case RunForked():

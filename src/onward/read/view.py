@@ -115,6 +115,7 @@ def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[s
         "steering": list(run.steering),
         "managed_by": msgspec.to_builtins(run.managed_by),
         "workdir": run.workdir,
+        "variables": list(run.variables),
         "workspace": view_workspace(run),
     }
 

@@ -19,6 +19,7 @@ from onward.model.event import (
     PipelineChanged,
     RunCreated,
     StepFinished,
+    WorkdirChanged,
 )
 from onward.model.ids import branch_of
 from onward.model.simulation import Simulation, simulation_of
@@ -51,6 +52,8 @@ class Trail:
         """What the event says of the run as a whole; before `take`, which needs the run's definition."""
         if isinstance(event, RunCreated):
             self.workdir, self.simulation = event.workdir, simulation_of(event)
+        if isinstance(event, WorkdirChanged):
+            self.workdir = event.workdir
         if isinstance(event, RunCreated | PipelineChanged):
             self.pipeline_hash = event.pipeline_hash
 

@@ -155,6 +155,8 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
         yield f"  next     {one_line(view['next'])}"
     if view["path"]:
         yield f"  file     {one_line(view['path'])} ({view['pipeline_hash'][:12]})"
+    if view["workdir"]:
+        yield f"  cwd      {one_line(view['workdir'], 1_000)}"
     if view["workspace"]:
         yield f"  work     {workspace_words(view['workspace'])}"
     yield from _lineage(view)

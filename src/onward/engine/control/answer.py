@@ -8,6 +8,7 @@ from functools import partial
 
 from onward.clock import Clock
 from onward.engine.control.interview import Informed, Interviewer, answers_of
+from onward.engine.control.workdir import check_still_there
 from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
@@ -102,6 +103,7 @@ class Answering:
         known = await self._journal.load(run_id)
         if not run or known.run.status is not RunStatus.WAITING:
             return (await self._claims.request_observed(run_id, decide, terms=terms)).folded
+        check_still_there(known.run)
         served = await self._runner.served(known.run, interviewer)
         claiming = partial(decide_and_claim, decide=decide)
         claimed = await self._claims.request_observed(run_id, claiming, terms=terms)

@@ -26,6 +26,7 @@ class Start:
     terms: RequestTerms = NO_TERMS
     managed_by: Managed | None = None
     workdir: str | None = None
+    """Where its commands work, an absolute path; without it, wherever the process that executes it does."""
     workspace: str | None = None
     """A directory in the git repository that the steps change; else what the pipeline says."""
     workspace_mode: str | None = None

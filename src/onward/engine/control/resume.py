@@ -11,6 +11,7 @@ from onward.engine.control.holder_requests import HolderRequests
 from onward.engine.control.preview import Preview
 from onward.engine.control.requests import Resume
 from onward.engine.control.sources import Sources
+from onward.engine.control.workdir import check_still_there, check_workdir
 from onward.engine.lease.claims import Claims, Reply
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
@@ -26,6 +27,7 @@ from onward.machine.decide.resume import check_resumable, decide_resume, repeat_
 from onward.machine.plan.advance import advance
 from onward.model.event import Event
 from onward.model.run import Run
+from onward.model.values.tool_env import missing_now
 from onward.pipeline.build import Pipeline
 from onward.store.owner import is_ending
 
@@ -148,6 +150,10 @@ class Resuming:
         if stop is not None and (resume.wait or _is_ending(known)):
             known = await self._wait_free(known, stop, None if resume.wait else ENDING_S)
         check_resumable(known.run, self.claims.holder_view(known), resume)
+        executes = resume.run and resume.action != "abort"
+        check_workdir(resume.workdir, is_here=executes)
+        if executes and resume.workdir is None:
+            check_still_there(known.run)
         pipeline, notice = await self.sources.for_resume(
             known.run, accept_changes=resume.accept_changes, original=resume.original
         )
@@ -158,8 +164,21 @@ class Resuming:
             if resume.run
             else {}
         )
-        notice = "; ".join(filter(None, (notice, repeat_notice(definition, known.run, resume.from_node))))
+        repeats = repeat_notice(definition, known.run, resume.from_node)
+        lacks = self._lacking(known.run) if executes else ""
+        notice = "; ".join(filter(None, (notice, repeats, lacks)))
         return _Ready(known, pipeline, notice, Served(definition, handlers), resume)
+
+    def _lacking(self, run: Run) -> str:
+        """The notice that commands do not get variables now that they got before; else empty."""
+        names = missing_now(run.variables, self.serving.variables)
+        if not names:
+            return ""
+        it = "it" if len(names) == 1 else "them"
+        return (
+            f"its commands got {', '.join(names)} when the run was started, and do not get {it} now; "
+            f"set {it}, and name {it} in tool_env"
+        )
 
     async def _wait_free(self, folded: Folded, stop: StopSwitch, limit_s: float | None) -> Folded:
         """Wait until no live process holds the run, this process is asked to stop, or the time is over."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from onward.clock import Clock, Ids
 from onward.engine.control.requests import Start
 from onward.engine.control.script import check_script_fits
 from onward.engine.control.sources import Sources
+from onward.engine.control.workdir import check_workdir
 from onward.engine.files.workspaces import Workspaces
 from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Journal
@@ -22,6 +25,7 @@ from onward.machine.definition import Definition
 from onward.machine.plan.advance import advance
 from onward.model.event import Event, RunCreated
 from onward.model.ids import check_run_id
+from onward.model.needs import with_directory
 from onward.model.run import Run
 from onward.model.values.bounds import PRIORITY
 from onward.model.values.namespace import check_given
@@ -48,7 +52,9 @@ class Starting:
         """Create a run, claim it and execute it until it stops."""
         definition = self._definition(pipeline, start)
         handlers = self.serving.handlers_for(definition, start.simulation, start.interviewer)
+        check_workdir(start.workdir, is_here=True)
         run_id, created = await self._created(pipeline, definition, start)
+        created = replace(created, variables=self.serving.variables)
         stop = stop or StopSwitch(clock=self.clock)
         now_us = self.clock.now_us()
         run, first = applied(None, (created,), run_id=run_id, at_us=now_us)
@@ -64,7 +70,8 @@ class Starting:
         return await self.runner.run(claimed, Served(definition, handlers), stop, ahead.action)
 
     async def submit(self, pipeline: Pipeline, start: Start) -> Folded:
-        """Create a run and leave it queued for whichever worker claims it."""
+        """Create a run and leave it queued for whichever worker claims it. Its directory may be elsewhere."""
+        check_workdir(start.workdir, is_here=False)
         run_id, created = await self._created(pipeline, self._definition(pipeline, start), start)
         now_us = self.clock.now_us()
         run, stamped = applied(None, (created,), run_id=run_id, at_us=now_us)
@@ -113,7 +120,7 @@ class Starting:
             simulates_tools=simulation is not None and not simulation.real_tools,
             version=VERSION,
             priority=start.priority,
-            needs=self.serving.needs(definition, simulation),
+            needs=with_directory(self.serving.needs(definition, simulation), start.workdir),
             max_running=definition.max_running,
             managed_by=start.managed_by,
             workdir=start.workdir,

@@ -1,4 +1,4 @@
-"""The queue: claim the run whose turn it is, if this process has its handlers."""
+"""The queue: claim the run whose turn it is, if this process has its handlers and its directory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from onward.clock import Clock
 from onward.engine.lease.claims import Claims
+from onward.engine.lease.served import Unserved
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.engine.loop.stop import StopSwitch
@@ -52,8 +53,7 @@ class Taking:
         run: ExecuteRun,
     ) -> None:
         self._measures, self._journal, self._claims, self._clock = measures, journal, claims, clock
-        self._kinds, self._run = kinds, run
-        self._unserved: set[str] = set()
+        self._unserved, self._run = Unserved(kinds), run
         self._skipped: dict[str, _Skipped] = {}
         self._failures: list[tuple[str, str]] = []
 
@@ -88,12 +88,11 @@ class Taking:
                 return None
 
     def _claim(self, current: Folded) -> Sequence[Event]:
-        """Claim the run, if this process has its handlers.
+        """Claim the run, if this process has its handlers and its directory.
 
         It is due by the database's clock, which counts, even if this process's clock is slow.
         """
-        if not set(current.run.needs) <= set(self._kinds):
-            self._unserved.add(" ".join(current.run.needs))
+        if self._unserved.refuses(current.run):
             return ()
         holder_view = self._claims.holder_view(current)
         now_us = max(holder_view.now_us, current.run.wake_at_us or 0)
@@ -102,7 +101,7 @@ class Taking:
     def _filter(self) -> TakeFilter:
         now_s = self._clock.awake_s()
         skipped = sorted(run_id for run_id, skip in self._skipped.items() if skip.until_s > now_s)
-        return TakeFilter(tuple(sorted(self._unserved)), tuple(skipped))
+        return TakeFilter(self._unserved.now(), tuple(skipped))
 
     def _skip(self, run_id: str, error: Exception) -> None:
         """Leave a run to other workers for a while: other runs are waiting."""

@@ -1,10 +1,11 @@
-"""Which handler serves which node of a pipeline, known before a run begins."""
+"""Which handler serves which node of a pipeline, known before a run begins, and what commands get."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from onward.engine.control.interview import Interviewer
+from onward.engine.control.workdir import check_workdir
 from onward.engine.managed.settings import is_steering
 from onward.errors import InvalidInput, UnknownHandler
 from onward.handlers.port import Handler
@@ -19,15 +20,17 @@ Around = Callable[[str, Handler], Handler]
 
 
 class Serving:
-    """The handlers of a process, and a cache of definitions."""
+    """The handlers of a process, the variables that its commands get, and a cache of definitions."""
 
     def __init__(
         self,
         handlers: Mapping[str, Handler],
         overseer: Callable[[Handler | None, Interviewer | None], Handler],
         around: Around | None = None,
+        variables: Collection[str] = (),
     ) -> None:
         self.handlers, self._overseer, self._around = handlers, overseer, around
+        self.variables = tuple(sorted(variables))
         self._definitions: dict[str, Definition] = {}
 
     def definition(self, pipeline: Pipeline) -> Definition:
@@ -61,9 +64,13 @@ class Serving:
             return handlers
         return {kind: self._around(kind, handler) for kind, handler in handlers.items()}
 
-    def check_served(self, pipeline: Pipeline, simulation: Simulation | None) -> None:
-        """Refuse a pipeline that this process could not run."""
-        self.handlers_for(self.definition(pipeline), simulation)
+    def check_served(
+        self, pipeline: Pipeline, simulation: Simulation | None, workdir: str | None = None
+    ) -> None:
+        """Refuse a pipeline that this process could not run in this directory."""
+        definition = self.definition(pipeline)
+        self.handlers_for(definition, simulation)
+        check_workdir(workdir, is_here=bool(self.needs(definition, simulation)))
 
     def _with_simulated(self, definition: Definition, simulation: Simulation | None) -> Mapping[str, Handler]:
         """The handlers of this process, or those that play a simulation instead."""

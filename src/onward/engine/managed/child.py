@@ -46,7 +46,9 @@ class ManagedRuns(Protocol):
 
     async def steer(self, run_id: str, text: str, *, by: str = "user") -> Folded: ...
 
-    def check_served(self, pipeline: Pipeline, simulation: Simulation | None) -> None: ...
+    def check_served(
+        self, pipeline: Pipeline, simulation: Simulation | None, workdir: str | None = None
+    ) -> None: ...
 
     def is_at_work(self, folded: Folded) -> bool: ...
 
@@ -90,7 +92,8 @@ async def _make(runs: ManagedRuns, step: StepContext, run_id: str) -> Run:
         )
     pipeline = runs.sources.read(_file(step, parent))
     # Whatever would refuse the child when it runs must refuse it now, before it exists.
-    runs.check_served(pipeline, parent.simulation)
+    workdir = _workdir(step, parent)
+    runs.check_served(pipeline, parent.simulation, workdir)
     start = Start(
         inputs=handed_on(step),
         run_id=run_id,
@@ -98,7 +101,7 @@ async def _make(runs: ManagedRuns, step: StepContext, run_id: str) -> Run:
         on_owner_loss=parent.on_owner_loss,
         terms=RequestTerms(f"child of {step.idempotency_key}"),
         managed_by=Managed(run=parent.id, step=step.step, depth=depth),
-        workdir=_workdir(step, parent),
+        workdir=workdir,
     )
     return (await runs.submit(pipeline, start)).run
 

@@ -24,6 +24,7 @@ from onward.model.event import (
     RunResumed,
     StepFinished,
     StepStatus,
+    WorkdirChanged,
 )
 from onward.model.ids import branch_of
 from onward.model.run import AttemptState, OpenStep, Run, RunStatus
@@ -41,8 +42,15 @@ class ResumeRequest:
     step: str | None = None
     take_over: bool = False
     restore_workspace: bool = False
+    workdir: str | None = None
+    """The directory that the run's commands work in from now on, if it is another."""
     run: bool = True
     """Whether the process that asks executes the run; else it is left in the queue."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether the run is not simply to continue where it stopped."""
+        return self.from_node is not None or self.action is not None or self.restore_workspace
 
 
 def decide_resume(
@@ -61,12 +69,14 @@ def decide_resume(
     fallen = check_resumable(run, holder_view, request)
     if request.action == "abort":
         return (*fallen, *cancelling(run, by=request.by))
-    changed: tuple[Event, ...] = ()
+    moved = _moved(run, request)
+    if _only_moves(run, request) and not fallen:
+        return moved
+    changed: tuple[Event, ...] = moved
     if changed_to is not None and changed_to != run.pipeline_hash:
-        changed = (PipelineChanged(pipeline_hash=changed_to, before=run.pipeline_hash, by=request.by),)
+        changed += (PipelineChanged(pipeline_hash=changed_to, before=run.pipeline_hash, by=request.by),)
     is_due = run.status in (RunStatus.QUEUED, RunStatus.WAITING)
-    asks = request.from_node is not None or request.action is not None or request.restore_workspace
-    if is_due and not asks:
+    if is_due and not request.asks:
         claim = (claim_of(run, holder_view.asker),) if request.run else ()
         return (*fallen, *changed, *claim)
     stopped, from_node = _where(definition, run, request, holder_view.now_us)
@@ -82,6 +92,18 @@ def decide_resume(
     # That the run was lost is said by `fallen`.
     claim = (replace(claim_of(run, holder_view.asker), lost=False),) if request.run else ()
     return (*fallen, *left, resumed, *changed, *skipped, *claim)
+
+
+def _moved(run: Run, request: ResumeRequest) -> tuple[Event, ...]:
+    """The change of the run's directory, if another one is asked for."""
+    if request.workdir is None or request.workdir == run.workdir:
+        return ()
+    return (WorkdirChanged(workdir=request.workdir, before=run.workdir, by=request.by),)
+
+
+def _only_moves(run: Run, request: ResumeRequest) -> bool:
+    """Whether a run is to wait on, and in another directory: it could not be answered in the old one."""
+    return run.status is RunStatus.WAITING and request.workdir is not None and not request.asks
 
 
 def _where(
@@ -114,7 +136,7 @@ def _check_request(request: ResumeRequest) -> None:
 def check_resumable(run: Run, holder_view: HolderView, request: ResumeRequest) -> tuple[Event, ...]:
     """Whether the status allows it. A running run with a dead holder counts as interrupted.
 
-    A waiting run can continue when the deadline of a gate has passed, and be cancelled at any time.
+    A waiting run can continue when the deadline of a gate has passed, and be moved or cancelled always.
     """
     match run.status:
         case RunStatus.RUNNING:
@@ -126,7 +148,7 @@ def check_resumable(run: Run, holder_view: HolderView, request: ResumeRequest) -
             return (RunInterrupted(reason="crash", detail=_how_lost(holder_view)),)
         case RunStatus.WAITING:
             late = overdue(run, holder_view.now_us)
-            if not late and request.action != "abort":
+            if not late and request.action != "abort" and not _only_moves(run, request):
                 raise still_waits(run)
             return late
         case RunStatus.QUEUED:

@@ -41,6 +41,7 @@ _FOLDS: Mapping[type[e.Event], Callable[[Run, Any, int], Changes]] = {
     e.RunForked: life.forked,
     e.RunClaimed: life.claimed,
     e.PipelineChanged: life.pipeline_changed,
+    e.WorkdirChanged: life.workdir_changed,
     e.StepStarted: steps.started,
     e.AttemptFailed: steps.attempt_failed,
     e.AttemptInterrupted: steps.attempt_interrupted,

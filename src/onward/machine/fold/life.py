@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from onward.machine.fold.change import Changes, IllegalEvent
 from onward.machine.fold.gates import asked_anew
 from onward.machine.fold.stops import NOT_STOPPED
-from onward.model.event import PipelineChanged, RunClaimed, RunCreated, RunForked
+from onward.model.event import PipelineChanged, RunClaimed, RunCreated, RunForked, WorkdirChanged
 from onward.model.ids import branch_of
+from onward.model.needs import with_directory
 from onward.model.run import NOTHING_PENDING, Branch, Fork, Run, RunStatus
 from onward.model.simulation import simulation_of
 from onward.model.values.frozenmap import NOTHING, FrozenMap
@@ -35,6 +36,7 @@ def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
         restarts=event.restarts,
         managed_by=event.managed_by,
         workdir=event.workdir,
+        variables=event.variables,
         workspace=event.workspace,
         trims_output=event.trims_output,
         created_at_us=at_us,
@@ -113,3 +115,7 @@ def _without_sessions(branches: Mapping[str, Branch]) -> dict[str, Branch]:
 
 def pipeline_changed(run: Run, event: PipelineChanged, at_us: int) -> Changes:
     return {"pipeline_hash": event.pipeline_hash}
+
+
+def workdir_changed(run: Run, event: WorkdirChanged, at_us: int) -> Changes:
+    return {"workdir": event.workdir, "needs": with_directory(run.needs, event.workdir)}

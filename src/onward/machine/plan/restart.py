@@ -52,6 +52,7 @@ def restarted(definition: Definition, run: Run, to: str, version: str) -> RunCre
         restarts=run.restarts + 1,
         managed_by=run.managed_by,
         workdir=run.workdir,
+        variables=run.variables,
         workspace=replace(run.workspace, start=run.root.tree) if run.workspace and run.root.tree else None,
         trims_output=run.trims_output,
     )

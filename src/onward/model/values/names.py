@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onward.errors import InvalidInput
+from onward.model.needs import needed_directory
 from onward.model.run import Run
 
 NAME_CHARACTERS_MAX = 500
@@ -26,4 +27,4 @@ def check_names(run: Run) -> None:
     check_name("the node id", run.start_node)
     check_name("the exclusive key", run.exclusive_key or "")
     for need in run.needs:
-        check_name("the handler name", need)
+        check_name("the handler name" if needed_directory(need) is None else "the directory", need)

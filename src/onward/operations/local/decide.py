@@ -115,4 +115,5 @@ def resume_of(request: PreviewResume) -> Resume:
         original=request.original,
         take_over=request.take_over,
         restore_workspace=request.restore_workspace,
+        workdir=request.workdir,
     )

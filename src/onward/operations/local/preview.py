@@ -21,6 +21,7 @@ from onward.model.event import (
     StepFinished,
     StepRouted,
     StepStarted,
+    WorkdirChanged,
 )
 from onward.model.run import Run, RunStatus
 from onward.model.values.instant import span
@@ -46,7 +47,7 @@ async def preview(engine: Engine, run_id: str, how: Resume, *, now_us: int) -> R
 
 def is_asking(run: Run, how: Resume, now_us: int) -> bool:
     """Whether a resume of this run comes down to asking its questions: no deadline has answered them."""
-    is_plain = how.action is None and how.from_node is None
+    is_plain = how.action is None and how.from_node is None and how.workdir is None
     return run.status is RunStatus.WAITING and is_plain and not overdue(run, now_us)
 
 
@@ -76,6 +77,8 @@ def _planned(event: Event) -> Iterator[PlannedAct]:
     match event:
         case PipelineChanged():
             yield _act("use", event.pipeline_hash[:12], f"instead of {event.before[:12]}")
+        case WorkdirChanged():
+            yield _act("use", event.workdir, "as the directory of its commands")
         case StepFinished():
             yield _act("pass", event.step, event.outcome.status.value)
         case StepRouted():

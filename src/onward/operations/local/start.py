@@ -55,6 +55,7 @@ def start_of(request: SubmitRun) -> Start:
         simulation=_simulation(request),
         on_owner_loss=request.on_owner_loss,
         priority=request.priority,
+        workdir=request.workdir,
         workspace=request.workspace,
         workspace_mode=request.workspace_mode,
         keep_workspace=request.keep_workspace,

@@ -76,6 +76,7 @@ class Execution:
             "is_asking": is_asking(run, resume_of(request), self.clock.now_us()),
             "holder": owner_label(holder.owner) if holder is not None and is_held else None,
             "checkpoint": await self._last_checkpoint(folded),
+            "workdir": run.workdir,
             "in_doubt": [opened.step for opened in run.open_steps.values() if is_in_doubt(opened)],
         }
 

@@ -142,4 +142,5 @@ class ResumeOutlook(TypedDict):
     is_asking: bool
     holder: str | None
     checkpoint: LastCheckpoint | None
+    workdir: str | None
     in_doubt: list[str]

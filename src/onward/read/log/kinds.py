@@ -43,7 +43,7 @@ def _names(*kinds: str) -> frozenset[str]:
     return frozenset(name for some in kinds for name in some.split())
 
 
-_CHANGES = "PipelineChanged StepRouted GoalRedirected"
+_CHANGES = "PipelineChanged WorkdirChanged StepRouted GoalRedirected"
 _REQUESTS = "PauseRequested CancelRequested SteeringGiven"
 _LIFE = "RunCreated RunForked RunClaimed RunResumed RunCompleted"
 _STOPS = "RunPaused RunInterrupted RunFailed RunCancelled"
@@ -54,7 +54,7 @@ _BRANCHES = "ParallelStarted BranchFinished"
 LEFT_OUT: Mapping[str, frozenset[str]] = {
     "read.log.projection": _names(_CHANGES, _REQUESTS, _HANDED_BACK, "RunCompleted"),
     "read.log.kinds": _names(
-        "PipelineChanged GoalRedirected BranchFinished", _REQUESTS, _LIFE, _STOPS, _HANDED_BACK
+        "PipelineChanged WorkdirChanged GoalRedirected BranchFinished", _REQUESTS, _LIFE, _STOPS, _HANDED_BACK
     ),
     "read.past": _names(
         _REQUESTS, _HANDED_BACK, "RunCreated RunCompleted RunCancelled GateOpened GateWithdrawn"
@@ -67,11 +67,11 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
         *("RunForked RunClaimed RunResumed RunCompleted", "StepStarted GateOpened"),
     ),
     "draw.trace": _names(
-        *("PipelineChanged", _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES),
+        *("PipelineChanged WorkdirChanged", _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES),
         "AttemptFailed AttemptInterrupted BranchFinished",
     ),
     "cli.print.narrate": _names(
-        *("PipelineChanged", _REQUESTS, _STOPS, _HANDED_BACK),
+        *("PipelineChanged WorkdirChanged", _REQUESTS, _STOPS, _HANDED_BACK),
         "RunForked RunClaimed RunResumed GateWithdrawn",
     ),
     "operations.local.preview": _names(

@@ -66,6 +66,7 @@ def requests(run: Run, me: str) -> Iterator[e.Event]:
     """What a control request might write next, legal or not."""
     yield e.RunClaimed(token=run.token + 1, worker=me, lost=run.worker is not None)
     yield e.PipelineChanged(pipeline_hash=f"{run.head:064d}", before=run.pipeline_hash, by="tests")
+    yield e.WorkdirChanged(workdir=f"/place {run.head}", before=run.workdir, by="tests")
     for gate in run.gates:
         yield e.GateDecided(gate=gate, choice=YES, by="tests")
         yield e.GateWithdrawn(gate=gate)

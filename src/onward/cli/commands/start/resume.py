@@ -18,6 +18,7 @@ from onward.cli.print.text import age, one_line
 from onward.clock import SystemClock
 from onward.errors import InvalidInput
 from onward.operations.local_only.replies import ResumeOutlook
+from onward.operations.local_only.workdir import directory_of, is_elsewhere, missing_notice
 from onward.operations.replies import Resumed
 from onward.operations.requests import GetRun, ResumeRun
 
@@ -70,6 +71,7 @@ async def resume(
         original=going.original,
         take_over=take_over,
         restore_workspace=restore_workspace,
+        workdir=None if going.cwd is None else directory_of(going.cwd, is_here=not going.queue),
     )
     async with foreground(common, out, going.answers) as desk:
         if dry_run:
@@ -92,6 +94,9 @@ async def _execute(desk: Foreground, asking: ResumeRun, *, wait: bool) -> int:
     if ahead["is_asking"]:
         return desk.finish(await desk.execution.attend_run(GetRun(run=ahead["run"])))
     desk.progress.narrator.opening = _opening(ahead, asking)
+    place = asking.workdir or ahead["workdir"] or ""
+    if asking.action != "abort" and is_elsewhere(place):
+        desk.out.say(f"its commands run in {one_line(place, 1_000)}")
     if ahead["holder"] is not None and asking.take_over:
         desk.out.note(f"taking the run from {ahead['holder']}, which is alive; it can write nothing more.")
     elif ahead["holder"] is not None and wait:
@@ -107,8 +112,8 @@ async def _execute(desk: Foreground, asking: ResumeRun, *, wait: bool) -> int:
 
 def _tell_queued(run: Resumed, out: Output) -> int:
     """The decision is made, and this process does no more about it."""
-    if run["notice"]:
-        out.note(run["notice"])
+    for notice in filter(None, (run["notice"], missing_notice(run["workdir"]))):
+        out.note(notice)
     out.say(f"run {run['display_id']} is queued; a worker continues it (`onward worker`)")
     if out.is_json:
         out.value(run)

@@ -24,6 +24,7 @@ from onward.cli.script import script_of
 from onward.cli.values import context_of
 from onward.model.run import RunStatus
 from onward.operations.local_only.execute import submission
+from onward.operations.local_only.workdir import directory_of
 from onward.operations.requests import ListRuns
 from onward.pipeline.build import Pipeline
 
@@ -42,6 +43,14 @@ async def run(
     real_tools: RealTools = False,
     answers: Answers = None,
     run_id: RunId = None,
+    cwd: Annotated[
+        str | None,
+        Parameter(
+            help="The directory that the run's commands work in, also when it is resumed elsewhere. "
+            "Default: the current one.",
+            metavar="DIR",
+        ),
+    ] = None,
     workspace: Workspace = None,
     workspace_mode: WorkspaceMode = None,
     keep_workspace: KeepWorkspace = False,
@@ -61,6 +70,7 @@ async def run(
         real_tools=script.real_tools,
         run_id=run_id,
         on_owner_loss="interrupt",
+        workdir=directory_of(cwd),
         workspace=workspace,
         workspace_mode=workspace_mode,
         keep_workspace=keep_workspace,

@@ -37,6 +37,7 @@ from onward.model.ids import display_id
 from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE, PRIORITY
 from onward.operations.local.operations import LocalOperations
 from onward.operations.local_only.execute import submission
+from onward.operations.local_only.workdir import directory_of, missing_notice
 from onward.operations.requests import ListWorkers, RecoverRuns
 from onward.store.owner import owner_label
 
@@ -143,6 +144,14 @@ async def submit(
         Parameter(help="When its worker dies: another continues, or a person decides."),
     ] = "requeue",
     run_id: RunId = None,
+    cwd: Annotated[
+        str | None,
+        Parameter(
+            help="The directory that the run's commands work in: only workers that have it take the run. "
+            "Default: wherever the worker was started.",
+            metavar="DIR",
+        ),
+    ] = None,
     workspace: Workspace = None,
     workspace_mode: WorkspaceMode = None,
     keep_workspace: KeepWorkspace = False,
@@ -159,6 +168,7 @@ async def submit(
         priority=priority,
         on_owner_loss=on_owner_loss,
         run_id=run_id,
+        workdir=None if cwd is None else directory_of(cwd, is_here=False),
         workspace=workspace,
         workspace_mode=workspace_mode,
         keep_workspace=keep_workspace,
@@ -169,6 +179,8 @@ async def submit(
     for warning in made["warnings"]:
         out.note(warning)
     run = made["run"]
+    if notice := missing_notice(run["workdir"]):
+        out.note(notice)
     out.say(f"run {run['display_id']}: {one_line(run['pipeline'])} (id {run['id']}) is queued")
     if out.is_json:
         out.value(run)

@@ -1,0 +1,197 @@
+"""Where the commands of a run work: the directory is part of the run, wherever it is resumed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell, pipeline
+
+PWD = "pwd >> $HOME/places"
+STOPS_ONCE = "test -e $HOME/fixed"
+GATE = """
+digraph gate {
+  start [shape=Mdiamond]
+  exit [shape=Msquare]
+  ask [shape=hexagon, label="Go on?"]
+  work [shape=parallelogram, tool_command="pwd >> $HOME/places"]
+  start -> ask
+  ask -> work [label="[Y] Yes"]
+  work -> exit
+}
+"""
+
+
+def inside(shell: Shell, place: Path, *words: str) -> tuple[int, str]:
+    """Run a command in another directory; its exit code and all that it printed."""
+    place.mkdir(exist_ok=True)
+    shell.directory = place
+    done = shell.inside(*words)
+    return done.code, done.out + done.err
+
+
+def places(shell: Shell) -> list[str]:
+    path = Path(shell.environment["HOME"], "places")
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def stopped(shell: Shell) -> Path:
+    """A run that noted its directory `first` and then failed, which it does until `fixed` exists."""
+    home = shell.directory
+    shell.write("line.dot", pipeline(("a", PWD), ("b", f"{PWD}; {STOPS_ONCE}")))
+    code, said = inside(shell, home / "first", "run", "../line.dot", "--run-id", "one")
+    assert code == 1, said
+    (home / "fixed").touch()
+    shell.directory = home
+    return home
+
+
+def test_a_run_works_where_it_was_started_wherever_it_is_resumed(shell: Shell, stopped: Path) -> None:
+    code, said = inside(shell, stopped / "elsewhere", "resume", "one")
+    assert (code, places(shell)) == (0, [str(stopped / "first")] * 3), said
+    assert f"its commands run in {stopped / 'first'}" in said
+    assert shell.read("one")["workdir"] == str(stopped / "first")
+
+
+def test_run_takes_another_directory(shell: Shell) -> None:
+    home = shell.directory
+    (home / "there").mkdir()
+    shell.write("line.dot", pipeline(("a", PWD)))
+    assert shell.inside("run", "line.dot", "--cwd", "there").code == 0
+    assert places(shell) == [str(home / "there")]
+
+
+@pytest.mark.parametrize("command", ["resume", "retry"])
+def test_a_resume_can_move_a_run_for_good(shell: Shell, stopped: Path, command: str) -> None:
+    (stopped / "second").mkdir()
+    shell.write("line.dot", pipeline(("a", PWD), ("b", f"{PWD}; {STOPS_ONCE}"), ("c", PWD)))
+    code, said = inside(shell, stopped, command, "one", "--original", "--cwd", "second")
+    assert (code, places(shell)[-1]) == (0, str(stopped / "second")), said
+    assert shell.read("one")["workdir"] == str(stopped / "second")
+    (moved,) = [event for event in shell.log("one") if event["kind"] == "WorkdirChanged"]
+    assert (moved["before"], moved["workdir"]) == (str(stopped / "first"), str(stopped / "second"))
+
+
+def test_a_directory_that_is_gone_is_said_before_anything_happens(shell: Shell, stopped: Path) -> None:
+    (stopped / "first").rename(stopped / "moved")
+    before = len(shell.log("one"))
+    code, said = inside(shell, stopped, "resume", "one")
+    assert code == 1
+    assert f"works in {stopped / 'first'}, which is not there" in said
+    assert "onward resume one --cwd DIR" in said
+    assert len(shell.log("one")) == before
+    assert inside(shell, stopped, "resume", "one", "--cwd", "moved")[0] == 0
+    assert places(shell)[-1] == str(stopped / "moved")
+
+
+@pytest.mark.parametrize("words", [("run", "line.dot"), ("resume", "one")])
+@pytest.mark.parametrize("wrong", ["nowhere", "line.dot", ""])
+def test_a_wrong_directory_is_refused(
+    shell: Shell, stopped: Path, words: tuple[str, ...], wrong: str
+) -> None:
+    before = len(shell.log("one"))
+    code, said = inside(shell, stopped, *words, "--cwd", wrong)
+    assert (code, said.count("\n")) == (2, 1), said
+    assert "--cwd" in said
+    assert len(shell.log("one")) == before
+
+
+def test_an_answer_is_not_taken_when_the_run_could_not_continue(shell: Shell) -> None:
+    home = shell.directory
+    shell.write("gate.dot", GATE)
+    assert inside(shell, home / "first", "run", "../gate.dot", "--run-id", "one")[0] == 75
+    (home / "first").rename(home / "moved")
+    code, said = inside(shell, home, "answer", "one", "yes")
+    assert code == 1, said
+    assert "onward resume one --cwd DIR" in said
+    code, said = inside(shell, home, "resume", "one", "--cwd", "moved")
+    assert code == 75, said
+    assert inside(shell, home, "answer", "one", "yes")[0] == 0
+    assert places(shell) == [str(home / "moved")]
+
+
+def test_a_resume_that_only_moves_a_waiting_run_may_ask_its_question(shell: Shell) -> None:
+    home = shell.directory
+    shell.write("gate.dot", GATE)
+    assert inside(shell, home, "run", "gate.dot", "--run-id", "one")[0] == 75
+    (home / "other").mkdir()
+    assert inside(shell, home, "resume", "one", "--cwd", "other", "--answers", "auto")[0] == 0
+    assert places(shell) == [str(home / "other")]
+
+
+def test_a_submitted_run_works_where_its_worker_does(shell: Shell) -> None:
+    home = shell.directory
+    shell.write("line.dot", pipeline(("a", PWD)))
+    assert shell.inside("submit", "line.dot", "--run-id", "one").code == 0
+    assert shell.read("one")["workdir"] is None
+    assert inside(shell, home / "worker", "worker", "--until-idle")[0] == 0
+    assert places(shell) == [str(home / "worker")]
+
+
+def test_a_submitted_run_with_a_directory_waits_for_a_worker_that_has_it(any_shell: Shell) -> None:
+    shell, home = any_shell, any_shell.directory
+    shell.write("line.dot", pipeline(("a", PWD)))
+    done = shell.inside("submit", "line.dot", "--run-id", "one", "--cwd", "its own place")
+    assert done.code == 0
+    assert f"there is no directory {home / 'its own place'} on this machine" in done.err
+    assert shell.inside("worker", "--until-idle").code == 0
+    assert shell.read("one")["status"] == "queued"
+    (home / "its own place").mkdir()
+    assert shell.inside("worker", "--until-idle").code == 0
+    assert shell.read("one")["status"] == "completed"
+    assert places(shell) == [str(home / "its own place")]
+
+
+def test_a_queued_resume_keeps_the_directory_a_need(shell: Shell, stopped: Path) -> None:
+    (stopped / "first").rename(stopped / "moved")
+    assert inside(shell, stopped, "resume", "one", "--queue")[0] == 0
+    assert inside(shell, stopped, "worker", "--until-idle")[0] == 0
+    assert shell.read("one")["status"] == "queued"
+    assert inside(shell, stopped, "resume", "one", "--queue", "--cwd", "moved")[0] == 0
+    assert inside(shell, stopped, "worker", "--until-idle")[0] == 0
+    assert (shell.read("one")["status"], places(shell)[-1]) == ("completed", str(stopped / "moved"))
+
+
+def test_a_fork_works_where_its_parent_did(shell: Shell, stopped: Path) -> None:
+    code, said = inside(shell, stopped, "replay", "one", "--checkpoint", "1")
+    assert (code, set(places(shell))) == (0, {str(stopped / "first")}), said
+
+
+def test_hooks_work_where_the_run_does(shell: Shell) -> None:
+    home = shell.directory
+    (home / "there").mkdir()
+    shell.write("line.dot", pipeline(("a", "true"), more=f'  graph [tool_hooks.pre="{PWD}"]\n'))
+    assert shell.inside("run", "line.dot", "--cwd", "there").code == 0
+    assert places(shell) == [str(home / "there")]
+
+
+def test_the_names_of_passed_variables_are_recorded_and_their_values_never(shell: Shell) -> None:
+    shell.environment["DEPLOY_KEY"] = "hush-hush"
+    shell.write("onward.toml", 'tool_env = ["DEPLOY_*"]\n')
+    shell.write("line.dot", pipeline(("a", STOPS_ONCE)))
+    assert shell.inside("run", "line.dot", "--run-id", "one").code == 1
+    shown = shell.read("one")
+    assert {"DEPLOY_KEY", "HOME", "PATH"} <= set(shown["variables"])
+    assert "ONWARD_RUN_ID" not in shown["variables"]
+    assert "hush-hush" not in str(shell.log("one"))
+
+
+def test_a_resume_says_which_variables_are_missing_now(shell: Shell) -> None:
+    shell.environment |= {"DEPLOY_KEY": "hush-hush", "TERM": "xterm"}
+    shell.write("onward.toml", 'tool_env = ["DEPLOY_*"]\n')
+    shell.write("line.dot", pipeline(("a", "test $DEPLOY_KEY = $AGAIN")))
+    assert shell.inside("run", "line.dot", "--run-id", "one").code == 1
+    said = shell.inside("resume", "one").err
+    assert "do not get now" not in said
+    del shell.environment["DEPLOY_KEY"], shell.environment["TERM"]
+    said = shell.inside("resume", "one").err
+    assert "got DEPLOY_KEY when the run was started, and do not get it now" in said
+    assert "TERM" not in said
+
+
+def test_show_says_where_a_run_works(shell: Shell, stopped: Path) -> None:
+    assert f"  cwd      {stopped / 'first'}\n" in shell.inside("show", "one").out
+    assert os.path.isabs(shell.read("one")["workdir"])
