@@ -28,6 +28,7 @@ def tell(step: IsolatedStep) -> dict[str, Any]:
         "is_same_process": os.getpid() == int(step.get("tester")),
         "stdin": sys.stdin.read(),
         "directory": step.directory,
+        "cwd": os.getcwd(),
     }
 
 

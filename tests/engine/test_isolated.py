@@ -33,10 +33,12 @@ def app_with(tmp_path: Path, function: Callable[..., Any]) -> Onward:
     return app
 
 
-async def ran(app: Onward, attrs: str = "", *, source: str | None = None, **inputs: Any) -> Run:
+async def ran(
+    app: Onward, attrs: str = "", *, source: str | None = None, workdir: str | None = None, **inputs: Any
+) -> Run:
     async with app:
         pipeline = await app.pipeline(source or line("a", a=f"type=work, {attrs}"))
-        return await app.run(pipeline, inputs=inputs, run_id="run")
+        return await app.run(pipeline, inputs=inputs, run_id="run", workdir=workdir)
 
 
 def alive(ledger: Path) -> list[str]:
@@ -53,13 +55,14 @@ async def test_an_isolated_function_is_told_of_its_step_in_another_process(
 ) -> None:
     app = app_with(tmp_path, functions.tell)
     source = line("a", a="type=work, color=red").replace("{", '{ graph [goal="ship it"];', 1)
-    run = await ran(app, source=source, city="Ulm", tester=os.getpid())
+    run = await ran(app, source=source, workdir=str(tmp_path), city="Ulm", tester=os.getpid())
     assert run.status is RunStatus.COMPLETED, run.detail
     assert run.context["told"] == ["run", "a#1", "a", 1, "run/a#1", "ship it"]
     assert (run.context["prompt"], run.context["color"]) == ("do it", "red")
     assert run.context["context"] == {"city": "Ulm", "missing": None}
     assert (run.context["is_same_process"], run.context["stdin"]) == (False, "")
     assert run.context["directory"].startswith(str(tmp_path))
+    assert run.context["cwd"] == str(tmp_path)
     printed = capsys.readouterr().err
     for said in ("on standard output", "on standard error", "past every buffer", "by a child"):
         assert said in printed

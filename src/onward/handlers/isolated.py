@@ -67,7 +67,7 @@ class IsolatedHandler:
 
     async def run(self, step: StepContext) -> Result:
         request = Request(
-            path=[*sys.path],
+            path=_search_path(),
             module=self._function.module,
             function=self._function.function,
             step=_told(step),
@@ -75,7 +75,7 @@ class IsolatedHandler:
         finished = await self._spawn.run(
             f"exec {shlex.join([sys.executable, '-P', CHILD])}",
             env=self._environment(),
-            cwd=None,
+            cwd=step.workspace or step.workdir,
             timeout_s=step.node.timeout_s,
             stdin=asked(request),
             deadline=step.deadline,
@@ -89,6 +89,11 @@ class IsolatedHandler:
         for line in answer.lines:
             step.log(line)
         return answer.result
+
+
+def _search_path() -> list[str]:
+    """Where modules are found, without relative paths: the function may work in another directory."""
+    return [os.path.abspath(place) for place in sys.path]
 
 
 def _pass_on(printed: str) -> None:
