@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from onward.errors import InvalidInput
 from onward.model.values.bounds import GRACE, shown
 from onward.model.values.tool_env import ALWAYS, is_named
+from onward.project import CONFIG_FILE, DIRECTORY, HERE, Project, find_project
 
-DEFAULT_DB = ".onward/onward.db"
-CONFIG_FILE = "onward.toml"
+DEFAULT_DB = f"{DIRECTORY}/onward.db"
+ADDRESS = "://"
 _KNOWN = {"db", "app", "answers", "tool_env", "grace", "runs", "files", "log"}
 _TEXTS = _KNOWN - {"grace", "tool_env"}
 LOG_FORMATS = ("text", "json")
@@ -24,7 +25,11 @@ class Settings:
 
     db: str = DEFAULT_DB
     is_db_given: bool = False
+    is_db_above: bool = False
+    """Whether it was found in a directory above the current one."""
     app: str | None = None
+    project: Project = HERE
+    is_app_of_project: bool = False
     answers: str | None = None
     grace_s: float = 30.0
     tool_env: tuple[str, ...] = ()
@@ -43,19 +48,25 @@ def load_settings(
     log: str | None = None,
 ) -> Settings:
     """The settings in effect; the arguments are those of the command line."""
-    environment, file = os.environ, _file(CONFIG_FILE)
+    environment, project = os.environ, find_project(os.path.expanduser("~"))
+    file = _file(project.path(CONFIG_FILE))
     if db is not None and not db.strip():
         raise InvalidInput("--db is empty; name a database, or leave the flag out.")
-    named = db or environment.get("ONWARD_DB") or _text(file.get("db"))
+    named = db or environment.get("ONWARD_DB")
+    of_project = _path(project, file.get("db"))
+    asked = app or environment.get("ONWARD_APP")
     grace = environment.get("ONWARD_GRACE") or file.get("grace", 30)
     return Settings(
-        db=named or DEFAULT_DB,
-        is_db_given=bool(named),
-        app=app or environment.get("ONWARD_APP") or _text(file.get("app")),
+        db=named or of_project or project.path(DEFAULT_DB),
+        is_db_given=bool(named or of_project),
+        is_db_above=bool(project.directory and not named and (of_project or not asked)),
+        app=asked or _text(file.get("app")),
+        project=project,
+        is_app_of_project=asked is None and "app" in file,
         answers=answers or environment.get("ONWARD_ANSWERS") or _text(file.get("answers")),
         grace_s=_seconds("grace", grace),
         tool_env=_names(file.get("tool_env", [])),
-        runs=runs or environment.get("ONWARD_RUNS") or _text(file.get("runs")),
+        runs=runs or environment.get("ONWARD_RUNS") or _path(project, file.get("runs")),
         files=file_mode(files or environment.get("ONWARD_FILES") or _text(file.get("files"))),
         log=_log_format(log or environment.get("ONWARD_LOG") or _text(file.get("log")) or "text"),
     )
@@ -123,6 +134,16 @@ def _file(path: str) -> Mapping[str, object]:
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
+
+
+def _path(project: Project, value: object) -> str | None:
+    """A path of the settings' file, which is meant from the file's directory; an address stays as it is."""
+    return place_in(project, str(value)) if value else None
+
+
+def place_in(project: Project, place: str) -> str:
+    """A path or an address, as the project means it."""
+    return place if ADDRESS in place or place == ":memory:" else project.path(place)
 
 
 def _seconds(name: str, value: object) -> float:

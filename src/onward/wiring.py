@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 log_warning = logging.getLogger("onward").warning
 POSTGRES = ("postgres://", "postgresql://")
+PROJECT_RUNS = os.path.join(".onward", "runs")
 
 
 async def open_store(db: str, *, lease_s: float | None = None) -> Store:
@@ -81,7 +82,7 @@ def runs_of(db: str) -> str | None:
     if db == ":memory:":
         return None
     if db.startswith(POSTGRES):
-        return os.path.join(".onward", "runs")
+        return PROJECT_RUNS
     path = os.path.abspath(db.removeprefix("sqlite://"))
     above = os.path.dirname(path)
     return os.path.join(above, "runs") if os.path.basename(above) == ".onward" else f"{path}-runs"

@@ -26,8 +26,8 @@ AGENT = (
         (("pause", "x", "--after", "lunch"), 'Invalid value "lunch"'),
         (("replay", "x", "--checkpoint", "many"), "See `onward replay --help`."),
         (
-            ("--db", "x", "status"),
-            "--db comes before the command; write it after, as in `onward status --db …`.",
+            ("--limit", "x", "status"),
+            "--limit comes before the command; write it after, as in `onward status --limit …`.",
         ),
         (("run", "a.dot", "b.dot"), "b.dot"),
         (("status", "--status", "sleepy"), "Invalid value"),

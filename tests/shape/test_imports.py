@@ -18,7 +18,8 @@ LAYERS: dict[str, list[str]] = {
     "threads": [],
     "clock": ["model"],
     "version": [],
-    "config": ["errors", "model.values"],
+    "project": [],
+    "config": ["errors", "model.values", "project"],
     "host": ["errors"],
     "supervisor": [],  # a program of its own
     "watchdog": [],  # another

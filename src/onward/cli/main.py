@@ -6,7 +6,7 @@ import gc
 import sys
 from collections.abc import Coroutine, Sequence
 from keyword import iskeyword
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -14,11 +14,18 @@ from onward.cli.exits import FINE, INTERRUPTED
 from onward.cli.failure import tell_defect, tell_error, tell_usage
 from onward.cli.print.output import Output
 from onward.cli.values import with_script_joined
+from onward.cli.words import with_command_first
 from onward.errors import OnwardError
 from onward.version import VERSION
 
+if TYPE_CHECKING:
+    from onward.cli.options import Common
+
 HELP = "Durable runs of AI agent pipelines: kill it anywhere, and it continues after the last finished step."
-EPILOGUE = "Exit codes: 0 finished well; 1 failed or refused; 2 usage or invalid pipeline; 75 resumable."
+EPILOGUE = (
+    "Before or after every command: --db, --json, --app, --runs, --files.\n\n"
+    "Exit codes: 0 finished well; 1 failed or refused; 2 usage or invalid pipeline; 75 resumable."
+)
 COMMANDS: Sequence[tuple[str, str, str]] = (
     ("validate", "operate.check", "Check a pipeline file; nothing is executed."),
     ("run", "start.run", "Run a pipeline in the foreground."),
@@ -54,6 +61,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("version", "operate.about", "Print the version."),
     ("completion", "operate.about", "Print a completion script for a shell."),
 )
+WITHOUT_DATABASE = ("validate",)
 
 
 def main() -> NoReturn:
@@ -67,6 +75,7 @@ def run(tokens: Sequence[str]) -> int:
     own, others = _split(list(tokens))
     out = Output(is_json="--json" in own)
     try:
+        own = with_command_first(own)
         return out.close(_call([*with_script_joined(own), *others], out))
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -111,11 +120,20 @@ def make_app() -> App:
 def _call(tokens: Sequence[str], out: Output) -> int:
     command, bound, given = make_app().parse_args(tokens, exit_on_error=False, print_error=False)
     bound.arguments.update({name: out for name in given})
+    if "common" in bound.signature.parameters and tokens[0] not in WITHOUT_DATABASE:
+        _tell_place(bound.arguments.get("common"), out)
     _collect_from_now()
     result = command(*bound.args, **bound.kwargs)
     if isinstance(result, Coroutine):
         return _run_async(result)
     return result if isinstance(result, int) else FINE
+
+
+def _tell_place(common: Common | None, out: Output) -> None:
+    from onward.cli.opening import tell_place
+    from onward.cli.options import COMMON
+
+    tell_place(common or COMMON, out)
 
 
 def _collect_from_now() -> None:

@@ -9,13 +9,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from onward.config import Settings, load_settings, step_key, tool_environment
+from onward.config import ADDRESS, Settings, load_settings, place_in, step_key, tool_environment
 from onward.errors import InvalidInput, NoDatabase
-from onward.wiring import is_there, open_store
+from onward.project import CONFIG_FILE
+from onward.wiring import POSTGRES, PROJECT_RUNS, is_there, open_store
 
 if TYPE_CHECKING:
     from onward.app import Onward
     from onward.cli.options import Common
+    from onward.cli.print.output import Output
     from onward.engine.control.retention import Collector
     from onward.engine.control.sources import Sources
     from onward.engine.step.leftovers import Leftovers
@@ -150,7 +152,25 @@ def place_of(common: Common) -> str | Store:
     settings = load_settings(db=common.db, app=common.app)
     if settings.is_db_given or settings.app is None:
         return settings.db
-    return load_app(settings.app).store
+    return _loaded(settings, settings.app).store
+
+
+def tell_place(common: Common, out: Output) -> None:
+    """Say which database is used, if it was found above the current directory, and which was not trusted."""
+    settings = load_settings(db=common.db, app=common.app)
+    for marker in settings.project.strangers if not settings.is_db_given else ():
+        out.note(f"{marker} belongs to another user and is not used; name a database with --db")
+    if settings.is_db_above:
+        out.note(f"using {_words(settings)}, found above this directory")
+
+
+def _words(settings: Settings) -> str:
+    """What says where the runs are: the database, or the file that names it or the app that has it."""
+    if ADDRESS in settings.db:  # which may have a password
+        return f"the database of {settings.project.path(CONFIG_FILE)}"
+    if settings.is_app_of_project and not settings.is_db_given:
+        return f"the app of {settings.project.path(CONFIG_FILE)}"
+    return f"the database {settings.db}"
 
 
 def common_app(common: Common) -> Onward:
@@ -162,21 +182,34 @@ def app_of(settings: Settings) -> Onward:
     """The app that the settings name, or one without handlers; a given database overrides the app's own."""
     from onward.app import Onward
 
-    app = Onward(settings.db) if settings.app is None else load_app(settings.app)
+    app = Onward(settings.db) if settings.app is None else _loaded(settings, settings.app)
     if settings.is_db_given:
         app.store = settings.db
     app.runs = settings.runs or app.runs
+    if app.runs is None and isinstance(app.store, str) and app.store.startswith(POSTGRES):
+        app.runs = settings.project.path(PROJECT_RUNS)
     app.files = settings.files or app.files
     return app
 
 
-def load_app(name: str) -> Onward:
-    """The app `package.module:name`, imported from the current directory or an installed package."""
+def _loaded(settings: Settings, name: str) -> Onward:
+    """The app that the settings name; what the project's file names is meant from the project's directory."""
+    if not settings.is_app_of_project or not settings.project.directory:
+        return load_app(name, os.getcwd())
+    project = settings.project
+    app = load_app(name, project.directory)
+    app.store = place_in(project, app.store) if isinstance(app.store, str) else app.store
+    app.runs = None if app.runs is None else project.path(app.runs)
+    return app
+
+
+def load_app(name: str, directory: str) -> Onward:
+    """The app `package.module:name`, imported from a directory or an installed package."""
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
         raise InvalidInput(f"--app {name!r} is not package.module:name.")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -185,7 +218,7 @@ def load_app(name: str) -> Onward:
                 f"--app {name}: {module_name} needs the module {error.name!r}, which is missing."
             ) from error
         raise InvalidInput(
-            f"--app {name}: there is no module {module_name!r} in this directory or installed."
+            f"--app {name}: there is no module {module_name!r} in {directory} or installed."
         ) from error
     except Exception as error:
         raise InvalidInput(
