@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from onward.config import file_mode, own_environment
+from onward.config import file_mode, own_environment, tool_variables
 from onward.engine.control.interview import AutoApprove, CallbackInterviewer, Interviewer
 from onward.engine.control.sources import read_source
 from onward.engine.engine import Engine, Resume, Start, ignore
@@ -30,6 +30,7 @@ from onward.handlers.function import FunctionHandler, Returned
 from onward.handlers.isolated import IsolatedHandler, importable
 from onward.handlers.isolation import ANSWER_BYTES_MAX
 from onward.handlers.port import Handler
+from onward.machine.definition import AGENT
 from onward.model.answer import Answer
 from onward.model.run import Run
 from onward.model.simulation import Simulation
@@ -297,18 +298,28 @@ class Onward:
                 for event in translator.translate(unseal(record), record.at_us):
                     yield event
 
-    def read(self, path: str) -> Pipeline:
-        """A pipeline from a file, prepared and checked as for `submit`; opens no store."""
-        return self._read(path, self.rules)
+    def read(self, path: str, *, tool_env: tuple[str, ...] | None = None) -> Pipeline:
+        """A pipeline from a file, prepared and checked as for `submit`; opens no store.
 
-    def validate(self, path: str) -> Pipeline:
+        With `tool_env`, also checked for variables that its commands would not get here.
+        """
+        return self._read(path, self.rules, tool_env)
+
+    def validate(self, path: str, *, tool_env: tuple[str, ...] | None = None) -> Pipeline:
         """A pipeline from a file that this app can run; InvalidPipeline says what a run would refuse."""
-        return self._read(path, rules_here(self.rules, has_agent=AGENT in self.handlers))
+        return self._read(path, rules_here(self.rules, has_agent=AGENT in self.handlers), tool_env)
 
-    def _read(self, path: str, rules: Sequence[Rule]) -> Pipeline:
+    def _read(self, path: str, rules: Sequence[Rule], tool_env: tuple[str, ...] | None) -> Pipeline:
+        variables = None if tool_env is None else tool_variables(tool_env)
         known = {*self.handlers, *BUILT_IN_TYPES}
-        source = read_source(path)
-        return build(source, file=path, transforms=self.transforms, known_types=known, rules=rules)
+        return build(
+            read_source(path),
+            file=path,
+            transforms=self.transforms,
+            known_types=known,
+            rules=rules,
+            variables=variables,
+        )
 
     async def pipeline(self, source: str, *, name: str = "pipeline") -> Pipeline:
         """A pipeline from its text."""

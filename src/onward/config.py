@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from onward.errors import InvalidInput
 from onward.model.values.bounds import GRACE, shown
-from onward.model.values.tool_env import ALWAYS, is_named
+from onward.model.values.tool_env import ALWAYS, Variables, is_named
 from onward.project import CONFIG_FILE, DIRECTORY, HERE, Project, find_project
 
 DEFAULT_DB = f"{DIRECTORY}/onward.db"
 ADDRESS = "://"
-_KNOWN = {"db", "app", "answers", "tool_env", "grace", "runs", "files", "log"}
-_TEXTS = _KNOWN - {"grace", "tool_env"}
+KNOWN = {"db", "app", "answers", "tool_env", "grace", "runs", "files", "log"}
+_TEXTS = KNOWN - {"grace", "tool_env"}
+_PATTERN = re.compile(r"[^\s=,$\[\]]+")
 LOG_FORMATS = ("text", "json")
 FILE_MODES = ("full", "lazy", "off")
 
@@ -65,7 +67,7 @@ def load_settings(
         is_app_of_project=asked is None and "app" in file,
         answers=answers or environment.get("ONWARD_ANSWERS") or _text(file.get("answers")),
         grace_s=_seconds("grace", grace),
-        tool_env=_names(file.get("tool_env", [])),
+        tool_env=_patterns(environment.get("ONWARD_TOOL_ENV"), file.get("tool_env", [])),
         runs=runs or environment.get("ONWARD_RUNS") or _path(project, file.get("runs")),
         files=file_mode(files or environment.get("ONWARD_FILES") or _text(file.get("files"))),
         log=_log_format(log or environment.get("ONWARD_LOG") or _text(file.get("log")) or "text"),
@@ -105,6 +107,11 @@ def tool_environment(extra: tuple[str, ...] = ()) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if is_named(name, (*ALWAYS, *extra))}
 
 
+def tool_variables(extra: tuple[str, ...] = ()) -> Variables:
+    """The names of the variables that this process has, and of those that shell commands get."""
+    return Variables(passed=frozenset(tool_environment(extra)), present=frozenset(os.environ))
+
+
 def _file(path: str) -> Mapping[str, object]:
     try:
         with open(path, "rb") as file:
@@ -121,10 +128,10 @@ def _file(path: str) -> Mapping[str, object]:
         raise InvalidInput(f"{path} is not UTF-8; save it as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(f"{path} is not valid TOML: {error}.") from None
-    unknown = sorted(found.keys() - _KNOWN)
+    unknown = sorted(found.keys() - KNOWN)
     if unknown:
         raise InvalidInput(
-            f"{path} sets {', '.join(unknown)}; known settings are {', '.join(sorted(_KNOWN))}."
+            f"{path} sets {', '.join(unknown)}; known settings are {', '.join(sorted(KNOWN))}."
         )
     for name in sorted(found.keys() & _TEXTS):
         if not isinstance(found[name], str):
@@ -153,7 +160,14 @@ def _seconds(name: str, value: object) -> float:
         raise InvalidInput(f"{name} is {shown(value)}; write {error}.") from None
 
 
-def _names(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise InvalidInput(f"tool_env in {CONFIG_FILE} is {value!r}; write a list of variable names.")
-    return tuple(value)
+def _patterns(given: str | None, value: object) -> tuple[str, ...]:
+    """Names and patterns of variables: those of the environment, separated by commas, or of the file."""
+    where, found = f"tool_env in {CONFIG_FILE}", value
+    if given is not None:
+        where, found = "ONWARD_TOOL_ENV", [name for name in given.replace(",", " ").split() if name]
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise InvalidInput(f'{where} is {found!r}; write a list of names, as in ["AWS_*", "DEPLOY_KEY"].')
+    for name in found:
+        if not _PATTERN.fullmatch(name):
+            raise InvalidInput(f"{where} has {name!r}, which names no variable; write a name, or AWS_*.")
+    return tuple(found)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from onward.config import file_mode, tool_environment
+from onward.config import file_mode, tool_environment, tool_variables
 from onward.errors import InvalidInput, StoreReadOnly
 from onward.model.values.bounds import LEASE
 from onward.model.values.tool_env import is_named
@@ -130,7 +130,7 @@ def make_engine(
         warn=warn or log_warning,
         around=around,
         own=own_paths(db, runs),
-        variables=environment,
+        variables=tool_variables(tool_env),
     )
 
 

@@ -195,3 +195,39 @@ def test_a_resume_says_which_variables_are_missing_now(shell: Shell) -> None:
 def test_show_says_where_a_run_works(shell: Shell, stopped: Path) -> None:
     assert f"  cwd      {stopped / 'first'}\n" in shell.inside("show", "one").out
     assert os.path.isabs(shell.read("one")["workdir"])
+
+
+# -- variables -----------------------------------------------------------------------------------------
+
+
+def test_a_variable_that_a_command_does_not_get_is_a_warning_before_it_is_missed(shell: Shell) -> None:
+    shell.environment["TOKEN"] = "t"
+    shell.write("line.dot", pipeline(("a", "deploy $TOKEN $STAGE $EXTRA_1")))
+    shell.environment |= {"EXTRA_1": "1", "ONWARD_TOOL_ENV": "EXTRA_*, OTHER"}
+    for words in (("validate", "line.dot"), ("run", "line.dot")):
+        done = shell.inside(*words)
+        said = [line for line in (done.out + done.err).splitlines() if "[tool_variable]" in line]
+        assert len(said) == 2, done
+        assert 'uses $TOKEN, which commands do not get (write tool_env = ["TOKEN"] in onward.toml)' in said[0]
+        assert "uses $STAGE, which is not set here" in said[1]
+
+
+def test_submit_does_not_judge_the_environment_of_a_worker(shell: Shell) -> None:
+    shell.write("line.dot", pipeline(("a", "deploy $STAGE")))
+    assert shell.inside("submit", "line.dot").err == ""
+
+
+def test_a_pattern_passes_variables_on(shell: Shell) -> None:
+    shell.environment |= {"AWS_REGION": "eu", "AWSKEY": "hush"}
+    shell.write("onward.toml", 'tool_env = ["AWS_*"]\n')
+    shell.write("line.dot", pipeline(("a", "echo ${AWS_REGION-no} ${AWSKEY-no} > seen")))
+    assert shell.inside("run", "line.dot").code == 0
+    assert (shell.directory / "seen").read_text() == "eu no\n"
+
+
+@pytest.mark.parametrize("wrong", ['"AWS_*"', '["A B"]', '["A=1"]', '["$A"]', "[1]", '[""]'])
+def test_a_wrong_pattern_is_told(shell: Shell, wrong: str) -> None:
+    shell.write("onward.toml", f"tool_env = {wrong}\n")
+    done = shell.inside("status")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "tool_env in onward.toml" in done.err

@@ -54,6 +54,7 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ("human_gate", "error"),
         ("tool_command", "error"),
         ("value_known", "warning"),
+        ("tool_variable", "warning"),
         ("name_length", "error"),
         ("value_ours", "warning"),
         ("exit_reachable", "warning"),

@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from onward import config
 from onward.model.event import CATALOGUE
 from onward.model.run import RunStatus
+from onward.model.values.tool_env import ALWAYS
 from tests.shape.tree import modules, show
 
 ROOT = Path(__file__).parent.parent.parent
@@ -63,3 +65,22 @@ def test_every_module_that_a_package_names_in_its_docstring_is_there() -> None:
             if not (here / f"{name}.py").exists() and not (here / name).is_dir():
                 missing.append(f"{show(module.path)}: {name}")
     assert missing == []
+
+
+def test_every_setting_and_its_variable_is_on_the_page() -> None:
+    page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(config.KNOWN)
+    source = (ROOT / "src/onward/config.py").read_text(encoding="utf-8")
+    named = set(re.findall(r"ONWARD_\w+", source)) - {"ONWARD_IDEMPOTENCY_KEY"}  # of the step it is called in
+    assert [name for name in sorted(named) if f"`{name}" not in page] == []
+
+
+def test_every_variable_that_commands_get_is_on_the_page() -> None:
+    page = (ROOT / "docs/environment.md").read_text(encoding="utf-8")
+    told = [*ALWAYS, "ONWARD_DB"]
+    for module in ("environment", "hooks"):
+        source = (ROOT / f"src/onward/handlers/{module}.py").read_text(encoding="utf-8")
+        told += re.findall(r'"(ONWARD_\w+)"', source)
+    assert len(told) > len(ALWAYS) + 8
+    assert [name for name in told if f"`{name}`" not in page] == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onward.clock import Clock, Dice, Ids
@@ -32,6 +32,7 @@ from onward.handlers.port import Handler
 from onward.machine.definition import Definition
 from onward.model.event import Event
 from onward.model.run import Run
+from onward.model.values.tool_env import Variables
 from onward.pipeline.build import Transform
 from onward.pipeline.rules.check import RULES, Rule
 from onward.store.port.store import Store
@@ -63,11 +64,11 @@ class Engine:
         warn: Callable[[str], None] = lambda text: None,
         around: Around | None = None,
         own: Sequence[str] = (),
-        variables: Collection[str] = (),
+        variables: Variables | None = None,
     ) -> None:
         """`own`: the paths that are ours and no step's work, wherever they are. `variables`: the names of
         those that commands get."""
-        self.store = store
+        self.store, self.variables = store, variables
         self.sources = Sources(store.blobs, transforms, {*handlers, *Definition.BUILT_IN}, rules)
         receipts = None
         if files is not None:
@@ -82,7 +83,10 @@ class Engine:
         requests = HolderRequests(journal, claims, workspaces)
         self.pause, self.cancel, self.steer = requests.pause, requests.cancel, requests.steer
         serving = Serving(
-            handlers, lambda agent, interviewer: Overseer(self, clock, agent, interviewer), around, variables
+            handlers,
+            lambda agent, interviewer: Overseer(self, clock, agent, interviewer),
+            around,
+            () if variables is None else variables.passed,
         )
         self.check_served = serving.check_served
         parts = EngineParts(

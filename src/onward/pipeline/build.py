@@ -9,6 +9,7 @@ from pathlib import PurePath
 import blake3
 
 from onward.errors import InvalidPipeline
+from onward.model.values.tool_env import Variables
 from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
 from onward.pipeline.dot.reader import Reading, read
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
@@ -39,6 +40,7 @@ def build(
     transforms: Sequence[Transform] = (),
     known_types: Collection[str] = BUILT_IN_TYPES,
     rules: Sequence[Rule] = RULES,
+    variables: Variables | None = None,
 ) -> Pipeline:
     """Read, transform and check a pipeline; InvalidPipeline carries all errors, then all warnings.
 
@@ -46,7 +48,8 @@ def build(
     """
     reading = read(source, file=file)
     graph = prepared(reading.graph, transforms) if reading.whole else reading.graph
-    findings = check(graph, known_types=known_types, rules=_applicable(reading, rules))
+    applicable = _applicable(reading, rules)
+    findings = check(graph, known_types=known_types, rules=applicable, variables=variables)
     found = sorted((*reading.errors, *reading.warnings, *findings), key=by_position)
     errors = [finding for finding in found if finding.severity is Severity.ERROR]
     warnings = [finding for finding in found if finding.severity is not Severity.ERROR]

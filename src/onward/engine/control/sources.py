@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from onward.errors import HistoryCorrupt, InvalidInput, Refused
 from onward.model.ids import node_of
 from onward.model.run import Run
+from onward.model.values.tool_env import Variables
 from onward.pipeline.build import Pipeline, Transform, build, changed_nodes
 from onward.pipeline.dot.reader import decode
 from onward.pipeline.rules.check import RULES, Rule
@@ -27,10 +28,15 @@ class Sources:
     rules: Sequence[Rule] = RULES
     _stored: dict[tuple[str, str], Pipeline] = field(default_factory=dict)
 
-    def prepare(self, source: str, file: str) -> Pipeline:
-        """A pipeline from its text."""
+    def prepare(self, source: str, file: str, variables: Variables | None = None) -> Pipeline:
+        """A pipeline from its text. `variables` are those of this process, if it is to run it."""
         return build(
-            source, file=file, transforms=self.transforms, known_types=self.known_types, rules=self.rules
+            source,
+            file=file,
+            transforms=self.transforms,
+            known_types=self.known_types,
+            rules=self.rules,
+            variables=variables,
         )
 
     def read(self, path: str) -> Pipeline:

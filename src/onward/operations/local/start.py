@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from onward.engine.control.requests import Start
 from onward.engine.engine import Engine
 from onward.model.simulation import Simulation
+from onward.model.values.tool_env import Variables
 from onward.operations.local.look import run_state
 from onward.operations.local.terms import run_id_of, terms_of
 from onward.operations.replies import RunState, Submitted
@@ -42,9 +43,10 @@ class LocalStart:
         return await run_state(self.engine.store, folded)
 
 
-def prepared(engine: Engine, request: SubmitRun) -> Pipeline:
-    """The pipeline of a request, checked as for every run."""
-    return replace(engine.sources.prepare(request.source, request.file), path=request.path)
+def prepared(engine: Engine, request: SubmitRun, variables: Variables | None = None) -> Pipeline:
+    """The pipeline of a request, checked as for every run; with `variables`, also against those."""
+    found = engine.sources.prepare(request.source, request.file, variables)
+    return replace(found, path=request.path)
 
 
 def start_of(request: SubmitRun) -> Start:

@@ -57,7 +57,7 @@ class Execution:
 
     def prepare(self, request: SubmitRun) -> Pipeline:
         """The pipeline of a run that is to be started, checked."""
-        return prepared(self.engine, request)
+        return prepared(self.engine, request, self.engine.variables)
 
     async def start_run(self, request: SubmitRun, pipeline: Pipeline) -> RunState:
         """Create a run of a prepared pipeline, and execute it."""

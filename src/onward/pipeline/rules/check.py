@@ -6,9 +6,20 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from onward.model.values.tool_env import Variables
 from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
 from onward.pipeline.graph import Graph
-from onward.pipeline.rules import attributes, branches, control, ends, gates, references, structure, tools
+from onward.pipeline.rules import (
+    attributes,
+    branches,
+    control,
+    ends,
+    gates,
+    references,
+    shell,
+    structure,
+    tools,
+)
 from onward.pipeline.rules.rule import Problem, Rule, Subject
 from onward.pipeline.rules.words import names, outcomes, shapes, unused
 
@@ -43,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     Rule("human_gate", Severity.ERROR, gates.human_gate),
     Rule("tool_command", Severity.ERROR, tools.tool_command),
     Rule("value_known", Severity.WARNING, references.value_known),
+    Rule("tool_variable", Severity.WARNING, shell.tool_variable),
     Rule("name_length", Severity.ERROR, structure.name_length, local=True),
     Rule("value_ours", Severity.WARNING, attributes.value_ours, local=True, per_value=True),
     Rule("exit_reachable", Severity.WARNING, ends.exit_reachable),
@@ -54,10 +66,14 @@ RULES: tuple[Rule, ...] = (
 
 
 def check(
-    graph: Graph, *, known_types: Collection[str], rules: Sequence[Rule] = RULES
+    graph: Graph,
+    *,
+    known_types: Collection[str],
+    rules: Sequence[Rule] = RULES,
+    variables: Variables | None = None,
 ) -> tuple[Diagnostic, ...]:
     """All findings of the rules, in the order of the file. Nothing is executed."""
-    subject = Subject(graph, known_types)
+    subject = Subject(graph, known_types, variables)
     findings = [finding for rule in rules for finding in _findings(rule, subject)]
     return tuple(sorted(findings, key=by_position))
 

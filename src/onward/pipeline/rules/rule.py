@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
+from onward.model.values.tool_env import Variables
 from onward.pipeline.diagnostic import Diagnostic, Severity
 from onward.pipeline.graph import Edge, Graph, Node
 
@@ -28,10 +29,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a rule looks at."""
+    """What a rule looks at. `variables` are those of the process that is to run it, if known."""
 
     graph: Graph
     known_types: Collection[str]
+    variables: Variables | None = None
 
 
 @dataclass(frozen=True, slots=True)

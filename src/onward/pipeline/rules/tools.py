@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from onward.pipeline.rules.rule import Problem, Rule, Subject, about
 
-TOOL, COMMAND = "tool", "tool_command"
+TOOL, COMMAND, VARIABLE = "tool", "tool_command", "tool_variable"
 
 
 def tool_command(subject: Subject) -> Iterator[Problem]:
@@ -24,7 +24,7 @@ def rules_beside(kind: str, rules: Sequence[Rule]) -> list[Rule]:
     """The rules for an app with its own handler of a kind: its own tool handler may need no command."""
     if kind != TOOL:
         return list(rules)
-    return [replace(rule, find=_nothing) if rule.name == COMMAND else rule for rule in rules]
+    return [replace(rule, find=_nothing) if rule.name in (COMMAND, VARIABLE) else rule for rule in rules]
 
 
 def _nothing(subject: Subject) -> Iterator[Problem]:

@@ -36,7 +36,8 @@ async def validate(
     """
     app = common_app(common)
     try:
-        pipeline = app.read(file) if for_workers else app.validate(file)
+        # Workers elsewhere may pass other variables.
+        pipeline = app.read(file) if for_workers else app.validate(file, tool_env=load_settings().tool_env)
     except InvalidPipeline as error:
         findings, code = error.diagnostics, USAGE
         verdict = f"{file} cannot run: {_counted(findings, Severity.ERROR)}"
