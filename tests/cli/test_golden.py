@@ -154,7 +154,7 @@ continue with: onward resume {fork}
     page = masked(shell.inside("show", "golden").out)
     assert "  status   failed (step_failed): step b#1: exit code 3: no luck\n" in page
     assert f"  fork     {fork} from checkpoint 5 (queued)\n" in page
-    assert re.search(r"\nb#1      failed   1         - +exit code 3: no luck\n", page)
+    assert re.search(r"\nb#1      failed   1         TIME +exit code 3: no luck\n", page)
     assert f"  parent   {NAME} at checkpoint 5\n" in shell.inside("show", "fork").out
     assert (
         masked(shell.inside("resume", "golden", "--abort").out)

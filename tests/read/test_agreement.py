@@ -46,12 +46,14 @@ class Told:
         return found.removeprefix(f"  finished  {step}  ")
 
 
-def lasting(clock: ManualClock, seconds: float, *, dies: bool = False) -> Callable[[StepContext], Any]:
+def lasting(
+    clock: ManualClock, seconds: float, *, dies: bool = False, fails: bool = False
+) -> Callable[[StepContext], Any]:
     async def act(step: StepContext) -> Result:
         clock.advance(seconds)
         if dies:
             raise Died("here")
-        return Result.success()
+        return Result.fail("broken") if fails else Result.success()
 
     return act
 
@@ -71,7 +73,10 @@ async def receipt(process: Process, step: str) -> Receipt:
 
 
 async def test_a_resumed_step_has_the_same_attempts_and_duration_everywhere(world: World) -> None:
-    """A crash after 6 s, 10 s in which no process holds the run, and 5 s of work: 21 s in 2 attempts."""
+    """A crash after 6 s, 10 s in which no process holds the run, and 5 s of work: one attempt in two tries.
+
+    When the lost try ended is not known, so only the 5 s count as work; the 21 s are said beside them.
+    """
     clock, told = ManualClock(), Told()
     process = await world.process({"a": [lasting(clock, 6, dies=True)]}, clock=clock)
     with pytest.raises(Died):
@@ -81,11 +86,35 @@ async def test_a_resumed_step_has_the_same_attempts_and_duration_everywhere(worl
     process = await world.process({"a": [lasting(clock, 5)]}, clock=clock, observe=told)
     await process.resume()
     left, view = await receipt(process, "a#1"), await shown(process, "a#1")
-    assert (len(left.attempts), left.duration_ms) == (2, 21_000)
-    assert (view["attempts"], view["duration_s"]) == (2, 21.0)
-    assert view["row"] == ["a#1", "success", "2", "21", "s"]
+    assert ([(one.attempt, one.number) for one in left.attempts], left.duration_ms) == (
+        [(1, 1), (1, 2)],
+        5_000,
+    )
+    assert (view["attempts"], view["duration_s"], view["elapsed_s"]) == (1, 5.0, 21.0)
+    assert view["row"] == ["a#1", "success", "1", "(2", "tries)", "5.0", "s"]
     assert [one["duration_s"] for one in view["tries"]] == [None, 5.0]
-    assert told.finished("a#1") == "success  21 s  2 attempts"
+    assert told.finished("a#1") == "success  5.0 s  2 tries"
+
+
+async def test_the_pause_before_a_retry_is_not_time_that_a_step_took(world: World) -> None:
+    clock, told = ManualClock(), Told()
+    process = await world.process(
+        {"a": [lasting(clock, 2, fails=True), lasting(clock, 3)]}, clock=clock, observe=told
+    )
+    await process.start(line("a", a="max_retries=1"))
+    left, view = await receipt(process, "a#1"), await shown(process, "a#1")
+    assert (view["attempts"], view["duration_s"], left.duration_ms) == (2, 5.0, 5_000)
+    assert view["elapsed_s"] > 5.0
+    assert view["row"] == ["a#1", "success", "2", "5.0", "s"]
+    assert told.finished("a#1") == "success  5.0 s  2 attempts"
+
+
+async def test_a_step_that_failed_shows_how_long_it_took(world: World) -> None:
+    clock = ManualClock()
+    process = await world.process({"a": [lasting(clock, 2, fails=True)]}, clock=clock)
+    await process.start(line("a"))
+    view = await shown(process, "a#1")
+    assert (view["status"], view["duration_s"], view["finished_at"]) == ("failed", 2.0, None)
 
 
 async def test_a_fan_out_takes_as_long_as_its_branches(world: World) -> None:

@@ -59,19 +59,19 @@ def failed(attempt: int, retry_at_us: int | None) -> AttemptFailed:
 
 
 def made(step: Step) -> list[tuple[int, int, float | None, str]]:
-    return [(one.number, one.tries, one.duration_s, one.outcome) for one in step.attempts]
+    return [(one.attempt, one.number, one.duration_s, one.outcome) for one in step.tries]
 
 
-def test_a_crash_keeps_the_number_and_counts_as_an_attempt() -> None:
-    """The end of an attempt whose process died is not known; the step took as long as it took."""
+def test_a_crash_begins_another_try_of_the_same_attempt() -> None:
+    """When a try ended whose process died is not known, so it adds nothing to what the step took."""
     log = read(
         *((0, CREATED), (0, RunClaimed(token=1, worker="first")), (1, began())),
         *((16, RunClaimed(token=2, worker="second", lost=True)), (17, began()), (22, ended())),
     )
     step = log.steps["work#1"]
     assert made(step) == [(1, 1, None, ""), (1, 2, 5.0, "success")]
-    assert [one.claim.worker for one in step.attempts] == ["first", "second"]
-    assert (step.attempts_count, step.duration_s, step.state) == (2, 21.0, "success")
+    assert [one.claim.worker for one in step.tries] == ["first", "second"]
+    assert (step.attempts, step.duration_s, step.elapsed_s, step.state) == (1, 5.0, 21.0, "success")
     assert log.claim == Claim(token=2, worker="second", is_take_over=True, at_us=16 * S)
 
 
@@ -89,7 +89,7 @@ def test_an_attempt_that_has_ended_is_not_ended_again_by_a_skip() -> None:
     stopped = AttemptInterrupted(step="work#1", attempt=1, why="Ctrl-C")
     step = read((0, began()), (1, stopped), (9, ended(StepStatus.SKIPPED))).steps["work#1"]
     assert made(step) == [(1, 1, 1.0, "interrupted")]
-    assert (step.state, step.duration_s) == ("skipped", 9.0)
+    assert (step.state, step.duration_s, step.elapsed_s) == ("skipped", 1.0, 9.0)
 
 
 def test_a_fan_out_takes_from_its_first_branch_to_its_end() -> None:
@@ -98,7 +98,7 @@ def test_a_fan_out_takes_from_its_first_branch_to_its_end() -> None:
     log = read((1, fan), (3, BranchFinished(branch="fan#1.a", status="success")))
     assert [(one.index, one.status) for one in log.branches.values()] == [(0, "success"), (1, "")]
     log.apply(ended(step="fan#1"), at_us=6 * S)
-    assert (log.steps["fan#1"].duration_s, log.steps["fan#1"].attempts_count) == (5.0, 1)
+    assert (log.steps["fan#1"].duration_s, log.steps["fan#1"].attempts) == (5.0, 1)
 
 
 def test_a_gate_is_open_until_it_is_decided_or_withdrawn() -> None:
@@ -168,10 +168,15 @@ def test_the_fold_and_the_projection_count_the_same_attempts() -> None:
         log.apply(event, at_us=at_us)
         for opened in run.open_steps.values():
             step = log.steps[opened.step]
-            last = step.attempts[-1]
-            assert (opened.attempts, opened.began_at_us) == (step.attempts_count, step.started_at_us)
-            assert (opened.attempt, opened.tries, opened.token) == (last.number, last.tries, last.claim.token)
-            seen.add(opened.attempts)
+            last = step.tries[-1]
+            assert (opened.starts, opened.began_at_us) == (len(step.tries), last.started_at_us)
+            assert opened.worked_us == round((step.duration_s or 0) * 1_000_000)
+            assert (opened.attempt, opened.tries, opened.token) == (
+                last.attempt,
+                last.number,
+                last.claim.token,
+            )
+            seen.add(opened.starts)
     assert seen == {1, 2, 3}
 
 

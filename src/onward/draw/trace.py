@@ -60,7 +60,7 @@ class Trace:
         place, _, visit = step.step.rpartition("#")
         self.visits[place] = max(self.visits.get(place, 0), int(visit))
         if isinstance(event, StepStarted):
-            self.attempts[place] += step.attempts[-1].tries == 1
+            self.attempts[place] += step.tries[-1].number == 1
         if step.outcome is not None:
             self.finished[place] += 1
             self.outcomes[place] = step.outcome

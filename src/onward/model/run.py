@@ -51,7 +51,8 @@ class Frozen(msgspec.Struct, frozen=True, gc=False):
 class OpenStep(Frozen, frozen=True, kw_only=True):
     """A step that has begun and has no outcome yet.
 
-    `began_at_us` is its first beginning, and `attempts` counts them all; `tries` counts those of this number.
+    `tries` counts how often this attempt has started, `starts` how often any attempt of the step has.
+    `began_at_us` is when the last try started; `worked_us` is how long those before it took.
     """
 
     step: str
@@ -65,8 +66,9 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
     retry_at_us: int | None = None
     reason: str = ""
     tries: int = 1
-    attempts: int = 1
+    starts: int = 1
     began_at_us: int = 0
+    worked_us: int = 0
     steering: tuple[str, ...] = ()
     child: str | None = None
 

@@ -159,8 +159,8 @@ class RunState(RunListed):
     workspace: WorkspaceShown | None
 
 
-class AttemptShown(TypedDict):
-    """One attempt of a step."""
+class TryShown(TypedDict):
+    """One start of an attempt: try `number` of attempt `attempt`."""
 
     attempt: int
     number: int
@@ -173,7 +173,10 @@ class AttemptShown(TypedDict):
 
 
 class StepShown(TypedDict):
-    """A step: what came of it, and every attempt."""
+    """A step: what came of it, and every try of its attempts.
+
+    `duration_s` is how long the tries took together, `elapsed_s` the time from first start to outcome.
+    """
 
     step: str
     node: str
@@ -182,9 +185,10 @@ class StepShown(TypedDict):
     started_at: Instant | None
     finished_at: Instant | None
     duration_s: float | None
+    elapsed_s: float | None
     reason: str
     log: list[str]
-    tries: list[AttemptShown]
+    tries: list[TryShown]
     child: NotRequired[str]
     answer: NotRequired[str]
     by: NotRequired[str]

@@ -7,7 +7,7 @@ from typing import Any
 from onward.machine.decide.doubt import is_in_doubt
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.read.log.projection import Projection
-from onward.read.log.step import LEFT, Attempt, Step
+from onward.read.log.step import LEFT, Step, Try
 from onward.read.view import instant
 
 
@@ -40,26 +40,27 @@ def _view(step: Step, state: str) -> dict[str, Any]:
         "step": step.step,
         "node": step.node,
         "status": state,
-        "attempts": step.attempts_count,
+        "attempts": step.attempts,
         "started_at": instant(step.started_at_us),
         "finished_at": instant(step.ended_at_us),
         "duration_s": step.duration_s,
+        "elapsed_s": step.elapsed_s,
         "reason": "" if step.state == LEFT != state else step.reason,
         "log": list(step.log),
-        "tries": [_try(attempt) for attempt in step.attempts],
+        "tries": [_try(one) for one in step.tries],
         **({} if step.child is None else {"child": step.child}),
         **({} if decided is None else {"answer": decided.choice.label or decided.text, "by": decided.by}),
     }
 
 
-def _try(attempt: Attempt) -> dict[str, Any]:
+def _try(one: Try) -> dict[str, Any]:
     return {
-        "attempt": attempt.number,
-        "number": attempt.tries,
-        "worker": attempt.claim.worker or None,
-        "started_at": instant(attempt.started_at_us),
-        "ended_at": instant(attempt.ended_at_us),
-        "duration_s": attempt.duration_s,
-        "outcome": attempt.outcome or None,
-        "reason": attempt.reason,
+        "attempt": one.attempt,
+        "number": one.number,
+        "worker": one.claim.worker or None,
+        "started_at": instant(one.started_at_us),
+        "ended_at": instant(one.ended_at_us),
+        "duration_s": one.duration_s,
+        "outcome": one.outcome or None,
+        "reason": one.reason,
     }

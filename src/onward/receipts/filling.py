@@ -11,7 +11,7 @@ from onward.model.event import GateDecided, Outcome, StepFinished, StepStatus
 from onward.model.ids import branch_of, node_of, place_of
 from onward.model.simulation import Simulation
 from onward.model.values.instant import rfc3339
-from onward.read.log.step import Attempt, Step
+from onward.read.log.step import Step, Try
 from onward.receipts.names import ARTIFACTS, RESPONSE, artifact_name, attempt_path
 from onward.receipts.places import HANDOFFS, RECEIPTS, flow_name, step_file
 from onward.receipts.receipt import (
@@ -97,10 +97,10 @@ def leaving(setting: Setting, begun: Step, ending: Ending, definition: Definitio
         status=ending.status,
         started_at=rfc3339(begun.started_at_us),
         completed_at=rfc3339(setting.at_us),
-        duration_ms=max(0, setting.at_us - begun.started_at_us) // 1000,
+        duration_ms=_duration_ms(begun, setting.at_us),
         sequence=setting.sequence,
         previous=setting.previous,
-        attempts=tuple(map(_tried, begun.attempts)),
+        attempts=tuple(map(_tried, begun.tries)),
         error=ending.why or None,
         tokens=None,
         transcript_path=_transcript(step, begun, finished),
@@ -119,6 +119,13 @@ def leaving(setting: Setting, begun: Step, ending: Ending, definition: Definitio
     return Leaving(node_id, name, receipt, content, handoff)
 
 
+def _duration_ms(begun: Step, at_us: int) -> int:
+    """How long its tries took; a step without tries takes from its start to this event."""
+    if begun.tries:
+        return round((begun.duration_s or 0) * 1_000)
+    return max(0, at_us - begun.started_at_us) // 1000
+
+
 def status_of(outcome: str, reason: str) -> Status:
     """What a receipt calls the outcome of a step or an attempt."""
     return _STATUS.get(outcome) or ("timed_out" if reason.startswith(TIMED_OUT) else "failed")
@@ -130,15 +137,15 @@ def decision(event: GateDecided) -> str:
     return f"{event.by} chose {event.choice.label!r}{words}"
 
 
-def _tried(attempt: Attempt) -> Tried:
-    is_ended = attempt.ended_at_us is not None
+def _tried(one: Try) -> Tried:
+    is_ended = one.ended_at_us is not None
     return Tried(
-        attempt=attempt.number,
-        number=attempt.tries,
-        started_at=rfc3339(attempt.started_at_us),
-        ended_at=None if attempt.ended_at_us is None else rfc3339(attempt.ended_at_us),
-        status=status_of(attempt.outcome, attempt.reason) if is_ended else "lost",
-        reason=attempt.reason,
+        attempt=one.attempt,
+        number=one.number,
+        started_at=rfc3339(one.started_at_us),
+        ended_at=None if one.ended_at_us is None else rfc3339(one.ended_at_us),
+        status=status_of(one.outcome, one.reason) if is_ended else "lost",
+        reason=one.reason,
     )
 
 
@@ -205,10 +212,10 @@ def _because(one: Tried) -> str:
 
 
 def _transcript(step: str, begun: Step, finished: StepFinished | None) -> str | None:
-    if finished is None or not finished.response or not begun.attempts:
+    if finished is None or not finished.response or not begun.tries:
         return None
-    last = begun.attempts[-1]
-    return "/".join((*attempt_path(step, last.number, last.tries), RESPONSE))
+    last = begun.tries[-1]
+    return "/".join((*attempt_path(step, last.attempt, last.number), RESPONSE))
 
 
 def _routing(finished: StepFinished) -> Routing:

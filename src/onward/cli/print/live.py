@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from onward.cli.print.narrate import Line, Narrator
+from onward.cli.print.narrate import Line, Narrator, worked_us
 from onward.cli.print.output import Output
 from onward.cli.print.progress import is_at_work
 from onward.cli.print.text import one_line
@@ -108,5 +108,5 @@ class LiveProgress:
         if step.state is AttemptState.RETRYING and step.retry_at_us is not None:
             left = span((step.retry_at_us - now_us) / 1_000_000)
             return f"  {'waiting':<8}  {name}  attempt {step.attempt + 1} in {left}"
-        seconds = (now_us - step.began_at_us) / 1_000_000
-        return f"  {'running':<8}  {name}  attempt {step.attempt}  {span(seconds)}"
+        took = span(worked_us(step, now_us) / 1_000_000)
+        return f"  {'running':<8}  {name}  attempt {step.attempt}  {took}"

@@ -25,7 +25,7 @@ from onward.model.event import (
     StepStatus,
 )
 from onward.model.ids import display_id
-from onward.model.run import Run
+from onward.model.run import AttemptState, OpenStep, Run
 from onward.model.values.instant import span
 from onward.read.view import view_simulation
 
@@ -121,11 +121,15 @@ class Narrator:
         yield event.outcome.status.value
         before = self._before.get(run.id, run)
         opened = before.open_steps.get(event.step)
-        begun = opened or before.parallels.get(event.step)
-        if begun is not None:
-            yield span((run.updated_at_us - begun.began_at_us) / 1_000_000)
-        if opened is not None and opened.attempts > 1:
-            yield f"{opened.attempts} attempts"
+        fan = before.parallels.get(event.step)
+        if opened is not None:
+            yield span(worked_us(opened, run.updated_at_us) / 1_000_000)
+            if opened.attempt > 1:
+                yield f"{opened.attempt} attempts"
+            if opened.starts > opened.attempt:
+                yield f"{opened.starts} tries"
+        elif fan is not None:
+            yield span((run.updated_at_us - fan.began_at_us) / 1_000_000)
         if event.outcome.failure_reason:
             yield one_line(event.outcome.failure_reason)
 
@@ -137,10 +141,16 @@ def _mode(run: Run) -> str:
 
 
 def _which(run: Run, event: StepStarted) -> str:
-    """Which attempt starts; empty for a first one."""
+    """Which attempt starts, and which try of it; empty for the first try of a first one."""
     opened = run.open_steps.get(event.step)
-    again = ", started again" if opened is not None and opened.tries > 1 else ""
+    again = f", try {opened.tries}" if opened is not None and opened.tries > 1 else ""
     return f"attempt {event.attempt}{again}" if event.attempt > 1 or again else ""
+
+
+def worked_us(opened: OpenStep, now_us: int) -> int:
+    """How long a step has worked: the tries before, and the one that is open."""
+    current = now_us - opened.began_at_us if opened.state is AttemptState.OPEN else 0
+    return opened.worked_us + max(0, current)
 
 
 def _told(verb: str, what: str, *rest: str) -> Line:

@@ -227,13 +227,18 @@ def _steps(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         (
             step["step"],
             step["status"],
-            str(step["attempts"]),
+            attempts_words(step["attempts"], len(step["tries"])),
             "-" if step["duration_s"] is None else span(step["duration_s"]),
             step.get("answer") or step["reason"],
         )
         for step in steps
     ]
     yield from table(("STEP", "OUTCOME", "ATTEMPTS", "TOOK", ""), rows)
+
+
+def attempts_words(attempts: int, tries: int) -> str:
+    """How many attempts; and how many tries they took, if some were cut off and started again."""
+    return f"{attempts} ({tries} tries)" if tries > attempts else str(attempts)
 
 
 def _log(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:

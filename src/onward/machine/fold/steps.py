@@ -69,8 +69,8 @@ def started(run: Run, event: StepStarted, at_us: int) -> Changes:
             begun,
             retries_spent=before.retries_spent,
             tries=tries,
-            attempts=before.attempts + 1,
-            began_at_us=before.began_at_us,
+            starts=before.starts + 1,
+            worked_us=before.worked_us,
             steering=before.steering,
         )
     if event.steering:
@@ -112,6 +112,7 @@ def attempt_failed(run: Run, event: AttemptFailed, at_us: int) -> Changes:
         retries_spent=spent,
         retry_at_us=event.retry_at_us,
         reason=event.reason,
+        worked_us=_worked_us(before, at_us),
     )
     changes: Changes = {"open_steps": {**run.open_steps, event.step: failed}}
     if again:
@@ -123,8 +124,19 @@ def attempt_interrupted(run: Run, event: AttemptInterrupted, at_us: int) -> Chan
     before = _open_step(run, event)
     # The next attempt begins with what its node says, so this lasts until a person has decided.
     repeatable = before.repeatable and not event.in_doubt
-    stopped = replace(before, state=AttemptState.INTERRUPTED, reason=event.why, repeatable=repeatable)
+    stopped = replace(
+        before,
+        state=AttemptState.INTERRUPTED,
+        reason=event.why,
+        repeatable=repeatable,
+        worked_us=_worked_us(before, at_us),
+    )
     return {"open_steps": {**run.open_steps, event.step: stopped}}
+
+
+def _worked_us(before: OpenStep, at_us: int) -> int:
+    """How long a step has worked when its try ends; the wall clock may have been set back."""
+    return before.worked_us + max(0, at_us - before.began_at_us)
 
 
 def finished(run: Run, event: StepFinished, at_us: int) -> Changes:

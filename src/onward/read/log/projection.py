@@ -30,7 +30,7 @@ from onward.model.event import (
 )
 from onward.model.ids import node_of, place_of
 from onward.read.log.kinds import step_of
-from onward.read.log.step import LEFT, WITHDRAWN, Attempt, Branch, Claim, Step, Stop
+from onward.read.log.step import LEFT, WITHDRAWN, Branch, Claim, Step, Stop, Try
 
 
 @dataclass(slots=True)
@@ -97,15 +97,14 @@ class Projection:
 
     def _started(self, event: StepStarted, at_us: int) -> None:
         before = self._begin(event.step, event.node, at_us)
-        attempt = Attempt(
-            number=event.attempt,
-            tries=1 + sum(one.number == event.attempt for one in before.attempts),
+        begun = Try(
+            attempt=event.attempt,
+            number=1 + sum(one.attempt == event.attempt for one in before.tries),
             started_at_us=at_us,
             claim=self.claim,
         )
-        attempts = (*before.attempts, attempt)
         child = event.child or before.child
-        self.steps[event.step] = replace(before, state="running", attempts=attempts, child=child)
+        self.steps[event.step] = replace(before, state="running", tries=(*before.tries, begun), child=child)
 
     def _failed(self, event: AttemptFailed, at_us: int) -> None:
         step = _ended(self._known(event.step, at_us), event.status.value, event.reason, at_us)
@@ -185,12 +184,12 @@ class Projection:
 
 
 def _ended(step: Step, outcome: str, reason: str, at_us: int) -> Step:
-    """The step with its last attempt ended, unless it has already ended."""
-    if not step.attempts or step.attempts[-1].ended_at_us is not None:
+    """The step with its last try ended, unless that has already ended."""
+    if not step.tries or step.tries[-1].ended_at_us is not None:
         return step
-    *earlier, last = step.attempts
+    *earlier, last = step.tries
     last = replace(last, ended_at_us=at_us, outcome=outcome, reason=reason)
-    return replace(step, attempts=(*earlier, last))
+    return replace(step, tries=(*earlier, last))
 
 
 _HAPPENED: Mapping[type[Event], Callable[[Projection, Any, int], None]] = {

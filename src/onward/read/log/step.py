@@ -31,15 +31,16 @@ class Stop(Frozen, frozen=True, kw_only=True):
     at_us: int
 
 
-class Attempt(Frozen, frozen=True, kw_only=True):
-    """One start of a step's work, and how it ended.
+class Try(Frozen, frozen=True, kw_only=True):
+    """One start of an attempt, and how it ended.
 
-    After a crash the work starts again under the same `number`; `tries` counts those starts. `outcome` is a
-    step's status or `interrupted`. While the attempt runs, or if its process died, it has no outcome or end.
+    An attempt that a crash or a stop cut off starts again: that is its next try, and `number` counts them.
+    `outcome` is a step's status or `interrupted`. While a try runs, or if its process died, it has no outcome
+    and no end.
     """
 
+    attempt: int
     number: int
-    tries: int
     started_at_us: int
     claim: Claim = Claim()
     ended_at_us: int | None = None
@@ -65,7 +66,7 @@ class Step(Frozen, frozen=True, kw_only=True):
     started_at_us: int
     state: str = ""
     reason: str = ""
-    attempts: tuple[Attempt, ...] = ()
+    tries: tuple[Try, ...] = ()
     log: tuple[str, ...] = ()
     child: str | None = None
     text: str = ""
@@ -76,13 +77,25 @@ class Step(Frozen, frozen=True, kw_only=True):
     finished_seq: int = 0
 
     @property
-    def attempts_count(self) -> int:
-        """How often it started; a step without attempts, such as a gate, counts as one."""
-        return len(self.attempts) or 1
+    def attempts(self) -> int:
+        """The number of its last attempt; a step without attempts, such as a gate, counts as one."""
+        return self.tries[-1].attempt if self.tries else 1
 
     @property
     def duration_s(self) -> float | None:
-        """From the first start to the outcome, pauses included."""
+        """How long its tries took together; None if none has ended.
+
+        A try whose process died is not counted: when it ended is not known. A gate or a fan-out has no tries
+        and takes from its start to its outcome.
+        """
+        if not self.tries:
+            return self.elapsed_s
+        known = [one.duration_s for one in self.tries if one.duration_s is not None]
+        return sum(known) if known else None
+
+    @property
+    def elapsed_s(self) -> float | None:
+        """From the first start to the outcome, with the time in which no process worked on it."""
         return _seconds(self.started_at_us, self.ended_at_us)
 
 

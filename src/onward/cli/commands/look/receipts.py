@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from onward.cli.exits import FAILED, FINE
 from onward.cli.opening import files_of
 from onward.cli.options import COMMON, Common, Out, OutDirectory, RunName
 from onward.cli.print.output import Output
+from onward.cli.print.render import attempts_words
 from onward.cli.print.text import count, one_line, table
 from onward.model.ids import display_id
 from onward.operations.local_only.replies import ReceiptsWritten
@@ -34,6 +38,10 @@ async def receipts(
     return FAILED if done["left"] else FINE
 
 
+def _attempts(tries: Sequence[Mapping[str, Any]]) -> str:
+    return attempts_words(tries[-1]["attempt"] if tries else 1, len(tries))
+
+
 def _tell(done: ReceiptsWritten, out: Output) -> None:
     rows = [
         (
@@ -41,7 +49,7 @@ def _tell(done: ReceiptsWritten, out: Output) -> None:
             one_line(receipt["step_id"]),
             one_line(receipt["agent_key"]),
             receipt["status"],
-            str(len(receipt["attempts"]) or 1),
+            _attempts(receipt["attempts"]),
             f"{receipt['duration_ms'] / 1000:.3f}",
             one_line((receipt["routing"] or {}).get("to") or ""),
         )
