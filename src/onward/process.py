@@ -27,8 +27,9 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from onward.deadline import NO_DEADLINE, Deadline
@@ -36,6 +37,7 @@ from onward.errors import CannotExecute, InvalidInput, SpawnFailed
 from onward.supervised import Capture, Child, Nursery, within
 
 SHELL = "/bin/sh"
+Hear = Callable[[str, bytes], None]
 OUTPUT_BYTES_MAX = 1 << 20
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 LINGER_S = 1.0  # for processes that the shell left running
@@ -67,8 +69,11 @@ class Spawn(Protocol):
         timeout_s: float | None,
         stdin: bytes = b"",
         deadline: Deadline,
+        hear: Hear | None = None,
     ) -> Finished:
         """Run `command` in a shell with exactly this environment; nothing it started is left afterwards.
+
+        `hear` gets what it prints as it comes, with the name of the stream.
 
         That also holds after a time-out, a cancellation and the `deadline`. Raises `InvalidInput` for a
         command that cannot be run and `SpawnFailed` if it could not be started; in both cases it did not run.
@@ -99,11 +104,12 @@ class SystemSpawn:
         timeout_s: float | None,
         stdin: bytes = b"",
         deadline: Deadline = NO_DEADLINE,
+        hear: Hear | None = None,
     ) -> Finished:
         if timeout_s is not None and not timeout_s > 0:
             raise InvalidInput(f"a time limit of {timeout_s} s is not possible; use more than 0, or none.")
         request = _request(SHELL, ["sh", "-c", command], env, cwd)
-        return await self._run(request, cwd, timeout_s, stdin, deadline)
+        return await self._run(request, cwd, timeout_s, stdin, deadline, hear)
 
     async def run_program(self, words: Sequence[str], *, env: Mapping[str, str]) -> Finished:
         """Run a program with its arguments, without a shell; CannotExecute if it cannot be started."""
@@ -116,12 +122,18 @@ class SystemSpawn:
             raise CannotExecute(words[0], os.strerror(error.number), is_missing=is_missing) from error
 
     async def _run(
-        self, request: bytes, cwd: str | None, timeout_s: float | None, stdin: bytes, deadline: Deadline
+        self,
+        request: bytes,
+        cwd: str | None,
+        timeout_s: float | None,
+        stdin: bytes,
+        deadline: Deadline,
+        hear: Hear | None = None,
     ) -> Finished:
         loop = asyncio.get_running_loop()
         started = loop.time()
         with contextlib.ExitStack() as resources:
-            child, out, err = await self._ask(stdin, resources)
+            child, out, err = await self._ask(stdin, resources, hear)
             resources.enter_context(deadline.followed(child.kill_at))
             try:
                 await child.send(request, deadline.at_s)
@@ -150,7 +162,9 @@ class SystemSpawn:
         if nursery is not None:
             nursery.close()
 
-    async def _ask(self, stdin: bytes, resources: contextlib.ExitStack) -> tuple[Child, Capture, Capture]:
+    async def _ask(
+        self, stdin: bytes, resources: contextlib.ExitStack, hear: Hear | None
+    ) -> tuple[Child, Capture, Capture]:
         """Have a supervisor forked; `resources` releases everything that it needs on our side."""
         try:
             with contextlib.ExitStack() as theirs:
@@ -161,11 +175,12 @@ class SystemSpawn:
                 fds = [their_control.fileno(), _input(stdin)]
                 theirs.callback(os.close, fds[1])
                 captures = []
-                for _ in ("stdout", "stderr"):
+                for stream in ("stdout", "stderr"):
                     reader, writer = os.pipe()
                     theirs.callback(os.close, writer)
                     fds.append(writer)
-                    captures.append(Capture(reader, self._output_bytes_max))
+                    heard = None if hear is None else partial(hear, stream)
+                    captures.append(Capture(reader, self._output_bytes_max, heard))
                     resources.callback(captures[-1].close)
                 await self._ask_nursery(fds)
         except OSError as error:

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 
 from onward.host import commands_name, host_identity
 
 SUPERVISOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "supervisor.py")
 BUSY = {errno.EAGAIN, errno.ETOOMANYREFS}  # too many requests, or descriptors, are in transit
 CHUNK_BYTES = 1 << 16
+CHUNKS_LEFT_MAX = 16  # of a pipe: 1 MiB at most, unless a process outside the command still writes
 
 
 class _Name:
@@ -195,7 +197,9 @@ class Child:
 class Capture:
     """The last bytes that a command prints to one stream, however much it prints."""
 
-    def __init__(self, fd: int, bytes_max: int) -> None:
+    def __init__(self, fd: int, bytes_max: int, hear: Callable[[bytes], None] | None = None) -> None:
+        """`hear` gets everything as it comes."""
+        self._hear = hear
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self.is_cut = False
@@ -213,21 +217,28 @@ class Capture:
 
     def close(self) -> None:
         self._loop.remove_reader(self._fd)
+        for _ in range(CHUNKS_LEFT_MAX):  # of a command that was ended, the pipe may hold the last words
+            if not self._read():
+                break
         os.close(self._fd)
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Take what is there; says whether there was anything."""
         try:
             data = os.read(self._fd, CHUNK_BYTES)
         except BlockingIOError:
-            return
+            return False
         if data:
             self._keep(data)
-            return
+            return True
         self._loop.remove_reader(self._fd)
         if not self.closed.done():
             self.closed.set_result(None)
+        return False
 
     def _keep(self, data: bytes) -> None:
+        if self._hear is not None:
+            self._hear(data)
         self._kept += data
         excess = len(self._kept) - self._bytes_max
         if excess > 0:

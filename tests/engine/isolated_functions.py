@@ -89,3 +89,8 @@ def hangs(step: IsolatedStep) -> None:
     new.write_text("overlap" if overlaps else f"{before}{os.getpid()} {child.pid} ")
     new.replace(ledger)
     threading.Event().wait()
+
+
+def raises_a_value_error(step: IsolatedStep) -> None:
+    print("a word before")
+    raise ValueError("broken")

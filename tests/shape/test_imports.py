@@ -46,7 +46,13 @@ LAYERS: dict[str, list[str]] = {
     "engine": [
         "read",
         *("machine", "pipeline", "model", "errors", "clock", "deadline", "version", "receipts", "threads"),
-        *("handlers.port", "handlers.room", "handlers.artifacts", "handlers.previous_attempt"),
+        *(
+            "handlers.port",
+            "handlers.room",
+            "handlers.artifacts",
+            "handlers.previous_attempt",
+            "handlers.output",
+        ),
         "handlers.simulate",
         *("store.port", "store.codec", "store.owner"),  # never an adapter
         "workspace.port",

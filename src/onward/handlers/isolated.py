@@ -13,6 +13,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ import msgspec
 from onward.errors import InvalidInput
 from onward.handlers.isolation import Answer, IsolatedNode, IsolatedStep, Request, asked
 from onward.handlers.port import StepContext
+from onward.model.output import STDERR
 from onward.model.result import Result
 from onward.process import Finished, Spawn
 
@@ -79,6 +81,7 @@ class IsolatedHandler:
             timeout_s=step.node.timeout_s,
             stdin=asked(request),
             deadline=step.deadline,
+            hear=partial(_heard, step),
         )
         _pass_on(finished.stderr)
         if finished.timed_out:
@@ -88,12 +91,20 @@ class IsolatedHandler:
             return Result.fail(_why(finished))
         for line in answer.lines:
             step.log(line)
+        if answer.raised is not None:
+            step.output.raised_elsewhere(answer.error, answer.traceback)
         return answer.result
 
 
 def _search_path() -> list[str]:
     """Where modules are found, without relative paths: the function may work in another directory."""
     return [os.path.abspath(place) for place in sys.path]
+
+
+def _heard(step: StepContext, stream: str, data: bytes) -> None:
+    """Its standard output is the answer; what the function prints goes to standard error."""
+    if stream == STDERR:
+        step.output.hear(stream, data)
 
 
 def _pass_on(printed: str) -> None:

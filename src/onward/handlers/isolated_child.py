@@ -41,10 +41,16 @@ def _call(received: bytes) -> Answer:
         function = _found(request)
         return Answer(lines=lines, outcome=outcome_of(function(request.step), request.step.node.id))
     except OnwardError as error:
-        return Answer(lines=lines, raised=str(error), retryable=False)
+        return Answer(lines=lines, raised=str(error), retryable=False, **_where(error))
     except (Exception, SystemExit) as error:
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return Answer(lines=lines, raised=said.encode("utf-8", "replace").decode())
+        return Answer(lines=lines, raised=said.encode("utf-8", "replace").decode(), **_where(error))
+
+
+def _where(error: BaseException) -> dict[str, Any]:
+    from onward.handlers.output import traceback_of
+
+    return {"error": type(error).__name__, "traceback": traceback_of(error)}
 
 
 def _found(request: Request) -> Any:

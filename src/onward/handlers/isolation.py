@@ -93,12 +93,17 @@ class Outcome(_Closed, frozen=True, kw_only=True):
 
 
 class Answer(_Closed, frozen=True, kw_only=True):
-    """The result of the call: an outcome, or an error. `lines` are for the run's log."""
+    """The result of the call: an outcome, or an error. `lines` are for the run's log.
+
+    `error` is the type of the error, and `traceback` where it was raised.
+    """
 
     lines: list[str]
     outcome: Outcome | None = None
     raised: str | None = None
     retryable: bool = True
+    error: str = ""
+    traceback: str = ""
 
     def __post_init__(self) -> None:
         if (self.outcome is None) == (self.raised is None):

@@ -18,6 +18,7 @@ from onward.clock import Clock, SystemClock
 from onward.deadline import NO_DEADLINE, Deadline
 from onward.errors import InvalidInput
 from onward.handlers.artifacts import Artifacts
+from onward.handlers.output import AttemptOutput
 from onward.handlers.plain import Calls
 from onward.handlers.previous_attempt import PreviousAttempt
 from onward.handlers.room import Room
@@ -61,6 +62,7 @@ class StepContext:
         "graph",
         "lines",
         "node",
+        "output",
         "recall",
         "room",
         "run_once",
@@ -82,11 +84,14 @@ class StepContext:
         deadline: Deadline = NO_DEADLINE,
         calls: Calls | None = None,
         clock: Clock | None = None,
+        output: AttemptOutput | None = None,
     ) -> None:
         self._run, self._started, self.graph, self.node = run, started, graph, graph.nodes[started.node]
         self.room, self.recall, self.run_once = room, recall, run_once
         self.calls = calls or Calls(idempotency_key(run.id, started.step), clock or SystemClock())
         """The functions of users that the step calls."""
+        self.output = output or AttemptOutput(room)
+        """Hears what the step's commands print."""
         self.workspace = workspace
         """The work tree that the step changes, if the run has a workspace."""
         self.deadline = deadline
@@ -188,6 +193,7 @@ class StepContext:
             workspace=self.workspace,
             deadline=self.deadline,
             calls=self.calls,
+            output=self.output,
         )
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:

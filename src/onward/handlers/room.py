@@ -42,6 +42,12 @@ class Room:
             self._artifacts = self._make_artifacts()
         return self._artifacts
 
+    def keep_output(self, stream: str, data: bytes) -> None:
+        """Keep what the attempt prints, where there is a place for it."""
+
+    def end_output(self) -> None:
+        """The attempt prints nothing more."""
+
     @property
     def is_used(self) -> bool:
         """Whether the step left something here that belongs to its result."""

@@ -47,6 +47,7 @@ class ToolHandler:
             cwd=step.workspace or step.workdir or self._cwd,
             timeout_s=step.node.timeout_s,
             deadline=step.deadline,
+            hear=step.output.hear,
         )
         result = _result(finished, step)
         note = await self._hooks.after(step, call, _told(finished, result))
@@ -88,5 +89,7 @@ def _why(finished: Finished, step: StepContext) -> str:
         return f"timed out after {step.node.timeout_s:g} s"
     if finished.signal is not None:
         return f"ended by signal {finished.signal}"
-    said = finished.stderr.strip()[-STDERR_CHARACTERS:]
+    # Many test tools complain on standard output; its last line is the best guess at why.
+    said = finished.stderr.strip() or finished.stdout.strip().rpartition("\n")[2].strip()
+    said = said[-STDERR_CHARACTERS:]
     return f"exit code {finished.exit_code}" + (f": {said}" if said else "")

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from onward.model.artifact import Artifact
+from onward.model.output import LastOutput
 from onward.model.values.bounds import Instant, Number
 from onward.model.workspace import Tree, Workspace
 
@@ -181,7 +182,10 @@ class StepStarted(Event, frozen=True, kw_only=True):
 
 
 class AttemptFailed(Event, frozen=True, kw_only=True):
-    """An attempt ended without an outcome for its step; it is retried, or a person must decide."""
+    """An attempt ended without an outcome for its step; it is retried, or a person must decide.
+
+    `output` is the end of what it printed, and the traceback of a handler that raised an error.
+    """
 
     step: str
     attempt: Number
@@ -189,6 +193,7 @@ class AttemptFailed(Event, frozen=True, kw_only=True):
     reason: str
     retry_at_us: Instant | None = None
     log: tuple[str, ...] = ()
+    output: LastOutput | None = None
 
 
 class AttemptInterrupted(Event, frozen=True, kw_only=True):
@@ -201,6 +206,7 @@ class AttemptInterrupted(Event, frozen=True, kw_only=True):
     attempt: Number
     why: str
     in_doubt: bool = False
+    output: LastOutput | None = None
 
 
 class StepFinished(ContextEvent, frozen=True, kw_only=True):
@@ -208,7 +214,7 @@ class StepFinished(ContextEvent, frozen=True, kw_only=True):
 
     `response` is what an agent answered, a long one by its hash. `artifacts` are those that the step stored,
     and None for each that it removed; `contents` are theirs, by hash, on the way to the store. `workspace` is
-    the work tree after it, if that has changed.
+    the work tree after it, if that has changed. `output` is kept of an attempt that failed.
     """
 
     BESIDE: ClassVar[frozenset[str]] = frozenset({"contents"})
@@ -225,6 +231,7 @@ class StepFinished(ContextEvent, frozen=True, kw_only=True):
     artifacts: dict[str, Artifact | None] = {}
     contents: dict[str, bytes] = {}
     workspace: Tree | None = None
+    output: LastOutput | None = None
 
 
 class ParallelStarted(Event, frozen=True, kw_only=True):

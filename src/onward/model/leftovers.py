@@ -6,7 +6,8 @@ from enum import StrEnum
 
 from onward.model.run import Frozen
 
-PROMPT = "prompt.md"
+NOT_LEFT = frozenset({"prompt.md", "stdout.log", "stderr.log"})
+"""Files of an attempt that say nothing about what it did: its prompt, and what it printed."""
 
 
 class Assessment(StrEnum):
@@ -57,7 +58,6 @@ class Left(Frozen, frozen=True, kw_only=True):
     @property
     def assessment(self) -> Assessment:
         """Partial if something was found; clean only if everything could be looked at."""
-        # The prompt was there before the step began.
-        if self.changed or self.effects or any(file.path != PROMPT for file in self.files):
+        if self.changed or self.effects or any(file.path not in NOT_LEFT for file in self.files):
             return Assessment.PARTIAL
         return Assessment.UNKNOWN if self.unseen else Assessment.CLEAN

@@ -10,6 +10,7 @@ from typing import Any
 from onward.errors import InvalidInput
 from onward.model.artifact import Artifact
 from onward.model.event import StepStatus
+from onward.model.output import LastOutput
 from onward.model.values.value import plain_text
 
 LOG_LINES_MAX, LOG_LINE_MAX = 100, 1_000
@@ -23,7 +24,7 @@ class Result:
 
     `response` is the text that an agent answered. `is_decided` says that the handler itself knows how the
     step ended; without it, a `status.json` that was written during the attempt decides. What the step did to
-    the run's artifacts is filled in by the engine.
+    the run's artifacts, and the end of what a failed attempt printed, are filled in by the engine.
     """
 
     status: StepStatus = StepStatus.SUCCESS
@@ -38,6 +39,7 @@ class Result:
     is_decided: bool = True
     artifacts: Mapping[str, Artifact | None] = field(default_factory=dict)
     contents: Mapping[str, bytes] = field(default_factory=dict)
+    output: LastOutput | None = None
 
     def __post_init__(self) -> None:
         """What a handler says is stored and must be readable for ever, so a wrong type is refused here."""

@@ -20,6 +20,7 @@ from onward.model.event import (
     StepStarted,
     StepStatus,
 )
+from onward.model.output import LastOutput
 from onward.model.run import Run
 from onward.model.values.instant import rfc3339
 from onward.observe.about import current
@@ -27,6 +28,7 @@ from onward.observe.about import current
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 _USER_INFO = re.compile(r"(://[^\s/:@\"']*):[^\s/@\"']+@")
 _PASSWORD = re.compile(r"((?:password|passwd|sslpassword)\s*=\s*)(?:'[^']*'|[^\s&\"']+)", re.IGNORECASE)
+LINES_LOGGED = 10
 log = logging.getLogger("onward.run")
 
 
@@ -98,6 +100,7 @@ def log_events(run: Run, events: Sequence[Event]) -> None:
 
     The worker itself logs that it claimed a run and how the run stopped.
     """
+    more: dict[str, Any]
     known = {"run": run.id, "pipeline": run.pipeline}
     for event in events:
         match event:
@@ -106,14 +109,28 @@ def log_events(run: Run, events: Sequence[Event]) -> None:
             case StepFinished():
                 is_bad = event.outcome.status is StepStatus.FAIL
                 more = {"outcome": event.outcome.status.value, "reason": event.outcome.failure_reason}
+                more |= _printed(event.output, event.outcome.failure_reason)
                 _about_step(logging.WARNING if is_bad else logging.INFO, "finished", known, event, **more)
             case AttemptFailed():
                 more = {"outcome": event.status.value, "reason": event.reason}
+                more |= _printed(event.output, event.reason)
                 _about_step(logging.WARNING, "failed", known, event, **more)
             case AttemptInterrupted():
-                _about_step(logging.WARNING, "was interrupted", known, event, reason=event.why)
+                more = {"reason": event.why, **_printed(event.output, event.why)}
+                _about_step(logging.WARNING, "was interrupted", known, event, **more)
             case GateOpened():
                 log.info("gate %s opened", event.gate, extra={**known, "gate": event.gate})
+
+
+def _printed(output: LastOutput | None, reason: str) -> dict[str, Any]:
+    """The last lines of an attempt that failed, and the error that its handler raised."""
+    if output is None:
+        return {}
+    found: dict[str, Any] = {"output": [line.text for line in output.lines[-LINES_LOGGED:]]}
+    if output.traceback:
+        message = reason.removeprefix(f"{output.error}: ")
+        found["exception"] = {"type": output.error, "message": message, "trace": output.traceback}
+    return found
 
 
 def _about_step(
@@ -121,7 +138,7 @@ def _about_step(
     became: str,
     known: Mapping[str, str],
     event: StepStarted | StepFinished | AttemptFailed | AttemptInterrupted,
-    **more: str,
+    **more: Any,
 ) -> None:
     fields = {**known, "step": event.step, "attempt": event.attempt}
     fields |= {name: value for name, value in more.items() if value}

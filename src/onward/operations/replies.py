@@ -159,6 +159,21 @@ class RunState(RunListed):
     workspace: WorkspaceShown | None
 
 
+class LineShown(TypedDict):
+    """A line that a command printed to `stdout` or `stderr`."""
+
+    stream: str
+    text: str
+
+
+class OutputShown(TypedDict):
+    """The last lines that a try printed, and the type and traceback of the error that its handler raised."""
+
+    lines: list[LineShown]
+    error: str
+    traceback: str
+
+
 class TryShown(TypedDict):
     """One start of an attempt: try `number` of attempt `attempt`."""
 
@@ -170,6 +185,7 @@ class TryShown(TypedDict):
     duration_s: float | None
     outcome: str | None
     reason: str
+    output: OutputShown | None
 
 
 class StepShown(TypedDict):

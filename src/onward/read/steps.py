@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onward.machine.decide.doubt import is_in_doubt
+from onward.model.output import LastOutput
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.read.log.projection import Projection
 from onward.read.log.step import LEFT, Step, Try
@@ -53,6 +54,14 @@ def _view(step: Step, state: str) -> dict[str, Any]:
     }
 
 
+def view_output(output: LastOutput | None) -> dict[str, Any] | None:
+    """The end of what a try printed, and where its handler raised an error."""
+    if output is None:
+        return None
+    lines = [{"stream": line.stream, "text": line.text} for line in output.lines]
+    return {"lines": lines, "error": output.error, "traceback": output.traceback}
+
+
 def _try(one: Try) -> dict[str, Any]:
     return {
         "attempt": one.attempt,
@@ -63,4 +72,5 @@ def _try(one: Try) -> dict[str, Any]:
         "duration_s": one.duration_s,
         "outcome": one.outcome or None,
         "reason": one.reason,
+        "output": view_output(one.output),
     }

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must make no reader wait
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NOT_PLAIN = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 READ_BYTES = 4096
 
@@ -85,7 +86,21 @@ def created(directory: int, name: str) -> int:
         return os.open(name, _CREATE, 0o600, dir_fd=directory)
 
 
-def fill(file: int, content: bytes) -> None:
+def appended(directory: int, name: str) -> int:
+    """A plain file that is written at its end; it is created if it is not there."""
+    try:
+        file = os.open(name, _APPEND, 0o600, dir_fd=directory)
+    except OSError as error:
+        if error.errno in (*_NOT_PLAIN, errno.ENXIO, errno.EISDIR):
+            raise NotPlain from None
+        raise
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise NotPlain
+    return file
+
+
+def fill(file: int, content: bytes | bytearray) -> None:
     """Write all of it."""
     done = os.write(file, content)
     while done < len(content):

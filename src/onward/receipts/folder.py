@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from onward.receipts.entry import (
     Directory,
     NotPlain,
+    appended,
     closing,
     content_of,
     created,
@@ -129,6 +130,14 @@ class Folder:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(part, dir_fd=directory)
         return True
+
+    def append(self, parts: Path, name: str) -> int:
+        """A descriptor of a plain file in a directory that is there, to be written at its end."""
+        opened = self._open(parts)
+        try:
+            return appended(opened.descriptor, name)
+        except NotPlain:
+            raise in_the_way(self.path(*parts, name), "a plain file") from None
 
     def read(self, parts: Path, name: str, *, limit: int) -> bytes | None:
         """A plain file's content, one byte more than `limit` at most; None if there is none."""

@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from onward.model.leftovers import LeftFile
+from onward.model.leftovers import NOT_LEFT, LeftFile
 from onward.receipts.folder import Folder
-from onward.receipts.names import PROMPT, STATUS, Path, attempt_path
+from onward.receipts.names import STATUS, Path, attempt_path
 
 Entry = tuple[os.DirEntry[str], os.stat_result]
 ENTRIES_MAX = 5_000
@@ -149,7 +149,7 @@ def last_with_something(folder: Folder, run_id: str, paths: Iterator[Path]) -> P
     for path in paths:
         newest = newest or path
         found = files_of_attempt(folder.path(run_id, *path)).files
-        if any(file.path not in (PROMPT, STATUS) for file in found):
+        if any(file.path != STATUS and file.path not in NOT_LEFT for file in found):
             return path
     return newest
 

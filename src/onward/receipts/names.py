@@ -16,6 +16,8 @@ from onward.model.ids import branch_of
 
 ARTIFACTS, WORKSPACE, MANIFEST, CHECKPOINT = "artifacts", "workspace", "manifest.json", "checkpoint.json"
 PROMPT, RESPONSE, STATUS = "prompt.md", "response.md", "status.json"
+OUTPUT_ENDING = ".log"
+"""Of the files `stdout.log` and `stderr.log`."""
 
 NAME_CHARACTERS_MAX = 150
 _NOT_IN_STEPS = re.compile(r"[^A-Za-z0-9_.]")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from onward.cli.print.conflicts import Conflicts
+from onward.cli.print.failed_output import failed_lines
 from onward.cli.print.render import SIMULATED
 from onward.cli.print.text import one_line
 from onward.model.event import (
@@ -34,6 +35,9 @@ _TONES: Mapping[StepStatus, str] = {
     StepStatus.PARTIAL_SUCCESS: "partial",
     StepStatus.SKIPPED: "skipped",
 }
+
+
+PRINTED = "printed"
 
 
 class Line(NamedTuple):
@@ -65,6 +69,7 @@ class Narrator:
         self._conflicts.note(run, events)
         for event in events:
             yield from (Line(tone, f"{text}{whose}") for tone, text in self._lines(run, event))
+            yield from (Line(PRINTED, text) for text in _failed_lines(event))
         if run.worker is None:
             self._before.pop(run.id, None)
         else:
@@ -138,6 +143,15 @@ def _mode(run: Run) -> str:
     """What of the run is simulated, after its name."""
     simulated = view_simulation(run)
     return f", {SIMULATED[simulated]}" if simulated else ""
+
+
+def _failed_lines(event: Event) -> Iterator[str]:
+    """The end of what a failed attempt printed."""
+    match event:
+        case AttemptFailed(output=output, reason=reason):
+            yield from failed_lines(output, reason)
+        case StepFinished(output=output, outcome=outcome):
+            yield from failed_lines(output, outcome.failure_reason)
 
 
 def _which(run: Run, event: StepStarted) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from onward.cli.options import Common
+from onward.cli.print.failed_output import failed_lines
 from onward.cli.print.leftovers import left_lines
 from onward.cli.print.text import age, clean, count, local_time, one_line, table
 from onward.machine.lifecycle import REASONS
 from onward.model.ids import display_id
+from onward.model.output import LastOutput
 from onward.model.values.instant import span
 from onward.model.workspace import WORKTREE
 from onward.operations.replies import RunListed, RunState
@@ -20,6 +25,7 @@ SIMULATED = {
     "agents": "simulated agents; everything else is executed",
 }
 ABOUT_LINES = 20
+FAILURES_SHOWN = 5
 HEADINGS = ("RUN", "PIPELINE", "STATUS", "STEPS", "NEXT", "CHANGED")
 
 
@@ -166,6 +172,7 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
     if ahead:
         yield f"  continue {ahead}"
     yield from _steps(view["steps"])
+    yield from _failures(view, common)
     if view["left"]:
         yield ""
         yield from left_lines(view["left"])
@@ -234,6 +241,19 @@ def _steps(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for step in steps
     ]
     yield from table(("STEP", "OUTCOME", "ATTEMPTS", "TOOK", ""), rows)
+
+
+def _failures(view: Mapping[str, Any], common: Common) -> Iterator[str]:
+    """The end of what the last try of a failed step printed; of very many steps, the last ones."""
+    ends = [(step["step"], step["tries"][-1]) for step in view["steps"] if step["tries"]]
+    failed = [(step, last) for step, last in ends if last["output"] is not None]
+    for step, last in failed[-FAILURES_SHOWN:]:
+        lines = [*failed_lines(msgspec.convert(last["output"], LastOutput), last["reason"])]
+        if lines:
+            yield ""
+            more = common.command("logs", view["display_id"], shlex.quote(one_line(step)))
+            yield f"{one_line(step)}, attempt {last['attempt']}, the last lines ({more} prints all):"
+            yield from lines
 
 
 def attempts_words(attempts: int, tries: int) -> str:

@@ -96,6 +96,7 @@ class AttemptRunner:
         finally:
             self._task = self._step = None
             step.calls.close()
+            step.output.close()
             if self._waiting is not None:
                 self._stop_waiting()
         if self._is_cancelled:
@@ -153,9 +154,11 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
             return Result.fail("the handler postponed its step without being asked to", retryable=False)
         return Interrupted(postponed.why)
     except OnwardError as error:
+        step.output.raised(error)
         may_pass = isinstance(error, StoreUnavailable | StoreIO)  # a database may come back
         return Result.fail(str(error), retryable=may_pass).with_log(step.lines)
     except (Exception, SystemExit) as error:
+        step.output.raised(error)
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return Result.fail(why).with_log(step.lines)
 

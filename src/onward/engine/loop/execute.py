@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 
 from onward.engine.lease.keeper import Hold
@@ -12,6 +13,7 @@ from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.stop import StopSwitch
 from onward.engine.step.recall import recall
 from onward.errors import InvalidInput, UnknownHandler, WorkspaceFailed
+from onward.handlers.output import AttemptOutput
 from onward.handlers.port import Handler, StepContext
 from onward.machine.definition import Definition
 from onward.machine.plan.results import (
@@ -27,6 +29,7 @@ from onward.model.result import Result
 from onward.model.run import Run
 from onward.model.workspace import Tree
 
+FAILED = (StepStatus.FAIL, StepStatus.RETRY)
 STOPPED = "stopped by a signal"
 EXPIRED = "the lease could not be renewed in time"
 
@@ -56,17 +59,20 @@ class Executor:
                 workspace = await self._parts.workspaces.directory(definition, run, branch_of(started.step))
             except WorkspaceFailed as error:
                 return self._ended(started.step, Result.fail(str(error), retryable=error.may_pass))
+        room = self._parts.rooms.of(definition, run, started, self._loop)
+        output = AttemptOutput(room)
         context = StepContext(
             run,
             started,
             definition.graph,
-            room=self._parts.rooms.of(definition, run, started, self._loop),
+            room=room,
             stopping=self._stopping,
             recall=partial(recall, self._parts.journal, definition.graph.goal, folded, started),
             run_once=self._parts.run_once,
             workspace=workspace,
             deadline=hold.deadline,
             clock=self._parts.clock,
+            output=output,
         )
         if self._stop.is_now:
             return AttemptCut(started.step, started.attempt, STOPPED)  # asked while the start was written
@@ -78,7 +84,9 @@ class Executor:
             await keeper.regain(hold)
             result = result if isinstance(result, Interrupted) else Interrupted(EXPIRED)
         if isinstance(result, Interrupted):
-            return AttemptCut(started.step, started.attempt, result.why, result.in_doubt)
+            return AttemptCut(started.step, started.attempt, result.why, result.in_doubt, output.last())
+        if result.status in FAILED:
+            result = replace(result, output=output.last())
         if workspace is None:
             return self._ended(started.step, result)
         return await self._with_tree(run, started.step, result)

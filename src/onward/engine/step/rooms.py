@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from onward.clock import Clock
+from onward.engine.files.output_file import OutputFile
 from onward.engine.files.run_files import RunFiles
 from onward.engine.step.previous_attempt import left_before
 from onward.errors import InvalidInput
@@ -19,7 +22,7 @@ from onward.model.event import StepStarted, StepStatus
 from onward.model.result import Result
 from onward.model.run import Run
 from onward.pipeline.graph import Node
-from onward.receipts.names import ARTIFACTS, PROMPT, STATUS, Path, attempt_path
+from onward.receipts.names import ARTIFACTS, OUTPUT_ENDING, PROMPT, STATUS, Path, attempt_path
 from onward.receipts.status import STATUS_BYTES_MAX, as_reported, read_status
 from onward.store.port.blobs import Blobs
 from onward.threads import in_thread
@@ -82,6 +85,8 @@ class RoomOnDisk(StoredRoom):
         super().__init__(rooms, run, started, loop)
         self._files, self.is_full = files, is_full
         self._is_kept = self._is_asked = False
+        self._output: dict[str, OutputFile] = {}
+        self._unwritable: set[str] = set()
 
     @cached_property
     def _path(self) -> Path:
@@ -113,6 +118,30 @@ class RoomOnDisk(StoredRoom):
     @property
     def _parts(self) -> Path:
         return (self._run.id, *self._path)
+
+    def keep_output(self, stream: str, data: bytes) -> None:
+        if not self.is_full or self._made is None or stream in self._unwritable:
+            return
+        if stream not in self._output:
+            name = stream + OUTPUT_ENDING
+            self._output[stream] = OutputFile(partial(self._files.folder.append, self._parts, name))
+        with self._warning(stream):
+            self._output[stream].add(data)
+
+    def end_output(self) -> None:
+        for stream, file in self._output.items():
+            with self._warning(stream):
+                file.close()
+        self._output.clear()
+
+    @contextmanager
+    def _warning(self, stream: str) -> Iterator[None]:
+        """A disk that does not take the output costs a warning, and what follows is not written."""
+        try:
+            yield
+        except OSError as error:
+            self._unwritable.add(stream)
+            self._files.tell(self._run.id, error)
 
     async def prepare(self, node: Node, prompt: str) -> None:
         if node.kind == AGENT:

@@ -75,6 +75,7 @@ def _failed_attempt(
         reason=reason,
         retry_at_us=retry_at_us,
         log=result.log,
+        output=result.output,
     )
 
 
@@ -113,6 +114,7 @@ def _finished(
         artifacts=dict(result.artifacts) if result.artifacts else {},
         contents=dict(result.contents) if result.contents else {},
         workspace=tree,
+        output=result.output,
     )
 
 

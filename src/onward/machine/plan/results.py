@@ -18,6 +18,7 @@ from onward.model.event import (
     RunQueued,
     StepStatus,
 )
+from onward.model.output import LastOutput
 from onward.model.result import Result
 from onward.model.run import NOTHING_PENDING, AttemptState, Frozen, Run
 from onward.model.workspace import Merged, Tree
@@ -39,6 +40,7 @@ class AttemptCut(Frozen, frozen=True):
     attempt: int
     why: str
     in_doubt: bool = False
+    output: LastOutput | None = None
 
 
 class BranchesMerged(Frozen, frozen=True):
@@ -96,8 +98,9 @@ def _events_of(definition: Definition, run: Run, result: ActionResult, now_us: i
                 jitter=result.jitter,
                 tree=result.tree,
             )
-        case AttemptCut(step, attempt, why, in_doubt):
-            return (AttemptInterrupted(step=step, attempt=attempt, why=why, in_doubt=in_doubt),)
+        case AttemptCut(step, attempt, why, in_doubt, output):
+            cut = AttemptInterrupted(step=step, attempt=attempt, why=why, in_doubt=in_doubt, output=output)
+            return (cut,)
         case BranchesMerged(step, merged):
             return joined(definition, run, step, merged)
         case WorkspaceUnusable(why, has_begun):

@@ -107,20 +107,20 @@ class Projection:
         self.steps[event.step] = replace(before, state="running", tries=(*before.tries, begun), child=child)
 
     def _failed(self, event: AttemptFailed, at_us: int) -> None:
-        step = _ended(self._known(event.step, at_us), event.status.value, event.reason, at_us)
+        step = _ended(self._known(event.step, at_us), event, event.status.value, event.reason, at_us)
         state = "failed" if event.retry_at_us is None else "retrying"
         log = (*step.log, *event.log)
         self.steps[event.step] = replace(step, state=state, reason=event.reason, log=log)
 
     def _interrupted(self, event: AttemptInterrupted, at_us: int) -> None:
-        step = _ended(self._known(event.step, at_us), "interrupted", event.why, at_us)
+        step = _ended(self._known(event.step, at_us), event, "interrupted", event.why, at_us)
         self.steps[event.step] = replace(step, state="interrupted", reason=event.why)
 
     def _finished(self, event: StepFinished, at_us: int) -> None:
         outcome, status = event.outcome, event.outcome.status.value
         step = self._begin(event.step, event.node, at_us)
         self.steps[event.step] = replace(
-            _ended(step, status, outcome.failure_reason, at_us),
+            _ended(step, event, status, outcome.failure_reason, at_us),
             state=status,
             reason=outcome.failure_reason,
             log=(*step.log, *event.log),
@@ -183,12 +183,18 @@ class Projection:
                 self.steps[id] = replace(step, state=LEFT, reason=why)
 
 
-def _ended(step: Step, outcome: str, reason: str, at_us: int) -> Step:
+def _ended(
+    step: Step,
+    event: AttemptFailed | AttemptInterrupted | StepFinished,
+    outcome: str,
+    reason: str,
+    at_us: int,
+) -> Step:
     """The step with its last try ended, unless that has already ended."""
     if not step.tries or step.tries[-1].ended_at_us is not None:
         return step
     *earlier, last = step.tries
-    last = replace(last, ended_at_us=at_us, outcome=outcome, reason=reason)
+    last = replace(last, ended_at_us=at_us, outcome=outcome, reason=reason, output=event.output)
     return replace(step, tries=(*earlier, last))
 
 

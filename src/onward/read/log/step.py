@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onward.model.event import BranchPlan, GateDecided, Outcome
+from onward.model.output import LastOutput
 from onward.model.run import Frozen
 
 LEFT, WITHDRAWN = "left", "withdrawn"
@@ -36,7 +37,7 @@ class Try(Frozen, frozen=True, kw_only=True):
 
     An attempt that a crash or a stop cut off starts again: that is its next try, and `number` counts them.
     `outcome` is a step's status or `interrupted`. While a try runs, or if its process died, it has no outcome
-    and no end.
+    and no end. `output` is the end of what it printed, if it failed or was stopped.
     """
 
     attempt: int
@@ -46,6 +47,7 @@ class Try(Frozen, frozen=True, kw_only=True):
     ended_at_us: int | None = None
     outcome: str = ""
     reason: str = ""
+    output: LastOutput | None = None
 
     @property
     def duration_s(self) -> float | None:

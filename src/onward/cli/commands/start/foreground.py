@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -59,6 +60,10 @@ class Foreground:
                 self.out.say(f"  {line}")
         if run["workspace"] is not None and run["status"] in FINAL:
             self.out.say(f"its work: {workspace_words(run['workspace'])}")
+        for step in run["open_steps"] if run["status"] == "failed" else ():
+            if step["state"] == "failed":
+                words = ("logs", run["display_id"], shlex.quote(step["step"]))
+                self.out.say(f"its output: {self.common.command(*words)}")
         ahead = next_command(run, self.common)
         if ahead:
             self.out.say(f"continue with: {ahead}")
