@@ -11,6 +11,7 @@
     - RunNotFound             the caller: no run has this id
     - AmbiguousRun            the caller: several runs have this id or prefix
     - ArtifactNotFound        the caller: the run has no artifact of this id
+    - StepNotFound            the caller: the run has started no step of this name
     - UnknownHandler          the definition or the app: no handler serves this node type
     - SpawnFailed             the machine: a command could not be started, and did not run
         - CannotExecute       the caller: there is no such program, or it may not be run
@@ -122,6 +123,16 @@ class ArtifactNotFound(OnwardError):
         self.id, self.known = id, tuple(known)
         there = f"it has {', '.join(sorted(known)[:20])}" if known else "it has none"
         super().__init__(f"no artifact {id!r} in this run; {there}.")
+
+
+class StepNotFound(OnwardError):
+    """The run has started no step with this id, of this node or at this place."""
+
+    def __init__(self, wanted: str, known: Sequence[str]) -> None:
+        self.wanted, self.known = wanted, tuple(known)
+        more = f" and {len(known) - 20} more" if len(known) > 20 else ""
+        there = f"it has {', '.join(known[:20])}{more}" if known else "it has none"
+        super().__init__(f"this run has started no step {wanted!r}; {there}.")
 
 
 class UnknownHandler(OnwardError):

@@ -32,6 +32,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("simulate-script", "operate.template", "Print a simulation script for a pipeline."),
     ("status", "look.status", "List runs, or show the status of one."),
     ("show", "look.show", "Show one run: what happened, what is open."),
+    ("logs", "look.logs", "Print what the steps of a run printed."),
     ("events", "look.show", "Print a run's log."),
     ("checkpoints", "look.show", "List a run's checkpoints."),
     ("graph", "look.graph", "Draw a pipeline, or a run in its pipeline."),

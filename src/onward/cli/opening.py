@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from onward.operations.local.lists import LocalLists
     from onward.operations.local.look import LocalLook
     from onward.operations.local_only.files import RunDirectories
+    from onward.operations.local_only.logs import RunLogs
     from onward.receipts.homes import Homes
     from onward.store.port.store import Store
 
@@ -101,6 +102,16 @@ async def files_of(common: Common) -> AsyncIterator[RunDirectories]:
     app = common_app(common)
     async with opened(app.store) as store:
         yield RunDirectories(store, SystemClock(), sources_of(app, store), app.runs_directory)
+
+
+@asynccontextmanager
+async def logs_of(common: Common) -> AsyncIterator[RunLogs]:
+    """What a command reads the output of steps with."""
+    from onward.clock import SystemClock
+    from onward.operations.local_only.logs import RunLogs
+
+    async with store_with_homes(common) as (store, homes):
+        yield RunLogs(store, SystemClock(), homes)
 
 
 @asynccontextmanager

@@ -51,6 +51,9 @@ COMMON = Common()
 
 Out = Annotated[Output, Parameter(parse=False)]
 RunName = Annotated[str, Parameter(help="A run: its display id, its id, or the beginning of either.")]
+StepName = Annotated[
+    str, Parameter(help="A step: its id, such as test#2, or the name of its node.", show_default=False)
+]
 Settings = Annotated[
     tuple[str, ...],
     Parameter(

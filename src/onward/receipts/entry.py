@@ -88,16 +88,7 @@ def created(directory: int, name: str) -> int:
 
 def appended(directory: int, name: str) -> int:
     """A plain file that is written at its end; it is created if it is not there."""
-    try:
-        file = os.open(name, _APPEND, 0o600, dir_fd=directory)
-    except OSError as error:
-        if error.errno in (*_NOT_PLAIN, errno.ENXIO, errno.EISDIR):
-            raise NotPlain from None
-        raise
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise NotPlain
-    return file
+    return _plain(name, _APPEND, directory)
 
 
 def fill(file: int, content: bytes | bytearray) -> None:
@@ -107,19 +98,29 @@ def fill(file: int, content: bytes | bytearray) -> None:
         done += os.write(file, memoryview(content)[done:])
 
 
+def readable(directory: int, name: str) -> int:
+    """A plain file, open for reading."""
+    return _plain(name, _READ, directory)
+
+
 def content_of(directory: int, name: str, limit: int) -> bytes:
     """What a plain file holds, one byte more than `limit` at most."""
+    with closing(readable(directory, name)) as file:
+        return b"".join(_read(file, os.fstat(file).st_size, limit + 1))
+
+
+def _plain(name: str, flags: int, directory: int) -> int:
+    """A plain file, opened; NotPlain if something else has the name."""
     try:
-        file = os.open(name, _READ, dir_fd=directory)
+        file = os.open(name, flags, 0o600, dir_fd=directory)
     except OSError as error:
-        if error.errno in (*_NOT_PLAIN, errno.ENXIO):
+        if error.errno in (*_NOT_PLAIN, errno.ENXIO, errno.EISDIR):
             raise NotPlain from None
         raise
-    with closing(file):
-        state = os.fstat(file)
-        if not stat.S_ISREG(state.st_mode):
-            raise NotPlain
-        return b"".join(_read(file, state.st_size, limit + 1))
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise NotPlain
+    return file
 
 
 def _read(file: int, size: int, limit: int) -> Iterator[bytes]:

@@ -27,6 +27,7 @@ from onward.receipts.entry import (
     fill,
     in_the_way,
     move_aside,
+    readable,
 )
 from onward.receipts.held import Held
 from onward.receipts.names import Path
@@ -144,6 +145,16 @@ class Folder:
         try:
             opened = self._open(parts)
             return content_of(opened.descriptor, name, limit)
+        except NotPlain:
+            raise in_the_way(self.path(*parts, name), "a plain file") from None
+        except FileNotFoundError:
+            return None
+
+    def open_plain(self, parts: Path, name: str) -> int | None:
+        """A descriptor of a plain file, to be read; None if there is none."""
+        try:
+            opened = self._open(parts)
+            return readable(opened.descriptor, name)
         except NotPlain:
             raise in_the_way(self.path(*parts, name), "a plain file") from None
         except FileNotFoundError:

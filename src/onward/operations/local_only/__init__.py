@@ -4,6 +4,7 @@
   caller sends the same requests, and a worker executes the run.
 - `files`: the files of a run and its receipts go into a directory of this machine.
 - `collect`: a run is deleted with its directory and work tree, which are where it was executed.
+- `logs`: what steps printed is in their directories, on the machine where they ran.
 - `verify`: logs are compared with the directories of their runs.
 - `carry`: exports and imports whole logs, for people who may read and write the database itself.
 - `effect`: a command runs here. Requests that show or decide effects are in `operations.protocol`.

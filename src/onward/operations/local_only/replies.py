@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 
 class FilesWritten(TypedDict):
@@ -144,3 +144,18 @@ class ResumeOutlook(TypedDict):
     checkpoint: LastCheckpoint | None
     workdir: str | None
     in_doubt: list[str]
+
+
+class LogPiece(TypedDict):
+    """Some of what a try printed. `stream` is stdout, stderr, log or traceback.
+
+    `source`: `file` is the whole output, on this machine; `log` are the last lines, with the event that ended
+    the try; `context` is the standard output that became `tool.output`.
+    """
+
+    step: str
+    attempt: int
+    number: int
+    stream: str
+    text: str
+    source: Literal["file", "log", "context"]

@@ -1,0 +1,102 @@
+"""`onward logs`: what the steps of a run printed."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from onward.cli.exits import FINE
+from onward.cli.numbers import number
+from onward.cli.opening import logs_of
+from onward.cli.options import COMMON, Common, Out, RunName, StepName
+from onward.cli.print.output import Output
+from onward.cli.signals import on_signals
+from onward.model.values.bounds import ATTEMPT
+from onward.operations.local_only.replies import LogPiece
+from onward.operations.local_only.requests import ReadLogs
+
+NOTHING = (
+    "nothing that was printed is kept here. Output is kept on the machine where a step ran; "
+    "the log has the last lines of attempts that failed."
+)
+
+
+async def logs(
+    run: RunName,
+    step: StepName | None = None,
+    /,
+    *,
+    attempt: Annotated[int | None, number(ATTEMPT, help="Only this attempt of each step.")] = None,
+    follow: Annotated[
+        bool, Parameter(name=("--follow", "-f"), help="Go on with what is printed, until the run stops.")
+    ] = False,
+    stdout: Annotated[bool, Parameter(help="Only standard output.")] = False,
+    stderr: Annotated[bool, Parameter(help="Only standard error.")] = False,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Print what the steps of a run printed: all of it, or of one step, of all its attempts or of one.
+
+    With the run's files on this machine that is the whole output. Without them the log has the last lines of
+    attempts that failed or were stopped, and the tracebacks of handlers. A line before each part says what it
+    is; if a step is named, that line goes to standard error.
+    """
+    streams = tuple(name for name, is_wanted in (("stdout", stdout), ("stderr", stderr)) if is_wanted)
+    request = ReadLogs(run=run, step=step, attempt=attempt, follow=follow, streams=streams)
+    asked, page = asyncio.Event(), _Page(out, is_one_step=step is not None)
+    async with logs_of(common) as reader, aclosing(reader.read_logs(request, stop=asked)) as found:
+        with on_signals(asked.set):
+            async for piece in found:
+                page.add(piece)
+                if out.is_gone:
+                    break
+    page.close()
+    return FINE
+
+
+class _Page:
+    """Prints pieces of output, with a heading before those of another try or stream."""
+
+    def __init__(self, out: Output, *, is_one_step: bool) -> None:
+        self._out = out
+        self._tell = out.note if is_one_step else out.say
+        self._heading = ""
+        self._is_at_start = True
+
+    def add(self, piece: LogPiece) -> None:
+        if self._out.is_json:
+            self._out.value(piece)
+            self._heading = "-"
+            return
+        heading = _heading(piece)
+        if heading != self._heading:
+            self._end_line()
+            self._tell(f"==> {heading} <==")
+            self._heading = heading
+        text = piece["text"]
+        if self._out.is_live:
+            self._out.say(text, end="")
+        else:
+            self._out.raw(text.encode())
+        self._is_at_start = text.endswith("\n")
+
+    def close(self) -> None:
+        self._end_line()
+        if not self._heading:
+            self._out.note(NOTHING)
+
+    def _end_line(self) -> None:
+        if not self._is_at_start:
+            self._out.say()
+            self._is_at_start = True
+
+
+def _heading(piece: LogPiece) -> str:
+    again = f", try {piece['number']}" if piece["number"] > 1 else ""
+    what = piece["stream"]
+    if piece["source"] == "log" and what in ("stdout", "stderr"):
+        what = "last lines, from the log"
+    return f"{piece['step']}, attempt {piece['attempt']}{again}: {what}"
