@@ -22,7 +22,7 @@ from onward.engine.control.interview import AutoApprove, CallbackInterviewer, In
 from onward.engine.control.sources import read_source
 from onward.engine.engine import Engine, Resume, Start, ignore
 from onward.engine.log.reader import Folded
-from onward.engine.loop.parts import Observer
+from onward.engine.loop.parts import Observer, ShowLine
 from onward.engine.loop.serving import Around
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
@@ -144,10 +144,11 @@ class Onward:
         warn: Callable[[str], None] | None = None,
         around: Around | None = None,
         watched: Callable[[Store], Store] = lambda store: store,
+        show: ShowLine | None = None,
     ) -> Engine:
         """The engine of this app; the first call opens the store.
 
-        `around` and `watched` wrap handlers and the store, to watch them.
+        `around` and `watched` wrap handlers and the store, to watch them; `show` gets what commands print.
         """
         async with self._opening:
             if self._engine is None:
@@ -166,6 +167,7 @@ class Onward:
                     warn=warn,
                     db=self.store if isinstance(self.store, str) else None,
                     around=around,
+                    show=show,
                 )
             return self._engine
 

@@ -17,7 +17,7 @@ from onward.store.port.store import Store
 # A command that only looks at runs does not need these; it should not wait for them.
 if TYPE_CHECKING:
     from onward.engine.engine import Engine
-    from onward.engine.loop.parts import Observer
+    from onward.engine.loop.parts import Observer, ShowLine
     from onward.engine.loop.serving import Around
     from onward.handlers.port import Handler
     from onward.pipeline.build import Transform
@@ -101,10 +101,12 @@ def make_engine(
     warn: Callable[[str], None] | None = None,
     db: str | None = None,
     around: Around | None = None,
+    show: ShowLine | None = None,
 ) -> Engine:
     """An engine on the system's clock and dice, with the built-in handlers and the caller's.
 
     Steps have directories below `runs`; without it, none. `db`: where the store is, for commands.
+    `show` gets what commands print, line by line.
     """
     from onward.clock import SystemClock, SystemDice, SystemIds
     from onward.engine.engine import Engine, ignore
@@ -131,6 +133,7 @@ def make_engine(
         around=around,
         own=own_paths(db, runs),
         variables=tool_variables(tool_env),
+        show=show,
     )
 
 

@@ -83,6 +83,9 @@ RealTools = Annotated[
 OutDirectory = Annotated[
     str | None, Parameter(name="--out", help="Write them here instead of the run's own directory.")
 ]
+Verbose = Annotated[
+    bool, Parameter(name=("--verbose", "-v"), help="Print what commands print, as it comes, after its step.")
+]
 Wait = Annotated[bool, Parameter(help="Wait until the process that holds the run releases it.")]
 
 
@@ -109,6 +112,7 @@ class Continue:
     )
     answers: Answers = None
     cwd: WorkingDirectory = None
+    verbose: Verbose = False
 
 
 CONTINUE = Continue()

@@ -21,7 +21,7 @@ from onward.engine.lease.keeper import LeaseKeeper
 from onward.engine.lease.queue import Taking
 from onward.engine.lease.sweep import Sweeper
 from onward.engine.log.journal import Journal
-from onward.engine.loop.parts import EngineParts, Observer
+from onward.engine.loop.parts import EngineParts, Observer, ShowLine
 from onward.engine.loop.runner import Runner
 from onward.engine.loop.serving import Around, Serving
 from onward.engine.managed.oversee import Overseer
@@ -65,6 +65,7 @@ class Engine:
         around: Around | None = None,
         own: Sequence[str] = (),
         variables: Variables | None = None,
+        show: ShowLine | None = None,
     ) -> None:
         """`own`: the paths that are ours and no step's work, wherever they are. `variables`: the names of
         those that commands get."""
@@ -101,6 +102,7 @@ class Engine:
             requests.cancel_child,
             self.effect,
             receipts,
+            show,
         )
         self._runner = runner = Runner(claims, serving, self.sources, parts, files)
         starting = Starting(journal, claims, clock, ids, serving, self.sources, workspaces, runner)

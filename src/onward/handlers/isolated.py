@@ -83,7 +83,8 @@ class IsolatedHandler:
             deadline=step.deadline,
             hear=partial(_heard, step),
         )
-        _pass_on(finished.stderr)
+        if not step.output.is_shown:
+            _pass_on(finished.stderr)
         if finished.timed_out:
             return Result.fail(f"timed out after {step.node.timeout_s:g} s")
         answer = _answer(finished)

@@ -37,6 +37,11 @@ class AttemptOutput:
         self._lines: deque[PrintedLine] = deque(maxlen=LINES_MAX)
         self._error = self._traceback = ""
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether a person sees it as it comes."""
+        return self._show is not None
+
     def hear(self, stream: str, data: bytes) -> None:
         """The attempt has printed this."""
         self._room.keep_output(stream, data)

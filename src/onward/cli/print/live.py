@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from onward.cli.print.narrate import Line, Narrator, worked_us
+from onward.cli.print.narrate import Line, Narrator, printed, worked_us
 from onward.cli.print.output import Output
 from onward.cli.print.progress import is_at_work
 from onward.cli.print.text import one_line
@@ -64,6 +64,9 @@ class LiveProgress:
             self._print(line)
         if is_at_work(run):
             self._show()
+
+    def show(self, step: str, stream: str, text: str) -> None:
+        self._print(printed(step, text))
 
     def close(self) -> None:
         if self._ticking is not None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from onward.cli.print.conflicts import Conflicts
 from onward.cli.print.failed_output import failed_lines
 from onward.cli.print.render import SIMULATED
-from onward.cli.print.text import one_line
+from onward.cli.print.text import clean, one_line
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -47,6 +47,11 @@ class Line(NamedTuple):
     text: str
 
 
+def printed(step: str, text: str) -> Line:
+    """A line that a command of a step printed."""
+    return Line(PRINTED, f"    {one_line(step)} | {clean(text)}".rstrip())
+
+
 class Narrator:
     """Turns notable events into lines. `opening` comes once, before the first of them.
 
@@ -55,6 +60,8 @@ class Narrator:
 
     def __init__(self, *, is_brief: bool = False) -> None:
         self.opening = ""
+        self.is_verbose = False
+        """Whether what commands print is shown as it comes."""
         self._is_brief = is_brief
         self._before: dict[str, Run] = {}
         self._conflicts = Conflicts()
@@ -64,12 +71,14 @@ class Narrator:
         if self.opening and events:
             yield Line("", self.opening)
             self.opening = ""
+        self.is_verbose = False
+        """Whether what commands print is shown as it comes."""
         # The lines of a managed run come between those of its manager.
         whose = f"  [{display_id(run.id)}]" if run.managed_by else ""
         self._conflicts.note(run, events)
         for event in events:
             yield from (Line(tone, f"{text}{whose}") for tone, text in self._lines(run, event))
-            yield from (Line(PRINTED, text) for text in _failed_lines(event))
+            yield from (Line(PRINTED, text) for text in self._failed_lines(event))
         if run.worker is None:
             self._before.pop(run.id, None)
         else:
@@ -122,6 +131,14 @@ class Narrator:
             case GoalRedirected():
                 yield _told("back to", event.next.to, f"goal gate {event.gate} is unmet")
 
+    def _failed_lines(self, event: Event) -> Iterator[str]:
+        """The end of what a failed attempt printed, unless that was seen already."""
+        if not isinstance(event, AttemptFailed | StepFinished) or event.output is None:
+            return
+        reason = event.reason if isinstance(event, AttemptFailed) else event.outcome.failure_reason
+        if event.output.traceback or not self.is_verbose:
+            yield from failed_lines(event.output, reason)
+
     def _ending(self, run: Run, event: StepFinished) -> Iterator[str]:
         yield event.outcome.status.value
         before = self._before.get(run.id, run)
@@ -143,15 +160,6 @@ def _mode(run: Run) -> str:
     """What of the run is simulated, after its name."""
     simulated = view_simulation(run)
     return f", {SIMULATED[simulated]}" if simulated else ""
-
-
-def _failed_lines(event: Event) -> Iterator[str]:
-    """The end of what a failed attempt printed."""
-    match event:
-        case AttemptFailed(output=output, reason=reason):
-            yield from failed_lines(output, reason)
-        case StepFinished(output=output, outcome=outcome):
-            yield from failed_lines(output, outcome.failure_reason)
 
 
 def _which(run: Run, event: StepStarted) -> str:

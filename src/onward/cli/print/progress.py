@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from onward.cli.print.narrate import Narrator
+from onward.cli.print.narrate import Narrator, printed
 from onward.cli.print.output import Output
 from onward.model.event import Event
 from onward.model.run import Run
@@ -28,6 +28,10 @@ class Progress(Protocol):
         """Show what was just written."""
         ...
 
+    def show(self, step: str, stream: str, text: str) -> None:
+        """Show a line that a command of a step has just printed."""
+        ...
+
     def close(self) -> None:
         """Leave the screen as plain text."""
         ...
@@ -45,6 +49,9 @@ class LineProgress:
         self.is_at_work = is_at_work(run)
         for line in self.narrator.lines(run, events):
             self._out.say(line.text)
+
+    def show(self, step: str, stream: str, text: str) -> None:
+        self._out.say(printed(step, text).text)
 
     def close(self) -> None:
         self.is_at_work = False

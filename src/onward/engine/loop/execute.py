@@ -60,7 +60,8 @@ class Executor:
             except WorkspaceFailed as error:
                 return self._ended(started.step, Result.fail(str(error), retryable=error.may_pass))
         room = self._parts.rooms.of(definition, run, started, self._loop)
-        output = AttemptOutput(room)
+        show = self._parts.show
+        output = AttemptOutput(room, None if show is None else partial(show, started.step))
         context = StepContext(
             run,
             started,

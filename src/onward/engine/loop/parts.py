@@ -16,6 +16,8 @@ from onward.model.event import Event
 from onward.model.run import Run
 
 Observer = Callable[[Run, Sequence[Event]], None]
+ShowLine = Callable[[str, str, str], None]
+"""Shows a line that a step printed: the step, the stream, and the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +36,5 @@ class EngineParts:
     """Cancel a run that a step of this run managed."""
     run_once: RunOnce
     receipts: StepReceipts | None = None
+    show: ShowLine | None = None
+    """Who is shown what steps print."""

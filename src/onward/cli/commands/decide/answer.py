@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from onward.cli.commands.start.foreground import foreground
 from onward.cli.exits import FINE, UNFINISHED
 from onward.cli.opening import lists_of
-from onward.cli.options import COMMON, Answers, Common, Out, RunName
+from onward.cli.options import COMMON, Answers, Common, Out, RunName, Verbose
 from onward.cli.print.output import Output
 from onward.cli.print.render import gate_lines
 from onward.cli.print.text import one_line
@@ -37,6 +37,7 @@ async def answer(
         bool, Parameter(name="--run", negative="--no-run", help="Go on with the run, or only decide.")
     ] = True,
     answers: Answers = None,
+    verbose: Verbose = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
@@ -50,7 +51,7 @@ async def answer(
             raise InvalidInput("an answer needs its run; `onward answer` lists the runs that wait for one.")
         return await _list_open(common, out)
     asking = AnswerGate(run=run, gate=gate, choice=choice or "", text=text, verdict=verdict)
-    async with foreground(common, out, answers) as desk:
+    async with foreground(common, out, answers, verbose=verbose) as desk:
         if choice is None and verdict is None and not text:
             asked = await desk.execution.ask(asking)
             if asked is None:

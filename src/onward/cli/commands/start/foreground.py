@@ -79,7 +79,12 @@ class Foreground:
 
 @asynccontextmanager
 async def foreground(
-    common: Common, out: Output, answers: str | None = None, *, makes_database: bool = False
+    common: Common,
+    out: Output,
+    answers: str | None = None,
+    *,
+    makes_database: bool = False,
+    verbose: bool = False,
 ) -> AsyncIterator[Foreground]:
     """Everything opened, signals heard; closed and deaf again afterwards."""
     settings = load_settings(
@@ -89,7 +94,13 @@ async def foreground(
     interviewer = _interviewer(app, settings.answers, out, stop)
     if not makes_database:
         check_there(app.store)
-    engine = await app.engine(observe=progress.observe, tool_env=settings.tool_env, warn=out.note)
+    progress.narrator.is_verbose = verbose
+    engine = await app.engine(
+        observe=progress.observe,
+        tool_env=settings.tool_env,
+        warn=out.note,
+        show=progress.show if verbose else None,
+    )
     force = Force(settings.grace_s, UNFINISHED, is_watched=bool(app.handlers))
     clock = SystemClock()
     execution = Execution(engine, clock, stop, interviewer, completed=out.is_json)

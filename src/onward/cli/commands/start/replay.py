@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from onward.cli.commands.start.foreground import foreground
 from onward.cli.exits import FINE
 from onward.cli.numbers import number
-from onward.cli.options import COMMON, Answers, Common, Out, RunId, RunName, Settings
+from onward.cli.options import COMMON, Answers, Common, Out, RunId, RunName, Settings, Verbose
 from onward.cli.print.text import one_line
 from onward.cli.values import context_of
 from onward.model.ids import display_id
@@ -30,12 +30,13 @@ async def replay(
         bool, Parameter(name="--run", negative="--no-run", help="Run the fork, or only make it.")
     ] = True,
     answers: Answers = None,
+    verbose: Verbose = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
     """Fork a run at one of its checkpoints and run the fork. The run itself stays as it is."""
     asking = ForkRun(run=run, checkpoint=checkpoint, changes=context_of(settings), run_id=run_id)
-    async with foreground(common, out, answers) as desk:
+    async with foreground(common, out, answers, verbose=verbose) as desk:
         forked = await desk.operations.start.fork_run(asking)
         child, parent = forked["id"], forked["parent"]
         assert parent is not None  # a fork has one

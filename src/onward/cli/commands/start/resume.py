@@ -73,7 +73,7 @@ async def resume(
         restore_workspace=restore_workspace,
         workdir=None if going.cwd is None else directory_of(going.cwd, is_here=not going.queue),
     )
-    async with foreground(common, out, going.answers) as desk:
+    async with foreground(common, out, going.answers, verbose=going.verbose) as desk:
         if dry_run:
             tell_preview(await desk.operations.decide.preview_resume(asking), out)
             return FINE

@@ -17,6 +17,7 @@ from onward.cli.options import (
     RunId,
     Settings,
     Simulate,
+    Verbose,
     Workspace,
     WorkspaceMode,
 )
@@ -42,6 +43,7 @@ async def run(
     simulate: Simulate = None,
     real_tools: RealTools = False,
     answers: Answers = None,
+    verbose: Verbose = False,
     run_id: RunId = None,
     cwd: Annotated[
         str | None,
@@ -75,7 +77,7 @@ async def run(
         workspace_mode=workspace_mode,
         keep_workspace=keep_workspace,
     )
-    async with foreground(common, out, answers, makes_database=True) as desk:
+    async with foreground(common, out, answers, makes_database=True, verbose=verbose) as desk:
         pipeline = desk.execution.prepare(asking)
         for warning in pipeline.warnings:
             if warning.rule != "type_known":  # the run is refused for it, with the same words
