@@ -11,7 +11,7 @@ import pytest
 
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
-from onward.operations import drawing, kept, protocol, replies
+from onward.operations import drawing, kept, protocol, replies, step_page
 from onward.operations.local.operations import LocalOperations
 from onward.operations.requests import (
     DrawRun,
@@ -29,6 +29,7 @@ from onward.operations.requests import (
     ResumeRun,
     RunGates,
     ShowRun,
+    ShowStep,
     SubmitRun,
 )
 from tests.engine.test_resume_doors import crashed
@@ -72,6 +73,8 @@ async def test_every_reply_about_a_run_is_what_its_type_says(world: World, sourc
     check(await operations.look.show_run(ShowRun(run="run")), replies.RunPage)
     check(await operations.lists.list_gates(ListGates()), replies.GateList)
     check(await operations.lists.run_gates(RunGates(run="run")), list[replies.GateShown])
+    for step in (await operations.look.show_run(ShowRun(run="run")))["steps"]:
+        check(await operations.look.show_step(ShowStep(run="run", step=step["step"])), step_page.StepPage)
     async for checkpoint in operations.look.list_checkpoints(ListCheckpoints(run="run")):
         check(checkpoint, replies.Checkpoint)
     check(await operations.look.draw_run(DrawRun(run="run")), drawing.Drawing)

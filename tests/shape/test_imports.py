@@ -112,7 +112,7 @@ for asking in (
     "decide.stop",
 ):
     LAYERS[f"cli.commands.{asking}"] = [
-        *("cli", "operations.requests", "operations.replies", "operations.protocol"),
+        *("cli", "operations.requests", "operations.replies", "operations.protocol", "operations.step_page"),
         *("model", "errors", "clock"),
     ]
 

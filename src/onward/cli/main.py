@@ -31,7 +31,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("run", "start.run", "Run a pipeline in the foreground."),
     ("simulate-script", "operate.template", "Print a simulation script for a pipeline."),
     ("status", "look.status", "List runs, or show the status of one."),
-    ("show", "look.show", "Show one run: what happened, what is open."),
+    ("show", "look.show", "Show one run or one of its steps: what happened, what is open."),
     ("logs", "look.logs", "Print what the steps of a run printed."),
     ("events", "look.show", "Print a run's log."),
     ("checkpoints", "look.show", "List a run's checkpoints."),

@@ -46,9 +46,11 @@ from onward.operations.requests import (
     RunGates,
     SettleEffect,
     ShowRun,
+    ShowStep,
     SteerRun,
     SubmitRun,
 )
+from onward.operations.step_page import StepPage
 
 
 class Lists(Protocol):
@@ -71,6 +73,8 @@ class Look(Protocol):
     async def get_run(self, request: GetRun) -> RunState: ...
 
     async def show_run(self, request: ShowRun) -> RunPage: ...
+
+    async def show_step(self, request: ShowStep) -> StepPage: ...
 
     def read_events(
         self, request: ReadEvents, *, stop: asyncio.Event | None = None

@@ -91,6 +91,13 @@ class ShowRun(Request, frozen=True, kw_only=True):
     run: str
 
 
+class ShowStep(Request, frozen=True, kw_only=True):
+    """Everything about one step: `step` is its id, or its node for the last visit."""
+
+    run: str
+    step: str
+
+
 class ReadEvents(Request, frozen=True, kw_only=True):
     """A run's log after event `after`. With `follow`, also what is appended until the run has ended.
 

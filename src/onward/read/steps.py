@@ -10,11 +10,12 @@ from onward.model.run import AttemptState, Run, RunStatus
 from onward.read.log.projection import Projection
 from onward.read.log.step import LEFT, Step, Try
 from onward.read.view import instant
+from onward.store.owner import owner_label
 
 
 def view_steps(log: Projection, run: Run, *, is_held: bool) -> list[dict[str, Any]]:
     """Every step in the order in which they started; `is_held`: a living process holds the run."""
-    return [_view(step, state_of(step, run, is_held=is_held)) for step in log.steps.values()]
+    return [view_step(step, state_of(step, run, is_held=is_held)) for step in log.steps.values()]
 
 
 def state_of(step: Step, run: Run, *, is_held: bool) -> str:
@@ -35,7 +36,8 @@ def state_of(step: Step, run: Run, *, is_held: bool) -> str:
     return "interrupted" if opened.state is AttemptState.OPEN else step.state
 
 
-def _view(step: Step, state: str) -> dict[str, Any]:
+def view_step(step: Step, state: str) -> dict[str, Any]:
+    """A step in this state, with its tries."""
     decided = step.decisions[-1] if step.decisions else None
     return {
         "step": step.step,
@@ -66,7 +68,7 @@ def _try(one: Try) -> dict[str, Any]:
     return {
         "attempt": one.attempt,
         "number": one.number,
-        "worker": one.claim.worker or None,
+        "worker": owner_label(one.claim.worker) if one.claim.worker else None,
         "started_at": instant(one.started_at_us),
         "ended_at": instant(one.ended_at_us),
         "duration_s": one.duration_s,

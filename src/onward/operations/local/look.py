@@ -27,11 +27,15 @@ from onward.operations.requests import (
     ListCheckpoints,
     ReadEvents,
     ShowRun,
+    ShowStep,
 )
+from onward.operations.step_page import StepPage
 from onward.read.checkpoints import read_checkpoints
 from onward.read.dialect_events import Translator
+from onward.read.find_step import get_steps
 from onward.read.lookup import completed_of, find_run, log_pages, read_projection
-from onward.read.steps import view_steps
+from onward.read.one_step import read_history
+from onward.read.steps import state_of, view_steps
 from onward.read.view import instant, known_row, view_event, view_run
 from onward.store.codec import unseal
 from onward.store.port.store import Store
@@ -77,6 +81,21 @@ class LocalLook:
             **await self._relatives(folded.run.id),
         }
         return cast("RunPage", page)
+
+    async def show_step(self, request: ShowStep) -> StepPage:
+        """All that `onward show RUN STEP` says about a step."""
+        from onward.operations.local.step import StepView, served
+
+        folded = await self._load(request.run)
+        run = folded.run
+        log = await read_projection(self.store.log, run.id)
+        step = get_steps(log, request.step)[-1]
+        is_held = folded.holder is not None and folded.holder.is_alive
+        history = await read_history(self.store.log, run.id, step.step)
+        node = await served(self.sources(), run, history, step.node)
+        visits = [one.step for one in log.steps.values() if one.node == step.node]
+        view = StepView(run, step, history, node, self.leftovers().runs)
+        return view.page(state_of(step, run, is_held=is_held), visits)
 
     async def _left(self, folded: Folded) -> list[dict[str, Any]]:
         """What the steps in doubt left; a run without such a step costs nothing more."""

@@ -84,6 +84,9 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
     "observe.metrics": _names(
         _CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "StepStarted StepFinished"
     ),
+    "operations.local_only.logs": _names(
+        _CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"
+    ),
     "engine.files.rebuild": _names(
         _CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"
     ),

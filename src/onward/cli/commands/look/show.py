@@ -13,28 +13,40 @@ from cyclopts import Parameter
 from onward.cli.exits import FINE
 from onward.cli.numbers import number
 from onward.cli.opening import look_of
-from onward.cli.options import COMMON, Common, Out, RunName
+from onward.cli.options import COMMON, Common, Out, RunName, StepName
 from onward.cli.print.output import Output
 from onward.cli.print.render import instant_us, run_page, when
+from onward.cli.print.step import step_page
 from onward.cli.print.text import local_time, one_line, table
 from onward.cli.signals import on_signals
 from onward.clock import SystemClock
 from onward.model.values.bounds import EVENT
-from onward.operations.replies import Checkpoint, EventShown
-from onward.operations.requests import ListCheckpoints, ReadEvents, ShowRun
+from onward.operations.replies import Checkpoint, EventShown, RunPage
+from onward.operations.requests import ListCheckpoints, ReadEvents, ShowRun, ShowStep
+from onward.operations.step_page import StepPage
 
 VALUE_WIDTH = 80
 ENVELOPE = ("seq", "kind", "at", "token", "run")
 
 
-async def show(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:
-    """Show one run: what happened, step by step, what is open, and what to type next."""
+async def show(run: RunName, step: StepName | None = None, /, *, common: Common = COMMON, out: Out) -> int:
+    """Show one run: what happened, step by step, what is open, and what to type next; or one of its steps.
+
+    Of a step: its attempts and tries, prompt, response, output, what it changed in the context, artifacts,
+    and where its receipt is. A node stands for its last visit.
+    """
+    page: RunPage | StepPage
     async with look_of(common) as look:
-        page = await look.show_run(ShowRun(run=run))
+        if step is None:
+            page = await look.show_run(ShowRun(run=run))
+            lines = run_page(page, common, SystemClock().now_us())
+        else:
+            page = await look.show_step(ShowStep(run=run, step=step))
+            lines = step_page(page, common, SystemClock().now_us())
     if out.is_json:
         out.value(page)
         return FINE
-    for line in run_page(page, common, SystemClock().now_us()):
+    for line in lines:
         out.say(line)
     return FINE
 
