@@ -139,6 +139,7 @@ run {NAME}: line (id golden)
   started   b#1
   failed    b#1  attempt 1: exit code 3: no luck
 run {NAME} failed (step_failed): step b#1: exit code 3: no luck
+its output: onward logs {NAME} 'b#1'
 continue with: onward resume {NAME}
 """
     )

@@ -62,6 +62,8 @@ class Narrator:
         self.opening = ""
         self.is_verbose = False
         """Whether what commands print is shown as it comes."""
+        self.with_output: set[tuple[str, str]] = set()
+        """The runs and steps of attempts that failed and had printed something."""
         self._is_brief = is_brief
         self._before: dict[str, Run] = {}
         self._conflicts = Conflicts()
@@ -78,7 +80,7 @@ class Narrator:
         self._conflicts.note(run, events)
         for event in events:
             yield from (Line(tone, f"{text}{whose}") for tone, text in self._lines(run, event))
-            yield from (Line(PRINTED, text) for text in self._failed_lines(event))
+            yield from (Line(PRINTED, text) for text in self._failed_lines(run, event))
         if run.worker is None:
             self._before.pop(run.id, None)
         else:
@@ -131,10 +133,11 @@ class Narrator:
             case GoalRedirected():
                 yield _told("back to", event.next.to, f"goal gate {event.gate} is unmet")
 
-    def _failed_lines(self, event: Event) -> Iterator[str]:
+    def _failed_lines(self, run: Run, event: Event) -> Iterator[str]:
         """The end of what a failed attempt printed, unless that was seen already."""
         if not isinstance(event, AttemptFailed | StepFinished) or event.output is None:
             return
+        self.with_output.add((run.id, event.step))
         reason = event.reason if isinstance(event, AttemptFailed) else event.outcome.failure_reason
         if event.output.traceback or not self.is_verbose:
             yield from failed_lines(event.output, reason)

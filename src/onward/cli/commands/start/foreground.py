@@ -61,7 +61,7 @@ class Foreground:
         if run["workspace"] is not None and run["status"] in FINAL:
             self.out.say(f"its work: {workspace_words(run['workspace'])}")
         for step in run["open_steps"] if run["status"] == "failed" else ():
-            if step["state"] == "failed":
+            if (run["id"], step["step"]) in self.progress.narrator.with_output:
                 words = ("logs", run["display_id"], shlex.quote(step["step"]))
                 self.out.say(f"its output: {self.common.command(*words)}")
         ahead = next_command(run, self.common)
