@@ -62,6 +62,15 @@ def test_without_the_files_the_log_has_the_last_lines(shell: Shell) -> None:
     assert shell.inside("logs", "run", "test", "--stderr").out == "why\n"
 
 
+def test_a_link_in_the_way_is_not_followed(shell: Shell) -> None:
+    secret = shell.write("secret", "do not print")
+    command = f"ln -s {shell.directory / secret} $ONWARD_STEP_DIR/stdout.log; echo printed; exit 1"
+    shell.write("line.dot", pipeline(("test", command)))
+    shell.inside("run", "line.dot", "--run-id", "run")
+    assert shell.inside("logs", "run", "test").out == "printed\n"
+    assert "do not print" not in shell.inside("show", "run", "test").out
+
+
 def test_a_fork_shows_what_the_steps_before_it_printed(shell: Shell) -> None:
     shell.write("line.dot", pipeline(("a", "echo from a"), ("b", "echo from b")))
     shell.inside("run", "line.dot", "--run-id", "run")

@@ -148,3 +148,16 @@ async def test_a_step_at_work_is_running(world: World) -> None:
     process = await world.process({"a": [look]})
     await process.start(line("a", a="repeatable=false"))
     assert seen == ["running"]
+
+
+async def test_nothing_that_failed_is_printed_as_if_it_went_well(world: World) -> None:
+    tones: dict[str, str] = {}
+    narrator = Narrator()
+
+    def look(run: Run, events: Sequence[Event]) -> None:
+        tones.update({line.text.split()[1]: line.tone for line in narrator.lines(run, events)})
+
+    script = {"a": [Result.fail("broken")], "b": [Result.success()]}
+    process = await world.process(script, observe=look)
+    await process.start(FAN)
+    assert (tones["fan#1.a/a#1"], tones["fan#1.a"], tones["fan#1.b/b#1"]) == ("failed", "failed", "finished")

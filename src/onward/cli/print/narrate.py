@@ -125,7 +125,8 @@ class Narrator:
             case ParallelStarted():
                 yield _told("branches", event.step, ", ".join(plan.to for plan in event.branches))
             case BranchFinished(status="cancelled" | "fail"):
-                yield _told("branch", event.branch, event.status, one_line(event.reason))
+                text = _told("branch", event.branch, event.status, one_line(event.reason)).text
+                yield Line("failed" if event.status == "fail" else "branch", text)
             case RunCompleted(restarted_as=str(successor)) if successor:
                 yield _told("restarts", f"run {display_id(run.id)}", f"as run {display_id(successor)}")
             case StepRouted():

@@ -63,7 +63,10 @@ class PrintedTry:
     def _new_bytes(self, stream: str) -> Iterator[bytes]:
         if self._runs is None:
             return
-        file = self._runs.open_plain(self._parts, stream + OUTPUT_ENDING)
+        try:
+            file = self._runs.open_plain(self._parts, stream + OUTPUT_ENDING)
+        except OSError:  # something else is in the way, and is not followed; the log still has the last lines
+            return
         if file is None:
             return
         with closing(file):
