@@ -102,7 +102,7 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     """A run was created: its pipeline, first node and context. The first checkpoint.
 
     `simulation` is the script of a simulated run; `simulates_tools`: no command and no handler of the app is
-    executed either. `trims_output`: its tools' output has no last newline. Runs from before this was so keep it.
+    executed either. `trims_output`: its tools' output has no last newline; in runs from before, it has.
     """
 
     pipeline: str

@@ -66,6 +66,7 @@ class GateRow(Frozen, frozen=True, kw_only=True):
     pipeline: str
     node: str
     text: str
+    about: str
     type: str
     choices: tuple[Choice, ...]
     opened_at_us: int

@@ -106,6 +106,7 @@ class GateListed(TypedDict):
     node: str
     type: str
     text: str
+    about: str
     choices: list[ChoiceOffered]
     opened_at: Instant
     deadline: Instant | None

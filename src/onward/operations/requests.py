@@ -238,8 +238,8 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     """A new run of a pipeline, for whichever worker takes it.
 
     `file` is what diagnostics call the source; `path` is where a later resume looks for a changed file.
-    `simulation` is a script ({} if every step succeeds); with `real_tools` only agents are simulated. `workdir`,
-    an absolute path, is where the run's commands work; a worker without that directory leaves the run to others.
+    `simulation` is a script ({} if every step succeeds); with `real_tools` only agents are simulated.
+    `workdir`, an absolute path, is where the run's commands work; workers that lack it leave the run to others.
     """
 
     source: str

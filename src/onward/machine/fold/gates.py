@@ -100,6 +100,7 @@ def _row(run: Run, gate: Gate) -> GateRow:
         pipeline=run.pipeline,
         node=gate.node,
         text=gate.text,
+        about=gate.about,
         type=gate.type,
         choices=gate.choices,
         opened_at_us=gate.opened_at_us,

@@ -115,6 +115,7 @@ def _view_row(row: GateRow) -> GateListed:
         "node": row.node,
         "type": row.type,
         "text": row.text,
+        "about": row.about,
         "choices": [cast("ChoiceOffered", msgspec.to_builtins(choice)) for choice in row.choices],
         "opened_at": instant(row.opened_at_us) or "",
         "deadline": instant(row.deadline_us),

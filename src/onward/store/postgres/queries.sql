@@ -416,9 +416,11 @@ LIMIT :limit;
 -- gate_put --
 -- Differs because whether the write it came with was refused is known only here.
 INSERT INTO gate (
-    run_id, gate, gate_hash, pipeline, node, text, type, choices, opened_at_us, deadline_us, decided_by, closed_at_us
+    run_id, gate, gate_hash, pipeline, node, text, about, type, choices, opened_at_us, deadline_us, decided_by,
+    closed_at_us
 )
-SELECT id, :gate::text, :gate_hash::text, :pipeline::text, :node::text, :text::text, :type::text, :choices::text,
+SELECT id, :gate::text, :gate_hash::text, :pipeline::text, :node::text, :text::text, :about::text,
+    :type::text, :choices::text,
     :opened_at_us::bigint, :deadline_us::bigint, :decided_by::text, :closed_at_us::bigint
 FROM run
 WHERE id = :run_id AND head = :head AND hash = :hash
@@ -427,7 +429,8 @@ SET decided_by = excluded.decided_by, closed_at_us = excluded.closed_at_us;
 
 -- gate_open --
 -- Without the lines whose filter is not given.
-SELECT run_id, gate, pipeline, node, text, type, choices, opened_at_us, deadline_us, decided_by, closed_at_us
+SELECT run_id, gate, pipeline, node, text, about, type, choices, opened_at_us, deadline_us, decided_by,
+    closed_at_us
 FROM gate
 WHERE closed_at_us IS NULL
     AND pipeline = :pipeline
@@ -436,7 +439,8 @@ ORDER BY opened_at_us, run_id, gate
 LIMIT :limit;
 
 -- gate_read --
-SELECT run_id, gate, pipeline, node, text, type, choices, opened_at_us, deadline_us, decided_by, closed_at_us
+SELECT run_id, gate, pipeline, node, text, about, type, choices, opened_at_us, deadline_us, decided_by,
+    closed_at_us
 FROM gate
 WHERE run_id = :run_id
 ORDER BY opened_at_us, gate;

@@ -211,18 +211,20 @@ LIMIT :limit;
 
 -- gate_put --
 INSERT INTO gate (
-    run_id, gate, gate_hash, pipeline, node, text, type, choices, opened_at_us, deadline_us, decided_by, closed_at_us
+    run_id, gate, gate_hash, pipeline, node, text, about, type, choices, opened_at_us, deadline_us, decided_by,
+    closed_at_us
 )
 VALUES (
-    :run_id, :gate, :gate_hash, :pipeline, :node, :text, :type, :choices, :opened_at_us, :deadline_us, :decided_by,
-    :closed_at_us
+    :run_id, :gate, :gate_hash, :pipeline, :node, :text, :about, :type, :choices, :opened_at_us, :deadline_us,
+    :decided_by, :closed_at_us
 )
 ON CONFLICT (run_id, gate_hash) DO UPDATE
 SET decided_by = excluded.decided_by, closed_at_us = excluded.closed_at_us;
 
 -- gate_open --
 -- Without the lines whose filter is not given.
-SELECT run_id, gate, pipeline, node, text, type, choices, opened_at_us, deadline_us, decided_by, closed_at_us
+SELECT run_id, gate, pipeline, node, text, about, type, choices, opened_at_us, deadline_us, decided_by,
+    closed_at_us
 FROM gate
 WHERE closed_at_us IS NULL
     AND pipeline = :pipeline
@@ -231,7 +233,8 @@ ORDER BY opened_at_us, run_id, gate
 LIMIT :limit;
 
 -- gate_read --
-SELECT run_id, gate, pipeline, node, text, type, choices, opened_at_us, deadline_us, decided_by, closed_at_us
+SELECT run_id, gate, pipeline, node, text, about, type, choices, opened_at_us, deadline_us, decided_by,
+    closed_at_us
 FROM gate
 WHERE run_id = :run_id
 ORDER BY opened_at_us, gate;

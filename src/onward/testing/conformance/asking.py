@@ -41,6 +41,7 @@ async def test_a_question_is_in_the_inbox_until_it_is_decided(store: Store, othe
         pipeline="story",
         node="ask",
         text="Go on?",
+        about="",
         type="yes_no",
         choices=(YES, NO),
         opened_at_us=START_US + TICK_US,

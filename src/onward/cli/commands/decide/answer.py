@@ -65,12 +65,12 @@ async def answer(
 
 
 async def _list_open(common: Common, out: Output) -> int:
-    """Print every open gate, those of the newest run first, and how to answer."""
+    """Print every open gate, the oldest first, and how to answer."""
     because = ""
     gates: list[GateListed] = []
     try:
         async with lists_of(common) as lists:
-            gates = await lists.list_gates(ListGates(limit=ALL))
+            gates = (await lists.list_gates(ListGates(limit=ALL)))["gates"]
     except NoDatabase as error:
         because = f": {error}"
     if out.is_json:

@@ -48,6 +48,7 @@ CREATE TABLE gate (
     pipeline TEXT COLLATE "C" NOT NULL,
     node TEXT NOT NULL,
     text TEXT NOT NULL,
+    about TEXT NOT NULL,
     type TEXT NOT NULL,
     choices TEXT NOT NULL,
     opened_at_us BIGINT NOT NULL,

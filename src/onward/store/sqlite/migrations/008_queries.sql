@@ -30,6 +30,7 @@ CREATE TABLE gate (
     pipeline TEXT NOT NULL,
     node TEXT NOT NULL,
     text TEXT NOT NULL,
+    about TEXT NOT NULL,
     type TEXT NOT NULL,
     choices TEXT NOT NULL,
     opened_at_us INTEGER NOT NULL,
