@@ -106,6 +106,14 @@ def test_a_gate_shows_what_its_node_says_to_show(shell: Shell) -> None:
     assert shell.read("plan")["gates"][0]["about"] == "Tests: all green"
 
 
+def test_an_unknown_name_in_a_gate_is_in_its_steps_log(shell: Shell) -> None:
+    shell.inside(*prepared(shell, "true", ', human.show="$nothing"'))
+    assert shell.read("plan")["gates"][0]["about"] == "$nothing"
+    assert shell.inside("answer", "plan", "y").code == 0
+    (step,) = [one for one in shell.read("plan")["steps"] if one["step"] == "ask#1"]
+    assert step["log"] == ["the gate names $nothing, which is not in the context; it stays as it is written"]
+
+
 def test_a_gate_may_show_nothing(shell: Shell) -> None:
     shell.inside(*prepared(shell, "true", ', human.show=""'))
     assert shell.read("plan")["gates"][0]["about"] == ""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from onward.errors import InvalidInput
@@ -22,7 +24,7 @@ from onward.model.event import (
     StepStatus,
     Transition,
 )
-from onward.model.result import excerpt
+from onward.model.result import excerpt, log_lines
 from onward.model.run import Branch, Gate, Run
 from onward.model.values.namespace import LAST_RESPONSE, as_told
 from onward.model.values.references import as_words, expand
@@ -61,6 +63,23 @@ def _words(branch: Branch, node_id: str) -> Words:
     return lambda text: expand(text, seen).text
 
 
+def _kept_in(texts: list[str], text: str) -> str:
+    texts.append(text)
+    return text
+
+
+def _unknown(graph: Graph, branch: Branch, node: Node) -> tuple[str, ...]:
+    """A line for each name in the texts of a gate that the context does not have."""
+    texts: list[str] = []
+    with suppress(ValueError, InvalidInput):  # the pipeline may have changed since it was asked
+        question_of(graph, node, partial(_kept_in, texts))
+    seen = as_told(branch.context, branch.response, node.id)
+    names = dict.fromkeys(name for text in texts for name in expand(text, seen).unknown)
+    return log_lines(
+        f"the gate names ${name}, which is not in the context; it stays as it is written" for name in names
+    )
+
+
 def _last_response(branch: Branch) -> str:
     """What was answered last in the branch; a handler may have put it into the context itself."""
     return branch.response or excerpt(as_words(branch.context.get(LAST_RESPONSE)))
@@ -76,10 +95,12 @@ def at_gate(definition: Definition, run: Run, branch_id: str, node: Node, gate: 
         if has_expired(gate, now_us):
             return Append((expiry(gate),))
         return stop_with(run, RunWaiting(wake_at_us=next_deadline(run)))
-    said = _said(gate, gate.decided, run.branches[branch_id].context)
+    branch = run.branches[branch_id]
+    said = _said(gate, gate.decided, branch.context)
+    log = _unknown(definition.graph, branch, node)
     if gate.rejected:
-        return _rejected(definition.graph, run, branch_id, node, gate, said)
-    return _answered(definition.graph, run, branch_id, gate, gate.decided, said)
+        return _rejected(definition.graph, run, branch_id, node, gate, said, log)
+    return _answered(definition.graph, run, branch_id, gate, gate.decided, said, log)
 
 
 def _said(gate: Gate, choice: Choice, before: Mapping[str, Any]) -> dict[str, str]:
@@ -91,7 +112,13 @@ def _said(gate: Gate, choice: Choice, before: Mapping[str, Any]) -> dict[str, st
 
 
 def _answered(
-    graph: Graph, run: Run, branch_id: str, gate: Gate, choice: Choice, said: Mapping[str, str]
+    graph: Graph,
+    run: Run,
+    branch_id: str,
+    gate: Gate,
+    choice: Choice,
+    said: Mapping[str, str],
+    log: tuple[str, ...],
 ) -> Action:
     """Take the chosen edge; for free text without one, choose an edge as after any step."""
     if choice.to:
@@ -106,11 +133,17 @@ def _answered(
         onward = next_transition(
             graph, gate.node, outcome, context_after(run.branches[branch_id].context, outcome, said, {})
         )
-    return Append((_finished(gate, outcome, said, onward),))
+    return Append((_finished(gate, outcome, said, onward, log),))
 
 
 def _rejected(
-    graph: Graph, run: Run, branch_id: str, node: Node, gate: Gate, said: Mapping[str, str]
+    graph: Graph,
+    run: Run,
+    branch_id: str,
+    node: Node,
+    gate: Gate,
+    said: Mapping[str, str],
+    log: tuple[str, ...],
 ) -> Action:
     """No, and no edge takes it: a way for failures does, or it is the end of the branch, or of the run."""
     why = f"{gate.by} rejected {gate.gate}"
@@ -124,12 +157,12 @@ def _rejected(
     )
     if onward is None and not branch_id:
         return stop_with(run, RunFailed(reason="rejected", detail=why, step=gate.gate))
-    return Append((_finished(gate, outcome, said, onward),))
+    return Append((_finished(gate, outcome, said, onward, log),))
 
 
 def _finished(
-    gate: Gate, outcome: Outcome, said: Mapping[str, str], onward: Transition | None
+    gate: Gate, outcome: Outcome, said: Mapping[str, str], onward: Transition | None, log: tuple[str, ...]
 ) -> StepFinished:
     return StepFinished(
-        step=gate.gate, node=gate.node, attempt=1, outcome=outcome, context=dict(said), next=onward
+        step=gate.gate, node=gate.node, attempt=1, outcome=outcome, context=dict(said), next=onward, log=log
     )
