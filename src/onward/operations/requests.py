@@ -239,7 +239,7 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
 
     `file` is what diagnostics call the source; `path` is where a later resume looks for a changed file.
     `simulation` is a script ({} if every step succeeds); with `real_tools` only agents are simulated.
-    `workdir`, an absolute path, is where the run's commands work; workers that lack it leave the run to others.
+    `workdir`, an absolute path, is where the run's commands work; workers without it leave the run alone.
     """
 
     source: str
