@@ -113,6 +113,7 @@ def test_a_shape_that_decides_nothing_may_be_any(statements: str) -> None:
             "tool_comand of node 'a' has no effect",
             "did you mean tool_command?",
         ),
+        ("a [max_retrys=2]", WARNING, "max_retrys of node 'a' has no effect", "did you mean max_retries?"),
         ("graph [defaultFidelity=full]", WARNING, "defaultFidelity of the graph has no effect", None),
         ("node [goalgate=true]; a; b", ERROR, "goalgate of node [...] has no effect", None),
         ("a [type=mine, goalgate=true]", ERROR, "goalgate of node 'a' has no effect", None),
@@ -156,7 +157,7 @@ def test_an_attribute_in_the_wrong_place_is_sent_to_the_right_one(
         ("a [retries=3]", "write max_retries"),
         ("a [shape=hexagon, mode=yes_no]", "write human.type"),
         ("max_node_visits=3", "write max_visits"),
-        ("a [handler=mine]", "write type=mine"),
+        ("a [handler=mine]", "write type=mine if you register such a handler, or remove it"),
     ],
 )
 def test_an_attribute_that_others_read_is_translated(statements: str, fix: str) -> None:

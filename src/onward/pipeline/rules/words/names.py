@@ -99,8 +99,9 @@ def _foreign_type(node: Node, key: str) -> tuple[Problem, ...]:
     if node.type or wanted == node.kind:
         return ()
     message = f"{key} of {owner_of(node, key)} is {shown(wanted)}, which has no effect: it is {node.kind}"
-    problem = about(node, message, key=key, fix=f"write type={wanted}")
-    return (replace(problem, only_possible=wanted not in BUILT_IN_TYPES),)
+    is_ours = wanted in BUILT_IN_TYPES
+    fix = f"write type={wanted}" + ("" if is_ours else " if you register such a handler, or remove it")
+    return (replace(about(node, message, key=key, fix=fix), only_possible=not is_ours),)
 
 
 def _names_of(owner: Graph | Node | Edge) -> Mapping[str, str]:

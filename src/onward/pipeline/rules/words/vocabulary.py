@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from difflib import SequenceMatcher
 
 _MODELS = frozenset({"llm_model", "llm_provider", "reasoning_effort"})
 _TARGETS = frozenset({"retry_target", "fallback_retry_target"})
@@ -74,7 +75,7 @@ FOREIGN_NODE: Mapping[str, Mapping[str, str]] = {
 FOREIGN_TYPE = ("handler", "node_type")
 """What others call `type`."""
 
-SHORT, LONG = 4, 7
+SHORT, LONG, ALIKE = 4, 7, 0.84
 _GRAPHVIZ = frozenset({"xlabel"})
 """The attributes for drawing that look like ours with a typo."""
 
@@ -88,11 +89,13 @@ def meant(key: str, names: Collection[str]) -> str:
 
 
 def is_near(found: str, name: str) -> bool:
-    """Whether a word is a name with at most one typo; the shorter the name, the fewer count as typos."""
+    """Whether a word is a name with a typo, or with two if it is long; the shorter it is, the fewer count."""
     if found == name:
         return True
-    if abs(len(found) - len(name)) > 1:
+    if abs(len(found) - len(name)) > 1 or not found:
         return False
+    if len(name) >= LONG and SequenceMatcher(None, found, name).ratio() >= ALIKE:
+        return True
     begin = _common(found, name)
     end = _common(found[begin:][::-1], name[begin:][::-1])
     extra, missing = found[begin : len(found) - end], name[begin : len(name) - end]
