@@ -140,7 +140,8 @@ def with_attributes(**written: str) -> str:
     return f"""digraph line {{
         graph [{graph}]
         start [shape=Mdiamond]; exit [shape=Msquare]
-        a [shape=parallelogram, tool_command="true", {node}]
+        node [{node}]
+        a [shape=parallelogram, tool_command="true"]
         start -> a [{edge}]; a -> exit
     }}"""
 
