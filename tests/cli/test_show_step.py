@@ -64,17 +64,28 @@ def test_json_has_every_try_with_its_output_and_the_context_on_both_sides(shell:
     assert page["changed"] == ["tool.output"]
 
 
-def test_a_node_stands_for_its_last_visit(shell: Shell) -> None:
-    command = "test $ONWARD_STEP = a#2"
+def looping(until: int) -> str:
+    """A pipeline whose step fails until this visit."""
     edges = 'a -> a [condition="outcome=fail"]; a -> exit [condition="outcome=success"]'
     ends = "start [shape=Mdiamond]; exit [shape=Msquare]; start -> a"
-    node = f'a [shape=parallelogram, tool_command="{command}"]'
-    shell.write("loop.dot", f"digraph g {{ {ends}; {node}; {edges} }}")
+    node = f'a [shape=parallelogram, tool_command="test $ONWARD_STEP = a#{until}"]'
+    return f"digraph g {{ {ends}; {node}; {edges} }}"
+
+
+def test_a_node_stands_for_its_last_visit(shell: Shell) -> None:
+    shell.write("loop.dot", looping(until=2))
     shell.inside("run", "loop.dot", "--run-id", "run")
     assert "step a#2 of run" in shell.inside("show", "run", "a").out
     first = shell.inside("show", "run", "a#1").out
     assert "step a#1 of run" in first
     assert "\n  visits   also a#2\n" in first
+
+
+def test_of_many_visits_the_first_and_the_last_are_shown(shell: Shell) -> None:
+    shell.write("loop.dot", looping(until=13))
+    shell.inside("run", "loop.dot", "--run-id", "run")
+    shown = "a#1, a#2, a#3, a#4, a#5, … (2 more), a#8, a#9, a#10, a#11, a#12"
+    assert f"\n  visits   also {shown}\n" in shell.inside("show", "run", "a").out
 
 
 def test_a_failed_handler_shows_its_traceback(shell: Shell) -> None:

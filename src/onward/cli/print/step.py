@@ -15,6 +15,7 @@ from onward.operations.step_page import StepPage, TryPage
 
 LINES_SHOWN = 10
 VALUE_WIDTH = 100
+VISITS_MAX = 10
 
 
 def step_page(page: StepPage, common: Common, now_us: int) -> Iterator[str]:
@@ -40,7 +41,7 @@ def step_page(page: StepPage, common: Common, now_us: int) -> Iterator[str]:
         yield f"  receipt  {clean(page['receipt'])}"
     others = [visit for visit in page["visits"] if visit != page["step"]]
     if others:
-        yield f"  visits   also {', '.join(map(one_line, others))}"
+        yield f"  visits   also {_visits(others)}"
     yield from _tries(page["tries"], is_running=page["status"] == "running")
     for heading, text in (
         ("QUESTION", page["question"]),
@@ -53,6 +54,14 @@ def step_page(page: StepPage, common: Common, now_us: int) -> Iterator[str]:
     yield from _lines("LOG", page["log"])
     yield from _changes(page)
     yield from _artifacts(page)
+
+
+def _visits(others: Sequence[str]) -> str:
+    """The other visits of the node; of many, the first and the last ones."""
+    if len(others) > VISITS_MAX:
+        half = VISITS_MAX // 2
+        others = [*others[:half], f"… ({len(others) - VISITS_MAX} more)", *others[-half:]]
+    return ", ".join(map(one_line, others))
 
 
 def _took(duration_s: float, elapsed_s: float | None) -> str:
