@@ -30,6 +30,7 @@ PERHAPS = (
 REST: Mapping[str, tuple[str, ...]] = {
     "status": (),
     "events": ("done",),
+    "logs": ("done",),
     "replay": ("done", "--no-run"),
     "pause": ("done",),
     "cancel": ("done",),

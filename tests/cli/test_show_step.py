@@ -30,7 +30,7 @@ def test_a_tool_shows_its_command_attempts_output_changes_and_artifacts(any_shel
     )
     assert re.search(r"\nATTEMPT  STARTED +TOOK +OUTCOME\n1        \S+ \S+ +[\d.]+ m?s +success\n", page)
     assert lines_below(page, "OUTPUT of attempt 1") == ["said", "odd"]
-    assert lines_below(page, "CONTEXT, what it changed (1 other") == ['tool.output: (not set) → "said\\n"']
+    assert lines_below(page, "CONTEXT, what it changed (1 other") == ['tool.output: (not set) → "said"']
     assert lines_below(page, "ARTIFACTS") == ["report: report, 5 bytes"]
 
 

@@ -134,15 +134,15 @@ def test_answer_without_a_run_lists_the_open_gates_of_all_runs(shell: Shell) -> 
     shell.inside(*prepared(shell))
     shell.inside(*prepared(shell)[:-1], "other")
     done = shell.inside("answer")
-    names = [shell.read(name)["display_id"] for name in ("other", "plan")]
+    names = [shell.read(name)["display_id"] for name in ("plan", "other")]
     assert [line for line in done.out.splitlines() if line.startswith("run ")] == [
         f"run {name} (plan): onward answer {name}" for name in names
     ]
     assert done.code == 0
     listed = shell.inside("answer", "--json").json
     assert [(gate["run"], gate["text"]) for gate in listed] == [
-        ("other", "Deploy 2.1 of rocket?"),
         ("plan", "Deploy 2.1 of rocket?"),
+        ("other", "Deploy 2.1 of rocket?"),
     ]
     for name in ("other", "plan"):
         assert shell.inside("answer", name, "y").code == 0

@@ -288,7 +288,8 @@ def main() -> int:
     parser.add_argument("--no-fsync", action="store_true", help="faster, and unsafe if the machine stops")
     parser.add_argument("--binaries", type=Path, help="the directory that holds initdb and postgres")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell ignores the first for what it starts with `&`
+        signal.signal(number, signal.default_int_handler)
     try:
         with PostgresServer(fsync=not options.no_fsync, binaries=options.binaries) as server:
             print(server.create_database(), flush=True)
