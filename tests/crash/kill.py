@@ -37,6 +37,7 @@ from onward.wiring import open_store
 
 ONWARD = [sys.executable, "-m", "onward"]
 PATIENCE_S = 60
+STEP_S = 0.02
 
 PIPELINE = r"""
 digraph crash {
@@ -95,7 +96,7 @@ class Subject:
         self.ledger = directory / f"{run_id}.ledger"
         self.ledger.touch()
         self.file = directory / f"{run_id}.dot"
-        note = f"echo $ONWARD_STEP $ONWARD_ATTEMPT >> {self.ledger}; sleep 0.02;"
+        note = f"echo $ONWARD_STEP $ONWARD_ATTEMPT >> {self.ledger}; sleep {STEP_S};"
         self.file.write_text(PIPELINE.replace("@", note))
         self.environment = {**os.environ, "ONWARD_DB": db}
         self.directory = directory
@@ -167,10 +168,7 @@ def kill_until_done(subject: Subject, dice: random.Random, took_s: float, kills:
     while True:
         process = subject.go(exists=shown is not None)
         if tally.kills < kills:
-            try:
-                process.wait(dice.uniform(0, took_s))
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
+            _kill(process, subject, dice, took_s)
         _, errors = process.communicate(timeout=PATIENCE_S)
         if process.returncode == -signal.SIGKILL:
             tally.kills += 1
@@ -187,6 +185,22 @@ def kill_until_done(subject: Subject, dice: random.Random, took_s: float, kills:
         tally.inside_a_step += any(step.state is AttemptState.OPEN for step in shown.run.open_steps.values())
         finished_at_kill.append((set(shown.completed), len(subject.lines())))
     _judge(subject, finished_at_kill, tally)
+
+
+def _kill(process: subprocess.Popen[bytes], subject: Subject, dice: random.Random, took_s: float) -> None:
+    """Kill at a random moment, unless the process ends first: of its whole life, or around one of its steps.
+
+    On a busy machine a process may spend nearly all its life starting, so half of the kills wait for a step.
+    """
+    wait_s = dice.uniform(0, took_s)
+    if dice.random() < 0.5:
+        before, wait_s = subject.ledger.stat().st_size, dice.uniform(0, 2 * STEP_S)
+        while process.poll() is None and subject.ledger.stat().st_size == before:
+            time.sleep(STEP_S / 20)
+    try:
+        process.wait(wait_s)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
 
 
 def _judge(subject: Subject, finished_at_kill: list[tuple[set[str], int]], tally: Tally) -> None:
