@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onward import Onward, Result, Run, RunStatus, StepContext, StopSwitch
-from onward.errors import InvalidInput, InvalidPipeline, UnknownHandler
+from onward.errors import InvalidInput, InvalidPipeline, Refused, UnknownHandler
 from onward.pipeline.graph import Graph
 from onward.store.port.store import Store
 from tests.test_pause import GATED
@@ -112,6 +112,20 @@ async def test_a_run_is_replayed_from_a_checkpoint(app: Onward) -> None:
     assert (again.status, again.context["tone"]) == (RunStatus.COMPLETED, "formal")
     assert again.parent is not None
     assert again.parent.run_id == run.id
+
+
+async def test_an_edited_pipeline_is_replayed_from_before_a_step(app: Onward, tmp_path: Path) -> None:
+    path = tmp_path / "edited.dot"
+    await asyncio.to_thread(path.write_text, line("a", "b"))
+    run = await app.run(str(path), simulate=True)
+    await asyncio.to_thread(path.write_text, line("a", "b", "c"))
+    with pytest.raises(Refused, match="changed: b, c") as refused:
+        await app.replay(run.id, from_step="b")
+    assert refused.value.code == "pipeline_changed"
+    again = await app.replay(run.id, from_step="b", accept_changes=True)
+    assert (again.status, "c" in again.outcomes) == (RunStatus.COMPLETED, True)
+    original = await app.replay(run.id, from_step="b", original=True)
+    assert (original.status, "c" in original.outcomes) == (RunStatus.COMPLETED, False)
 
 
 async def test_a_run_is_paused_and_cancelled(app: Onward) -> None:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 from onward.config import file_mode, own_environment, tool_variables
 from onward.engine.control.interview import AutoApprove, CallbackInterviewer, Interviewer
 from onward.engine.control.sources import read_source
-from onward.engine.engine import Engine, Resume, Start, ignore
+from onward.engine.engine import Engine, Fork, Resume, Start, ignore
 from onward.engine.log.reader import Folded
 from onward.engine.loop.parts import Observer, ShowLine
 from onward.engine.loop.serving import Around
@@ -263,10 +263,20 @@ class Onward:
         """Answer no at a run's open gate; without an edge for that, the run fails as rejected."""
         return await self.answer(run_id, Answer.reject(text), by=by, **how)
 
-    async def replay(self, run_id: str, checkpoint: int, *, changes: Mapping[str, Any] | None = None) -> Run:
-        """Fork a run at one of its checkpoints and run the fork."""
+    async def replay(
+        self,
+        run_id: str,
+        checkpoint: int | None = None,
+        *,
+        changes: Mapping[str, Any] | None = None,
+        **how: Any,
+    ) -> Run:
+        """Fork a run at one of its checkpoints, or before a step (`from_step`), and run the fork.
+
+        The other keywords are those of `Fork` (accept_changes, original, new_id, …).
+        """
         engine = await self.engine()
-        forked = await engine.fork(run_id, checkpoint, changes=changes)
+        forked = await engine.fork(run_id, Fork(checkpoint, changes=changes or {}, **how))
         return (await engine.resume(forked.run.id, Resume(original=True))).run
 
     async def pause(self, run_id: str, *, after: str = "step") -> Run:

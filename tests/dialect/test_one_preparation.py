@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onward.engine.engine import Start
+from onward.engine.engine import Fork, Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
 from onward.model.result import Result
@@ -61,7 +61,7 @@ async def test_run_resume_and_replay_ask_for_the_same_models(world: World, tmp_p
 
     replayed: Seen = []
     third = await world.process(looking(replayed))
-    forked = (await third.engine.fork("run", 1)).run
+    forked = (await third.engine.fork("run", Fork(1))).run
     await third.resume(forked.id)
     assert replayed == EXPECTED
 
@@ -77,7 +77,7 @@ async def test_an_edited_stylesheet_is_a_changed_pipeline(world: World, tmp_path
     second = await world.process()
     sources, run = second.engine.sources, (await second.engine.journal.load("run")).run
     with pytest.raises(Refused, match="changed: b"):
-        await sources.for_resume(run, accept_changes=False, original=False)
-    accepted, _ = await sources.for_resume(run, accept_changes=True, original=False)
-    original, _ = await sources.for_resume(run, accept_changes=False, original=True)
+        await sources.to_continue(run, accept_changes=False, original=False)
+    accepted, _ = await sources.to_continue(run, accept_changes=True, original=False)
+    original, _ = await sources.to_continue(run, accept_changes=False, original=True)
     assert [graph.nodes["b"].llm_model for graph in (accepted.graph, original.graph)] == ["larger", "large"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onward.engine.engine import Resume, Start
+from onward.engine.engine import Fork, Resume, Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import HistoryCorrupt, InvalidPipeline, Refused
 from onward.model.event import PipelineChanged
@@ -188,7 +188,7 @@ async def test_transforms_and_checks_are_the_same_for_run_resume_and_replay(worl
     first = await world.process({"a": [look]}, transforms=[tightened], observe=interfere)
     await first.start(line("a", "b"), stop=stop)
     await process.resume()
-    forked = (await process.engine.fork("run", 1)).run
+    forked = (await process.engine.fork("run", Fork(1))).run
     await process.resume(forked.id)
     assert models == ["small"] * 4
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from onward.engine.engine import Fork
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, UnstorableValue
 from onward.handlers.port import StepContext
@@ -231,7 +232,7 @@ async def test_neither_a_start_nor_a_fork_sets_the_engines_keys(world: World) ->
         await process.start(line("a"), inputs={"graph.goal": "another"})
     await process.start(line("a"))
     with pytest.raises(InvalidInput, match=r"internal\.x"):
-        await process.engine.fork("run", 1, changes={"internal.x": 1})
+        await process.engine.fork("run", Fork(1, changes={"internal.x": 1}))
     assert len(await process.store.runs.list(RunQuery())) == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onward.engine.engine import Resume, Start
+from onward.engine.engine import Fork, Resume, Start
 from onward.engine.loop.stop import StopSwitch
 from onward.engine.managed.child import DEPTH_MAX
 from onward.errors import RunNotFound
@@ -727,7 +727,7 @@ async def test_a_fork_of_the_parent_makes_a_child_of_its_own(world: World, desk:
     process = await world.process(clock=still())
     await start(process, desk.parent())
     created = (await process.checkpoints())[0]["seq"]
-    await process.engine.fork("run", created, new_id="fork")
+    await process.engine.fork("run", Fork(created, new_id="fork"))
     run = (await process.engine.resume("fork", Resume(original=True))).run
     assert run.status is RunStatus.COMPLETED
     assert run.context["stack.child.run"] != (await child_of(process))

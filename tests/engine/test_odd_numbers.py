@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.engine.control.requests import Start
+from onward.engine.engine import Fork
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.store.port.runs import RunQuery
@@ -29,7 +30,7 @@ async def test_an_odd_checkpoint_makes_no_fork(world: World) -> None:
     await process.engine.start(process.pipeline(line("a")), Start(run_id="run"))
     for seq in (*ODD, -1, 0):
         with pytest.raises(InvalidInput, match=r"is not a checkpoint|is not a whole number"):
-            await process.engine.fork("run", seq)  # type: ignore[arg-type]
+            await process.engine.fork("run", Fork(seq))  # type: ignore[arg-type]
     assert len(await process.store.runs.list(RunQuery())) == 1
 
 

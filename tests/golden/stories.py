@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from onward.engine.engine import Start
+from onward.engine.engine import Fork, Start
 from onward.engine.loop.stop import StopSwitch
 from onward.handlers.port import StepContext
 from onward.machine.decide.owner_loss import LOSSES_MAX
@@ -257,8 +257,10 @@ async def forks(maker: Maker) -> None:
     (after_a,) = [
         point["seq"] for point in await process.checkpoints("completed") if point["next_node_id"] == "b"
     ]
-    await process.engine.fork("completed", after_a, changes={"topic": "coffee"}, by="ann", new_id="fork")
-    await process.engine.fork("completed", after_a, by="ann", new_id="fork-held")
+    await process.engine.fork(
+        "completed", Fork(after_a, changes={"topic": "coffee"}, by="ann", new_id="fork")
+    )
+    await process.engine.fork("completed", Fork(after_a, by="ann", new_id="fork-held"))
     try:
         await process.resume("fork-held", original=True)
     except Died:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from onward.engine.control.requests import Resume, Start
+from onward.engine.engine import Fork
 from onward.engine.log.reader import Folded
 from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.stop import StopSwitch
@@ -30,7 +31,7 @@ REQUESTS: dict[str, Make] = {
     "steer": lambda process, terms: process.engine.steer("run", "be brief", terms=terms),
     "resume": lambda process, terms: process.engine.resume("run", Resume(terms=terms)),
     "queue": lambda process, terms: process.engine.resume("run", Resume(run=False, terms=terms)),
-    "fork": lambda process, terms: process.engine.fork("run", 1, new_id="fork", terms=terms),
+    "fork": lambda process, terms: process.engine.fork("run", Fork(1, new_id="fork", terms=terms)),
     "submit": lambda process, terms: process.engine.submit(
         process.pipeline(line("a")), Start(run_id="new", terms=terms)
     ),

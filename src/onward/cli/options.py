@@ -99,13 +99,17 @@ WorkingDirectory = Annotated[
 ]
 
 
+AcceptChanges = Annotated[bool, Parameter(help="Continue with the changed pipeline file.")]
+Original = Annotated[bool, Parameter(help="Continue with the source stored in the run.")]
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Continue:
     """How to continue a run, whatever is decided about its stopped step."""
 
-    accept_changes: Annotated[bool, Parameter(help="Continue with the changed pipeline file.")] = False
-    original: Annotated[bool, Parameter(help="Continue with the source stored in the run.")] = False
+    accept_changes: AcceptChanges = False
+    original: Original = False
     wait: Wait = False
     queue: Annotated[bool, Parameter(help="Only decide: the run is queued, and a worker executes it.")] = (
         False

@@ -1,9 +1,9 @@
-"""Values given as text: `--set`, and the value of `--simulate`."""
+"""Values given as text: `--set`, and the value of `--simulate`; and flags of which one may be given."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from onward.errors import InvalidInput
@@ -26,6 +26,14 @@ def _setting(setting: str) -> tuple[str, Any]:
         return key, json.loads(value)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"--set {key}:= is followed by something that is not JSON: {error}.") from None
+
+
+def one_of(flags: Mapping[str, bool]) -> str | None:
+    """The one flag that is given, or None; refuses several, because they contradict each other."""
+    given = [name for name, is_given in flags.items() if is_given]
+    if len(given) > 1:
+        raise InvalidInput(f"{' and '.join(f'--{name}' for name in given)} contradict each other; say one.")
+    return given[0] if given else None
 
 
 def with_script_joined(tokens: list[str]) -> list[str]:

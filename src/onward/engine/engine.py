@@ -9,7 +9,7 @@ from onward.clock import Clock, Dice, Ids
 from onward.engine.control.answer import Answering
 from onward.engine.control.fork import Forking
 from onward.engine.control.holder_requests import HolderRequests
-from onward.engine.control.requests import Resume, Start
+from onward.engine.control.requests import Fork, Resume, Start
 from onward.engine.control.resume import Resuming
 from onward.engine.control.sources import Sources
 from onward.engine.control.start import Starting
@@ -38,7 +38,7 @@ from onward.pipeline.rules.check import RULES, Rule
 from onward.store.port.store import Store
 from onward.workspace.port import Trees
 
-__all__ = ["Engine", "Resume", "Start", "ignore"]
+__all__ = ["Engine", "Fork", "Resume", "Start", "ignore"]
 
 
 def ignore(run: Run, events: Sequence[Event]) -> None:
@@ -111,7 +111,7 @@ class Engine:
         self.resume, self.preview_resume = resuming.resume, resuming.preview_resume
         answering = Answering(journal, claims, clock, runner)
         self.answer, self.attend, self.ask = answering.answer, answering.attend, answering.ask
-        self.fork = Forking(journal, clock, ids, serving, self.sources, workspaces).fork
+        self.fork = Forking(store.log, journal, clock, ids, serving, self.sources, workspaces).fork
         self.take = Taking(store.measures, journal, claims, clock, handlers, runner.run_from_queue).take
         self._sweeper = Sweeper(store.runs, store.gates, claims)
         self.sweep, self.recover = self._sweeper.sweep, self._sweeper.recover

@@ -11,6 +11,7 @@ from onward.operations.kept import ArtifactContent, ArtifactList, EffectShown
 from onward.operations.replies import (
     Checkpoint,
     EventShown,
+    Forked,
     GateList,
     GateShown,
     Recovered,
@@ -124,7 +125,7 @@ class Start(Protocol):
 
     async def submit_run(self, request: SubmitRun) -> Submitted: ...
 
-    async def fork_run(self, request: ForkRun) -> RunState: ...
+    async def fork_run(self, request: ForkRun) -> Forked: ...
 
 
 class Operations(Protocol):

@@ -286,6 +286,12 @@ class Resumed(RunState):
     notice: str
 
 
+class Forked(RunState):
+    """A new run that shares another's log, and what whoever forked it should know."""
+
+    notice: str
+
+
 class RunRecovered(TypedDict):
     """A run whose process died, as it was stopped or requeued."""
 

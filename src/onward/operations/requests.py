@@ -257,8 +257,15 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
 
 
 class ForkRun(NewRun, frozen=True, kw_only=True):
-    """A new run that shares another's log up to a checkpoint; `changes` are set in its context."""
+    """A new run that shares another's log up to a checkpoint; `changes` are set in its context.
+
+    Instead of the checkpoint, `from_step` names the step before which it is forked: an id, or a node for its
+    last visit. A pipeline file that has changed is refused as for a resume.
+    """
 
     run: str
-    checkpoint: int
+    checkpoint: int | None = None
+    from_step: str | None = None
     changes: dict[str, Any] = msgspec.field(default_factory=dict)
+    accept_changes: bool = False
+    original: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onward.errors import StepNotFound
-from onward.model.ids import place_of
+from onward.model.ids import node_of, place_of
 from onward.read.log.projection import Projection
 from onward.read.log.step import Step
 
@@ -14,10 +14,13 @@ def matching_steps(log: Projection, wanted: str) -> list[Step]:
     `test#2` is one step; `test` is every visit of the node, in whatever branch; `fan#1.a/test` every visit in
     that branch.
     """
-    exact = log.steps.get(wanted)
-    if exact is not None:
-        return [exact]
-    return [step for id, step in log.steps.items() if wanted in (step.node, place_of(id))]
+    return [step for id, step in log.steps.items() if is_meant(id, wanted)]
+
+
+def is_meant(step: str, wanted: str) -> bool:
+    """Whether a person who types `wanted` means this step: by its id, its node, or its place in a branch."""
+    at = place_of(step)
+    return wanted in (step, at, node_of(at))
 
 
 def get_steps(log: Projection, wanted: str) -> list[Step]:

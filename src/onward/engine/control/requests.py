@@ -36,6 +36,21 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Fork:
+    """Where a run is asked to be forked, and what of it is to be different."""
+
+    checkpoint: int | None = None
+    from_step: str | None = None
+    """Instead of a checkpoint: fork before this step, an id, or a node for its last visit."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    new_id: str | None = None
+    by: str = "user"
+    accept_changes: bool = False
+    original: bool = False
+    terms: RequestTerms = NO_TERMS
+
+
+@dataclass(frozen=True, slots=True)
 class Resume(ResumeRequest):
     """How a stopped run is asked to continue: what is decided, and how it is sent."""
 

@@ -154,7 +154,7 @@ class Resuming:
         check_workdir(resume.workdir, is_here=executes)
         if executes and resume.workdir is None:
             check_still_there(known.run)
-        pipeline, notice = await self.sources.for_resume(
+        pipeline, notice = await self.sources.to_continue(
             known.run, accept_changes=resume.accept_changes, original=resume.original
         )
         definition = self.serving.definition(pipeline)

@@ -63,8 +63,13 @@ class Sources:
             self._stored[run.pipeline_hash, file] = found
         return found
 
-    async def for_resume(self, run: Run, *, accept_changes: bool, original: bool) -> tuple[Pipeline, str]:
-        """The definition to continue with, and a notice for the person, or an empty string."""
+    async def to_continue(
+        self, run: Run, *, accept_changes: bool, original: bool, verb: str = "resume"
+    ) -> tuple[Pipeline, str]:
+        """The definition to continue with, and a notice for the person, or an empty string.
+
+        `verb` is what a refusal tells the person to do again: resume or replay.
+        """
         if original or run.path is None:
             return await self.stored(run), ""
         current = _read_if_there(run.path)
@@ -73,31 +78,33 @@ class Sources:
             return await self.stored(run), notice
         if current.encode() == await self.blobs.find(run.pipeline_hash):
             return await self.stored(run), ""
-        return await self._changed(run, run.path, current, accept_changes), ""
+        new = self.prepare(current, run.path)
+        check_change(run, await self.stored(run), new, accepted=accept_changes, verb=verb)
+        return new, ""
 
-    async def _changed(self, run: Run, path: str, current: str, accept_changes: bool) -> Pipeline:
-        new, old = self.prepare(current, path), await self.stored(run)
-        changed = changed_nodes(old.graph, new.graph)
-        what = ", ".join(changed) or "only comments, layout or graph attributes"
-        if not accept_changes:
-            raise Refused(
-                "pipeline_changed",
-                f"{path} changed since run {run.id} started (was {old.hash[:12]}, is {new.hash[:12]}; "
-                f"changed: {what}); resume with --accept-changes, or with --original for the stored source.",
-                details={"was": old.hash, "is": new.hash, "changed": list(changed)},
-            )
-        ahead = [branch.next_node for branch in run.branches.values() if branch.next_node]
-        ahead += [parallel.join for parallel in run.parallels.values() if parallel.join]
-        recorded = dict.fromkeys((*map(node_of, (*run.visits, *run.outcomes)), *ahead))
-        gone = [node for node in recorded if node not in new.graph.nodes]
-        if gone:
-            raise Refused(
-                "pipeline_changed",
-                f"run {run.id} has steps of nodes that {path} lacks: {', '.join(gone)}; "
-                "put them back, or resume with --original.",
-                details={"was": old.hash, "is": new.hash, "missing": gone},
-            )
-        return new
+
+def check_change(run: Run, old: Pipeline, new: Pipeline, *, accepted: bool, verb: str) -> None:
+    """Refuse a change that no one has accepted, or that lacks a node which the run has steps of."""
+    changed = changed_nodes(old.graph, new.graph)
+    what = ", ".join(changed) or "only comments, layout or graph attributes"
+    if not accepted:
+        raise Refused(
+            "pipeline_changed",
+            f"{run.path} changed since run {run.id} started (was {old.hash[:12]}, is {new.hash[:12]}; "
+            f"changed: {what}); {verb} with --accept-changes, or with --original for the stored source.",
+            details={"was": old.hash, "is": new.hash, "changed": list(changed)},
+        )
+    ahead = [branch.next_node for branch in run.branches.values() if branch.next_node]
+    ahead += [parallel.join for parallel in run.parallels.values() if parallel.join]
+    recorded = dict.fromkeys((*map(node_of, (*run.visits, *run.outcomes)), *ahead))
+    gone = [node for node in recorded if node not in new.graph.nodes]
+    if gone:
+        raise Refused(
+            "pipeline_changed",
+            f"run {run.id} has steps of nodes that {run.path} lacks: {', '.join(gone)}; "
+            f"put them back, or {verb} with --original.",
+            details={"was": old.hash, "is": new.hash, "missing": gone},
+        )
 
 
 def beside(path: str | None, written: str) -> str:

@@ -21,7 +21,7 @@ from onward.engine.log.reader import (
 from onward.engine.log.retry_store import OUT_OF_REACH, retry_store
 from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.engine.log.write import applied, sealed
-from onward.errors import OnwardError, RunUnreadable, StoreError
+from onward.errors import OnwardError, RunNotFound, RunUnreadable, StoreError
 from onward.machine.lifecycle import RUNNING
 from onward.model.event import Event
 from onward.model.run import FOLD_VERSION, Run
@@ -63,6 +63,19 @@ class Journal(LogReader):
             return folded
         await self._check_same(run.id, after.seq + 1, terms)
         return await self._first_answer(folded)
+
+    async def find_made(self, run_id: str, terms: RequestTerms) -> Folded | None:
+        """The run that this very request created before, as it stands; None if there is none."""
+        if terms.key is None:
+            return None
+        try:
+            found = await self.load(run_id)
+        except RunNotFound:
+            return None
+        shared = 0 if found.run.parent is None else found.run.parent.seq
+        first = await self._log.read(run_id, after=shared, limit=1)
+        is_made = any(terms.is_of(event) for event in first)
+        return replace(found, is_repeat=True) if is_made else None
 
     async def record(self, before: Folded, events: Sequence[Event], run: Run, at_us: int) -> Folded:
         """Append for the holder; `run` is the state after `events`."""

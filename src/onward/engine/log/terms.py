@@ -45,9 +45,13 @@ class RequestTerms:
                 details={"run": run_id, "if_head": self.if_head, "head": head},
             )
 
+    def is_of(self, event: StoredEvent) -> bool:
+        """Whether the event was written under this key, for the same body."""
+        return bool(self.refs) and set(self.refs) <= set(event.refs)
+
     def check_same(self, first: StoredEvent) -> None:
         """Refuse the key if `first`, an event that was written under it, has another body."""
-        if self.refs and not set(self.refs) <= set(first.refs):
+        if self.refs and not self.is_of(first):
             raise Refused(
                 "key_reused",
                 f"the key {self.key!r} was used for another request to run {first.run_id}; "

@@ -72,9 +72,7 @@ def decide_resume(
     moved = _moved(run, request)
     if _only_moves(run, request) and not fallen:
         return moved
-    changed: tuple[Event, ...] = moved
-    if changed_to is not None and changed_to != run.pipeline_hash:
-        changed += (PipelineChanged(pipeline_hash=changed_to, before=run.pipeline_hash, by=request.by),)
+    changed = (*moved, *pipeline_changed(run, changed_to, by=request.by))
     is_due = run.status in (RunStatus.QUEUED, RunStatus.WAITING)
     if is_due and not request.asks:
         claim = (claim_of(run, holder_view.asker),) if request.run else ()
@@ -92,6 +90,13 @@ def decide_resume(
     # That the run was lost is said by `fallen`.
     claim = (replace(claim_of(run, holder_view.asker), lost=False),) if request.run else ()
     return (*fallen, *left, resumed, *changed, *skipped, *claim)
+
+
+def pipeline_changed(run: Run, changed_to: str | None, *, by: str) -> tuple[Event, ...]:
+    """The change to the definition that a person accepted, if it is another one."""
+    if changed_to is None or changed_to == run.pipeline_hash:
+        return ()
+    return (PipelineChanged(pipeline_hash=changed_to, before=run.pipeline_hash, by=by),)
 
 
 def _moved(run: Run, request: ResumeRequest) -> tuple[Event, ...]:

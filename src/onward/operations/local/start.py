@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from onward.engine.control.requests import Start
+from onward.engine.control.requests import Fork, Start
 from onward.engine.engine import Engine
 from onward.model.simulation import Simulation
 from onward.model.values.tool_env import Variables
 from onward.operations.local.look import run_state
 from onward.operations.local.terms import run_id_of, terms_of
-from onward.operations.replies import RunState, Submitted
+from onward.operations.replies import Forked, Submitted
 from onward.operations.requests import ForkRun, SubmitRun
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import find_run
@@ -29,18 +29,22 @@ class LocalStart:
         run = await run_state(self.engine.store, folded)
         return {"run": run, "warnings": [str(warning) for warning in pipeline.warnings]}
 
-    async def fork_run(self, request: ForkRun) -> RunState:
+    async def fork_run(self, request: ForkRun) -> Forked:
         """A new run that shares another's log up to a checkpoint. The other run is not touched."""
         parent = (await find_run(self.engine.store.runs, request.run)).row.id
-        folded = await self.engine.fork(
-            parent,
+        notices: list[str] = []
+        fork = Fork(
             request.checkpoint,
+            from_step=request.from_step,
             changes=request.changes,
             by=request.by,
             new_id=run_id_of(request),
+            accept_changes=request.accept_changes,
+            original=request.original,
             terms=terms_of(request),
         )
-        return await run_state(self.engine.store, folded)
+        folded = await self.engine.fork(parent, fork, tell=notices.append)
+        return {**await run_state(self.engine.store, folded), "notice": "; ".join(notices)}
 
 
 def prepared(engine: Engine, request: SubmitRun, variables: Variables | None = None) -> Pipeline:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -15,8 +14,8 @@ from onward.cli.print.cancelled import cancelled_lines
 from onward.cli.print.output import Output
 from onward.cli.print.render import instant_us
 from onward.cli.print.text import age, one_line
+from onward.cli.values import one_of
 from onward.clock import SystemClock
-from onward.errors import InvalidInput
 from onward.operations.local_only.replies import ResumeOutlook
 from onward.operations.local_only.workdir import directory_of, is_elsewhere, missing_notice
 from onward.operations.replies import Resumed
@@ -58,10 +57,10 @@ async def resume(
     out: Out,
 ) -> int:
     """Resume a stopped run after its last finished step."""
-    action = _one_of({"retry": retry, "skip": skip, "continue": continue_, "abort": abort})
-    _one_of({"accept-changes": going.accept_changes, "original": going.original})
+    action = one_of({"retry": retry, "skip": skip, "continue": continue_, "abort": abort})
+    one_of({"accept-changes": going.accept_changes, "original": going.original})
     for name, is_given in (("abort", abort), ("dry-run", dry_run), ("wait", going.wait)):
-        _one_of({"queue": going.queue, name: is_given})
+        one_of({"queue": going.queue, name: is_given})
     asking = ResumeRun(
         run=run,
         from_node=from_node,
@@ -80,13 +79,6 @@ async def resume(
         if going.queue:
             return _tell_queued(await desk.operations.decide.resume_run(asking), out)
         return await _execute(desk, asking, wait=going.wait)
-
-
-def _one_of(flags: Mapping[str, bool]) -> str | None:
-    given = [name for name, is_given in flags.items() if is_given]
-    if len(given) > 1:
-        raise InvalidInput(f"{' and '.join(f'--{name}' for name in given)} contradict each other; say one.")
-    return given[0] if given else None
 
 
 async def _execute(desk: Foreground, asking: ResumeRun, *, wait: bool) -> int:
