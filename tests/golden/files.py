@@ -36,6 +36,7 @@ TABLES = (
     "stuck",
     "gate",
     "backfill",
+    "worker",
 )
 COPY = re.compile(r"^COPY (\w+) \(([^)]+)\) FROM stdin;\n(.*?)^\\\.\n", re.MULTILINE | re.DOTALL)
 END = "-- rows\n"

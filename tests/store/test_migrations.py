@@ -46,8 +46,9 @@ WHERE pronamespace = 'public'::regnamespace
 ORDER BY 1, 2, 3
 """
 
-# What 008 and 007 did, undone.
+# What 009, 008 and 007 did, undone.
 WITHOUT_QUERIES = """
+DROP TABLE worker;
 DROP TABLE gate;
 DROP TABLE backfill;
 DROP INDEX run_by_manager;

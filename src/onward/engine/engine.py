@@ -112,8 +112,9 @@ class Engine:
         answering = Answering(journal, claims, clock, runner)
         self.answer, self.attend, self.ask = answering.answer, answering.attend, answering.ask
         self.fork = Forking(store.log, journal, clock, ids, serving, self.sources, workspaces).fork
-        self.take = Taking(store.measures, journal, claims, clock, handlers, runner.run_from_queue).take
-        self._sweeper = Sweeper(store.runs, store.gates, claims)
+        taking = Taking(store.measures, journal, claims, clock, handlers, runner.run_from_queue)
+        self.take, self.unserved = taking.take, taking.unserved
+        self._sweeper = Sweeper(store.runs, store.gates, store.workers, claims)
         self.sweep, self.recover = self._sweeper.sweep, self._sweeper.recover
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:

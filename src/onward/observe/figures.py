@@ -9,7 +9,7 @@ from onward.model.run import RunStatus
 from onward.model.values.instant import rfc3339
 from onward.observe.exposition import Family, Sample, gauge
 from onward.store.owner import owner_label
-from onward.store.port.measures import Ended, Measured
+from onward.store.port.measures import Ended, Holding, Measured
 
 ENDINGS = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
 NONE = Ended(0, 0)
@@ -32,6 +32,12 @@ def families_of(found: Measured) -> Iterator[Family]:
     yield gauge("onward_queue_due", "Runs that wait for a worker now.", found.due)
     yield gauge("onward_queue_later", "Runs that wait for their time.", found.later)
     yield gauge("onward_runs_stuck", "Due runs that could not be claimed.", len(found.stuck))
+    yield gauge(
+        "onward_queue_unserved",
+        "Due runs that no live worker can serve, of the first 10,000 in the queue.",
+        sum(found.unserved.values()),
+    )
+    yield gauge("onward_workers", "Live workers.", sum(worker.is_alive for worker in found.workers))
     yield gauge("onward_queue_age_seconds", "How long the oldest due run has waited.", found.queue_age_s)
     for window, ended in ended_of(found).items():
         samples = [Sample(number, {"status": status}) for status, number in ended.items()]
@@ -47,6 +53,14 @@ def ended_of(found: Measured) -> Mapping[str, Mapping[str, int]]:
         "hour": {status: ended.hour for status, ended in lately},
         "day": {status: ended.day for status, ended in lately},
     }
+
+
+def _idle(found: Measured) -> Iterator[Holding]:
+    """The live workers that hold no run."""
+    holding = {one.owner for one in found.holdings}
+    for worker in found.workers:
+        if worker.is_alive and worker.owner not in holding:
+            yield Holding(worker.owner, 0, 0)
 
 
 def view_measured(found: Measured) -> Mapping[str, Any]:
@@ -84,11 +98,21 @@ def view_measured(found: Measured) -> Mapping[str, Any]:
                 }
                 for stuck in found.stuck
             ],
+            "unserved": [
+                {
+                    "runs": number,
+                    "workers": waiting.workers,
+                    "handlers": list(waiting.handlers),
+                    "directory": waiting.directory,
+                    "says": waiting.says,
+                }
+                for waiting, number in found.unserved.items()
+            ],
         },
         "ended": ended_of(found),
         "workers": [
             {"worker": owner_label(holding.owner), "runs": holding.runs, "stalled": holding.stalled}
-            for holding in found.holdings
+            for holding in (*found.holdings, *_idle(found))
         ],
         "database_bytes": found.size,
     }

@@ -15,6 +15,18 @@ class ForkPoint(TypedDict):
     seq: int
 
 
+class WaitingFor(TypedDict):
+    """What a queued run waits for that no live worker has: any `workers` at all, handlers, or a directory.
+
+    `workers` is how many are alive; `says` is a sentence.
+    """
+
+    workers: int
+    handlers: list[str]
+    directory: str | None
+    says: str
+
+
 class RunListed(TypedDict):
     """A run as lists show it. A running run whose owner died is interrupted, whoever finds out first."""
 
@@ -39,6 +51,7 @@ class RunListed(TypedDict):
     ended_at: Instant | None
     ended_at_node: str | None
     wake_at: Instant | None
+    waiting_for: WaitingFor | None
     head: int
 
 
@@ -255,11 +268,19 @@ class Checkpoint(TypedDict):
 
 
 class WorkerListed(TypedDict):
-    """A process that holds runs, and their display ids."""
+    """A worker, or another process that holds runs, with their display ids.
+
+    Of a process that takes no runs from the queue, `handlers`, `concurrency` and `started_at` are null.
+    `lacks` are directories that runs of the queue need and it does not have.
+    """
 
     worker: str
     is_alive: bool
     runs: list[str]
+    handlers: list[str] | None
+    lacks: list[str]
+    concurrency: int | None
+    started_at: Instant | None
 
 
 class PlannedAct(TypedDict):

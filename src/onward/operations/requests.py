@@ -69,7 +69,7 @@ class RunGates(Request, frozen=True, kw_only=True):
 
 
 class ListWorkers(Request, frozen=True, kw_only=True):
-    """The processes that hold runs."""
+    """The workers, and the other processes that hold runs."""
 
 
 class GetStats(Request, frozen=True, kw_only=True):

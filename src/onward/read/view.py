@@ -13,6 +13,7 @@ from onward.machine.lifecycle import REASONS
 from onward.model.row import RunRow
 from onward.model.run import Gate, Run, RunStatus
 from onward.model.values.instant import rfc3339
+from onward.model.worker import RegisteredWorker, WaitingFor, waiting_for
 from onward.model.workspace import WORKTREE, branch_name
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
@@ -25,9 +26,20 @@ def instant(at_us: int | None) -> str | None:
     return None if at_us is None else rfc3339(at_us)
 
 
-def view_row(row: RunRow, holder: Holder | None, completed: Sequence[str] | None = None) -> dict[str, Any]:
-    """A run as lists show it. One whose holder died is shown as interrupted before the log says so."""
+def view_row(
+    row: RunRow,
+    holder: Holder | None,
+    completed: Sequence[str] | None = None,
+    *,
+    workers: Sequence[RegisteredWorker] | None = None,
+) -> dict[str, Any]:
+    """A run as lists show it. One whose holder died is shown as interrupted before the log says so.
+
+    `workers` are those who could take it, if it is queued.
+    """
     row = known_row(row, holder)
+    is_queued = row.status is RunStatus.QUEUED and workers is not None
+    waiting = waiting_for(row.needs.split(), workers or ()) if is_queued else None
     return {
         "id": row.id,
         "display_id": row.display_id,
@@ -50,7 +62,18 @@ def view_row(row: RunRow, holder: Holder | None, completed: Sequence[str] | None
         "ended_at": instant(row.ended_at_us),
         "ended_at_node": row.ended_at_node,
         "wake_at": instant(row.wake_at_us),
+        "waiting_for": None if waiting is None else view_waiting(waiting),
         "head": row.head,
+    }
+
+
+def view_waiting(waiting: WaitingFor) -> dict[str, Any]:
+    """What a queued run waits for that no live worker has."""
+    return {
+        "workers": waiting.workers,
+        "handlers": list(waiting.handlers),
+        "directory": waiting.directory,
+        "says": waiting.says,
     }
 
 
@@ -76,10 +99,17 @@ def known_row(row: RunRow, holder: Holder | None) -> RunRow:
     )
 
 
-def view_run(row: RunRow, holder: Holder | None, run: Run, completed: Sequence[str]) -> dict[str, Any]:
+def view_run(
+    row: RunRow,
+    holder: Holder | None,
+    run: Run,
+    completed: Sequence[str],
+    *,
+    workers: Sequence[RegisteredWorker] | None = None,
+) -> dict[str, Any]:
     """A run in full: the row, what it finished in order, what is open, and its context."""
     return {
-        **view_row(row, holder, completed),
+        **view_row(row, holder, completed, workers=workers),
         "simulated": view_simulation(run),
         "context": run.context.plain(),
         "open_steps": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ import zstandard
 from onward.errors import HistoryCorrupt, StoreCorrupt
 from onward.model.row import GateRow, RunRow
 from onward.model.run import RunStatus
+from onward.model.worker import Offer, RegisteredWorker
 from onward.store.codec import content_hash
 from onward.store.port.effects import Effect
 from onward.store.port.leases import Holder
@@ -74,6 +76,32 @@ def counted(columns: Sequence[Any]) -> tuple[RunStatus, int]:
     """How many runs have a status."""
     status, number = columns
     return status_of(status, f"{number} runs"), number
+
+
+def worker_values(offer: Offer) -> dict[str, Any]:
+    """The columns of a worker that say what it serves."""
+    return {
+        "handlers": json.dumps(offer.handlers),
+        "lacks": json.dumps(offer.lacks),
+        "concurrency": offer.concurrency,
+    }
+
+
+def worker_of(columns: Sequence[Any], is_alive: IsAlive) -> RegisteredWorker:
+    """A worker from its columns."""
+    owner, handlers, lacks, concurrency, started_at_us, _, is_expired = columns
+    try:
+        offer = Offer(tuple(json.loads(handlers)), tuple(json.loads(lacks)), concurrency)
+    except (ValueError, TypeError):
+        raise StoreCorrupt(
+            f"the row of worker {owner!r} is damaged: it does not say what it serves."
+        ) from None
+    return RegisteredWorker(owner, offer, started_at_us, is_alive(owner, bool(is_expired)))
+
+
+def dead_workers(found: Iterable[Sequence[Any]], is_alive: IsAlive) -> list[tuple[str, int]]:
+    """The dead among the workers, each with the end of its lease as it was seen."""
+    return [(row[0], row[5]) for row in found if not is_alive(row[0], bool(row[6]))]
 
 
 def holder_of(owner: str | None, token: int, is_expired: bool, is_alive: IsAlive) -> Holder | None:

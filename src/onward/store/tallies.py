@@ -11,6 +11,7 @@ from onward.store.port.measures import Ended, Holding, Measured, Stand, Stuck
 
 MEASURES = (
     *("run_count", "measure_reasons", "measure_queue", "measure_holders", "measure_ended", "measure_stuck"),
+    *("measure_needs", "worker_read"),
 )
 """The queries, in the order of the answers in `Found`."""
 Rows = Sequence[Sequence[Any]]
@@ -27,6 +28,8 @@ class Found(NamedTuple):
     holders: Rows
     ended: Rows
     stuck: Rows
+    needs: Rows
+    workers: Rows
 
 
 def measured(found: Found, is_alive: Callable[[str, bool], bool]) -> Measured:
@@ -48,6 +51,8 @@ def measured(found: Found, is_alive: Callable[[str, bool], bool]) -> Measured:
         ended=dict(rows.sound(found.ended, _ended)),
         size=found.size,
         stuck=tuple(Stuck(*columns) for columns in found.stuck),
+        needs={needs: number for needs, number in found.needs},
+        workers=tuple(rows.sound(found.workers, lambda columns: rows.worker_of(columns, is_alive))),
     )
 
 

@@ -90,6 +90,7 @@ class FaultyStore:
         self.log, self.leases, self.runs = faulty("log"), faulty("leases"), faulty("runs")
         self.blobs, self.effects = faulty("blobs"), faulty("effects")
         self.retention, self.carrying = faulty("retention"), faulty("carrying")
+        self.workers = faulty("workers")
         self.measures, self.gates, self.backfill = faulty("measures"), faulty("gates"), faulty("backfill")
         assert not parts, f"a store has no {', '.join(parts)}"
 

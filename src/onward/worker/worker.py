@@ -19,6 +19,7 @@ from onward.model.run import Run, RunStatus
 from onward.model.values.bounds import CONCURRENCY, WAIT
 from onward.observe.about import about
 from onward.observe.metrics import Metrics
+from onward.worker.registration import Registration
 
 log = logging.getLogger("onward.worker")
 POLL_S = 0.5
@@ -61,6 +62,9 @@ class Worker:
         self._concurrency, self._poll_s, self._say = concurrency, poll_s, say
         self._until_idle = until_idle
         self._warn, self._metrics = warn or say, metrics or Metrics()
+        self._registration = Registration(
+            engine.store.workers, engine.unserved, clock, concurrency=concurrency, warn=self._warn
+        )
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._news = asyncio.Event()
         self._executed = 0
@@ -72,9 +76,15 @@ class Worker:
         unwatch = await self._engine.store.watch(self._news.set)
         sweeping = asyncio.create_task(self._sweep())
         try:
+            await self._register()
+            wait_s = min(self._poll_s, self._engine.store.workers.renew_s)
             while self._stop.reason is None and not await self._fill():
-                await self._clock.wait_s(self._poll_s, self._news)
+                await self._register()
+                await self._clock.wait_s(wait_s, self._news)
+            leaving = asyncio.create_task(self._leave())
             shift = await self._drain()
+            await asyncio.wait([leaving], timeout=SAY_EVERY_S)
+            leaving.cancel()
             self._check_store()
             return shift
         finally:
@@ -110,7 +120,24 @@ class Worker:
             self._tasks[task] = folded.run.id
             self._metrics.driving.set(len(self._tasks))
             task.add_done_callback(self._landed)
+            await self._register()
         return False
+
+    async def _register(self) -> None:
+        """Be known to others as a worker, with what it serves. One that is not known works all the same."""
+        try:
+            await self._registration.keep()
+        except StoreGone:
+            raise
+        except OnwardError as error:
+            self._warn(f"cannot register this worker: {error}")
+
+    async def _leave(self) -> None:
+        """Tell others that this worker takes no more runs; else they learn it when the store is closed."""
+        try:
+            await self._registration.leave()
+        except OnwardError as error:
+            log.info("this worker could not sign off: %s", error)
 
     def _check_store(self) -> None:
         """Raise that the database is gone, or newer than this process: the worker ends."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -153,6 +154,8 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
     yield f"  status   {status_words(view)}" + (f": {detail}" if detail else "")
     if view["simulated"]:
         yield f"  mode     {SIMULATED[view['simulated']]}"
+    if view["waiting_for"]:
+        yield f"  waiting  {one_line(view['waiting_for']['says'], 1_000)}"
     if view["holder"]:
         yield f"  held by  {view['holder']}"
     yield f"  started  {when(view['created_at'], now_us)}"
@@ -179,6 +182,13 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
     yield from _log(view["steps"])
     yield from _gates(view)
     yield from _context(view["context"])
+
+
+def unserved_lines(runs: Sequence[RunListed]) -> Iterator[str]:
+    """What listed runs wait for that no live worker has, each once."""
+    found = Counter(run["waiting_for"]["says"] for run in runs if run["waiting_for"])
+    for says, number in found.items():
+        yield f"{count(number, 'queued run')} waiting: {one_line(says, 1_000)}"
 
 
 def workspace_words(workspace: Mapping[str, Any]) -> str:

@@ -53,7 +53,7 @@ class Taking:
         run: ExecuteRun,
     ) -> None:
         self._measures, self._journal, self._claims, self._clock = measures, journal, claims, clock
-        self._unserved, self._run = Unserved(kinds), run
+        self.unserved, self._run = Unserved(kinds), run
         self._skipped: dict[str, _Skipped] = {}
         self._failures: list[tuple[str, str]] = []
 
@@ -92,7 +92,7 @@ class Taking:
 
         It is due by the database's clock, which counts, even if this process's clock is slow.
         """
-        if self._unserved.refuses(current.run):
+        if self.unserved.refuses(current.run):
             return ()
         holder_view = self._claims.holder_view(current)
         now_us = max(holder_view.now_us, current.run.wake_at_us or 0)
@@ -101,7 +101,7 @@ class Taking:
     def _filter(self) -> TakeFilter:
         now_s = self._clock.awake_s()
         skipped = sorted(run_id for run_id, skip in self._skipped.items() if skip.until_s > now_s)
-        return TakeFilter(self._unserved.now(), tuple(skipped))
+        return TakeFilter(self.unserved.now(), tuple(skipped))
 
     def _skip(self, run_id: str, error: Exception) -> None:
         """Leave a run to other workers for a while: other runs are waiting."""

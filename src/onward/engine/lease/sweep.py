@@ -14,6 +14,7 @@ from onward.model.row import GateRow
 from onward.model.run import Run, RunStatus
 from onward.store.port.gates import GateQuery, Gates
 from onward.store.port.runs import Runs
+from onward.store.port.workers import Workers
 
 log = logging.getLogger("onward.recovery")
 GATES_MAX = 10_000
@@ -41,8 +42,8 @@ class Swept:
 class Sweeper:
     """Takes over runs whose holder is dead. One bad run never keeps it from the others."""
 
-    def __init__(self, runs: Runs, gates: Gates, claims: Claims) -> None:
-        self._runs, self._gates, self._claims = runs, gates, claims
+    def __init__(self, runs: Runs, gates: Gates, workers: Workers, claims: Claims) -> None:
+        self._runs, self._gates, self._workers, self._claims = runs, gates, workers, claims
         self._logged: dict[str, str] = {}
 
     async def sweep(self, *, is_restart: bool = False) -> Swept:
@@ -67,6 +68,7 @@ class Sweeper:
     async def recover(self) -> Swept:
         """A server's first sweep: it also reports which questions are still open, and logs what it found."""
         swept = await self.sweep(is_restart=True)
+        await self._workers.tidy()
         found = replace(swept, asking=_asking(await self._gates.open(GateQuery(limit=GATES_MAX))))
         _report(found)
         return found

@@ -10,6 +10,8 @@ import msgspec
 
 from onward.model.ids import display_id
 from onward.model.row import GateRow
+from onward.model.run import RunStatus
+from onward.model.worker import RegisteredWorker
 from onward.operations.replies import (
     ChoiceOffered,
     GateList,
@@ -41,7 +43,10 @@ class LocalLists:
     async def list_runs(self, request: ListRuns) -> RunList:
         """Runs, each as `onward show` tells it."""
         found = await self._found(request)
-        runs = [await self._listed(one, completed=request.completed) for one in found]
+        # Whether a worker can take them is asked only if some are queued.
+        is_asked = any(one.row.status is RunStatus.QUEUED for one in found)
+        workers = await self.store.workers.read() if is_asked else ()
+        runs = [await self._listed(one, workers, completed=request.completed) for one in found]
         is_full = request.run is None and len(found) == request.limit
         cursor = found[-1].cursor if is_full else None
         return {"runs": runs, "older": await self._older(request, len(runs)), "cursor": cursor}
@@ -65,9 +70,11 @@ class LocalLists:
             return 0
         return sum((await self.store.runs.count()).values()) - listed
 
-    async def _listed(self, listed: Listed, *, completed: bool) -> RunListed:
+    async def _listed(
+        self, listed: Listed, workers: Sequence[RegisteredWorker], *, completed: bool
+    ) -> RunListed:
         finished = await completed_of(self.store.log, listed.row.id) if completed else None
-        return cast("RunListed", view_row(listed.row, listed.holder, finished))
+        return cast("RunListed", view_row(listed.row, listed.holder, finished, workers=workers))
 
     async def list_gates(self, request: ListGates) -> GateList:
         """The inbox: open questions of all runs, oldest first. One query."""
@@ -82,14 +89,12 @@ class LocalLists:
         return [cast("GateShown", view_gate(gate)) for gate in run.gates.values() if gate.decided is None]
 
     async def list_workers(self, request: ListWorkers) -> list[WorkerListed]:
-        """The processes that hold runs, and whether they are alive."""
-        found: dict[str, WorkerListed] = {}
+        """The workers, idle or not, and the other processes that hold runs; and whether they are alive."""
+        found = {worker.owner: _view_worker(worker) for worker in await self.store.workers.read()}
         for listed in await self.store.runs.held():
             if listed.holder is not None:
                 owner, is_alive = listed.holder.owner, listed.holder.is_alive
-                known = found.setdefault(
-                    owner, {"worker": owner_label(owner), "is_alive": is_alive, "runs": []}
-                )
+                known = found.setdefault(owner, _view_holder(owner, is_alive))
                 known["runs"].append(listed.row.display_id)
         return list(found.values())
 
@@ -104,6 +109,29 @@ class LocalLists:
         from onward.engine.log.journal import Journal
 
         return (await Journal(self.store.log, SystemClock()).load(run_id)).run
+
+
+def _view_holder(owner: str, is_alive: bool) -> WorkerListed:
+    """A process that holds runs and is no worker: a run in the foreground, or a worker that is stopping."""
+    return {
+        "worker": owner_label(owner),
+        "is_alive": is_alive,
+        "runs": [],
+        "handlers": None,
+        "lacks": [],
+        "concurrency": None,
+        "started_at": None,
+    }
+
+
+def _view_worker(worker: RegisteredWorker) -> WorkerListed:
+    return {
+        **_view_holder(worker.owner, worker.is_alive),
+        "handlers": list(worker.offer.handlers),
+        "lacks": list(worker.offer.lacks),
+        "concurrency": worker.offer.concurrency,
+        "started_at": instant(worker.started_at_us),
+    }
 
 
 def _view_row(row: GateRow) -> GateListed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +15,8 @@ from onward.errors import ArtifactNotFound
 from onward.machine.decide.doubt import is_in_doubt
 from onward.machine.fold.row import project
 from onward.model.ids import display_id
+from onward.model.run import Run, RunStatus
+from onward.model.worker import RegisteredWorker
 from onward.operations.drawing import Drawing
 from onward.operations.kept import ArtifactContent, ArtifactList
 from onward.operations.local.artifacts import view_artifact, view_content
@@ -49,8 +51,14 @@ POLL_S = 0.2
 
 async def run_state(store: Store, folded: Folded) -> RunState:
     """A run in full, as a decision left it."""
-    completed = await completed_of(store.log, folded.run.id)
-    return cast("RunState", view_run(project(folded.run), folded.holder, folded.run, completed))
+    completed, run = await completed_of(store.log, folded.run.id), folded.run
+    workers = await _workers(store, run)
+    return cast("RunState", view_run(project(run), folded.holder, run, completed, workers=workers))
+
+
+async def _workers(store: Store, run: Run) -> Sequence[RegisteredWorker] | None:
+    """Who could take the run, if it is queued."""
+    return await store.workers.read() if run.status is RunStatus.QUEUED else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +82,12 @@ class LocalLook:
         folded = await self._load(request.run)
         log = await read_projection(self.store.log, folded.run.id)
         is_held = folded.holder is not None and folded.holder.is_alive
+        run, workers = folded.run, await _workers(self.store, folded.run)
         page = {
-            **view_run(project(folded.run), folded.holder, folded.run, log.completed()),
-            "steps": view_steps(log, folded.run, is_held=is_held),
+            **view_run(project(run), folded.holder, run, log.completed(), workers=workers),
+            "steps": view_steps(log, run, is_held=is_held),
             "left": await self._left(folded),
-            **await self._relatives(folded.run.id),
+            **await self._relatives(run.id),
         }
         return cast("RunPage", page)
 

@@ -15,7 +15,7 @@ from onward.store.memory.blobs import MemoryBlobs
 from onward.store.memory.carrying import MemoryCarrying
 from onward.store.memory.effects import MemoryEffects
 from onward.store.memory.gates import MemoryGates
-from onward.store.memory.leases import MemoryLeases
+from onward.store.memory.leases import MemoryLeases, MemoryWorkers
 from onward.store.memory.log import MemoryLog
 from onward.store.memory.measures import MemoryMeasures
 from onward.store.memory.retention import MemoryRetention
@@ -47,6 +47,7 @@ class MemoryStore:
         database.alive.add(owner)
         self.log = MemoryLog(database, ownership)
         self.leases = MemoryLeases(ownership)
+        self.workers = MemoryWorkers(ownership)
         self.runs = MemoryRuns(ownership)
         self.gates = MemoryGates(database)
         self.blobs = MemoryBlobs(database)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from onward.store.memory.leases import MemoryWorkers
 from onward.store.memory.state import Ownership, StoredRun
-from onward.store.port.measures import DAY_US, HOUR_US, STUCK_MAX, Ended, Measured, Stand, Stuck
+from onward.store.port.measures import DAY_US, HOUR_US, NEEDS_MAX, STUCK_MAX, Ended, Measured, Stand, Stuck
 from onward.store.tallies import holdings_of
 
 
@@ -14,6 +15,7 @@ class MemoryMeasures:
 
     def __init__(self, ownership: Ownership) -> None:
         self._ownership, self._state = ownership, ownership.state
+        self._workers = MemoryWorkers(ownership)
 
     async def measure(self) -> Measured:
         now_us, runs = self._state.now_us(), list(self._state.runs.values())
@@ -34,6 +36,8 @@ class MemoryMeasures:
             holdings=holdings_of((holder.owner, 1, holder.is_alive) for holder in holders),
             ended={status: Ended(hour[status], number) for status, number in day.items()},
             stuck=_stuck(runs),
+            needs=_needs(runs, now_us),
+            workers=tuple(await self._workers.read()),
             size=bodies + sum(map(len, self._state.blobs.values())),
         )
 
@@ -43,6 +47,12 @@ class MemoryMeasures:
             head, before = stored.position.seq, stored.stuck
             failures = before[1].failures if before is not None and before[0] == head else 0
             stored.stuck = head, Stuck(run_id, failures + 1, self._state.now_us(), why)
+
+
+def _needs(runs: list[StoredRun], now_us: int) -> Counter[str]:
+    due = [stored for stored in runs if stored.due_at_us is not None and stored.due_at_us <= now_us]
+    due.sort(key=lambda stored: (-stored.row.priority, stored.due_at_us, stored.row.id))
+    return Counter(stored.row.needs for stored in due[:NEEDS_MAX])
 
 
 def _stuck(runs: list[StoredRun]) -> tuple[Stuck, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from onward.model.row import GateRow, RunRow
+from onward.model.worker import RegisteredWorker
 from onward.store.port.effects import Effect
 from onward.store.port.leases import Holder
 from onward.store.port.measures import Stuck
@@ -42,13 +43,15 @@ class StoredRun:
 
 @dataclass
 class State:
-    """All runs, contents and effects, and who is alive. An effect comes with the end of its time."""
+    """All runs, contents, effects and workers, and who is alive. An effect or a worker comes with the end of
+    its time."""
 
     now_us: Callable[[], int]
     runs: dict[str, StoredRun] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)
     effects: dict[str, tuple[Effect, int]] = field(default_factory=dict)
     touched: dict[str, int] = field(default_factory=dict)
+    workers: dict[str, tuple[RegisteredWorker, int]] = field(default_factory=dict)
     alive: set[str] = field(default_factory=set)
     watchers: list[Callable[[], None]] = field(default_factory=list)
 
@@ -90,8 +93,12 @@ class Ownership:
         owner = stored.row.owner
         if owner is None:
             return None
-        in_time = self.lease_s is None or stored.lease_until_us > self.state.now_us()
-        return Holder(owner, stored.row.token, owner in self.state.alive and in_time)
+        return Holder(owner, stored.row.token, self.is_alive(owner, stored.lease_until_us))
+
+    def is_alive(self, owner: str, until_us: int) -> bool:
+        """Whether a process is alive, whose time is over at `until_us`."""
+        in_time = self.lease_s is None or until_us > self.state.now_us()
+        return owner in self.state.alive and in_time
 
     def listed(self, runs: Sequence[StoredRun]) -> Sequence[Listed]:
         return [Listed(stored.row, self.holder_of(stored)) for stored in runs]

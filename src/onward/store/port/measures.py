@@ -6,11 +6,13 @@ is queued, held or lately ended.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from onward.model.run import RunStatus
+from onward.model.worker import RegisteredWorker, WaitingFor, waiting_for
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
@@ -49,6 +51,7 @@ class Stuck(NamedTuple):
 
 
 STUCK_MAX = 100
+NEEDS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,19 @@ class Measured:
     ended: Mapping[RunStatus, Ended]
     size: int
     stuck: tuple[Stuck, ...] = ()
+    needs: Mapping[str, int] = field(default_factory=dict)
+    """How many runs at the front of the queue have which needs, as they are stored."""
+    workers: tuple[RegisteredWorker, ...] = ()
+
+    @property
+    def unserved(self) -> Mapping[WaitingFor, int]:
+        """How many due runs wait for what no live worker has; of the first NEEDS_MAX in the queue."""
+        found = Counter[WaitingFor]()
+        for needs, number in self.needs.items():
+            waiting = waiting_for(needs.split(), self.workers)
+            if waiting is not None:
+                found[waiting] += number
+        return found
 
     @property
     def statuses(self) -> Mapping[RunStatus, int]:

@@ -16,6 +16,7 @@ from onward.store.port.log import RunLog
 from onward.store.port.measures import Measures
 from onward.store.port.retention import Retention
 from onward.store.port.runs import Runs
+from onward.store.port.workers import Workers
 
 Unwatch = Callable[[], Awaitable[None]]
 
@@ -46,6 +47,9 @@ class Store(Protocol):
 
     @property
     def carrying(self) -> Carrying: ...
+
+    @property
+    def workers(self) -> Workers: ...
 
     @property
     def measures(self) -> Measures: ...

@@ -19,7 +19,7 @@ from onward.store.postgres.database.identity import read_identity
 from onward.store.postgres.database.migrate import NEWEST, check_known, migrate, schema_number
 from onward.store.postgres.effects import PostgresEffects
 from onward.store.postgres.gates import PostgresGates
-from onward.store.postgres.leases import PostgresLeases
+from onward.store.postgres.leases import PostgresLeases, PostgresWorkers
 from onward.store.postgres.link.connection import Address
 from onward.store.postgres.link.listening import Listener
 from onward.store.postgres.link.pool import Pool
@@ -61,6 +61,7 @@ class PostgresStore:
         writer = Writer(now_us, owner.lease_us)
         self.log = PostgresLog(self._appending, shared, owner, writer)
         self.leases = PostgresLeases(self._renewing, owner, lease_s)
+        self.workers = PostgresWorkers(shared, owner)
         self.runs = PostgresRuns(shared, owner)
         self.gates = PostgresGates(shared)
         self.blobs = PostgresBlobs(shared)
@@ -109,5 +110,6 @@ class PostgresStore:
             async with asyncio.timeout(CLOSE_S_MAX):
                 await self.leases.end()
                 await self.effects.end()
+                await self.workers.end()
         for pool in (self._appending, self._renewing, self._connections):
             pool.close()

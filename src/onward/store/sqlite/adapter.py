@@ -17,7 +17,7 @@ from onward.store.sqlite.file.connection import Connect
 from onward.store.sqlite.file.identity import read_identity
 from onward.store.sqlite.file.transaction import Transactions
 from onward.store.sqlite.gates import SqliteGates
-from onward.store.sqlite.leases import SqliteLeases
+from onward.store.sqlite.leases import SqliteLeases, SqliteWorkers
 from onward.store.sqlite.log import SqliteLog
 from onward.store.sqlite.measures import SqliteMeasures
 from onward.store.sqlite.ownership import Ownership
@@ -58,6 +58,7 @@ class SqliteStore:
         writer = Writer(now_us, lease_us)
         self.log = SqliteLog(database, owner, writer)
         self.leases = SqliteLeases(database, owner, clock)
+        self.workers = SqliteWorkers(database, owner)
         self.runs = SqliteRuns(database, owner, clock)
         self.gates = SqliteGates(database)
         self.blobs = SqliteBlobs(database)

@@ -34,4 +34,5 @@ class Ownership(Holdings):
         """Leave. What is still held needs the file, which tells that its process is dead."""
         presence, self._presence = self._presence, None
         if presence is not None:
-            presence.abandon() if self.runs or self.effects else presence.close()
+            is_named = self.runs or self.effects or self.is_registered
+            presence.abandon() if is_named else presence.close()

@@ -296,7 +296,10 @@ WHERE owner IS NOT NULL
 UNION
 SELECT owner
 FROM effect
-WHERE state = 'begun';
+WHERE state = 'begun'
+UNION
+SELECT owner
+FROM worker;
 
 -- run_count --
 SELECT status, count(*)
@@ -340,6 +343,18 @@ WHERE run.head = stuck.head AND run.due_at_us IS NOT NULL
 ORDER BY stuck.failed_at_us DESC, stuck.run_id
 LIMIT 100;
 
+-- measure_needs --
+-- Of the first in the queue alone: those that no worker can serve come to stand there.
+SELECT needs, count(*)
+FROM (
+    SELECT needs
+    FROM run
+    WHERE due_at_us IS NOT NULL AND due_at_us <= :now_us
+    ORDER BY priority DESC, due_at_us, id
+    LIMIT 10000
+) AS first
+GROUP BY needs;
+
 -- stuck_put --
 INSERT INTO stuck (run_id, head, failures, failed_at_us, why)
 SELECT id, head, 1, coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)), :why
@@ -348,6 +363,27 @@ WHERE id = :run_id
 ON CONFLICT (run_id) DO UPDATE
 SET failures = CASE WHEN stuck.head = excluded.head THEN stuck.failures + 1 ELSE 1 END,
     head = excluded.head, failed_at_us = excluded.failed_at_us, why = excluded.why;
+
+-- worker_put --
+INSERT INTO worker (owner, handlers, lacks, concurrency, started_at_us, lease_until_us)
+VALUES (:owner, :handlers, :lacks, :concurrency, coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)), coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us)
+ON CONFLICT (owner) DO UPDATE
+SET handlers = excluded.handlers, lacks = excluded.lacks, concurrency = excluded.concurrency,
+    lease_until_us = excluded.lease_until_us;
+
+-- worker_leave --
+DELETE FROM worker
+WHERE owner = :owner;
+
+-- worker_read --
+SELECT owner, handlers, lacks, concurrency, started_at_us, lease_until_us, lease_until_us <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+FROM worker
+ORDER BY started_at_us, owner;
+
+-- worker_remove --
+DELETE FROM worker
+WHERE owner = :owner AND lease_until_us = :lease_until_us
+RETURNING owner;
 
 -- effect_begin --
 INSERT INTO effect (key, state, token, owner, lease_until_us, begun_at_us)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onward.model.event import RunCancelled, RunFailed, RunInterrupted, RunPaused, RunQueued
 from onward.model.run import RunStatus
+from onward.model.worker import Offer
 from onward.store.port.leases import Lease
 from onward.store.port.measures import HOUR_US, Ended, Holding, Measured, Stand
 from onward.store.port.retention import Kin
@@ -125,6 +126,24 @@ async def test_a_due_run_that_could_not_be_claimed_is_told_of_until_its_log_grow
         kin = Kin(id=draft.id, head=ended.position.seq, status=ended.run.status)
         assert await store.retention.delete([kin]) == [draft.id]
     assert (await store.measures.measure()).stuck == ()
+
+
+async def test_what_the_queue_needs_is_measured(store: Store) -> None:
+    for _ in range(2):
+        await created(store, needs=("agent", "tool"))
+    await created(store)
+    await held(store, needs=("tool",))
+    assert dict((await store.measures.measure()).needs) == {"agent tool": 2, "": 1}
+
+
+async def test_due_runs_that_no_live_worker_can_serve_are_measured(store: Store) -> None:
+    await created(store, needs=("agent", "tool"))
+    await created(store, needs=("agent",))
+    ((waiting, number),) = (await store.measures.measure()).unserved.items()
+    assert (waiting.workers, number) == (0, 2)
+    await store.workers.register(Offer(("agent",)))
+    ((waiting, number),) = (await store.measures.measure()).unserved.items()
+    assert (waiting.workers, waiting.handlers, number) == (1, ("tool",), 1)
 
 
 async def test_measuring_changes_nothing_and_is_the_same_for_every_process(

@@ -12,6 +12,7 @@ from onward.machine.fold.apply import apply
 from onward.machine.fold.row import project
 from onward.model.event import RunClaimed, RunPaused, RunQueued, SteeringGiven
 from onward.model.run import FOLD_VERSION
+from onward.model.worker import Offer
 from onward.store.codec import seal, unseal
 from onward.store.port.leases import Lease
 from onward.store.port.log import TAIL_MAX, Held, Loaded, TakeFilter
@@ -22,6 +23,7 @@ from onward.testing.processes import Connect
 
 SECOND_US, HOUR_US = 1_000_000, 3_600_000_000
 ANY = TakeFilter()
+OFFER = Offer(("agent", "a handler"), ("/there", "/a b%20c"), 3)
 SKEWS_US = (-HOUR_US, HOUR_US, 100 * 365 * 24 * HOUR_US)
 
 
@@ -217,3 +219,61 @@ async def test_a_long_log_is_not_read_under_the_lock_and_what_follows_a_known_ev
     loaded = await other.log.load("run", fold_version=FOLD_VERSION)
     assert loaded is not None
     assert (loaded.is_cut, loaded.tail, loaded.snapshot) == (True, (), None)
+
+
+# -- who would take a queued run ----------------------------------------------------------------------
+
+
+async def test_a_database_without_workers_says_so(store: Store) -> None:
+    assert list(await store.workers.read()) == []
+    assert (await store.measures.measure()).workers == ()
+
+
+async def test_a_registered_worker_is_known_to_every_process_though_it_holds_no_run(
+    store: Store, other: Store
+) -> None:
+    await store.workers.register(OFFER)
+    for looking in (store, other):
+        (found,) = await looking.workers.read()
+        assert (found.owner, found.offer, found.is_alive) == (store.leases.owner, OFFER, True)
+        assert found.started_at_us > 0
+        assert (await looking.measures.measure()).workers == (found,)
+
+
+async def test_a_worker_that_registers_again_is_one_worker_with_its_newest_offer(store: Store) -> None:
+    await store.workers.register(OFFER)
+    (before,) = await store.workers.read()
+    await store.workers.register(Offer(("agent",)))
+    (found,) = await store.workers.read()
+    assert found.offer == Offer(("agent",))
+    assert found.started_at_us == before.started_at_us
+
+
+async def test_workers_are_in_the_order_in_which_they_started(store: Store, other: Store) -> None:
+    await other.workers.register(OFFER)
+    await store.workers.register(OFFER)
+    found = await store.workers.read()
+    assert {one.owner for one in found} == {store.leases.owner, other.leases.owner}
+    assert [one.started_at_us for one in found] == sorted(one.started_at_us for one in found)
+
+
+async def test_a_worker_that_has_left_is_not_known_any_more(store: Store, other: Store) -> None:
+    await store.workers.register(OFFER)
+    await store.workers.leave()
+    await store.workers.leave()
+    assert list(await other.workers.read()) == []
+
+
+async def test_a_worker_whose_process_has_ended_is_not_alive_and_is_tidied_away(
+    store: Store, connect: Connect
+) -> None:
+    await store.workers.register(OFFER)
+    gone = await connect()
+    await held(gone)
+    await gone.workers.register(OFFER)
+    await gone.close()
+    assert [one.owner for one in await store.workers.read() if one.is_alive] == [store.leases.owner]
+    await store.workers.tidy()
+    (found,) = await store.workers.read()
+    assert found.owner == store.leases.owner
+    assert await store.workers.tidy() == 0

@@ -53,6 +53,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
             f"  run {display_id(one['run'])}, {count(one['failures'], 'time')}: {one_line(one['why'])}"
             for one in queue["stuck"]
         )
+    for one in queue["unserved"]:
+        yield f"waiting   {count(one['runs'], 'due run')}: {one_line(one['says'], 1_000)}"
     yield f"held      {runs['held']:,}, of them {runs['stalled']:,} stalled"
     for window, ended in found["ended"].items():
         told = ", ".join(f"{number:,} {status}" for status, number in ended.items())

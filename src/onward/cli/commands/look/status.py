@@ -12,7 +12,14 @@ from onward.cli.numbers import number
 from onward.cli.opening import lists_of
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.print.output import Output
-from onward.cli.print.render import gate_lines, instant_us, next_command, run_table, status_words
+from onward.cli.print.render import (
+    gate_lines,
+    instant_us,
+    next_command,
+    run_table,
+    status_words,
+    unserved_lines,
+)
 from onward.cli.print.text import age, count, one_line
 from onward.clock import SystemClock
 from onward.errors import NoDatabase
@@ -84,6 +91,8 @@ def _one(run: RunListed, common: Common) -> Iterator[str]:
     yield f"run {run['display_id']}: {one_line(run['pipeline'])} (id {run['id']})"
     detail = one_line(run["detail"], 1_000)
     yield f"  status   {status_words(run)}" + (f": {detail}" if detail else "")
+    if run["waiting_for"]:
+        yield f"  waiting  {one_line(run['waiting_for']['says'], 1_000)}"
     if run["holder"]:
         yield f"  held by  {run['holder']}"
     yield f"  steps    {run['steps_finished']} finished" + (f", next {run['next']}" if run["next"] else "")
@@ -98,5 +107,6 @@ def _list(found: RunList, wanted: ListRuns) -> Iterator[str]:
         yield "no runs" + (f" that are {' or '.join(wanted.statuses)}" if wanted.statuses else "")
         return
     yield from run_table(found["runs"], SystemClock().now_us())
+    yield from unserved_lines(found["runs"])
     if found["older"]:
         yield f"… and {count(found['older'], 'older run')}; --all lists every run"

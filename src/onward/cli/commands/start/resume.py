@@ -104,7 +104,8 @@ async def _execute(desk: Foreground, asking: ResumeRun, *, wait: bool) -> int:
 
 def _tell_queued(run: Resumed, out: Output) -> int:
     """The decision is made, and this process does no more about it."""
-    for notice in filter(None, (run["notice"], missing_notice(run["workdir"]))):
+    waiting = run["waiting_for"]["says"] if run["waiting_for"] else ""
+    for notice in filter(None, (run["notice"], missing_notice(run["workdir"]), waiting)):
         out.note(notice)
     out.say(f"run {run['display_id']} is queued; a worker continues it (`onward worker`)")
     if out.is_json:

@@ -38,6 +38,7 @@ from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE, PRIORITY
 from onward.operations.local.operations import LocalOperations
 from onward.operations.local_only.execute import submission
 from onward.operations.local_only.workdir import directory_of, missing_notice
+from onward.operations.replies import WorkerListed
 from onward.operations.requests import ListWorkers, RecoverRuns
 from onward.store.owner import owner_label
 
@@ -182,6 +183,8 @@ async def submit(
     if notice := missing_notice(run["workdir"]):
         out.note(notice)
     out.say(f"run {run['display_id']}: {one_line(run['pipeline'])} (id {run['id']}) is queued")
+    if run["waiting_for"]:
+        out.note(run["waiting_for"]["says"])
     if out.is_json:
         out.value(run)
     return FINE
@@ -211,16 +214,22 @@ async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out:
 
 
 async def workers(*, common: Common = COMMON, out: Out) -> int:
-    """List the processes that hold runs, and whether they are alive."""
+    """List the workers and the processes that hold runs, and whether they are alive."""
     async with lists_of(common) as lists:
         found = await lists.list_workers(ListWorkers())
     if out.is_json:
         out.value(found)
         return FINE
     if not found:
-        out.say("no process holds a run")
+        out.say("no worker is running, and no process holds a run")
         return FINE
-    rows = [(one["worker"], "alive" if one["is_alive"] else "dead", " ".join(one["runs"])) for one in found]
-    for line in table(("WORKER", "IS", "RUNS"), rows):
+    for line in table(("WORKER", "IS", "RUNS", "HANDLERS"), list(map(_worker_row, found))):
         out.say(line)
     return FINE
+
+
+def _worker_row(one: WorkerListed) -> tuple[str, str, str, str]:
+    is_idle = one["handlers"] is not None and not one["runs"]
+    runs = "idle" if is_idle and one["is_alive"] else " ".join(one["runs"]) or "–"
+    handlers = "–" if one["handlers"] is None else one_line(" ".join(one["handlers"]), 200)
+    return one["worker"], "alive" if one["is_alive"] else "dead", runs, handlers

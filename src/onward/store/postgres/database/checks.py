@@ -51,7 +51,8 @@ _RIGHTS = Call(
             ('append', 'SELECT'), ('append', 'INSERT'), ('snapshot', 'SELECT'), ('snapshot', 'INSERT'),
             ('snapshot', 'UPDATE'), ('blob', 'SELECT'), ('blob', 'INSERT'), ('blob', 'UPDATE'),
             ('stuck', 'SELECT'), ('stuck', 'INSERT'), ('stuck', 'UPDATE'), ('gate', 'SELECT'),
-            ('gate', 'INSERT'), ('gate', 'UPDATE'), ('backfill', 'SELECT')
+            ('gate', 'INSERT'), ('gate', 'UPDATE'), ('backfill', 'SELECT'), ('worker', 'SELECT'),
+            ('worker', 'INSERT'), ('worker', 'UPDATE'), ('worker', 'DELETE')
         ) AS wanted (table_name, right_name)
         """,
     ),
