@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onward.model.ids import display_id
-from tests.cli.shell import Shell, pipeline, wait_until
+from tests.cli.shell import GATE, Shell, pipeline, wait_until
 
 NO_WORKER = "no worker is running; start one with `onward worker`"
 NO_HANDLER = "no live worker has the handler 'greet'"
@@ -57,6 +57,20 @@ def test_a_decision_that_is_left_to_a_worker_says_that_there_is_none(shell: Shel
     shell.write("tool.dot", pipeline(("a", "false")))
     assert shell.inside("run", "tool.dot", "--run-id", "mine").code == 1
     assert NO_WORKER in shell.inside("retry", "mine", "--queue").err
+
+
+def test_an_answer_that_is_left_to_a_worker_says_that_there_is_none(shell: Shell) -> None:
+    shell.write("gate.dot", GATE)
+    assert shell.inside("run", "gate.dot", "--run-id", "mine", "--answers", "wait").code == 75
+    assert NO_WORKER in shell.inside("answer", "mine", "Y", "--no-run").err
+
+
+def test_a_watched_run_is_said_to_wait(shell: Shell) -> None:
+    submit(shell)
+    watching = shell.start("status", "mine", "--watch")
+    watching.wait_for(f"queued  0 steps  next start  waiting: {NO_WORKER}")
+    assert shell.inside("worker", "--until-idle").code == 0
+    assert watching.end().code == 0
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])

@@ -9,6 +9,7 @@ import pytest
 
 from onward.model.event import PauseRequested, RunClaimed
 from onward.model.run import FOLD_VERSION
+from onward.model.worker import Offer
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.leases import Holder, Lease
 from onward.store.port.store import Store
@@ -165,3 +166,36 @@ async def test_a_renewal_lengthens_a_lease_for_those_who_only_see_the_time(
     assert await holder_of(other, run) == Holder(STRANGER, 1, True)
     clock.advance(LEASE_S)
     assert await holder_of(other, run) == Holder(STRANGER, 1, False)
+
+
+@pytest.mark.parametrize("processes", ["memory", POSTGRES], indirect=True)
+async def test_a_worker_that_does_not_register_again_is_dead_when_its_time_is_over(
+    processes: tuple[Store, Store], clock: ManualClock
+) -> None:
+    """By the database's clock, and until then it can register again as if nothing had been."""
+    worker, other = processes
+    await worker.workers.register(Offer(("tool",)))
+    clock.advance(LEASE_S - 1)
+    assert [one.is_alive for one in await other.workers.read()] == [True]
+    assert await other.workers.tidy() == 0
+    await worker.workers.register(Offer(("tool",)))
+    clock.advance(LEASE_S - 1)
+    assert [one.is_alive for one in await other.workers.read()] == [True]
+    clock.advance(2)
+    assert [one.is_alive for one in await other.workers.read()] == [False]
+    assert await other.workers.tidy() == 1
+    assert list(await other.workers.read()) == []
+    await worker.workers.register(Offer(("tool",)))
+    assert [one.is_alive for one in await other.workers.read()] == [True]
+
+
+@pytest.mark.parametrize("processes", ["sqlite"], indirect=True)
+async def test_the_lock_of_a_worker_counts_for_more_than_its_time(
+    processes: tuple[Store, Store], clock: ManualClock
+) -> None:
+    worker, other = processes
+    await worker.workers.register(Offer(("tool",)))
+    clock.advance(LEASE_S * 100)
+    assert [one.is_alive for one in await other.workers.read()] == [True]
+    await worker.close()
+    assert [one.is_alive for one in await other.workers.read()] == [False]

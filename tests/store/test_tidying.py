@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from onward.model.event import RunPaused
+from onward.model.worker import Offer
 from onward.store.sqlite.adapter import SqliteStore
 from onward.store.sqlite.file.presence import Presence
 from onward.store.sqlite.runs import TIDY_EVERY_S
@@ -50,6 +51,23 @@ async def test_an_effect_that_has_not_finished_keeps_the_file_of_who_began_it(tm
     found = await store.effects.find("key")
     assert found is not None
     assert not found.is_alive
+    await store.close()
+
+
+async def test_the_file_of_a_dead_worker_stays_until_its_row_is_gone(tmp_path: Path) -> None:
+    """Without the file the worker would pass for alive until its time is over."""
+    path, clock = tmp_path / "onward.db", ManualClock()
+    dying, store = SqliteStore(str(path)), SqliteStore(str(path), clock=clock)
+    await dying.workers.register(Offer(("tool",)))
+    (left,) = files(path)
+    await dying.close()
+    await store.runs.held()
+    assert files(path) == {left}
+    assert [one.is_alive for one in await store.workers.read()] == [False]
+    assert await store.workers.tidy() == 1
+    clock.advance(TIDY_EVERY_S)
+    await store.runs.held()
+    assert left not in files(path)
     await store.close()
 
 

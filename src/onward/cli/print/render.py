@@ -56,7 +56,8 @@ def run_line(run: RunListed) -> str:
     steps = count(run["steps_finished"], "step")
     ahead = f"next {run['next']}" if run["next"] else ""
     words = (run["display_id"], run["pipeline"], status_words(run), steps, ahead)
-    return "  ".join(one_line(word) for word in words if word)
+    waiting = f"  waiting: {one_line(run['waiting_for']['says'], 1_000)}" if run["waiting_for"] else ""
+    return "  ".join(one_line(word) for word in words if word) + waiting
 
 
 def gate_lines(gate: Mapping[str, Any], *, is_whole: bool = False) -> Iterator[str]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from onward.cli.print.output import Output
-from onward.cli.print.render import run_line, run_table
+from onward.cli.print.render import run_line, run_table, unserved_lines
 from onward.cli.signals import on_signals
 from onward.clock import SystemClock
 from onward.operations.protocol import Lists
@@ -35,7 +35,8 @@ async def _redraw(lists: Lists, wanted: ListRuns, asked: asyncio.Event) -> None:
         while not asked.is_set():
             found = (await lists.list_runs(wanted))["runs"]
             # What does not fit a screen cannot be redrawn; the newest are on top.
-            rows = run_table(found, clock.now_us())[: max(live.console.height - 1, 2)]
+            rows = [*run_table(found, clock.now_us()), *unserved_lines(found)]
+            rows = rows[: max(live.console.height - 1, 2)]
             live.update(Text("\n".join(rows), no_wrap=True, overflow="ellipsis"), refresh=True)
             if _has_ended(wanted, found):
                 return

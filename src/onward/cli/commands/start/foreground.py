@@ -54,6 +54,8 @@ class Foreground:
     def tell(self, run: RunState, *, is_whole: bool = False) -> None:
         """How the run stands, and what to type next; `is_whole`: with all that its gates are about."""
         self.out.say(summary(run))
+        if run["waiting_for"]:
+            self.out.note(run["waiting_for"]["says"])
         if run["status"] == "waiting" and self.execution.interviewer is None:
             gates = [gate for gate in run["gates"] if gate["decided"] is None]
             for line in (line for gate in gates for line in gate_lines(gate, is_whole=is_whole)):
