@@ -126,7 +126,8 @@ async def test_a_role_that_may_only_write_rows_is_enough_for_a_database_that_is_
         with pytest.raises(StoreReadOnly, match="may not"):
             await created(store)
         await ask(postgres_url, f"GRANT INSERT ON ALL TABLES IN SCHEMA public TO {role}")
-        await ask(postgres_url, f"GRANT UPDATE ON run, gate, snapshot, blob, stuck TO {role}")
+        await ask(postgres_url, f"GRANT UPDATE ON run, gate, snapshot, blob, stuck, worker TO {role}")
+        await ask(postgres_url, f"GRANT DELETE ON worker TO {role}")
         assert ("rights", True) in [finding[:2] for finding in await store.check()]
         run = await stepped(store, await held(store), text="x" * 10_000)
         assert len(await log_of(store, run.id)) == 4
