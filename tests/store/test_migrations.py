@@ -46,9 +46,11 @@ WHERE pronamespace = 'public'::regnamespace
 ORDER BY 1, 2, 3
 """
 
-# What 009, 008 and 007 did, undone.
+# What 010, 009, 008 and 007 did, undone.
 WITHOUT_QUERIES = """
 DROP TABLE worker;
+DROP TABLE outbox;
+DROP TABLE subscriber;
 DROP TABLE gate;
 DROP TABLE backfill;
 DROP INDEX run_by_manager;

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 from onward.model.run import RunStatus
 from onward.store import rows
-from onward.store.port.measures import Ended, Holding, Measured, Stand, Stuck
+from onward.store.port.measures import Ended, Holding, Measured, Stand, Stuck, Undelivered
 
 MEASURES = (
     *("run_count", "measure_reasons", "measure_queue", "measure_holders", "measure_ended", "measure_stuck"),
     *("measure_needs", "worker_read"),
+    "measure_outbox",
 )
 """The queries, in the order of the answers in `Found`."""
 Rows = Sequence[Sequence[Any]]
@@ -30,6 +31,7 @@ class Found(NamedTuple):
     stuck: Rows
     needs: Rows
     workers: Rows
+    outbox: Rows
 
 
 def measured(found: Found, is_alive: Callable[[str, bool], bool]) -> Measured:
@@ -53,6 +55,7 @@ def measured(found: Found, is_alive: Callable[[str, bool], bool]) -> Measured:
         stuck=tuple(Stuck(*columns) for columns in found.stuck),
         needs={needs: number for needs, number in found.needs},
         workers=tuple(rows.sound(found.workers, lambda columns: rows.worker_of(columns, is_alive))),
+        undelivered=undelivered_of({state: (number, oldest) for state, number, oldest in found.outbox}),
     )
 
 
@@ -64,6 +67,12 @@ def holdings_of(held: Iterable[tuple[str, int, bool]]) -> tuple[Holding, ...]:
         stalled = known.stalled + (0 if is_alive else number)
         found[owner] = Holding(owner, known.runs + number, stalled)
     return tuple(found[owner] for owner in sorted(found))
+
+
+def undelivered_of(found: Mapping[str, tuple[int, int]]) -> Undelivered:
+    """Notifications by state: how many, and when the oldest was created."""
+    waiting, oldest_us = found.get("waiting", (0, None))
+    return Undelivered(waiting, found.get("failed", (0, 0))[0], oldest_us)
 
 
 def _stands(statuses: Mapping[RunStatus, int], reasons: Mapping[Stand, int]) -> Mapping[Stand, int]:

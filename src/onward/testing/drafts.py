@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from onward.machine.decide.doubt import doubtful_step
 from onward.machine.fold.apply import apply
 from onward.machine.fold.gates import gate_rows
+from onward.machine.fold.notifications import notifications
 from onward.machine.fold.row import project
 from onward.machine.fold.snapshot import encode_run
 from onward.model.event import (
@@ -135,6 +136,7 @@ def _composed(
         steps_finished=run.steps_finished,
         row=project(run),
         gates=gate_rows(before, events, run, at_us),
+        notifications=notifications(events, run, after=after.seq, at_us=at_us),
         blobs={**sealed.blobs, **blobs},
     )
     return write, Draft(run, write.head)

@@ -11,6 +11,7 @@ from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.machine.decide.doubt import doubtful_step
 from onward.machine.fold.apply import apply
 from onward.machine.fold.gates import gate_rows
+from onward.machine.fold.notifications import notifications
 from onward.machine.fold.row import project
 from onward.machine.fold.snapshot import encode_run
 from onward.model.event import Event, RunClaimed
@@ -57,6 +58,7 @@ def sealed(
         body = encode_run(run)
         snapshot = Snapshot(head.seq, head.hash, FOLD_VERSION, body)
         log_bytes, snapshot_bytes = 0, len(body)
+    events = [event for event, _ in stamped]
     write = Write(
         run_id=run.id,
         after=after,
@@ -67,7 +69,8 @@ def sealed(
         doubtful=doubtful_step(run),
         steps_finished=run.steps_finished,
         row=project(run) if full else None,
-        gates=gate_rows(before.run if before else None, [event for event, _ in stamped], run, at_us),
+        gates=gate_rows(before.run if before else None, events, run, at_us),
+        notifications=notifications(events, run, after=after.seq, at_us=at_us),
         blobs={**values, **blobs} if blobs else values,
         snapshot=snapshot,
     )

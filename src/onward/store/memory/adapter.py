@@ -18,6 +18,7 @@ from onward.store.memory.gates import MemoryGates
 from onward.store.memory.leases import MemoryLeases, MemoryWorkers
 from onward.store.memory.log import MemoryLog
 from onward.store.memory.measures import MemoryMeasures
+from onward.store.memory.outbox import MemoryOutbox
 from onward.store.memory.retention import MemoryRetention
 from onward.store.memory.runs import MemoryRuns
 from onward.store.memory.state import Ownership, State
@@ -50,6 +51,7 @@ class MemoryStore:
         self.workers = MemoryWorkers(ownership)
         self.runs = MemoryRuns(ownership)
         self.gates = MemoryGates(database)
+        self.outbox = MemoryOutbox(database)
         self.blobs = MemoryBlobs(database)
         self.effects = MemoryEffects(ownership)
         self.retention = MemoryRetention(database)

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 
+from onward.model.notification import DeliveryState
 from onward.store.memory.leases import MemoryWorkers
 from onward.store.memory.state import Ownership, StoredRun
-from onward.store.port.measures import DAY_US, HOUR_US, NEEDS_MAX, STUCK_MAX, Ended, Measured, Stand, Stuck
+from onward.store.port.measures import (
+    DAY_US,
+    HOUR_US,
+    NEEDS_MAX,
+    STUCK_MAX,
+    Ended,
+    Measured,
+    Stand,
+    Stuck,
+    Undelivered,
+)
 from onward.store.tallies import holdings_of
 
 
@@ -38,8 +49,15 @@ class MemoryMeasures:
             stuck=_stuck(runs),
             needs=_needs(runs, now_us),
             workers=tuple(await self._workers.read()),
+            undelivered=self._undelivered(),
             size=bodies + sum(map(len, self._state.blobs.values())),
         )
+
+    def _undelivered(self) -> Undelivered:
+        told = self._state.outbox.values()
+        waiting = [one.created_at_us for one in told if one.state is DeliveryState.WAITING]
+        failed = sum(one.state is DeliveryState.FAILED for one in told)
+        return Undelivered(len(waiting), failed, min(waiting, default=None))
 
     async def note_stuck(self, run_id: str, why: str) -> None:
         stored = self._state.runs.get(run_id)

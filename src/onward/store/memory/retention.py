@@ -36,6 +36,8 @@ class MemoryRetention:
                 first, behind = rows.keys_below(kin.id)
                 for key in [key for key in self._state.effects if first <= key < behind]:
                     del self._state.effects[key]
+                for place in [place for place, told in self._state.outbox.items() if told.run_id == kin.id]:
+                    del self._state.outbox[place]
         return [kin.id for kin in runs if kin.id not in there]
 
 

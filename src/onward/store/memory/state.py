@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from onward.model.notification import NotificationKind
 from onward.model.row import GateRow, RunRow
 from onward.model.worker import RegisteredWorker
 from onward.store.port.effects import Effect
 from onward.store.port.leases import Holder
 from onward.store.port.measures import Stuck
+from onward.store.port.outbox import Delivery
 from onward.store.port.runs import Listed
 from onward.store.port.stored import Position, Snapshot, StoredEvent, read_with
 
@@ -52,6 +54,8 @@ class State:
     effects: dict[str, tuple[Effect, int]] = field(default_factory=dict)
     touched: dict[str, int] = field(default_factory=dict)
     workers: dict[str, tuple[RegisteredWorker, int]] = field(default_factory=dict)
+    subscribers: dict[str, tuple[frozenset[NotificationKind], int]] = field(default_factory=dict)
+    outbox: dict[tuple[str, str], Delivery] = field(default_factory=dict)
     alive: set[str] = field(default_factory=set)
     watchers: list[Callable[[], None]] = field(default_factory=list)
 

@@ -50,6 +50,15 @@ class Stuck(NamedTuple):
     why: str
 
 
+class Undelivered(NamedTuple):
+    """Notifications that wait, since when the oldest does by its writer's clock, and that were given up."""
+
+    waiting: int = 0
+    failed: int = 0
+    oldest_us: int | None = None
+
+
+NONE_UNDELIVERED = Undelivered()
 STUCK_MAX = 100
 NEEDS_MAX = 10_000
 
@@ -75,6 +84,7 @@ class Measured:
     needs: Mapping[str, int] = field(default_factory=dict)
     """How many runs at the front of the queue have which needs, as they are stored."""
     workers: tuple[RegisteredWorker, ...] = ()
+    undelivered: Undelivered = NONE_UNDELIVERED
 
     @property
     def unserved(self) -> Mapping[WaitingFor, int]:

@@ -14,6 +14,7 @@ from onward.store.port.gates import Gates
 from onward.store.port.leases import Leases
 from onward.store.port.log import RunLog
 from onward.store.port.measures import Measures
+from onward.store.port.outbox import Outbox
 from onward.store.port.retention import Retention
 from onward.store.port.runs import Runs
 from onward.store.port.workers import Workers
@@ -35,6 +36,9 @@ class Store(Protocol):
 
     @property
     def gates(self) -> Gates: ...
+
+    @property
+    def outbox(self) -> Outbox: ...
 
     @property
     def blobs(self) -> Blobs: ...

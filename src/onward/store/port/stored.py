@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from onward.model.notification import Notification
 from onward.model.row import GateRow, RunRow
 from onward.model.run import Frozen
 
@@ -73,7 +74,8 @@ class Write(Frozen, frozen=True, kw_only=True):
 
     `at_us` is the writer's clock. A wake time is as far from it as the run is to wait: the database adds that
     to its own clock, and judges by that alone whether the run is due. `row` is None when only the position
-    and the progress changed: the write of a step in passing. `gates` are those that its events open or close.
+    and the progress changed: the write of a step in passing. `gates` are those that its events open or close,
+    `notifications` what they tell: each is stored for every subscriber that wants its kind.
     """
 
     run_id: str
@@ -86,6 +88,7 @@ class Write(Frozen, frozen=True, kw_only=True):
     steps_finished: int
     row: RunRow | None
     gates: tuple[GateRow, ...] = ()
+    notifications: tuple[Notification, ...] = ()
     blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
     snapshot: Snapshot | None = None
 

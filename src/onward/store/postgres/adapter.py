@@ -18,7 +18,6 @@ from onward.store.postgres.database.checks import check_database
 from onward.store.postgres.database.identity import read_identity
 from onward.store.postgres.database.migrate import NEWEST, check_known, migrate, schema_number
 from onward.store.postgres.effects import PostgresEffects
-from onward.store.postgres.gates import PostgresGates
 from onward.store.postgres.leases import PostgresLeases, PostgresWorkers
 from onward.store.postgres.link.connection import Address
 from onward.store.postgres.link.listening import Listener
@@ -26,6 +25,8 @@ from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.server import Server
 from onward.store.postgres.log import PostgresLog
 from onward.store.postgres.measures import PostgresMeasures
+from onward.store.postgres.news.gates import PostgresGates
+from onward.store.postgres.news.outbox import PostgresOutbox
 from onward.store.postgres.ownership import Ownership
 from onward.store.postgres.retention import PostgresRetention
 from onward.store.postgres.runs import PostgresRuns
@@ -64,6 +65,7 @@ class PostgresStore:
         self.workers = PostgresWorkers(shared, owner)
         self.runs = PostgresRuns(shared, owner)
         self.gates = PostgresGates(shared)
+        self.outbox = PostgresOutbox(shared, now_us)
         self.blobs = PostgresBlobs(shared)
         self.effects = PostgresEffects(self._renewing, shared, owner)
         self.retention = PostgresRetention(shared)

@@ -445,6 +445,84 @@ FROM gate
 WHERE run_id = :run_id
 ORDER BY opened_at_us, gate;
 
+-- subscriber_get --
+SELECT kinds, wanted_until_us - coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+FROM subscriber
+WHERE name = :subscriber;
+
+-- subscriber_put --
+INSERT INTO subscriber (name, kinds, wanted_until_us)
+VALUES (:subscriber, :kinds, coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + :for_us::bigint)
+ON CONFLICT (name) DO UPDATE
+SET kinds = excluded.kinds, wanted_until_us = excluded.wanted_until_us;
+
+-- outbox_put --
+-- Differs because whether the write it came with was refused is known only here.
+INSERT INTO outbox (id, subscriber, run_id, seq, kind, body, created_at_us, state, token, tries, due_at_us, tried_at_us,
+    delivered_at_us, response, error)
+SELECT :id::text, subscriber.name, :run_id::text, :seq::bigint, :kind::text, :body::text, :at_us::bigint, 'waiting', 0, 0,
+    coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), NULL, NULL, NULL, ''
+FROM run
+CROSS JOIN subscriber
+WHERE run.id = :run_id AND run.head = :head AND run.hash = :hash
+    AND strpos(subscriber.kinds, :mark) > 0
+    AND subscriber.wanted_until_us > coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+ON CONFLICT (id, subscriber) DO NOTHING;
+
+-- outbox_due --
+-- Differs because it is a part of outbox_claim, and those that somebody else is about to take are passed over.
+SELECT id, subscriber
+FROM outbox
+WHERE subscriber = :subscriber AND state = 'waiting' AND state <> 'delivered'
+    AND due_at_us <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+ORDER BY due_at_us, created_at_us, id
+LIMIT :limit
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- outbox_claim --
+WITH due AS (
+    {outbox_due}
+)
+UPDATE outbox
+SET token = outbox.token + 1, tries = outbox.tries + 1, tried_at_us = coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+    due_at_us = coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + :lease_us
+FROM due
+WHERE outbox.id = due.id AND outbox.subscriber = due.subscriber
+RETURNING outbox.id, outbox.subscriber, outbox.run_id, outbox.seq, outbox.kind, outbox.body, outbox.created_at_us,
+    outbox.state, outbox.token, outbox.tries, outbox.due_at_us, outbox.tried_at_us, outbox.delivered_at_us,
+    outbox.response, outbox.error;
+
+-- outbox_record --
+UPDATE outbox
+SET state = :state::text, response = :response::bigint, error = :error,
+    due_at_us = coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) + :wait_us::bigint,
+    delivered_at_us = CASE WHEN :state::text = 'delivered' THEN coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) END
+WHERE id = :id AND subscriber = :subscriber AND token = :token AND state = 'waiting';
+
+-- outbox_waiting --
+SELECT count(*)
+FROM outbox
+WHERE subscriber = :subscriber AND state = 'waiting' AND state <> 'delivered';
+
+-- outbox_list --
+-- Without the lines whose filter is not given.
+SELECT id, subscriber, run_id, seq, kind, body, created_at_us, state, token, tries, due_at_us, tried_at_us,
+    delivered_at_us, response, error
+FROM outbox
+WHERE true
+    AND run_id = :run_id
+    AND state = :state
+    AND (created_at_us, id, subscriber) < (:before_us, :before_id, :before_subscriber)
+ORDER BY created_at_us DESC, id DESC, subscriber DESC
+LIMIT :limit;
+
+-- outbox_retry --
+UPDATE outbox
+SET state = 'waiting', tries = 0, due_at_us = coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), delivered_at_us = NULL
+WHERE id = :id
+RETURNING id, subscriber, run_id, seq, kind, body, created_at_us, state, token, tries, due_at_us, tried_at_us,
+    delivered_at_us, response, error;
+
 -- backfill_read --
 SELECT run_id
 FROM backfill
@@ -552,6 +630,11 @@ FROM (
     LIMIT 10000
 ) AS first
 GROUP BY needs;
+-- measure_outbox --
+SELECT state, count(*), min(created_at_us)
+FROM outbox
+WHERE state <> 'delivered'
+GROUP BY state;
 
 -- stuck_put --
 INSERT INTO stuck (run_id, head, failures, failed_at_us, why)

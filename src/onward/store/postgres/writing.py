@@ -16,6 +16,7 @@ from onward.store.port.stored import Position, StoredEvent, Write
 from onward.store.postgres.link.binary import byteas, number, numbers, optional_text, text, texts
 from onward.store.postgres.link.failure import AGAIN, KEY_IN_USE, ServerError
 from onward.store.postgres.link.wire import Wire
+from onward.store.postgres.news.outbox import notification_call
 from onward.store.postgres.reading import read_records
 from onward.store.postgres.statements import QUERIES, ROLLBACK, Call, advance_alone, call
 from onward.store.refusals import content_missing, key_occupied, run_exists
@@ -66,6 +67,11 @@ class Writer:
         held = sorted(self.known & blobs.keys())
         snapshots = [member.write for member in sent if member.write.snapshot is not None]
         gates = [gate_call(row, member.write.head) for member in sent for row in member.write.gates]
+        told = [
+            notification_call(one, member.write.head, self.now_us())
+            for member in sent
+            for one in member.write.notifications
+        ]
         notices = [call("due_notify")] if any(map(_makes_due, sent)) else []
         content = [blob_call(name, *blobs[name]) for name in sorted(blobs.keys() - self.known)]
         content += [call("blob_hold", hashes=texts(held))] if held else []
@@ -73,7 +79,7 @@ class Writer:
             content += relying_on(member.write.relied_on, member.write.at_us)
         try:
             answers = await wire.run(
-                *statements, *content, *gates, *map(_snapshot_call, snapshots), *notices, *then
+                *statements, *content, *gates, *told, *map(_snapshot_call, snapshots), *notices, *then
             )
         except ServerError as error:
             if error.sqlstate == CONTENT_MISSING and held:
@@ -247,6 +253,7 @@ def _is_in_passing(member: Member) -> bool:
     """Whether this is a step on the way, with nothing to store beside its events."""
     write = member.write
     is_plain = write.row is None and write.snapshot is None and not write.blobs and not write.gates
+    is_plain = is_plain and not write.notifications
     return is_plain and not write.relied_on and len(write.records) <= ALONE_EVENTS_MAX
 
 

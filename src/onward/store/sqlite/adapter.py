@@ -16,10 +16,11 @@ from onward.store.sqlite.file.checks import check_database
 from onward.store.sqlite.file.connection import Connect
 from onward.store.sqlite.file.identity import read_identity
 from onward.store.sqlite.file.transaction import Transactions
-from onward.store.sqlite.gates import SqliteGates
 from onward.store.sqlite.leases import SqliteLeases, SqliteWorkers
 from onward.store.sqlite.log import SqliteLog
 from onward.store.sqlite.measures import SqliteMeasures
+from onward.store.sqlite.news.gates import SqliteGates
+from onward.store.sqlite.news.outbox import SqliteOutbox
 from onward.store.sqlite.ownership import Ownership
 from onward.store.sqlite.retention import SqliteRetention
 from onward.store.sqlite.runs import SqliteRuns
@@ -61,6 +62,7 @@ class SqliteStore:
         self.workers = SqliteWorkers(database, owner)
         self.runs = SqliteRuns(database, owner, clock)
         self.gates = SqliteGates(database)
+        self.outbox = SqliteOutbox(database, now_us)
         self.blobs = SqliteBlobs(database)
         self.effects = SqliteEffects(database, owner)
         self.retention = SqliteRetention(database)

@@ -239,6 +239,77 @@ FROM gate
 WHERE run_id = :run_id
 ORDER BY opened_at_us, gate;
 
+-- subscriber_get --
+SELECT kinds, wanted_until_us - coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+FROM subscriber
+WHERE name = :subscriber;
+
+-- subscriber_put --
+INSERT INTO subscriber (name, kinds, wanted_until_us)
+VALUES (:subscriber, :kinds, coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :for_us)
+ON CONFLICT (name) DO UPDATE
+SET kinds = excluded.kinds, wanted_until_us = excluded.wanted_until_us;
+
+-- outbox_put --
+INSERT INTO outbox (id, subscriber, run_id, seq, kind, body, created_at_us, state, token, tries, due_at_us, tried_at_us,
+    delivered_at_us, response, error)
+SELECT :id, subscriber.name, :run_id, :seq, :kind, :body, :at_us, 'waiting', 0, 0,
+    coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)), NULL, NULL, NULL, ''
+FROM subscriber
+WHERE instr(subscriber.kinds, :mark) > 0
+    AND subscriber.wanted_until_us > coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+ON CONFLICT (id, subscriber) DO NOTHING;
+
+-- outbox_due --
+-- Also a part of outbox_claim. That the state is not 'delivered' is said for the index.
+SELECT id, subscriber
+FROM outbox
+WHERE subscriber = :subscriber AND state = 'waiting' AND state <> 'delivered'
+    AND due_at_us <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+ORDER BY due_at_us, created_at_us, id
+LIMIT :limit;
+
+-- outbox_claim --
+UPDATE outbox
+SET token = token + 1, tries = tries + 1, tried_at_us = coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
+    due_at_us = coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us
+WHERE (id, subscriber) IN (
+    {outbox_due}
+)
+RETURNING id, subscriber, run_id, seq, kind, body, created_at_us, state, token, tries, due_at_us, tried_at_us,
+    delivered_at_us, response, error;
+
+-- outbox_record --
+UPDATE outbox
+SET state = :state, response = :response, error = :error,
+    due_at_us = coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :wait_us,
+    delivered_at_us = CASE WHEN :state = 'delivered' THEN coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) END
+WHERE id = :id AND subscriber = :subscriber AND token = :token AND state = 'waiting';
+
+-- outbox_waiting --
+SELECT count(*)
+FROM outbox
+WHERE subscriber = :subscriber AND state = 'waiting' AND state <> 'delivered';
+
+-- outbox_list --
+-- Without the lines whose filter is not given.
+SELECT id, subscriber, run_id, seq, kind, body, created_at_us, state, token, tries, due_at_us, tried_at_us,
+    delivered_at_us, response, error
+FROM outbox
+WHERE true
+    AND run_id = :run_id
+    AND state = :state
+    AND (created_at_us, id, subscriber) < (:before_us, :before_id, :before_subscriber)
+ORDER BY created_at_us DESC, id DESC, subscriber DESC
+LIMIT :limit;
+
+-- outbox_retry --
+UPDATE outbox
+SET state = 'waiting', tries = 0, due_at_us = coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)), delivered_at_us = NULL
+WHERE id = :id
+RETURNING id, subscriber, run_id, seq, kind, body, created_at_us, state, token, tries, due_at_us, tried_at_us,
+    delivered_at_us, response, error;
+
 -- backfill_read --
 SELECT run_id
 FROM backfill
@@ -354,6 +425,11 @@ FROM (
     LIMIT 10000
 ) AS first
 GROUP BY needs;
+-- measure_outbox --
+SELECT state, count(*), min(created_at_us)
+FROM outbox
+WHERE state <> 'delivered'
+GROUP BY state;
 
 -- stuck_put --
 INSERT INTO stuck (run_id, head, failures, failed_at_us, why)

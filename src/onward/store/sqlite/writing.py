@@ -14,6 +14,7 @@ from onward.store.member import Member
 from onward.store.port.stored import StoredEvent, Write
 from onward.store.refusals import content_missing, key_occupied, run_exists
 from onward.store.rows import gate_parameters, pack
+from onward.store.sqlite.news.outbox import put_notifications
 from onward.store.sqlite.reading import one, read_records
 from onward.store.sqlite.statements import QUERIES
 
@@ -95,6 +96,8 @@ class Writer:
                 put_blob(db, name, content, write.at_us)
         if write.gates:
             put_gates(db, write.gates)
+        if write.notifications:
+            put_notifications(db, write.notifications, self.now_us())
         if write.snapshot is not None:
             db.execute(QUERIES["snapshot_put"], (write.run_id, *write.snapshot))
         if member.append_id is not None:

@@ -33,6 +33,7 @@ CHAPTERS = (
     "projecting",
     "finding",
     "asking",
+    "notifying",
     "measuring",
     "doing_once",
     "forgetting",
