@@ -6,16 +6,20 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from onward.errors import InvalidInput
 from onward.model.values.bounds import GRACE, shown
 from onward.model.values.tool_env import ALWAYS, Variables, is_named
 from onward.project import CONFIG_FILE, DIRECTORY, HERE, Project, find_project
 
+if TYPE_CHECKING:
+    from onward.notify.settings import NotifySettings
+
 DEFAULT_DB = f"{DIRECTORY}/onward.db"
 ADDRESS = "://"
-KNOWN = {"db", "app", "answers", "tool_env", "grace", "runs", "files", "log"}
-_TEXTS = KNOWN - {"grace", "tool_env"}
+KNOWN = {"db", "app", "answers", "tool_env", "grace", "runs", "files", "log", "notify"}
+_TEXTS = KNOWN - {"grace", "tool_env", "notify"}
 _PATTERN = re.compile(r"[^\s=,$\[\]]+")
 LOG_FORMATS = ("text", "json")
 FILE_MODES = ("full", "lazy", "off")
@@ -38,6 +42,7 @@ class Settings:
     runs: str | None = None
     files: str | None = None
     log: str = "text"
+    notify: NotifySettings | None = None
 
 
 def load_settings(
@@ -71,6 +76,7 @@ def load_settings(
         runs=runs or environment.get("ONWARD_RUNS") or _path(project, file.get("runs")),
         files=file_mode(files or environment.get("ONWARD_FILES") or _text(file.get("files"))),
         log=_log_format(log or environment.get("ONWARD_LOG") or _text(file.get("log")) or "text"),
+        notify=_notify(file["notify"]) if "notify" in file else None,
     )
 
 
@@ -100,6 +106,23 @@ def own_environment() -> dict[str, str]:
 def step_key() -> str | None:
     """The idempotency key of the step whose command this process is; None outside a step."""
     return os.environ.get("ONWARD_IDEMPOTENCY_KEY") or None
+
+
+def read_secret(reference: str, project: Project) -> str:
+    """The secret that `env:NAME` or `file:PATH` refers to, a path being meant from the project's
+    directory."""
+    kind, _, name = reference.partition(":")
+    if kind == "env":
+        if not os.environ.get(name):
+            raise InvalidInput(f"the secret of [notify] is the variable {name}, which is not set; set it.")
+        return os.environ[name]
+    path = project.path(os.path.expanduser(name))
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidInput(f"cannot read {path}, the secret of [notify]: {why}.") from None
 
 
 def tool_environment(extra: tuple[str, ...] = ()) -> dict[str, str]:
@@ -137,6 +160,12 @@ def _file(path: str) -> Mapping[str, object]:
         if not isinstance(found[name], str):
             raise InvalidInput(f"{name} in {path} is {found[name]!r}; write text in quotes.")
     return found
+
+
+def _notify(table: object) -> NotifySettings:
+    from onward.notify.settings import read_notify  # here, as most projects want no notifications
+
+    return read_notify(table, CONFIG_FILE)
 
 
 def _text(value: object) -> str | None:

@@ -12,6 +12,7 @@
     - AmbiguousRun            the caller: several runs have this id or prefix
     - ArtifactNotFound        the caller: the run has no artifact of this id
     - StepNotFound            the caller: the run has started no step of this name
+    - NotificationNotFound    the caller: there is no notification of this id
     - UnknownHandler          the definition or the app: no handler serves this node type
     - SpawnFailed             the machine: a command could not be started, and did not run
         - CannotExecute       the caller: there is no such program, or it may not be run
@@ -133,6 +134,14 @@ class StepNotFound(OnwardError):
         more = f" and {len(known) - 20} more" if len(known) > 20 else ""
         there = f"it has {', '.join(known[:20])}{more}" if known else "it has none"
         super().__init__(f"this run has started no step {wanted!r}; {there}.")
+
+
+class NotificationNotFound(OnwardError):
+    """There is no notification with this id."""
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted = wanted
+        super().__init__(f"there is no notification {wanted!r}; `onward notifications` lists them.")
 
 
 class UnknownHandler(OnwardError):

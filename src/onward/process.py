@@ -111,10 +111,19 @@ class SystemSpawn:
         request = _request(SHELL, ["sh", "-c", command], env, cwd)
         return await self._run(request, cwd, timeout_s, stdin, deadline, hear)
 
-    async def run_program(self, words: Sequence[str], *, env: Mapping[str, str]) -> Finished:
+    async def run_program(
+        self,
+        words: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str | None = None,
+        timeout_s: float | None = None,
+        stdin: bytes = b"",
+    ) -> Finished:
         """Run a program with its arguments, without a shell; CannotExecute if it cannot be started."""
         try:
-            return await self._run(_request(words[0], words, env, None), None, None, b"", NO_DEADLINE)
+            request = _request(words[0], words, env, cwd)
+            return await self._run(request, cwd, timeout_s, stdin, NO_DEADLINE)
         except _NotExecuted as error:
             if error.number in (errno.EAGAIN, errno.ENOMEM):
                 raise  # the machine's fault, not the program's

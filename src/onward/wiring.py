@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from onward.config import file_mode, tool_environment, tool_variables
+from onward.config import Settings, file_mode, read_secret, tool_environment, tool_variables
 from onward.errors import InvalidInput, StoreReadOnly
 from onward.model.values.bounds import LEASE
 from onward.model.values.tool_env import is_named
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from onward.engine.loop.parts import Observer, ShowLine
     from onward.engine.loop.serving import Around
     from onward.handlers.port import Handler
+    from onward.notify.courier import Courier
+    from onward.notify.sender import Sender
+    from onward.notify.settings import NotifySettings
     from onward.pipeline.build import Transform
     from onward.pipeline.rules.check import Rule
     from onward.workspace.port import OldTrees
@@ -135,6 +138,56 @@ def make_engine(
         variables=tool_variables(tool_env),
         show=show,
     )
+
+
+def make_courier(
+    store: Store,
+    settings: Settings,
+    *,
+    warn: Callable[[str], None],
+    db: str | None = None,
+    count: Callable[[str], None] = lambda result: None,
+    is_hurried: Callable[[], bool] = lambda: False,
+) -> Courier | None:
+    """What delivers notifications as `[notify]` says; None if nobody wants any."""
+    notify = settings.notify
+    if notify is None:
+        return None
+    from onward.clock import SystemClock, SystemDice
+    from onward.notify.courier import Courier
+
+    return Courier(
+        store.outbox,
+        _sender(notify, settings, db),
+        SystemClock(),
+        SystemDice(),
+        kinds=notify.on,
+        timeout_s=notify.timeout_s,
+        warn=warn,
+        count=count,
+        is_hurried=is_hurried,
+    )
+
+
+def _sender(notify: NotifySettings, settings: Settings, db: str | None) -> Sender:
+    from onward.clock import SystemClock
+    from onward.notify.command import CommandSender
+    from onward.notify.url import UrlSender, key_of
+
+    if notify.command is not None:
+        environment = tool_environment(notify.env) | _database_variable(db, notify.env)
+        cwd = settings.project.path(".")
+        return CommandSender(notify.command, environment=environment, cwd=cwd, timeout_s=notify.timeout_s)
+    secret = None
+    if notify.secret is not None:
+        try:
+            secret = key_of(read_secret(notify.secret, settings.project))
+        except ValueError:
+            raise InvalidInput(
+                f"the secret of [notify], {notify.secret}, is empty or not base64 behind whsec_."
+            ) from None
+    assert notify.url is not None  # one of the two is there
+    return UrlSender(notify.url, secret=secret, timeout_s=notify.timeout_s, clock=SystemClock())
 
 
 def old_trees() -> OldTrees:

@@ -19,7 +19,7 @@ LAYERS: dict[str, list[str]] = {
     "clock": ["model"],
     "version": [],
     "project": [],
-    "config": ["errors", "model.values", "project"],
+    "config": ["errors", "model.values", "project", "notify.settings"],  # each room checks its own table
     "host": ["errors"],
     "supervisor": [],  # a program of its own
     "watchdog": [],  # another
@@ -61,6 +61,10 @@ LAYERS: dict[str, list[str]] = {
         *("engine", "read", "machine", "pipeline", "model", "errors", "clock", "version"),
         *("carry", "draw", "process", "receipts"),
         *("store.port", "store.codec", "store.owner", "store.privacy", "observe.figures"),
+    ],
+    "notify": [
+        *("machine", "model", "errors", "clock", "threads", "version", "process"),
+        "store.port",
     ],
     "carry": [
         *("machine", "model", "errors", "clock", "version", "engine.log.write"),
@@ -106,6 +110,7 @@ for asking in (
     "look.preview",
     "look.show",
     "look.stats",
+    "look.notifications",
     "look.status",
     "look.watch",
     "decide.steer",

@@ -52,6 +52,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("worker", "start.workers", "Claim due runs and execute them."),
     ("workers", "start.workers", "List the processes that hold runs."),
     ("recover", "start.workers", "Look once for runs whose process died."),
+    ("notifications", "look.notifications", "List what was told of runs, and what was not."),
     ("stats", "look.stats", "Summarize the database in numbers."),
     ("effect", "operate.effect", "Run a command at most once."),
     ("gc", "operate.gc", "Delete old runs that have ended."),

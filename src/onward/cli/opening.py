@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from onward.config import ADDRESS, Settings, load_settings, place_in, step_key, tool_environment
 from onward.errors import InvalidInput, NoDatabase
 from onward.project import CONFIG_FILE
-from onward.wiring import POSTGRES, PROJECT_RUNS, is_there, open_store
+from onward.wiring import POSTGRES, PROJECT_RUNS, is_there, make_courier, open_store
 
 if TYPE_CHECKING:
     from onward.app import Onward
@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from onward.cli.print.output import Output
     from onward.engine.control.retention import Collector
     from onward.engine.control.sources import Sources
+    from onward.engine.loop.stop import StopSwitch
     from onward.engine.step.leftovers import Leftovers
+    from onward.notify.courier import Courier
     from onward.operations.local.effects import LocalEffects
     from onward.operations.local.lists import LocalLists
     from onward.operations.local.look import LocalLook
+    from onward.operations.local.notifications import LocalNotifications
     from onward.operations.local_only.files import RunDirectories
     from onward.operations.local_only.logs import RunLogs
     from onward.receipts.homes import Homes
@@ -152,6 +155,15 @@ async def effects_of(common: Common) -> AsyncIterator[LocalEffects]:
         yield LocalEffects(AtMostOnce(store.effects, SystemClock(), SystemIds(), store.leases.lease_s))
 
 
+@asynccontextmanager
+async def notifications_of(common: Common) -> AsyncIterator[LocalNotifications]:
+    """The notifications of the database that is named."""
+    from onward.operations.local.notifications import LocalNotifications
+
+    async with opened(place_of(common)) as store:
+        yield LocalNotifications(store)
+
+
 def _homes(runs: str | None, store: Store) -> Homes | None:
     from onward.receipts.homes import Homes
 
@@ -182,6 +194,23 @@ def _words(settings: Settings) -> str:
     if settings.is_app_of_project and not settings.is_db_given:
         return f"the app of {settings.project.path(CONFIG_FILE)}"
     return f"the database {settings.db}"
+
+
+def courier_of(
+    app: Onward,
+    store: Store,
+    settings: Settings,
+    *,
+    warn: Callable[[str], None],
+    stop: StopSwitch,
+    count: Callable[[str], None] = lambda result: None,
+) -> Courier | None:
+    """What delivers notifications while a command executes runs; None without `[notify]`."""
+    db = app.store if isinstance(app.store, str) else None
+    courier = make_courier(store, settings, warn=warn, db=db, count=count, is_hurried=lambda: stop.is_now)
+    if courier is not None:
+        stop.listen(courier.look)
+    return courier
 
 
 def common_app(common: Common) -> Onward:

@@ -9,7 +9,7 @@ from onward.model.run import RunStatus
 from onward.model.values.instant import rfc3339
 from onward.observe.exposition import Family, Sample, gauge
 from onward.store.owner import owner_label
-from onward.store.port.measures import Ended, Holding, Measured
+from onward.store.port.measures import Ended, Holding, Measured, Undelivered
 
 ENDINGS = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
 NONE = Ended(0, 0)
@@ -39,6 +39,16 @@ def families_of(found: Measured) -> Iterator[Family]:
     )
     yield gauge("onward_workers", "Live workers.", sum(worker.is_alive for worker in found.workers))
     yield gauge("onward_queue_age_seconds", "How long the oldest due run has waited.", found.queue_age_s)
+    undelivered = found.undelivered
+    yield Family(
+        "onward_notifications",
+        "gauge",
+        "Notifications that wait to be delivered, and that were given up.",
+        [
+            Sample(undelivered.waiting, {"state": "waiting"}),
+            Sample(undelivered.failed, {"state": "failed"}),
+        ],
+    )
     for window, ended in ended_of(found).items():
         samples = [Sample(number, {"status": status}) for status, number in ended.items()]
         help = f"Runs that ended within the last {window}, by status."
@@ -114,5 +124,11 @@ def view_measured(found: Measured) -> Mapping[str, Any]:
             {"worker": owner_label(holding.owner), "runs": holding.runs, "stalled": holding.stalled}
             for holding in (*found.holdings, *_idle(found))
         ],
+        "notifications": _view_undelivered(found.undelivered),
         "database_bytes": found.size,
     }
+
+
+def _view_undelivered(found: Undelivered) -> Mapping[str, Any]:
+    oldest = None if found.oldest_us is None else rfc3339(found.oldest_us)
+    return {"waiting": found.waiting, "failed": found.failed, "oldest_waiting": oldest}

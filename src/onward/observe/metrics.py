@@ -78,6 +78,11 @@ class Metrics:
             "Runs found without a living holder, by their status afterwards, or broken.",
             "became",
         )
+        self.notifications = Counter(
+            "onward_notification_tries_total",
+            "Tries to deliver a notification, by result: delivered, again or failed.",
+            "result",
+        )
 
     def observe(self, run: Run, events: Sequence[Event]) -> None:
         """Count what was committed for a run."""

@@ -1,4 +1,4 @@
-"""Who answers requests: five small groups of one method per request."""
+"""Who answers requests: six small groups of one method per request."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol
 
 from onward.operations.drawing import Drawing
 from onward.operations.kept import ArtifactContent, ArtifactList, EffectShown
+from onward.operations.notified import NotificationList
 from onward.operations.replies import (
     Checkpoint,
     EventShown,
@@ -37,6 +38,7 @@ from onward.operations.requests import (
     ListArtifacts,
     ListCheckpoints,
     ListGates,
+    ListNotifications,
     ListRuns,
     ListWorkers,
     PauseRun,
@@ -44,6 +46,7 @@ from onward.operations.requests import (
     ReadEvents,
     RecoverRuns,
     ResumeRun,
+    RetryNotification,
     RunGates,
     SettleEffect,
     ShowRun,
@@ -120,6 +123,14 @@ class Effects(Protocol):
     async def settle_effect(self, request: SettleEffect) -> EffectShown: ...
 
 
+class Notifications(Protocol):
+    """Looks at what is told of runs, and asks for another try. Workers deliver."""
+
+    async def list_notifications(self, request: ListNotifications) -> NotificationList: ...
+
+    async def retry_notification(self, request: RetryNotification) -> NotificationList: ...
+
+
 class Start(Protocol):
     """Makes runs, and executes nothing."""
 
@@ -142,6 +153,9 @@ class Operations(Protocol):
 
     @property
     def effects(self) -> Effects: ...
+
+    @property
+    def notifications(self) -> Notifications: ...
 
     @property
     def start(self) -> Start: ...

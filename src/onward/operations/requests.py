@@ -7,7 +7,7 @@ seen (`if_head`); when the run has moved on it is refused (`stale_head`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -74,6 +74,21 @@ class ListWorkers(Request, frozen=True, kw_only=True):
 
 class GetStats(Request, frozen=True, kw_only=True):
     """How the database stands, in numbers."""
+
+
+class ListNotifications(Request, frozen=True, kw_only=True):
+    """Notifications, newest first: of one run or of all, in any state or in one."""
+
+    run: str | None = None
+    state: Literal["waiting", "delivered", "failed"] | None = None
+    cursor: str | None = None
+    limit: int = 50
+
+
+class RetryNotification(Request, frozen=True, kw_only=True):
+    """Deliver a notification again, whatever became of it."""
+
+    id: str
 
 
 # -- one run -------------------------------------------------------------------------------------------

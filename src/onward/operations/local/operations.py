@@ -8,6 +8,7 @@ from onward.operations.local.decide import LocalDecide
 from onward.operations.local.effects import LocalEffects
 from onward.operations.local.lists import LocalLists
 from onward.operations.local.look import LocalLook
+from onward.operations.local.notifications import LocalNotifications
 from onward.operations.local.start import LocalStart
 
 
@@ -19,4 +20,5 @@ class LocalOperations:
         self.look = LocalLook(engine.store, clock, lambda: engine.leftovers, lambda: engine.sources)
         self.decide = LocalDecide(engine, clock)
         self.effects = LocalEffects(engine.effects)
+        self.notifications = LocalNotifications(engine.store)
         self.start = LocalStart(engine)

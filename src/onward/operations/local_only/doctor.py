@@ -18,11 +18,13 @@ WHY_CHARACTERS_MAX = 200
 
 
 async def check_installation(store: Store, runs: str | None) -> list[Check]:
-    """The programs, the database, its queue, and the directory of the runs, in this order."""
+    """The programs, the database, its queue, notifications, and the directory of the runs."""
+    found = await store.measures.measure()
     return [
         *_programs(),
         *(_check(*one) for one in await store.check()),
-        _queue(await store.measures.measure()),
+        _queue(found),
+        *_notifications(found),
         *_files(runs),
     ]
 
@@ -47,6 +49,16 @@ def _queue(found: Measured) -> Check:
     said = f"{_count(len(found.stuck), 'due run')} could not be claimed; see `onward stats`"
     why = " ".join(first.why.split())[:WHY_CHARACTERS_MAX]
     return _check("queue", False, f"{said}. Run {display_id(first.run)}: {why}")
+
+
+def _notifications(found: Measured) -> Iterator[Check]:
+    """Whether every notification arrives; nothing is said where there are none on their way."""
+    waiting, failed, _ = found.undelivered
+    if failed:
+        said = f"{_count(failed, 'notification')} could not be delivered; see `onward notifications --failed`"
+        yield _check("notify", False, said)
+    elif waiting:
+        yield _check("notify", True, f"{_count(waiting, 'notification')} on the way")
 
 
 def _count(number: int, noun: str) -> str:

@@ -56,6 +56,9 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     for one in queue["unserved"]:
         yield f"waiting   {count(one['runs'], 'due run')}: {one_line(one['says'], 1_000)}"
     yield f"held      {runs['held']:,}, of them {runs['stalled']:,} stalled"
+    notify = found["notifications"]
+    if notify["waiting"] or notify["failed"]:
+        yield f"notify    {notify['waiting']:,} waiting, {notify['failed']:,} failed"
     for window, ended in found["ended"].items():
         told = ", ".join(f"{number:,} {status}" for status, number in ended.items())
         yield f"last {window:<5}{told}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from onward.cli.print.output import Output
 from onward.clock import SystemClock
 from onward.config import load_settings
+from onward.engine.engine import ignore
 from onward.handlers.port import Handler
 from onward.model.event import Event
 from onward.model.run import Run
@@ -26,6 +27,7 @@ from onward.version import VERSION
 if TYPE_CHECKING:
     from onward.app import Onward
     from onward.engine.engine import Engine
+    from onward.engine.loop.parts import Observer
 
 METRICS = "--metrics"
 log = logging.getLogger("onward.worker")
@@ -63,12 +65,17 @@ class Watch:
         self._health.is_draining = True
         self.metrics.draining.set(1)
 
-    async def engine(self, app: Onward, tool_env: tuple[str, ...]) -> Engine:
-        """The app's engine, with what watches it around it."""
+    async def engine(self, app: Onward, tool_env: tuple[str, ...], also: Observer = ignore) -> Engine:
+        """The app's engine, with what watches it around it; `also` is another observer."""
         if self._address is None and not self._is_logging:
-            return await app.engine(tool_env=tool_env)
+            return await app.engine(tool_env=tool_env, observe=also)
+
+        def observe(run: Run, events: Sequence[Event]) -> None:
+            self._observe(run, events)
+            also(run, events)
+
         engine = await app.engine(
-            tool_env=tool_env, observe=self._observe, around=self._around, watched=self._watched
+            tool_env=tool_env, observe=observe, around=self._around, watched=self._watched
         )
         if self._is_logging:
             log_json(worker=owner_label(engine.store.leases.owner))

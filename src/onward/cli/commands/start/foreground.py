@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onward.cli.commands.decide.prompt import Prompt
 from onward.cli.exits import UNFINISHED, exit_of
-from onward.cli.opening import app_of, check_there
+from onward.cli.opening import app_of, check_there, courier_of
 from onward.cli.options import Common
 from onward.cli.print.output import Output
 from onward.cli.print.progress import Progress, make_progress
@@ -21,6 +21,8 @@ from onward.config import load_settings
 from onward.engine.control.interview import AutoApprove, Interviewer
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
+from onward.model.event import Event
+from onward.model.run import Run
 from onward.operations.local.operations import LocalOperations
 from onward.operations.local_only.execute import Execution
 from onward.operations.protocol import Operations
@@ -28,6 +30,7 @@ from onward.operations.replies import RunState
 
 if TYPE_CHECKING:
     from onward.app import Onward
+    from onward.notify.courier import Courier
 
 FIRST_SIGNAL = "stopping after the current step; press Ctrl-C again to stop now"
 SECOND_SIGNAL = "stopping now"
@@ -97,8 +100,15 @@ async def foreground(
     if not makes_database:
         check_there(app.store)
     progress.narrator.is_verbose = verbose
+    courier: Courier | None = None
+
+    def observe(run: Run, events: Sequence[Event]) -> None:
+        progress.observe(run, events)
+        if courier is not None:
+            courier.observe(run, events)
+
     engine = await app.engine(
-        observe=progress.observe,
+        observe=progress.observe if settings.notify is None else observe,
         tool_env=settings.tool_env,
         warn=out.note,
         show=progress.show if verbose else None,
@@ -108,8 +118,10 @@ async def foreground(
     execution = Execution(engine, clock, stop, interviewer, completed=out.is_json)
     desk = Foreground(LocalOperations(engine, clock), execution, common, out, stop, progress)
     try:
+        courier = courier_of(app, engine.store, settings, warn=out.note, stop=stop)
         with on_signals(desk.asked_to_stop, force), out.alone():
-            yield desk
+            async with nullcontext() if courier is None else courier.at_work():
+                yield desk
     finally:
         progress.close()
         await app.close()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from onward.cli.exits import FAILED, FINE
 from onward.cli.numbers import duration, number
-from onward.cli.opening import app_of, check_there, lists_of
+from onward.cli.opening import app_of, check_there, courier_of, lists_of
 from onward.cli.options import (
     COMMON,
     Common,
@@ -30,10 +30,12 @@ from onward.cli.signals import Force, on_signals
 from onward.cli.values import context_of
 from onward.clock import SystemClock
 from onward.config import load_settings
-from onward.engine.engine import Engine
+from onward.engine.engine import Engine, ignore
 from onward.engine.loop.stop import StopSwitch
 from onward.machine.plan.planner import DRAIN
+from onward.model.event import Event
 from onward.model.ids import display_id
+from onward.model.run import Run
 from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE, PRIORITY
 from onward.operations.local.operations import LocalOperations
 from onward.operations.local_only.execute import submission
@@ -44,25 +46,43 @@ from onward.store.owner import owner_label
 
 if TYPE_CHECKING:
     from onward.cli.commands.operate.watching import Watch
+    from onward.notify.courier import Courier
 
 DRAINING = "draining: taking no new runs; a second signal stops now"
 
 
 @asynccontextmanager
-async def _engine(
-    common: Common, lease_s: float | None = None, *, makes: bool = False, watch: Watch | None = None
-) -> AsyncIterator[Engine]:
+async def _engine(common: Common, *, makes: bool = False) -> AsyncIterator[Engine]:
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = app_of(settings)
-    if lease_s is not None:
-        app.lease_s = lease_s
     if not makes:
         check_there(app.store)
     try:
-        if watch is None:
-            yield await app.engine(tool_env=settings.tool_env)
-        else:
-            yield await watch.engine(app, settings.tool_env)
+        yield await app.engine(tool_env=settings.tool_env)
+    finally:
+        await app.close()
+
+
+@asynccontextmanager
+async def _worker_engine(
+    common: Common, lease_s: float | None, watch: Watch, stop: StopSwitch
+) -> AsyncIterator[Engine]:
+    """The engine of a worker, which also delivers notifications if somebody wants them."""
+    settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
+    app = app_of(settings)
+    app.lease_s = app.lease_s if lease_s is None else lease_s
+    courier: Courier | None = None
+
+    def observe(run: Run, events: Sequence[Event]) -> None:
+        if courier is not None:
+            courier.observe(run, events)
+
+    try:
+        engine = await watch.engine(app, settings.tool_env, observe if settings.notify else ignore)
+        count = watch.metrics.notifications.add
+        courier = courier_of(app, engine.store, settings, warn=watch.warn, stop=stop, count=count)
+        async with nullcontext() if courier is None else courier.at_work():
+            yield engine
     finally:
         await app.close()
 
@@ -109,7 +129,7 @@ async def worker(
             watch.drain()
         stop.request(DRAIN)
 
-    async with _engine(common, lease, makes=True, watch=watch) as engine, watch.serving(engine.store):
+    async with _worker_engine(common, lease, watch, stop) as engine, watch.serving(engine.store):
         hand = Worker(
             engine,
             SystemClock(),

@@ -1,0 +1,181 @@
+"""Delivers what is in the outbox, beside everything else that its process does.
+
+A courier never holds up a run: it has its own tasks, and whatever goes wrong is recorded or told, never
+raised. What it does not deliver before its process ends is left in the outbox, for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from onward.clock import Clock, Dice
+from onward.errors import OnwardError, StoreGone
+from onward.machine.fold.notifications import tells
+from onward.model.event import Event
+from onward.model.notification import DeliveryState, NotificationKind
+from onward.model.run import Run
+from onward.notify.backoff import attempted, is_too_late
+from onward.notify.sender import Sender, Sent, one_line
+from onward.store.port.outbox import Attempted, Delivery, Outbox
+
+SUBSCRIBER = "notify"
+AT_ONCE_MAX = 4
+POLL_S = 2.0
+FINISH_S = 10.0
+LEASE_MARGIN_S = 30.0
+WANTED_US = 7 * 86_400 * 1_000_000
+RENEW_US = WANTED_US - 86_400 * 1_000_000
+RENEW_EVERY_S = 3_600.0
+CUT_OFF = "cut off: its process ended before there was an answer"
+
+
+class Courier:
+    """Subscribes to the outbox, and delivers through `sender`.
+
+    `count` gets each result by its word: delivered, again or failed. Once `is_hurried` says so, nothing
+    more is waited for at the end.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        sender: Sender,
+        clock: Clock,
+        dice: Dice,
+        *,
+        kinds: Sequence[NotificationKind],
+        timeout_s: float,
+        warn: Callable[[str], None],
+        count: Callable[[str], None] = lambda result: None,
+        is_hurried: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._outbox, self._sender, self._clock, self._dice = outbox, sender, clock, dice
+        self._kinds, self._warn, self._count, self._is_hurried = kinds, warn, count, is_hurried
+        self._lease_us = int((timeout_s + LEASE_MARGIN_S) * 1_000_000)
+        self._tasks: dict[asyncio.Task[None], Delivery] = {}
+        self._news = asyncio.Event()
+        self._is_ending, self._warned = False, ""
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Deliver inside. Afterwards what is due is delivered for a while, and what remains is told."""
+        await self.subscribe()
+        working = asyncio.create_task(self._work())
+        try:
+            yield
+            self._is_ending = True
+            self._news.set()
+            await working  # and not cancelled: what it claims is for it to deliver
+            await self._finish()
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            await self._cut_off()
+            self._sender.close()
+
+    async def subscribe(self) -> None:
+        """From now on, every process at this database writes what is wanted."""
+        await self._outbox.subscribe(SUBSCRIBER, self._kinds, for_us=WANTED_US, renew_us=RENEW_US)
+
+    def observe(self, run: Run, events: Sequence[Event]) -> None:
+        """Look at once, if this process appended something that may be told."""
+        if tells(events):
+            self._news.set()
+
+    def look(self) -> None:
+        """Look at once whether there is something to do, or nothing more."""
+        self._news.set()
+
+    async def _work(self) -> None:
+        renew_s = self._clock.awake_s() + RENEW_EVERY_S
+        while not self._is_ending:
+            try:
+                await self._begin_due()
+                if self._clock.awake_s() >= renew_s:
+                    await self.subscribe()
+                    renew_s = self._clock.awake_s() + RENEW_EVERY_S
+            except StoreGone:
+                return  # whoever executes runs here says so
+            except OnwardError as error:
+                self._warn_once(f"cannot look for notifications: {error}")
+            await self._clock.wait_s(POLL_S, self._news)
+
+    async def _begin_due(self) -> int:
+        """Begin what is due as far as there is room; how many."""
+        self._news.clear()
+        room = AT_ONCE_MAX - len(self._tasks)
+        if room <= 0:
+            return 0
+        claimed = await self._outbox.claim(SUBSCRIBER, limit=room, lease_us=self._lease_us)
+        for delivery in claimed:
+            task = asyncio.create_task(self._deliver(delivery))
+            self._tasks[task] = delivery
+            task.add_done_callback(self._landed)
+        return len(claimed)
+
+    def _landed(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        self._news.set()
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        result = is_too_late(delivery, self._clock.now_us())
+        if result is None:
+            result = attempted(delivery, await self._sent(delivery), self._dice.roll())
+        await self._record(delivery, result)
+        self._count("again" if result.wait_us is not None else result.state.value)
+        if result.state is DeliveryState.FAILED:
+            self._warn(
+                f"notification {delivery.id} of run {delivery.run_id} was given up: {result.error}; "
+                f"`onward notifications --retry {delivery.id}` tries again"
+            )
+
+    async def _sent(self, delivery: Delivery) -> Sent:
+        try:
+            return await self._sender.send(delivery)
+        except Exception as error:  # of any kind: a defect here must not reach a run
+            return Sent(None, one_line(f"{type(error).__name__}: {error}"))
+
+    async def _record(self, delivery: Delivery, result: Attempted) -> None:
+        try:
+            await self._outbox.record(delivery, result)
+        except OnwardError as error:  # it is due again when its lease is over
+            self._warn_once(f"cannot record a notification: {error}")
+
+    async def _finish(self) -> None:
+        """Deliver what is due now and what is under way, for a while; tell what remains."""
+        until_s = self._clock.awake_s() + FINISH_S
+        try:
+            while (await self._begin_due() or self._tasks) and not self._is_hurried():
+                left_s = until_s - self._clock.awake_s()
+                if left_s <= 0:
+                    break
+                await self._clock.wait_s(min(left_s, POLL_S), self._news)
+            await self._cut_off()
+            left = await self._outbox.waiting(SUBSCRIBER)
+        except OnwardError as error:
+            self._warn_once(f"cannot look for notifications: {error}")
+            return
+        if left:
+            which = "1 notification is" if left == 1 else f"{left:,} notifications are"
+            self._warn(
+                f"{which} not delivered yet; the next worker or run with [notify] tries again "
+                "(`onward notifications`)"
+            )
+
+    async def _cut_off(self) -> None:
+        """End what is under way. Whether it was delivered is not known, so it is due at once."""
+        under_way = dict(self._tasks)
+        for task in under_way:
+            task.cancel()
+        if under_way:
+            await asyncio.gather(*under_way, return_exceptions=True)
+        for task, delivery in under_way.items():
+            if task.cancelled():
+                await self._record(delivery, Attempted(DeliveryState.WAITING, None, CUT_OFF, 0))
+
+    def _warn_once(self, line: str) -> None:
+        if line != self._warned:
+            self._warned = line
+            self._warn(line)

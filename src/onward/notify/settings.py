@@ -1,0 +1,135 @@
+"""The table `[notify]` of the settings' file, checked when it is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from onward.errors import InvalidInput
+from onward.model.notification import NotificationKind
+from onward.model.values.bounds import GRACE, shown
+
+KEYS = ("command", "url", "on", "timeout", "env", "secret")
+TIMEOUT_S, TIMEOUT_S_MAX = 10.0, 300.0
+_PRINTABLE = re.compile(r"[!-~]+")
+_VARIABLE = re.compile(r"[^\s=,$\[\]]+")
+
+
+@dataclass(frozen=True, slots=True)
+class NotifySettings:
+    """Who is told, of what: a command, as words or as a line for the shell, or an address.
+
+    `secret` says where the secret that signs requests is: `env:NAME` or `file:PATH`. `env` names the
+    variables that the command gets besides the usual ones.
+    """
+
+    command: str | tuple[str, ...] | None = None
+    url: str | None = None
+    on: tuple[NotificationKind, ...] = tuple(NotificationKind)
+    timeout_s: float = TIMEOUT_S
+    env: tuple[str, ...] = ()
+    secret: str | None = None
+
+
+def read_notify(table: object, where: str) -> NotifySettings:
+    """The settings of a table; InvalidInput says in one sentence what is wrong with it."""
+    if not isinstance(table, dict):
+        raise InvalidInput(f"notify in {where} is {shown(table)}; write a table, as in [notify].")
+    unknown = sorted(table.keys() - set(KEYS))
+    if unknown:
+        raise InvalidInput(f"[notify] in {where} sets {', '.join(unknown)}; its keys are {', '.join(KEYS)}.")
+    command, url = _command(table.get("command"), where), _url(table.get("url"), where)
+    if (command is None) == (url is None):
+        raise InvalidInput(f"[notify] in {where} needs a command or a url, one of the two.")
+    for name, is_wrong, other in (("secret", url is None, "url"), ("env", command is None, "command")):
+        if name in table and is_wrong:
+            raise InvalidInput(f"[notify] in {where} sets {name}, which needs a {other}; take it out.")
+    return NotifySettings(
+        command=command,
+        url=url,
+        on=_kinds(table, where),
+        timeout_s=_timeout(table, where),
+        env=_names(table, where),
+        secret=_secret(table.get("secret"), where),
+    )
+
+
+def _command(value: object, where: str) -> str | tuple[str, ...] | None:
+    if value is None:
+        return None
+    given = value if isinstance(value, list) else [value]
+    words = [word for word in given if isinstance(word, str) and "\0" not in word]
+    if len(words) < len(given) or not words or not words[0].strip():
+        raise InvalidInput(
+            f"command of [notify] in {where} is {shown(value)}; "
+            'write a line for the shell, or a list of words, as in ["notify-send", "Onward"].'
+        )
+    return tuple(words) if isinstance(value, list) else words[0]
+
+
+def _url(value: object, where: str) -> str | None:
+    if value is None:
+        return None
+    why = "write an address, as in https://example.com/hook"
+    if isinstance(value, str) and _PRINTABLE.fullmatch(value):
+        why = _wrong_address(value)
+        if not why:
+            return value
+    raise InvalidInput(f"url of [notify] in {where} cannot be used: {why}.")
+
+
+def _wrong_address(value: str) -> str:
+    """Why nothing can be sent to an address; empty if something can. It may hold a secret, so it is not
+    shown."""
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError:
+        return "its host or port is not valid"
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return "write an address that begins with https:// or http:// and a host"
+    if parts.username is not None or parts.password is not None:
+        return "it has a user or a password in it; let `secret` sign the requests instead"
+    return "port 0 is none" if port == 0 else ""
+
+
+def _kinds(table: Mapping[str, object], where: str) -> tuple[NotificationKind, ...]:
+    known = [kind.value for kind in NotificationKind]
+    value = table.get("on", known)
+    if not isinstance(value, list) or not value or any(kind not in known for kind in value):
+        raise InvalidInput(f"on of [notify] in {where} is {shown(value)}; write some of {', '.join(known)}.")
+    return tuple(kind for kind in NotificationKind if kind.value in value)
+
+
+def _timeout(table: Mapping[str, object], where: str) -> float:
+    value = table.get("timeout", TIMEOUT_S)
+    try:
+        seconds = GRACE.check(value, "timeout")
+    except InvalidInput:
+        seconds = TIMEOUT_S_MAX + 1
+    if seconds > TIMEOUT_S_MAX:
+        raise InvalidInput(
+            f"timeout of [notify] in {where} is {shown(value)}; "
+            f"write a number of seconds from {GRACE.least:g} to {TIMEOUT_S_MAX:g}."
+        )
+    return float(seconds)
+
+
+def _names(table: Mapping[str, object], where: str) -> tuple[str, ...]:
+    value = table.get("env", [])
+    is_list = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    if not is_list or not all(_VARIABLE.fullmatch(name) for name in value):  # type: ignore[attr-defined]
+        raise InvalidInput(
+            f'env of [notify] in {where} is {shown(value)}; write a list of names, as in ["SLACK_TOKEN"].'
+        )
+    return tuple(value)  # type: ignore[arg-type]
+
+
+def _secret(value: object, where: str) -> str | None:
+    kind, _, name = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if value is None or (kind in ("env", "file") and name.strip()):
+        return None if value is None else str(value)
+    # Not shown: it may be the secret itself.
+    raise InvalidInput(f"secret of [notify] in {where} is not a reference; write env:NAME or file:PATH.")
