@@ -12,7 +12,6 @@ from collections.abc import Mapping
 import msgspec
 
 from onward.errors import OnwardError
-from onward.model.notification import Facts
 from onward.notify.sender import Sent, one_line
 from onward.process import Finished, SystemSpawn
 from onward.store.port.outbox import Delivery
@@ -66,14 +65,15 @@ def _sent(finished: Finished, timeout_s: float) -> Sent:
 
 def variables(delivery: Delivery) -> dict[str, str]:
     """The main facts, for a command that does not read JSON. Texts that steps wrote are not among them."""
-    facts = msgspec.json.decode(delivery.body, type=Facts)
-    return {
+    facts = msgspec.json.decode(delivery.body)  # a newer Onward may have written more of them
+    told = {
         "ONWARD_DELIVERY_ID": delivery.id,
-        "ONWARD_NOTIFICATION": facts.event.value,
-        "ONWARD_RUN_ID": facts.run,
-        "ONWARD_DISPLAY_ID": facts.display_id,
-        "ONWARD_PIPELINE": facts.pipeline.replace("\0", ""),
-        "ONWARD_STATUS": facts.status,
-        "ONWARD_REASON": facts.reason,
-        **({} if facts.gate is None else {"ONWARD_GATE": facts.gate.gate.replace("\0", "")}),
+        "ONWARD_NOTIFICATION": delivery.kind.value,
+        "ONWARD_RUN_ID": delivery.run_id,
+        "ONWARD_DISPLAY_ID": facts["display_id"],
+        "ONWARD_PIPELINE": facts["pipeline"],
+        "ONWARD_STATUS": facts["status"],
+        "ONWARD_REASON": facts["reason"],
+        **({} if facts["gate"] is None else {"ONWARD_GATE": facts["gate"]["gate"]}),
     }
+    return {name: value.replace("\0", "") for name, value in told.items()}

@@ -61,7 +61,10 @@ class Courier:
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
         """Deliver inside. Afterwards what is due is delivered for a while, and what remains is told."""
-        await self.subscribe()
+        try:
+            await self.subscribe()
+        except OnwardError as error:  # what the command is for says more, or does not need this
+            self._warn_once(f"cannot ask for notifications: {error}")
         working = asyncio.create_task(self._work())
         try:
             yield

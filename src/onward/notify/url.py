@@ -32,9 +32,11 @@ class UrlSender:
 
     def __init__(self, url: str, *, secret: bytes | None, timeout_s: float, clock: Clock) -> None:
         parts = urlsplit(url)
-        self._is_tls, self._host, self._port = parts.scheme == "https", parts.hostname or "", parts.port
+        self._host, self._port = parts.hostname or "", parts.port
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._secret, self._timeout_s, self._clock = secret, timeout_s, clock
+        # Once, because it reads all certificates, and the loop must not wait for that.
+        self._context = ssl.create_default_context() if parts.scheme == "https" else None
 
     async def send(self, delivery: Delivery) -> Sent:
         connection = self._connection()
@@ -54,10 +56,9 @@ class UrlSender:
         """There is nothing to let go of: each request had its own connection."""
 
     def _connection(self) -> HTTPConnection:
-        if not self._is_tls:
+        if self._context is None:
             return HTTPConnection(self._host, self._port, timeout=self._timeout_s)
-        context = ssl.create_default_context()
-        return HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=context)
+        return HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=self._context)
 
     def _headers(self, delivery: Delivery) -> dict[str, str]:
         at = str(self._clock.now_us() // 1_000_000)
