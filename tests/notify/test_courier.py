@@ -17,7 +17,7 @@ from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.outbox import Delivery, DeliveryQuery, Outbox
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock, SeededDice
-from onward.testing.conformance.notifying import finished
+from onward.testing.conformance.news.notifying import finished
 from onward.testing.faults import Around, FaultyStore
 from tests.world import World, line, until
 

@@ -100,7 +100,7 @@ EXECUTING: dict[str, list[str]] = {
     # Is the worker: it claims runs under its own name.
     "start.workers": ["engine.engine", "engine.loop.stop", "store.owner"],
     # Counts what a worker's engine and store do.
-    "operate.watching": ["engine.engine", "store.port.store", "store.owner"],
+    "operate.watching": ["engine.engine", "engine.loop.parts", "store.port.store", "store.owner"],
 }
 for executing, parts in EXECUTING.items():
     LAYERS[f"cli.commands.{executing}"] = [*LAYERS["cli.commands"], *parts]
@@ -118,6 +118,7 @@ for asking in (
 ):
     LAYERS[f"cli.commands.{asking}"] = [
         *("cli", "operations.requests", "operations.replies", "operations.protocol", "operations.step_page"),
+        "operations.notified",
         *("model", "errors", "clock"),
     ]
 

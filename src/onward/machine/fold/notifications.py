@@ -42,13 +42,15 @@ _KINDS = {
 
 def notifications(events: Sequence[Event], run: Run, *, after: int, at_us: int) -> tuple[Notification, ...]:
     """What these events tell: the first is number `after` + 1, and they lead to `run`."""
+    if not tells(events):  # nearly always
+        return ()
     told = [(seq, event) for seq, event in enumerate(events, after + 1) if type(event) in _TOLD]
-    return tuple(_notifications(told, run, at_us)) if told else ()  # nearly always none
+    return tuple(_notifications(told, run, at_us))
 
 
 def tells(events: Sequence[Event]) -> bool:
     """Whether somebody may be told of these events."""
-    return any(type(event) in _TOLD for event in events)
+    return not _TOLD.isdisjoint(map(type, events))
 
 
 def _notifications(told: Sequence[tuple[int, Event]], run: Run, at_us: int) -> Iterator[Notification]:

@@ -33,7 +33,7 @@ CHAPTERS = (
     "projecting",
     "finding",
     "asking",
-    "notifying",
+    "news.notifying",
     "measuring",
     "doing_once",
     "forgetting",
