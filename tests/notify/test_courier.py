@@ -153,7 +153,8 @@ async def test_what_remains_is_told_and_left_to_the_next_process() -> None:
     async with post.courier.at_work():
         await finished(first, "run")
     assert clock.awake_s() - began_s <= 12
-    assert ["1 notification is not delivered yet" in line for line in post.said] == [True]
+    assert post.said[0] == "waiting for 1 notification to be delivered; Ctrl-C ends that"
+    assert post.said[1].startswith("1 notification is not delivered yet; the next worker or run")
     (left,) = await kept(first)
     assert (left.state, left.error) == (WAITING, CUT_OFF)
     await first.close()
@@ -162,6 +163,24 @@ async def test_what_remains_is_told_and_left_to_the_next_process() -> None:
         pass
     assert [one.id for one in recorder.begun] == [one.id for one in hanging.begun]
     assert [one.state for one in await kept(second)] == [DELIVERED]
+
+
+async def test_a_process_that_is_asked_to_stop_waits_for_no_delivery() -> None:
+    clock, memory = ManualClock(autojump=False), MemoryDatabase()
+    store, recorder = memory.connect(), Recorder(hangs=True)
+    post = Post(store, clock, recorder)
+
+    async def work() -> None:
+        async with post.courier.at_work():
+            await finished(store)
+
+    post.courier.hurry()  # a run is asked to stop: that is told like every stop
+    working = asyncio.create_task(work())
+    await until(lambda: len(recorder.begun) == 1 and clock.waiting == 1)
+    assert not working.done()
+    post.courier.hurry()
+    await working
+    assert [(one.state, one.error) for one in await kept(store)] == [(WAITING, CUT_OFF)]
 
 
 async def test_what_nobody_delivered_for_days_is_old_news() -> None:

@@ -9,9 +9,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
+from onward.errors import NotificationNotFound
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
-from onward.operations import drawing, kept, protocol, replies, step_page
+from onward.model.notification import NotificationKind
+from onward.operations import drawing, kept, notified, protocol, replies, step_page
 from onward.operations.local.operations import LocalOperations
 from onward.operations.requests import (
     DrawRun,
@@ -22,11 +24,13 @@ from onward.operations.requests import (
     ListArtifacts,
     ListCheckpoints,
     ListGates,
+    ListNotifications,
     ListRuns,
     ListWorkers,
     PreviewResume,
     RecoverRuns,
     ResumeRun,
+    RetryNotification,
     RunGates,
     ShowRun,
     ShowStep,
@@ -119,13 +123,31 @@ async def test_every_reply_about_artifacts_and_effects_is_what_its_type_says(wor
     check(await operations.effects.forget_effect(ForgetEffect(key="done")), kept.EffectShown)
 
 
+async def test_every_reply_about_notifications_is_what_its_type_says(world: World) -> None:
+    process = await world.process()
+    operations = LocalOperations(process.engine, process.clock)
+    await process.store.outbox.subscribe("notify", tuple(NotificationKind), for_us=10**9)
+    await process.start(line("a"))
+    listed = await operations.notifications.list_notifications(ListNotifications(run="run", limit=1))
+    check(listed, notified.NotificationList)
+    assert listed["cursor"] is not None
+    more = await operations.notifications.list_notifications(ListNotifications(cursor=listed["cursor"]))
+    assert more["notifications"] == []
+    (one,) = listed["notifications"]
+    retried = await operations.notifications.retry_notification(RetryNotification(id=one["id"]))
+    check(retried, notified.NotificationList)
+    with pytest.raises(NotificationNotFound, match="there is no notification 'nothing'"):
+        await operations.notifications.retry_notification(RetryNotification(id="nothing"))
+
+
 def test_every_request_and_every_reply_can_be_described() -> None:
     """What a page about them is made from: a schema for each method's request and reply."""
     described = 0
-    for group in (protocol.Lists, protocol.Look, protocol.Decide, protocol.Effects, protocol.Start):
+    groups = (protocol.Lists, protocol.Look, protocol.Decide, protocol.Effects, protocol.Start)
+    for group in (*groups, protocol.Notifications):
         for name, method in vars(group).items():
             if not name.startswith("_"):
                 hints = get_type_hints(method)
                 for hint in (hints["request"], *(get_args(hints["return"]) or (hints["return"],))):
                     described += bool(msgspec.json.schema(hint))
-    assert described >= 46
+    assert described >= 50

@@ -209,7 +209,7 @@ def courier_of(
     db = app.store if isinstance(app.store, str) else None
     courier = make_courier(store, settings, warn=warn, db=db, count=count, is_hurried=lambda: stop.is_now)
     if courier is not None:
-        stop.listen(courier.look)
+        stop.listen(courier.hurry)
     return courier
 
 

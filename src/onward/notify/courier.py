@@ -56,7 +56,7 @@ class Courier:
         self._lease_us = int((timeout_s + LEASE_MARGIN_S) * 1_000_000)
         self._tasks: dict[asyncio.Task[None], Delivery] = {}
         self._news = asyncio.Event()
-        self._is_ending, self._warned = False, ""
+        self._is_ending, self._is_asked, self._warned = False, False, ""
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
@@ -87,8 +87,9 @@ class Courier:
         if tells(events):
             self._news.set()
 
-    def look(self) -> None:
-        """Look at once whether there is something to do, or nothing more."""
+    def hurry(self) -> None:
+        """The process is asked to stop: if it only waits for deliveries, it waits no longer."""
+        self._is_asked = self._is_ending
         self._news.set()
 
     async def _work(self) -> None:
@@ -150,10 +151,14 @@ class Courier:
         """Deliver what is due now and what is under way, for a while; tell what remains."""
         until_s = self._clock.awake_s() + FINISH_S
         try:
-            while (await self._begin_due() or self._tasks) and not self._is_hurried():
+            while (await self._begin_due() or self._tasks) and not (self._is_asked or self._is_hurried()):
                 left_s = until_s - self._clock.awake_s()
                 if left_s <= 0:
                     break
+                if left_s <= FINISH_S - POLL_S:
+                    self._warn_once(
+                        f"waiting for {_count(len(self._tasks))} to be delivered; Ctrl-C ends that"
+                    )
                 await self._clock.wait_s(min(left_s, POLL_S), self._news)
             await self._cut_off()
             left = await self._outbox.waiting(SUBSCRIBER)
@@ -161,10 +166,9 @@ class Courier:
             self._warn_once(f"cannot look for notifications: {error}")
             return
         if left:
-            which = "1 notification is" if left == 1 else f"{left:,} notifications are"
             self._warn(
-                f"{which} not delivered yet; the next worker or run with [notify] tries again "
-                "(`onward notifications`)"
+                f"{_count(left)} {'is' if left == 1 else 'are'} not delivered yet; the next worker or run "
+                "with [notify] tries again (`onward notifications`)"
             )
 
     async def _cut_off(self) -> None:
@@ -182,3 +186,7 @@ class Courier:
         if line != self._warned:
             self._warned = line
             self._warn(line)
+
+
+def _count(number: int) -> str:
+    return f"{number:,} notification{'' if number == 1 else 's'}"
