@@ -25,6 +25,6 @@ CREATE TABLE outbox (
     error TEXT NOT NULL,
     PRIMARY KEY (id, subscriber)
 ) STRICT;
-CREATE INDEX outbox_open ON outbox (subscriber, state, due_at_us) WHERE state <> 'delivered';
+CREATE INDEX outbox_open ON outbox (subscriber, state, due_at_us, created_at_us) WHERE state <> 'delivered';
 CREATE INDEX outbox_by_run ON outbox (run_id);
 CREATE INDEX outbox_by_age ON outbox (created_at_us);
