@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onward.app import Onward
+    from onward.app.queueing import Submission
     from onward.engine.control.interview import (
         AutoApprove,
         CallbackInterviewer,
@@ -40,6 +41,7 @@ _WHERE = {
     "StepContext": "onward.handlers.port",
     "StepStatus": "onward.model.event",
     "StopSwitch": "onward.engine.loop.stop",
+    "Submission": "onward.app.queueing",
 }
 __all__ = [
     "Answer",
@@ -56,6 +58,7 @@ __all__ = [
     "StepContext",
     "StepStatus",
     "StopSwitch",
+    "Submission",
 ]
 
 
@@ -63,3 +66,7 @@ def __getattr__(name: str) -> Any:
     if name in _WHERE:
         return getattr(import_module(_WHERE[name]), name)
     raise AttributeError(f"module 'onward' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,7 +7,9 @@
     - InvalidInput            the caller: a value, flag or setting that cannot be used
         - UnstorableValue     a context value that would not come back exactly as it went in
         - InvalidScript       an entry of a simulation script that cannot be played
+        - RefusedInList       one of many runs that were asked for together
     - Refused                 the run: a request that its state does not allow (has a code)
+    - StillGoing              the caller: a run did not stop in the time that was given
     - RunNotFound             the caller: no run has this id
     - AmbiguousRun            the caller: several runs have this id or prefix
     - ArtifactNotFound        the caller: the run has no artifact of this id
@@ -93,12 +95,33 @@ class InvalidScript(InvalidInput):
         super().__init__(": ".join(filter(None, (where, told, reason))) + end)
 
 
+class RefusedInList(InvalidInput):
+    """One of many runs cannot be created; `number` says which, from 0, and `error` why."""
+
+    def __init__(self, number: int, error: OnwardError, *, is_any_created: bool = False) -> None:
+        self.number, self.error, self.is_any_created = number, error, is_any_created
+        super().__init__(self.told(f"number {number + 1} of the list"))
+
+    def told(self, where: str) -> str:
+        """The message, with the place of the run named as the caller knows it."""
+        end = "the others were created" if self.is_any_created else "nothing was created"
+        return f"{where}: {str(self.error).rstrip('.')}; {end}."
+
+
 class Refused(OnwardError):
     """A request that the run's state does not allow; nothing was changed."""
 
     def __init__(self, code: str, message: str, *, details: Mapping[str, Any] | None = None) -> None:
         self.code, self.details = code, dict(details or {})
         super().__init__(message)
+
+
+class StillGoing(OnwardError, TimeoutError):
+    """A run has not stopped in the time that was given; it goes on. Also a TimeoutError."""
+
+    def __init__(self, run_id: str, status: str, timeout_s: float) -> None:
+        self.run_id, self.status, self.timeout_s = run_id, status, timeout_s
+        super().__init__(f"run {run_id} is still {status} after {timeout_s:g} s; it was not touched.")
 
 
 class RunNotFound(OnwardError):

@@ -55,6 +55,7 @@ LAYERS: dict[str, list[str]] = {
         ),
         "handlers.simulate",
         *("store.port", "store.codec", "store.owner"),  # never an adapter
+        "store.refusals",  # in the same words as every store
         "workspace.port",
     ],
     "operations": [

@@ -46,11 +46,13 @@ WHERE pronamespace = 'public'::regnamespace
 ORDER BY 1, 2, 3
 """
 
-# What 010, 009, 008 and 007 did, undone.
+# What 011, 010, 009, 008 and 007 did, undone.
 WITHOUT_QUERIES = """
 DROP TABLE worker;
 DROP TABLE outbox;
 DROP TABLE subscriber;
+DROP INDEX run_tagged;
+ALTER TABLE run DROP COLUMN tags;
 DROP TABLE gate;
 DROP TABLE backfill;
 DROP INDEX run_by_manager;

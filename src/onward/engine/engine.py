@@ -7,12 +7,14 @@ from typing import Any
 
 from onward.clock import Clock, Dice, Ids
 from onward.engine.control.answer import Answering
+from onward.engine.control.create import Creating
 from onward.engine.control.fork import Forking
 from onward.engine.control.holder_requests import HolderRequests
 from onward.engine.control.requests import Fork, Resume, Start
 from onward.engine.control.resume import Resuming
 from onward.engine.control.sources import Sources
 from onward.engine.control.start import Starting
+from onward.engine.control.submit import Submitting
 from onward.engine.files.receipts import StepReceipts
 from onward.engine.files.run_files import RunFiles
 from onward.engine.files.workspaces import Workspaces
@@ -105,8 +107,10 @@ class Engine:
             show,
         )
         self._runner = runner = Runner(claims, serving, self.sources, parts, files)
-        starting = Starting(journal, claims, clock, ids, serving, self.sources, workspaces, runner)
-        self.start, self.submit = starting.start, starting.submit
+        creating = Creating(journal, clock, ids, serving, self.sources, workspaces)
+        self.start = Starting(creating, journal, claims, clock, serving, runner).start
+        submitting = Submitting(creating, journal, clock)
+        self.submit, self.submit_many = submitting.submit, submitting.submit_many
         resuming = Resuming(journal, claims, clock, serving, self.sources, runner, requests, self.leftovers)
         self.resume, self.preview_resume = resuming.resume, resuming.preview_resume
         answering = Answering(journal, claims, clock, runner)

@@ -15,6 +15,7 @@ import msgspec
 from onward.model.artifact import Artifact
 from onward.model.output import LastOutput
 from onward.model.values.bounds import Instant, Number
+from onward.model.values.tags import Tags
 from onward.model.workspace import Tree, Workspace
 
 
@@ -103,6 +104,7 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
 
     `simulation` is the script of a simulated run; `simulates_tools`: no command and no handler of the app is
     executed either. `trims_output`: its tools' output has no last newline; in runs from before, it has.
+    `wake_at_us`: it is due then, and not at once.
     """
 
     pipeline: str
@@ -124,6 +126,8 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     workspace: Workspace | None = None
     trims_output: bool = False
     variables: tuple[str, ...] = ()
+    tags: Tags = ()
+    wake_at_us: Instant | None = None
 
 
 class RunForked(ContextEvent, frozen=True, kw_only=True):

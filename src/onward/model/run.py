@@ -203,6 +203,7 @@ class Run(Frozen, frozen=True, kw_only=True):
     workspace: Workspace | None = None
     restore_workspace: bool = False
     """Whether the work tree is to be put back before the next attempt begins."""
+    tags: tuple[str, ...] = ()
     trims_output: bool = False
     """Whether `tool.output` has no last newline; runs from before this was so keep theirs."""
 

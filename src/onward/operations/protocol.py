@@ -23,6 +23,7 @@ from onward.operations.replies import (
     RunState,
     Stats,
     Submitted,
+    SubmittedRuns,
     WorkerListed,
 )
 from onward.operations.requests import (
@@ -53,6 +54,7 @@ from onward.operations.requests import (
     ShowStep,
     SteerRun,
     SubmitRun,
+    SubmitRuns,
 )
 from onward.operations.step_page import StepPage
 
@@ -135,6 +137,8 @@ class Start(Protocol):
     """Makes runs, and executes nothing."""
 
     async def submit_run(self, request: SubmitRun) -> Submitted: ...
+
+    async def submit_runs(self, request: SubmitRuns) -> SubmittedRuns: ...
 
     async def fork_run(self, request: ForkRun) -> Forked: ...
 

@@ -46,6 +46,7 @@ class RunListed(TypedDict):
     pipeline_hash: str
     exclusive_key: str | None
     on_owner_loss: str
+    tags: list[str]
     created_at: Instant
     updated_at: Instant
     ended_at: Instant | None
@@ -342,6 +343,13 @@ class Submitted(TypedDict):
     """A new run, and the warnings about its pipeline."""
 
     run: RunState
+    warnings: list[str]
+
+
+class SubmittedRuns(TypedDict):
+    """New runs in the order in which they were asked for, and the warnings about their pipelines."""
+
+    runs: list[RunListed]
     warnings: list[str]
 
 

@@ -39,6 +39,7 @@ class ListRuns(Request, frozen=True, kw_only=True):
     pipeline: str | None = None
     parent: str | None = None
     text: str | None = None
+    tags: tuple[str, ...] = ()
     cursor: str | None = None
     limit: int = 50
     completed: bool = False
@@ -50,8 +51,8 @@ class ListRuns(Request, frozen=True, kw_only=True):
     @property
     def is_filtered(self) -> bool:
         """Whether this lists fewer runs than there are, apart from the limit."""
-        filters = (self.run, self.statuses, self.reasons, self.pipeline, self.parent, self.text, self.cursor)
-        return any(filters)
+        named = self.run, self.pipeline, self.parent, self.text, self.cursor
+        return any((*named, self.statuses, self.reasons, self.tags))
 
 
 class ListGates(Request, frozen=True, kw_only=True):
@@ -255,6 +256,7 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     `file` is what diagnostics call the source; `path` is where a later resume looks for a changed file.
     `simulation` is a script ({} if every step succeeds); with `real_tools` only agents are simulated.
     `workdir`, an absolute path, is where the run's commands work; workers without it leave the run alone.
+    Of the runs with one `exclusive_key`, one is executed at a time. `wake_at_us`: it is due then.
     """
 
     source: str
@@ -265,10 +267,19 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     real_tools: bool = False
     priority: int = 0
     on_owner_loss: str = "requeue"
+    exclusive_key: str | None = None
+    tags: tuple[str, ...] = ()
+    wake_at_us: int | None = None
     workdir: str | None = None
     workspace: str | None = None
     workspace_mode: str | None = None
     keep_workspace: bool = False
+
+
+class SubmitRuns(Request, frozen=True, kw_only=True):
+    """New runs, in order. All are checked before the first is created, and one that cannot be refuses all."""
+
+    runs: tuple[SubmitRun, ...]
 
 
 class ForkRun(NewRun, frozen=True, kw_only=True):

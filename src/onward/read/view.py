@@ -13,6 +13,7 @@ from onward.machine.lifecycle import REASONS
 from onward.model.row import RunRow
 from onward.model.run import Gate, Run, RunStatus
 from onward.model.values.instant import rfc3339
+from onward.model.values.tags import tags_in
 from onward.model.worker import RegisteredWorker, WaitingFor, waiting_for
 from onward.model.workspace import WORKTREE, branch_name
 from onward.store.codec import unseal
@@ -57,6 +58,7 @@ def view_row(
         "pipeline_hash": row.pipeline_hash,
         "exclusive_key": row.exclusive_key,
         "on_owner_loss": row.on_owner_loss,
+        "tags": tags_in(row.tags),
         "created_at": instant(row.created_at_us),
         "updated_at": instant(row.updated_at_us),
         "ended_at": instant(row.ended_at_us),

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from onward.model.values.tags import tag_pattern
 from onward.store.port.gates import GateQuery
 from onward.store.port.runs import SEARCHED_MAX, RunQuery, lowered
 from onward.store.rows import ROW_FIELDS
@@ -31,6 +32,7 @@ def run_filters(query: RunQuery) -> Sequence[Values]:
     common = {
         "pipeline": query.pipeline,
         "parent": query.parent,
+        "tags": tag_pattern(query.tags) if query.tags else None,
         "before_us": place[0],
         "before_id": place[1],
         "limit": SEARCHED_MAX if query.text else query.limit,

@@ -66,7 +66,7 @@ class Forking:
         )
         changed = pipeline_changed(parent.run, pipeline.hash, by=fork.by)
         run, stamped = applied(parent.run, (forked, *changed), run_id=child, at_us=now_us)
-        created = await self.journal.create(
+        creation = self.journal.creation(
             run,
             stamped,
             at_us=now_us,
@@ -75,6 +75,7 @@ class Forking:
             blobs={pipeline.hash: pipeline.source.encode()} if changed else None,
             terms=fork.terms,
         )
+        created = await self.journal.put(creation)
         if notice:
             tell(notice)
         return created

@@ -23,6 +23,9 @@ class Start:
     on_owner_loss: str = "interrupt"
     exclusive_key: str | None = None
     priority: int = 0
+    tags: tuple[str, ...] = ()
+    wake_at_us: int | None = None
+    """When it is due; without it, at once."""
     terms: RequestTerms = NO_TERMS
     managed_by: Managed | None = None
     workdir: str | None = None

@@ -28,9 +28,20 @@ from onward.model.run import FOLD_VERSION, Run
 from onward.model.values.names import check_name, check_names
 from onward.store.port.log import Held, Loaded, RunLog, TakeFilter
 from onward.store.port.stored import ORIGIN, Position, StoredEvent, Write
+from onward.store.refusals import run_exists
 
 DecideRun = Callable[[Folded], Sequence[Event]]
 """What to append to a run, which is locked, and shows who holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """A new run, sealed: the write that creates it, under the caller's append id if that is given."""
+
+    write: Write
+    folded: Folded
+    append_id: str | None
+    terms: RequestTerms
 
 
 class Journal(LogReader):
@@ -40,7 +51,7 @@ class Journal(LogReader):
         super().__init__(log, clock)
         self._ahead: Folded | None = None  # a run that had to be folded before it can be claimed
 
-    async def create(
+    def creation(
         self,
         run: Run,
         stamped: Sequence[tuple[Event, int]],
@@ -50,19 +61,35 @@ class Journal(LogReader):
         after: Position = ORIGIN,
         blobs: Mapping[str, bytes] | None = None,
         terms: RequestTerms = NO_TERMS,
-    ) -> Folded:
-        """Create a run with its first events: after nothing, or after the event it is forked at.
+    ) -> Creation:
+        """A run with its first events, after nothing or after the event it is forked at; nothing is written.
 
-        Under a key of the caller's own, this returns the run that the first request created, as it stands.
+        A run that could not be stored is refused here.
         """
         check_names(run)
         check_name("the append id", terms.key or append_id or "")
         write, folded = sealed(run, stamped, after=after, at_us=at_us, full=True, blobs=blobs, terms=terms)
-        await retry_store(self._clock, partial(self._log.create, write, terms.key or append_id))
+        return Creation(write, folded, terms.key or append_id, terms)
+
+    async def put(self, creation: Creation) -> Folded:
+        """Create the run.
+
+        Under a key of the caller's own, this returns the run that the first request created, as it stands.
+        """
+        write, terms = creation.write, creation.terms
+        await retry_store(self._clock, partial(self._log.create, write, creation.append_id))
         if terms.key is None:
-            return folded
-        await self._check_same(run.id, after.seq + 1, terms)
-        return await self._first_answer(folded)
+            return creation.folded
+        await self._check_same(write.run_id, write.after.seq + 1, terms)
+        return await self._first_answer(creation.folded)
+
+    async def check_free(self, creation: Creation) -> None:
+        """Refuse what `put` would refuse as things stand: an id that is taken, or a key used for another."""
+        write = creation.write
+        for first in await self._log.read(write.run_id, after=write.after.seq, limit=1):
+            if creation.terms.key is None:
+                raise run_exists(write.run_id)
+            creation.terms.check_same(first)
 
     async def find_made(self, run_id: str, terms: RequestTerms) -> Folded | None:
         """The run that this very request created before, as it stands; None if there is none."""

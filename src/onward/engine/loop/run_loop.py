@@ -142,7 +142,8 @@ class RunLoop:
         at_us = self._appender.now_us()
         run, stamped = applied(None, (event,), run_id=run_id, at_us=at_us)
         append_id = f"restart of {self._appender.run.id}"
-        await self._parts.journal.create(run, stamped, at_us=at_us, append_id=append_id)
+        journal = self._parts.journal
+        await journal.put(journal.creation(run, stamped, at_us=at_us, append_id=append_id))
         self._successor = run_id
         return SuccessorCreated(run_id)
 

@@ -8,7 +8,7 @@ from functools import partial
 from onward.clock import Alarm, Clock, SystemClock
 from onward.errors import InvalidInput
 from onward.machine.lifecycle import REASONS
-from onward.machine.plan.planner import DRAIN
+from onward.machine.plan.planner import DRAIN as DRAIN
 from onward.model.run import RunStatus
 from onward.model.values.bounds import WAIT
 

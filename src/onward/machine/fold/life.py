@@ -39,9 +39,10 @@ def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
         variables=event.variables,
         workspace=event.workspace,
         trims_output=event.trims_output,
+        tags=event.tags,
         created_at_us=at_us,
         updated_at_us=at_us,
-        wake_at_us=at_us,
+        wake_at_us=max(at_us, event.wake_at_us or 0),
         head=1,
         branches={
             "": Branch(

@@ -7,6 +7,7 @@ from onward.machine.lifecycle import is_recoverable
 from onward.model.ids import display_id
 from onward.model.row import RunRow
 from onward.model.run import Run
+from onward.model.values.tags import tag_column
 
 
 def project(run: Run) -> RunRow:
@@ -40,6 +41,7 @@ def project(run: Run) -> RunRow:
         # A fork of a run that was restarted comes off that run, and takes its place in no chain.
         restart_of=None if parent else run.restart_of,
         restarted_as=run.restarted_as,
+        tags=tag_column(run.tags),
         created_at_us=run.created_at_us,
         updated_at_us=run.updated_at_us,
         ended_at_us=run.ended_at_us,

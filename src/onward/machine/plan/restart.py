@@ -55,6 +55,7 @@ def restarted(definition: Definition, run: Run, to: str, version: str) -> RunCre
         variables=run.variables,
         workspace=replace(run.workspace, start=run.root.tree) if run.workspace and run.root.tree else None,
         trims_output=run.trims_output,
+        tags=run.tags,
     )
 
 

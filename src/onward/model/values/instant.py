@@ -15,6 +15,22 @@ def rfc3339(at_us: int) -> str:
     return at.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def instant_of(at: datetime) -> int:
+    """A time as microseconds since 1970; ValueError if it does not say in which zone it is."""
+    if at.utcoffset() is None:
+        raise ValueError("a time with its zone, such as 2030-01-31T09:00:00Z")
+    since = at - datetime(1970, 1, 1, tzinfo=UTC)
+    return max(0, (since.days * DAY_S + since.seconds) * 1_000_000 + since.microseconds)
+
+
+def read_rfc3339(text: str) -> int:
+    """RFC 3339 as microseconds since 1970; ValueError says what was expected."""
+    try:
+        return instant_of(datetime.fromisoformat(text))
+    except ValueError:
+        raise ValueError("a time with its zone, such as 2030-01-31T09:00:00Z") from None
+
+
 def span(seconds: float) -> str:
     """How long something took: two digits that matter."""
     if seconds < 1:

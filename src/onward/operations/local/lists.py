@@ -62,6 +62,7 @@ class LocalLists:
             parent=request.parent,
             text=request.text,
             after=request.cursor,
+            tags=request.tags,
         )
         return await list_runs(self.store.runs, query)
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 from onward.engine.control.requests import Fork, Start
 from onward.engine.engine import Engine
+from onward.machine.fold.row import project
 from onward.model.simulation import Simulation
 from onward.model.values.tool_env import Variables
 from onward.operations.local.look import run_state
 from onward.operations.local.terms import run_id_of, terms_of
-from onward.operations.replies import Forked, Submitted
-from onward.operations.requests import ForkRun, SubmitRun
+from onward.operations.replies import Forked, RunListed, Submitted, SubmittedRuns
+from onward.operations.requests import ForkRun, SubmitRun, SubmitRuns
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import find_run
+from onward.read.view import view_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,21 @@ class LocalStart:
         folded = await self.engine.submit(pipeline, start_of(request))
         run = await run_state(self.engine.store, folded)
         return {"run": run, "warnings": [str(warning) for warning in pipeline.warnings]}
+
+    async def submit_runs(self, request: SubmitRuns) -> SubmittedRuns:
+        """Create many runs; a pipeline that several of them have is prepared once."""
+        pipelines = dict[tuple[str, str, str | None], Pipeline]()
+        asked = [(self._once(pipelines, one), start_of(one)) for one in request.runs]
+        created = await self.engine.submit_many(asked)
+        warnings = [str(warning) for pipeline in pipelines.values() for warning in pipeline.warnings]
+        runs = [view_row(project(folded.run), folded.holder) for folded in created]
+        return {"runs": cast("list[RunListed]", runs), "warnings": warnings}
+
+    def _once(self, known: dict[tuple[str, str, str | None], Pipeline], request: SubmitRun) -> Pipeline:
+        what = request.source, request.file, request.path
+        if what not in known:
+            known[what] = prepared(self.engine, request)
+        return known[what]
 
     async def fork_run(self, request: ForkRun) -> Forked:
         """A new run that shares another's log up to a checkpoint. The other run is not touched."""
@@ -61,6 +79,9 @@ def start_of(request: SubmitRun) -> Start:
         simulation=_simulation(request),
         on_owner_loss=request.on_owner_loss,
         priority=request.priority,
+        exclusive_key=request.exclusive_key,
+        tags=request.tags,
+        wake_at_us=request.wake_at_us,
         workdir=request.workdir,
         workspace=request.workspace,
         workspace_mode=request.workspace_mode,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
+from onward.model.values.tags import tags_in
 from onward.store.memory.state import Ownership, StoredRun
 from onward.store.port.runs import RELATIVES_MAX, Listed, RunQuery, lowered
 
@@ -52,6 +53,7 @@ def _fits(row: RunRow, query: RunQuery) -> bool:
         and (not query.reasons or row.reason in query.reasons)
         and query.pipeline in (None, row.pipeline)
         and query.parent in (None, row.parent)
+        and set(query.tags) <= set(tags_in(row.tags))
         and (query.place is None or (row.created_at_us, row.id) < query.place)
         and any(text in lowered(said) for said in (row.id, row.display_id, row.pipeline, row.detail))
     )

@@ -10,6 +10,7 @@ from onward.errors import InvalidInput
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.model.values.bounds import LISTED
+from onward.model.values.tags import checked_tags
 from onward.store.port.cursor import read_cursor, write_cursor
 from onward.store.port.leases import Holder
 
@@ -45,7 +46,7 @@ class RunQuery:
     `text` is part of the id, the display id, the pipeline or the detail, whatever the case of its ASCII
     letters. Such a search may end after the newest SEARCHED_MAX runs that fit the other filters (for each
     status and reason that is given). `after` is the cursor of a run (`Listed.cursor`): the list continues
-    with the next older one.
+    with the next older one. `tags`: runs that have all of them.
     """
 
     statuses: tuple[RunStatus, ...] = ()
@@ -55,6 +56,7 @@ class RunQuery:
     parent: str | None = None
     text: str | None = None
     after: str | None = None
+    tags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         LISTED.check(self.limit, "limit")
@@ -62,6 +64,7 @@ class RunQuery:
             raise InvalidInput(
                 f"the text to look for has more than {TEXT_MAX} characters; use a shorter one."
             )
+        checked_tags(self.tags)
         if self.after is not None:
             read_cursor(self.after, RunPlace)
 

@@ -27,13 +27,13 @@ WITH step AS (
         :doubtful::text[], :steps_finished::bigint[], :token::bigint[], :owner::text[], :wake_at_us::bigint[],
         :exclusive_key::text[], :on_owner_loss::text[], :priority::bigint[], :needs::text[],
         :max_running::bigint[], :parent::text[], :parent_seq::bigint[], :managed_by::text[],
-        :managed_step::text[], :restart_of::text[], :restarted_as::text[],
+        :managed_step::text[], :restart_of::text[], :restarted_as::text[], :tags::text[],
         :created_at_us::bigint[], :updated_at_us::bigint[], :ended_at_us::bigint[], :head::bigint[],
         :hash::bytea[], :parent_hash::bytea[], :append_id::text[], :at_us::bigint[]
     ) AS step (
         id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
         doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
+        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, append_id, at_us
     )
 ),
@@ -49,13 +49,13 @@ WITH step AS (
         :doubtful::text, :steps_finished::bigint, :token::bigint, :owner::text, :wake_at_us::bigint,
         :exclusive_key::text, :on_owner_loss::text, :priority::bigint, :needs::text,
         :max_running::bigint, :parent::text, :parent_seq::bigint, :managed_by::text,
-        :managed_step::text, :restart_of::text, :restarted_as::text,
+        :managed_step::text, :restart_of::text, :restarted_as::text, :tags::text,
         :created_at_us::bigint, :updated_at_us::bigint, :ended_at_us::bigint, :head::bigint,
         :hash::bytea, :parent_hash::bytea, :append_id::text, :at_us::bigint
     )) AS step (
         id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
         doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
+        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, append_id, at_us
     )
 ),
@@ -67,12 +67,12 @@ moved AS (
     INSERT INTO run (
         id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
         doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
+        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us, due_at_us
     )
     SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
         doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
+        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash,
         CASE
             WHEN owner IS NOT NULL
@@ -346,7 +346,7 @@ WHERE hash = :hash;
 -- run_get --
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(due_at_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
@@ -376,7 +376,7 @@ LIMIT 20;
 -- rest is compared in a CASE: of two plain comparisons the planner would think that both were rarely true.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM run
@@ -385,6 +385,7 @@ WHERE true
     AND reason = :reason AND reason <> ''
     AND left(pipeline, 200) = left(:pipeline, 200) AND CASE WHEN length(pipeline) >= 200 THEN pipeline = :pipeline ELSE true END
     AND parent = :parent
+    AND tags <> '' AND tags LIKE replace(replace(:tags, '_', '\_'), '*', '%')
     AND (created_at_us, id) < (:before_us, :before_id)
 ORDER BY created_at_us DESC, id DESC
 LIMIT :limit;
@@ -570,7 +571,7 @@ WHERE pipeline = :pipeline AND owner IS NOT NULL AND status = 'running';
 -- In no order: one by the id could be had by reading every run there ever was, and some plans would.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM run

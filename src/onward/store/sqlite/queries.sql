@@ -21,13 +21,13 @@ FROM identity;
 INSERT INTO run (
     id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
     created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us, due_at_us
 )
 VALUES (
     :id, :display_id, :pipeline, :pipeline_hash, :path, :status, :reason, :detail, :recoverable, :next_node,
     :doubtful, :steps_finished, :token, :owner, :wake_at_us, :exclusive_key, :on_owner_loss, :priority,
-    :needs, :max_running, :parent, :parent_seq, :managed_by, :managed_step, :restart_of, :restarted_as,
+    :needs, :max_running, :parent, :parent_seq, :managed_by, :managed_step, :restart_of, :restarted_as, :tags,
     :created_at_us, :updated_at_us, :ended_at_us, :head, :hash, :parent_hash,
     CASE WHEN :owner IS NOT NULL THEN coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us END,
     coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :wake_at_us - :at_us
@@ -144,7 +144,7 @@ WHERE hash = ?;
 -- run_get --
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(due_at_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
@@ -170,10 +170,10 @@ ORDER BY id
 LIMIT 20;
 
 -- run_list --
--- Without the lines whose filter is not given.
+-- Without the lines whose filter is not given. Differs because LIKE does not tell upper from lower case here.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run
@@ -182,6 +182,7 @@ WHERE true
     AND reason = :reason AND reason <> ''
     AND pipeline = :pipeline
     AND parent = :parent
+    AND tags <> '' AND tags GLOB :tags
     AND (created_at_us, id) < (:before_us, :before_id)
 ORDER BY created_at_us DESC, id DESC
 LIMIT :limit;
@@ -354,7 +355,7 @@ WHERE pipeline = :pipeline AND owner IS NOT NULL AND status = 'running';
 -- In no order: one by the id could be had by reading every run there ever was, and some plans would.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run

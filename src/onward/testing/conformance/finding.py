@@ -14,6 +14,7 @@ from onward.machine.fold.row import project
 from onward.model.event import Managed, RunCancelled, RunCompleted, RunPaused, StepStarted
 from onward.model.ids import display_id
 from onward.model.run import FOLD_VERSION, RunStatus
+from onward.model.values.tags import tags_in
 from onward.store.port.leases import Holder
 from onward.store.port.runs import Listed, RunQuery
 from onward.store.port.store import Store
@@ -131,6 +132,32 @@ async def test_a_list_can_be_of_the_runs_that_say_a_text(store: Store) -> None:
         assert await listed_ids(store, RunQuery(text=text)) == wanted, text
     assert await listed_ids(store, RunQuery(text="1", limit=1)) == ["story-1"]
     assert await listed_ids(store, RunQuery(text="")) == ["story-1", "nightly-1"]
+
+
+async def test_a_list_can_be_of_the_runs_with_some_tags(store: Store) -> None:
+    """All of the tags, each as it is written: no tag is a pattern, and none is found in another."""
+    for number, tags in enumerate((("a", "b"), ("b",), ("a_c", "b", "x"), ("aXc",), ("A",), ())):
+        await created(store, f"run-{number}", at_us=START_US + number, tags=tags)
+    for wanted, found in (
+        (("b",), ["run-2", "run-1", "run-0"]),
+        (("a", "b"), ["run-0"]),
+        (("b", "a"), ["run-0"]),
+        (("x", "a_c"), ["run-2"]),
+        (("a_c",), ["run-2"]),
+        (("A",), ["run-4"]),
+        (("a", "x"), []),
+        (("c",), []),
+    ):
+        assert await listed_ids(store, RunQuery(tags=wanted)) == found, wanted
+    assert await listed_ids(store, RunQuery(tags=("b",), limit=1, text="run-1")) == ["run-1"]
+    (listed,) = await store.runs.find("run-2")
+    assert tags_in(listed.row.tags) == ["a_c", "b", "x"]
+
+
+@pytest.mark.parametrize("tag", ["", "a b", "a*", "x" * 65, "a\n"])
+async def test_what_is_no_tag_is_refused(tag: str) -> None:
+    with pytest.raises(InvalidInput, match=r"the tag .* cannot be used"):
+        RunQuery(tags=(tag,))
 
 
 @pytest.mark.parametrize(

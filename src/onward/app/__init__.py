@@ -1,0 +1,15 @@
+"""The Python surface: open a store, register handlers, run pipelines. Begin with `application`.
+
+app = Onward("runs.db")
+
+@app.handler("greet")
+async def greet(step):
+    return {"greeting": f"hello {step.get('name')}"}
+
+async with app:
+    run = await app.run("hello.dot", inputs={"name": "you"})
+"""
+
+from onward.app.application import Onward
+
+__all__ = ["Onward"]

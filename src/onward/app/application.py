@@ -1,0 +1,189 @@
+"""The app: runs pipelines in this process, and decides about runs wherever they are."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from onward.app.queueing import Queueing, simulation_of
+from onward.config import tool_variables
+from onward.engine.control.interview import Interviewer
+from onward.engine.control.sources import read_source
+from onward.engine.engine import Fork, Resume, Start
+from onward.engine.log.reader import Folded
+from onward.engine.loop.stop import StopSwitch
+from onward.errors import InvalidInput
+from onward.machine.definition import AGENT
+from onward.model.answer import Answer
+from onward.model.run import Run
+from onward.operations.local_only.workdir import directory_of
+from onward.pipeline.build import BUILT_IN_TYPES, Pipeline, build
+from onward.pipeline.rules.check import Rule
+from onward.pipeline.rules.custom import rules_here
+from onward.read.dialect_events import DialectEvent, Translator
+from onward.read.lookup import log_pages
+from onward.store.codec import unseal
+
+
+class Onward(Queueing):
+    """An application: a store, and the handlers, transforms and interviewers registered with it.
+
+    `async with Onward("runs.db") as app:` opens the store and closes it at the end.
+    """
+
+    async def run(
+        self,
+        pipeline: str | Pipeline,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        simulate: bool | Mapping[str, Any] = False,
+        real_tools: bool = False,
+        answers: str | Interviewer | None = None,
+        stop: StopSwitch | None = None,
+        workdir: str | None = None,
+        workspace: str | None = None,
+        workspace_mode: str | None = None,
+        keep_workspace: bool = False,
+    ) -> Run:
+        """Run a pipeline (a path, or one from `pipeline()`) until it stops; returns its state.
+
+        `simulate`: execute nothing; a script says what steps answer. With `real_tools` only agents are
+        simulated. `workdir`: where its commands work, also when it is resumed elsewhere; else the current
+        directory.
+        """
+        engine, stop = await self.engine(), stop or StopSwitch()
+        interviewer = self._interviewer(answers)
+        prepared = engine.sources.read(pipeline) if isinstance(pipeline, str) else pipeline
+        start = Start(
+            inputs=inputs or {},
+            run_id=run_id,
+            simulation=simulation_of(simulate, real_tools),
+            interviewer=interviewer,
+            workdir=directory_of(workdir),
+            workspace=workspace,
+            workspace_mode=workspace_mode,
+            keep_workspace=keep_workspace,
+        )
+        return (await self._attended(await engine.start(prepared, start, stop), interviewer, stop)).run
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        answers: str | Interviewer | None = None,
+        stop: StopSwitch | None = None,
+        **how: Any,
+    ) -> Run:
+        """Continue a stopped run; the keywords are those of `Resume` (from_node, action, workdir, …).
+
+        `run=False` only decides: the run is queued, and a worker executes it.
+        """
+        engine, stop = await self.engine(), stop or StopSwitch()
+        interviewer = self._interviewer(answers)
+        return (
+            await self._attended(
+                await engine.resume(run_id, Resume(interviewer=interviewer, **how), stop), interviewer, stop
+            )
+        ).run
+
+    async def answer(self, run_id: str, answer: str | Answer, *, by: str = "user", **how: Any) -> Run:
+        """Answer a run's open gate and continue the run; the keywords are `gate`, `text` and `run`."""
+        return (await (await self.engine()).answer(run_id, answer, by=by, **how)).run
+
+    async def approve(self, run_id: str, text: str = "", *, by: str = "user", **how: Any) -> Run:
+        """Answer yes at a run's open gate, whatever its choices are called."""
+        return await self.answer(run_id, Answer.approve(text), by=by, **how)
+
+    async def reject(self, run_id: str, text: str = "", *, by: str = "user", **how: Any) -> Run:
+        """Answer no at a run's open gate; without an edge for that, the run fails as rejected."""
+        return await self.answer(run_id, Answer.reject(text), by=by, **how)
+
+    async def replay(
+        self,
+        run_id: str,
+        checkpoint: int | None = None,
+        *,
+        changes: Mapping[str, Any] | None = None,
+        **how: Any,
+    ) -> Run:
+        """Fork a run at one of its checkpoints, or before a step (`from_step`), and run the fork.
+
+        The other keywords are those of `Fork` (accept_changes, original, new_id, …).
+        """
+        engine = await self.engine()
+        forked = await engine.fork(run_id, Fork(checkpoint, changes=changes or {}, **how))
+        return (await engine.resume(forked.run.id, Resume(original=True))).run
+
+    async def pause(self, run_id: str, *, after: str = "step") -> Run:
+        """Ask a run to stop."""
+        return (await (await self.engine()).pause(run_id, after=after)).run
+
+    async def cancel(self, run_id: str, *, reason: str = "") -> Run:
+        """Cancel a run for good; `reason` is free text."""
+        return (await (await self.engine()).cancel(run_id, reason=reason)).run
+
+    async def steer(self, run_id: str, text: str, *, by: str = "user") -> Run:
+        """Give the run's agents an instruction; the next agent step finds it in `step.steering`."""
+        return (await (await self.engine()).steer(run_id, text, by=by)).run
+
+    async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
+        """What `function` returns; it is called at most once for `key` in this database.
+
+        Inside a step use `step.effect`, whose keys are the step's own.
+        """
+        return await (await self.engine()).effect(key, function, only_success=only_success)
+
+    async def get(self, run_id: str) -> Run:
+        """The current state of a run."""
+        return (await (await self.engine()).journal.load(run_id)).run
+
+    async def dialect_events(self, run_id: str) -> AsyncIterator[DialectEvent]:
+        """The log of a run so far, in the event names of the DOT dialect."""
+        engine, translator = await self.engine(), Translator(run_id)
+        async for page in log_pages(engine.store.log, run_id):
+            for record in page:
+                for event in translator.translate(unseal(record), record.at_us):
+                    yield event
+
+    def read(self, path: str, *, tool_env: tuple[str, ...] | None = None) -> Pipeline:
+        """A pipeline from a file, prepared and checked as for `submit`; opens no store.
+
+        With `tool_env`, also checked for variables that its commands would not get here.
+        """
+        return self._read(path, self.rules, tool_env)
+
+    def validate(self, path: str, *, tool_env: tuple[str, ...] | None = None) -> Pipeline:
+        """A pipeline from a file that this app can run; InvalidPipeline says what a run would refuse."""
+        return self._read(path, rules_here(self.rules, has_agent=AGENT in self.handlers), tool_env)
+
+    def _read(self, path: str, rules: Sequence[Rule], tool_env: tuple[str, ...] | None) -> Pipeline:
+        variables = None if tool_env is None else tool_variables(tool_env)
+        known = {*self.handlers, *BUILT_IN_TYPES}
+        return build(
+            read_source(path),
+            file=path,
+            transforms=self.transforms,
+            known_types=known,
+            rules=rules,
+            variables=variables,
+        )
+
+    async def pipeline(self, source: str, *, name: str = "pipeline") -> Pipeline:
+        """A pipeline from its text."""
+        return (await self.engine()).sources.prepare(source, f"<{name}>")
+
+    def _interviewer(self, answers: str | Interviewer | None) -> Interviewer | None:
+        """The interviewer that answers; an unknown name is refused before anything starts."""
+        if answers is None or answers == "wait":
+            return None
+        found = self.interviewers.get(answers) if isinstance(answers, str) else answers
+        if found is None:
+            names = ", ".join(sorted(self.interviewers))
+            raise InvalidInput(f"there is no interviewer {answers!r}; registered: {names}.")
+        return found
+
+    async def _attended(self, folded: Folded, interviewer: Interviewer | None, stop: StopSwitch) -> Folded:
+        if interviewer is None:
+            return folded
+        return await (await self.engine()).attend(folded, interviewer, stop)

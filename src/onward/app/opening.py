@@ -1,0 +1,89 @@
+"""An app with its store: opened by the first call that needs it, closed at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from onward.app.registering import Registering
+from onward.config import file_mode
+from onward.engine.engine import Engine, ignore
+from onward.engine.loop.parts import Observer, ShowLine
+from onward.engine.loop.serving import Around
+from onward.store.port.store import Store
+from onward.wiring import make_engine, open_store, runs_of
+
+
+class Opening(Registering):
+    """An app that opens its store and closes it."""
+
+    def __init__(
+        self, store: str | Store = ".onward/onward.db", *, runs: str | None = None, files: str | None = None
+    ) -> None:
+        """`store`: a path, a postgresql:// address, or a store. `runs`: where steps have their directories;
+        without it, next to the database. `files`: what they leave there (full, lazy or off), which overrides
+        the pipelines."""
+        super().__init__()
+        self.store, self.runs, self.files = store, runs, file_mode(files)
+        self.lease_s: float | None = None
+        self._engine: Engine | None = None
+        self._opening = asyncio.Lock()
+
+    async def engine(
+        self,
+        *,
+        observe: Observer = ignore,
+        tool_env: tuple[str, ...] = (),
+        warn: Callable[[str], None] | None = None,
+        around: Around | None = None,
+        watched: Callable[[Store], Store] = lambda store: store,
+        show: ShowLine | None = None,
+    ) -> Engine:
+        """The engine of this app; the first call opens the store.
+
+        `around` and `watched` wrap handlers and the store, to watch them; `show` gets what commands print.
+        """
+        async with self._opening:
+            if self._engine is None:
+                store = self.store
+                if isinstance(store, str):
+                    store = await open_store(store, lease_s=self.lease_s)
+                self._engine = make_engine(
+                    watched(store),
+                    handlers=self.handlers,
+                    transforms=self.transforms,
+                    rules=self.rules,
+                    observe=observe,
+                    tool_env=tool_env,
+                    runs=self.runs_directory,
+                    files=self.files,
+                    warn=warn,
+                    db=self.store if isinstance(self.store, str) else None,
+                    around=around,
+                    show=show,
+                )
+            return self._engine
+
+    @property
+    def runs_directory(self) -> str | None:
+        """Where runs have their directories; None if that is not set and the store has no path."""
+        if self.runs is not None:
+            return self.runs
+        return runs_of(self.store) if isinstance(self.store, str) else None
+
+    async def __aenter__(self) -> Self:
+        await self.engine()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the store."""
+        if self._engine is not None:
+            engine, self._engine = self._engine, None
+            await engine.close()

@@ -1,0 +1,103 @@
+"""New runs: what is asked for is checked, and becomes the first event of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onward.clock import Clock, Ids
+from onward.engine.control.requests import Start
+from onward.engine.control.script import check_script_fits
+from onward.engine.control.sources import Sources
+from onward.engine.files.workspaces import Workspaces
+from onward.engine.log.journal import Creation, Journal
+from onward.engine.loop.serving import Serving
+from onward.errors import InvalidInput
+from onward.machine.definition import Definition
+from onward.model.event import Event, RunCreated
+from onward.model.ids import check_run_id
+from onward.model.needs import with_directory
+from onward.model.run import Run
+from onward.model.values.bounds import INSTANT, PRIORITY, shown
+from onward.model.values.namespace import check_given
+from onward.model.values.tags import checked_tags
+from onward.model.values.value import copied
+from onward.model.workspace import IN_PLACE
+from onward.pipeline.build import Pipeline
+from onward.version import VERSION
+
+ON_OWNER_LOSS = ("requeue", "interrupt")
+"""When the process that holds a run dies: another continues it, or a person decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Creating:
+    """Prepares new runs; nothing is written."""
+
+    journal: Journal
+    clock: Clock
+    ids: Ids
+    serving: Serving
+    sources: Sources
+    workspaces: Workspaces
+
+    def definition(self, pipeline: Pipeline, start: Start) -> Definition:
+        """The planner's view of the pipeline; a simulation script that does not fit it is refused."""
+        definition = self.serving.definition(pipeline)
+        if start.simulation is not None and start.managed_by is None:  # a child plays its manager's script
+            check_script_fits(pipeline, definition, start.simulation, self.sources.read)
+        return definition
+
+    def creation(
+        self, run: Run, stamped: Sequence[tuple[Event, int]], at_us: int, pipeline: Pipeline, start: Start
+    ) -> Creation:
+        """The first write of a run, ready to be stored."""
+        return self.journal.creation(
+            run,
+            stamped,
+            at_us=at_us,
+            # An id that was created for this run needs no append id; the caller's own may be sent twice.
+            append_id=None if start.run_id is None else self.ids.unique(),
+            blobs={pipeline.hash: pipeline.source.encode()},
+            terms=start.terms,
+        )
+
+    async def first_event(
+        self, pipeline: Pipeline, definition: Definition, start: Start
+    ) -> tuple[str, RunCreated]:
+        """The id of the new run, and the event that creates it."""
+        check_given(start.inputs)
+        PRIORITY.check(start.priority, "priority")
+        if start.on_owner_loss not in ON_OWNER_LOSS:
+            raise InvalidInput(
+                f"on_owner_loss is {shown(start.on_owner_loss)}; write {' or '.join(ON_OWNER_LOSS)}."
+            )
+        if start.wake_at_us is not None:
+            INSTANT.check(start.wake_at_us, "the time at which the run is due, in microseconds,")
+        run_id = self.ids.run_id(self.clock.now_us()) if start.run_id is None else check_run_id(start.run_id)
+        is_asked = start.workspace is not None or definition.workspace != ""
+        workspace = await self.workspaces.asked(pipeline, start, run_id) if is_asked else None
+        in_place = workspace is not None and workspace.mode == IN_PLACE
+        graph, simulation = pipeline.graph, start.simulation
+        assert graph.start_id is not None  # a pipeline without errors has one
+        return run_id, RunCreated(
+            pipeline=pipeline.name,
+            pipeline_hash=pipeline.hash,
+            start_node=graph.start_id,
+            path=pipeline.path,
+            context={**definition.mirrored, **copied(start.inputs)},
+            on_owner_loss=start.on_owner_loss,
+            exclusive_key=start.exclusive_key or (workspace.repository if workspace and in_place else None),
+            simulation=None if simulation is None else dict(simulation.script),
+            simulates_tools=simulation is not None and not simulation.real_tools,
+            version=VERSION,
+            priority=start.priority,
+            needs=with_directory(self.serving.needs(definition, simulation), start.workdir),
+            max_running=definition.max_running,
+            managed_by=start.managed_by,
+            workdir=start.workdir,
+            workspace=workspace,
+            trims_output=True,
+            tags=checked_tags(start.tags),
+            wake_at_us=start.wake_at_us,
+        )
