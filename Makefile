@@ -43,6 +43,7 @@ $(INSTALLED): pyproject.toml requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --only-binary :all: --require-hashes --requirement requirements-dev.txt
 	$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q src  # else every command compiles it again where Python may not write bytecode
 	@touch $@
 
 demo: $(INSTALLED)  ## run a pipeline, kill it, and watch it continue

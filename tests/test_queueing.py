@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,7 +102,7 @@ async def test_many_runs_are_created_in_order_and_in_few_transactions(app: Onwar
         (Submission(tags=("no good",)), "tag"),
         (Submission(priority=2**40), "priority"),
         (Submission(inputs={"n": object()}), "n"),
-        (Submission(run_id="first"), "also that of number 1"),
+        (Submission(run_id="first"), "that of an earlier run"),
         (Submission(run_id="there"), "already exists"),
         (Submission(key="used", inputs={"n": 2}), "used for another request"),
     ],
@@ -223,3 +227,13 @@ async def test_runs_with_one_exclusive_key_are_executed_one_at_a_time(store: Sto
 async def test_how_a_lost_owner_is_dealt_with_is_one_of_two_words(app: Onward) -> None:
     with pytest.raises(InvalidInput, match="on_owner_loss is 'panic'; write requeue or interrupt"):
         await app.submit(await app.pipeline(DOUBLE), on_owner_loss="panic")
+
+
+def test_the_program_on_the_page_works(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs/submitting.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[:2] == ["[2, 4, 6]", "2 and more"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onward.config import Settings, file_mode, read_secret, tool_environment, tool_variables
@@ -16,14 +17,19 @@ from onward.store.port.store import Store
 
 # A command that only looks at runs does not need these; it should not wait for them.
 if TYPE_CHECKING:
+    from onward.engine.control.requests import Start
+    from onward.engine.control.sources import Sources
+    from onward.engine.control.submit import Submitting
     from onward.engine.engine import Engine
+    from onward.engine.files.run_files import RunFiles
     from onward.engine.loop.parts import Observer, ShowLine
     from onward.engine.loop.serving import Around
     from onward.handlers.port import Handler
     from onward.notify.courier import Courier
     from onward.notify.sender import Sender
     from onward.notify.settings import NotifySettings
-    from onward.pipeline.build import Transform
+    from onward.model.workspace import Workspace
+    from onward.pipeline.build import Pipeline, Transform
     from onward.pipeline.rules.check import Rule
     from onward.workspace.port import OldTrees
 
@@ -113,14 +119,11 @@ def make_engine(
     """
     from onward.clock import SystemClock, SystemDice, SystemIds
     from onward.engine.engine import Engine, ignore
-    from onward.engine.files.run_files import RunFiles
     from onward.pipeline.rules.check import RULES
     from onward.workspace.trees import GitTrees
 
     environment = tool_environment(tool_env) | _database_variable(db, tool_env)
-    run_files = None
-    if runs is not None:
-        run_files = RunFiles(runs, store.identity, mode=file_mode(files), warn=warn or log_warning)
+    run_files = _run_files(store, runs, files, warn)
     return Engine(
         store,
         clock=SystemClock(),
@@ -188,6 +191,47 @@ def _sender(notify: NotifySettings, settings: Settings, db: str | None) -> Sende
             ) from None
     assert notify.url is not None  # one of the two is there
     return UrlSender(notify.url, secret=secret, timeout_s=notify.timeout_s, clock=SystemClock())
+def _run_files(
+    store: Store, runs: str | None, files: str | None, warn: Callable[[str], None] | None
+) -> RunFiles | None:
+    from onward.engine.files.run_files import RunFiles
+
+    if runs is None:
+    return RunFiles(runs, store.identity, mode=file_mode(files), warn=warn or log_warning)
+
+
+def make_submitting(
+    store: Store, sources: Sources, *, kinds: Collection[str] = (), runs: Callable[[], str | None]
+) -> Submitting:
+    """What creates runs in a store without an engine: a quick command does not wait for all its imports."""
+    from onward.clock import SystemClock, SystemIds
+    from onward.engine.control.create import Creating
+    from onward.engine.control.submit import Submitting
+    from onward.engine.log.journal import Journal
+    from onward.engine.loop.definitions import Definitions
+
+    clock = SystemClock()
+    journal = Journal(store.log, clock)
+    workspaces = _LateWorkspaces(store, runs)
+    creating = Creating(journal, clock, SystemIds(), Definitions(kinds), sources, workspaces)
+    return Submitting(creating, journal, clock)
+
+
+@dataclass(frozen=True, slots=True)
+class _LateWorkspaces:
+    """Finds the workspaces of new runs; imported for the first run that has one."""
+
+    store: Store
+    runs: Callable[[], str | None]
+
+    async def asked(self, pipeline: Pipeline, start: Start, run_id: str) -> Workspace | None:
+        from onward.engine.files.workspaces import Workspaces
+        from onward.workspace.trees import GitTrees
+
+        runs = self.runs()
+        trees = GitTrees(tool_environment(()), _outside(runs))
+        found = Workspaces(trees, _run_files(self.store, runs, None, None), log_warning)
+        return await found.asked(pipeline, start, run_id)
 
 
 def old_trees() -> OldTrees:

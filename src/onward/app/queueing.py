@@ -19,7 +19,7 @@ from onward.model.values.bounds import shown
 from onward.model.values.instant import instant_of
 from onward.model.values.namespace import check_given
 from onward.operations.local.operations import LocalOperations
-from onward.operations.local.start import start_of
+from onward.operations.local.submit import start_of
 from onward.operations.local.wait import wait_stopped
 from onward.operations.local_only.workdir import directory_of
 from onward.operations.replies import EventShown, RunList

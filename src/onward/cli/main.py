@@ -48,7 +48,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("cancel", "decide.stop", "Cancel a run for good."),
     ("steer", "decide.steer", "Give a run's agents an instruction while it is running."),
     ("answer", "decide.answer", "Answer a gate and continue."),
-    ("submit", "start.workers", "Create a run and leave it to the workers."),
+    ("submit", "start.submit", "Create one or many runs and leave them to the workers."),
     ("worker", "start.workers", "Claim due runs and execute them."),
     ("workers", "start.workers", "List the processes that hold runs."),
     ("recover", "start.workers", "Look once for runs whose process died."),

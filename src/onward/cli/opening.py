@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from onward.operations.local.lists import LocalLists
     from onward.operations.local.look import LocalLook
     from onward.operations.local.notifications import LocalNotifications
+    from onward.operations.local.submit import LocalSubmit
     from onward.operations.local_only.files import RunDirectories
     from onward.operations.local_only.logs import RunLogs
     from onward.receipts.homes import Homes
@@ -73,6 +74,30 @@ async def look_of(common: Common) -> AsyncIterator[LocalLook]:
             lambda: _leftovers(store, common_app(common)),
             lambda: sources_of(common_app(common), store),
         )
+
+
+@asynccontextmanager
+async def submit_of(common: Common) -> AsyncIterator[LocalSubmit]:
+    """What a command creates runs with. Without an app of the user's, none is made: it would take long."""
+    from onward.engine.control.sources import Sources
+    from onward.operations.local.submit import LocalSubmit
+    from onward.pipeline.graph import BUILT_IN_TYPES
+    from onward.wiring import make_submitting
+
+    settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
+    app = None if settings.app is None else app_of(settings)
+    async with opened(settings.db if app is None else app.store, makes=True) as store:
+        if app is None:
+            sources = Sources(store.blobs, (), BUILT_IN_TYPES)
+        else:
+            sources = sources_of(app, store)
+        submitting = make_submitting(
+            store,
+            sources,
+            kinds=() if app is None else app.handlers,
+            runs=lambda: app_of(settings).runs_directory,
+        )
+        yield LocalSubmit(store, sources, submitting)
 
 
 def sources_of(app: Onward, store: Store) -> Sources:

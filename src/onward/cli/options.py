@@ -62,6 +62,10 @@ Settings = Annotated[
         show_default=False,
     ),
 ]
+Tags = Annotated[
+    tuple[str, ...],
+    Parameter(name="--tag", help="A word to find the run by. May be repeated.", show_default=False),
+]
 Answers = Annotated[
     str | None,
     Parameter(

@@ -14,6 +14,22 @@ def context_of(settings: Iterable[str]) -> dict[str, Any]:
     return dict(_setting(setting) for setting in settings)
 
 
+def values_of_file(path: str | None) -> dict[str, Any]:
+    """The context values in the JSON object of a file, for `--set-file`."""
+    if path is None:
+        return {}
+    try:
+        with open(path, "rb") as file:
+            found = json.loads(file.read())
+    except OSError as error:
+        raise InvalidInput(f"--set-file {path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"--set-file {path} is not JSON: {error}.") from None
+    if not isinstance(found, dict):
+        raise InvalidInput(f'--set-file {path} is not a JSON object; write {{"KEY": VALUE, …}}.')
+    return found
+
+
 def _setting(setting: str) -> tuple[str, Any]:
     key, equals, value = setting.partition("=")
     is_json = key.endswith(":")

@@ -109,8 +109,8 @@ class Engine:
         self._runner = runner = Runner(claims, serving, self.sources, parts, files)
         creating = Creating(journal, clock, ids, serving, self.sources, workspaces)
         self.start = Starting(creating, journal, claims, clock, serving, runner).start
-        submitting = Submitting(creating, journal, clock)
-        self.submit, self.submit_many = submitting.submit, submitting.submit_many
+        self.submitting = Submitting(creating, journal, clock)
+        self.submit, self.submit_many = self.submitting.submit, self.submitting.submit_many
         resuming = Resuming(journal, claims, clock, serving, self.sources, runner, requests, self.leftovers)
         self.resume, self.preview_resume = resuming.resume, resuming.preview_resume
         answering = Answering(journal, claims, clock, runner)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from onward.clock import Clock, Ids
 from onward.engine.control.requests import Start
-from onward.engine.control.script import check_script_fits
 from onward.engine.control.sources import Sources
-from onward.engine.files.workspaces import Workspaces
 from onward.engine.log.journal import Creation, Journal
-from onward.engine.loop.serving import Serving
+from onward.engine.loop.definitions import Definitions
 from onward.errors import InvalidInput
 from onward.machine.definition import Definition
 from onward.model.event import Event, RunCreated
@@ -22,12 +21,20 @@ from onward.model.values.bounds import INSTANT, PRIORITY, shown
 from onward.model.values.namespace import check_given
 from onward.model.values.tags import checked_tags
 from onward.model.values.value import copied
-from onward.model.workspace import IN_PLACE
+from onward.model.workspace import IN_PLACE, Workspace
 from onward.pipeline.build import Pipeline
 from onward.version import VERSION
 
 ON_OWNER_LOSS = ("requeue", "interrupt")
 """When the process that holds a run dies: another continues it, or a person decides."""
+
+
+class NewWorkspaces(Protocol):
+    """Finds the workspaces of new runs. A run without one never asks."""
+
+    async def asked(self, pipeline: Pipeline, start: Start, run_id: str) -> Workspace | None:
+        """The workspace that a new run is asked to have; refuses one that could not be used."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +44,16 @@ class Creating:
     journal: Journal
     clock: Clock
     ids: Ids
-    serving: Serving
+    definitions: Definitions
     sources: Sources
-    workspaces: Workspaces
+    workspaces: NewWorkspaces
 
     def definition(self, pipeline: Pipeline, start: Start) -> Definition:
         """The planner's view of the pipeline; a simulation script that does not fit it is refused."""
-        definition = self.serving.definition(pipeline)
+        definition = self.definitions.definition(pipeline)
         if start.simulation is not None and start.managed_by is None:  # a child plays its manager's script
+            from onward.engine.control.script import check_script_fits
+
             check_script_fits(pipeline, definition, start.simulation, self.sources.read)
         return definition
 
@@ -92,7 +101,7 @@ class Creating:
             simulates_tools=simulation is not None and not simulation.real_tools,
             version=VERSION,
             priority=start.priority,
-            needs=with_directory(self.serving.needs(definition, simulation), start.workdir),
+            needs=with_directory(self.definitions.needs(definition, simulation), start.workdir),
             max_running=definition.max_running,
             managed_by=start.managed_by,
             workdir=start.workdir,

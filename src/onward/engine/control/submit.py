@@ -90,4 +90,4 @@ def _check_different(creations: Sequence[Creation]) -> None:
                 if creation.terms.key is None
                 else (f"the key {creation.terms.key!r}")
             )
-            raise RefusedInList(number, InvalidInput(f"{what} is also that of number {first + 1}."))
+            raise RefusedInList(number, InvalidInput(f"{what} is that of an earlier run in the list."))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from onward.engine.control.interview import Interviewer
 from onward.engine.control.workdir import check_workdir
+from onward.engine.loop.definitions import Definitions
 from onward.engine.managed.settings import is_steering
 from onward.errors import InvalidInput, UnknownHandler
 from onward.handlers.port import Handler
@@ -14,13 +15,12 @@ from onward.machine.definition import AGENT, MANAGER, TOOL, Definition, is_simul
 from onward.model.simulation import Simulation
 from onward.pipeline.build import Pipeline
 
-DEFINITIONS_MAX = 64
 Around = Callable[[str, Handler], Handler]
 """Wraps the handler of a kind of nodes, to watch it."""
 
 
-class Serving:
-    """The handlers of a process, the variables that its commands get, and a cache of definitions."""
+class Serving(Definitions):
+    """The handlers of a process, and the variables that its commands get."""
 
     def __init__(
         self,
@@ -29,18 +29,9 @@ class Serving:
         around: Around | None = None,
         variables: Collection[str] = (),
     ) -> None:
+        super().__init__(handlers)
         self.handlers, self._overseer, self._around = handlers, overseer, around
         self.variables = tuple(sorted(variables))
-        self._definitions: dict[str, Definition] = {}
-
-    def definition(self, pipeline: Pipeline) -> Definition:
-        """The planner's view of a pipeline, created once for many runs."""
-        found = self._definitions.get(pipeline.hash)
-        if found is None or found.graph is not pipeline.graph:
-            if len(self._definitions) >= DEFINITIONS_MAX:
-                self._definitions.clear()
-            found = self._definitions[pipeline.hash] = Definition(pipeline.graph)
-        return found
 
     def handlers_for(
         self,
@@ -82,19 +73,6 @@ class Serving:
             for kind in kinds
         }
         return {**self.handlers, **played} if simulation.real_tools else played
-
-    def needs(self, definition: Definition, simulation: Simulation | None) -> tuple[str, ...]:
-        """The handlers that a process needs to execute a run. What is simulated needs none, and managers only
-        the agent that some of them ask: every engine serves them."""
-        if simulation is None and MANAGER not in definition.handlers:
-            return definition.handlers
-        kinds = set(definition.handlers)
-        is_ours = MANAGER not in self.handlers or (simulation is not None and not simulation.real_tools)
-        if MANAGER in kinds and is_ours:
-            kinds.remove(MANAGER)
-            if any(is_steering(node) for node in definition.managers):
-                kinds.add(AGENT)
-        return tuple(sorted(kind for kind in kinds if not is_simulated(simulation, kind)))
 
 
 def _missing(node_id: str, kind: str, handlers: Mapping[str, Handler]) -> Exception:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
 from onward.clock import Clock
 from onward.engine.control.interview import Interviewer
-from onward.engine.control.sources import read_source
 from onward.engine.engine import Engine
 from onward.engine.log.reader import Folded
 from onward.engine.loop.stop import StopSwitch
@@ -23,7 +21,7 @@ from onward.model.ids import display_id
 from onward.operations.local.decide import answer_of, resume_of
 from onward.operations.local.look import run_state
 from onward.operations.local.preview import is_asking
-from onward.operations.local.start import prepared, start_of
+from onward.operations.local.submit import prepared, start_of
 from onward.operations.local.terms import terms_of
 from onward.operations.local_only.replies import LastCheckpoint, ResumeOutlook
 from onward.operations.replies import RunState
@@ -33,12 +31,6 @@ from onward.read.lookup import find_run, last_checkpoint
 from onward.read.view import instant, view_run
 from onward.store.codec import unseal
 from onward.store.owner import owner_label
-
-
-def submission(file: str, **how: Any) -> SubmitRun:
-    """A run of the pipeline in a file of this machine."""
-    # The path is kept absolute, so that a resume finds the file from another directory.
-    return SubmitRun(source=read_source(file), file=file, path=os.path.abspath(file), **how)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +49,7 @@ class Execution:
 
     def prepare(self, request: SubmitRun) -> Pipeline:
         """The pipeline of a run that is to be started, checked."""
-        return prepared(self.engine, request, self.engine.variables)
+        return prepared(self.engine.sources, request, self.engine.variables)
 
     async def start_run(self, request: SubmitRun, pipeline: Pipeline) -> RunState:
         """Create a run of a prepared pipeline, and execute it."""

@@ -43,6 +43,10 @@ async def status(
         tuple[StatusName, ...],
         Parameter(name="--status", help="Only runs with this status. May be repeated.", show_default=False),
     ] = (),
+    tags: Annotated[
+        tuple[str, ...],
+        Parameter(name="--tag", help="Only runs with this tag; repeated, with all.", show_default=False),
+    ] = (),
     limit: Annotated[int, number(LIMIT, help="How many runs to list, newest first.")] = 50,
     every: Annotated[bool, Parameter(name="--all", help="List every run.")] = False,
     common: Common = COMMON,
@@ -52,6 +56,7 @@ async def status(
     wanted = ListRuns(
         run=run,
         statuses=tuple(map(RunStatus, statuses)),
+        tags=tags,
         limit=ALL if every else limit,
         completed=out.is_json and not watch,
         older=not (watch or out.is_json),
@@ -104,7 +109,8 @@ def _one(run: RunListed, common: Common) -> Iterator[str]:
 
 def _list(found: RunList, wanted: ListRuns) -> Iterator[str]:
     if not found["runs"]:
-        yield "no runs" + (f" that are {' or '.join(wanted.statuses)}" if wanted.statuses else "")
+        kind = f" that are {' or '.join(wanted.statuses)}" if wanted.statuses else ""
+        yield "no runs" + kind + (f" with the tags {', '.join(wanted.tags)}" if wanted.tags else "")
         return
     yield from run_table(found["runs"], SystemClock().now_us())
     yield from unserved_lines(found["runs"])

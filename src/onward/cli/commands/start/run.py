@@ -24,7 +24,7 @@ from onward.cli.options import (
 from onward.cli.script import script_of
 from onward.cli.values import context_of
 from onward.model.run import RunStatus
-from onward.operations.local_only.execute import submission
+from onward.operations.local_only.submission import submission
 from onward.operations.local_only.workdir import directory_of
 from onward.operations.requests import ListRuns
 from onward.pipeline.build import Pipeline

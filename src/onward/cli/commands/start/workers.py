@@ -1,10 +1,10 @@
-"""Commands for many runs and many processes: worker, submit, recover, workers."""
+"""Commands for many runs and many processes: worker, recover, workers."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -14,20 +14,11 @@ from onward.cli.opening import app_of, check_there, courier_of, lists_of
 from onward.cli.options import (
     COMMON,
     Common,
-    KeepWorkspace,
     LogFormat,
     Out,
-    RealTools,
-    RunId,
-    Settings,
-    Simulate,
-    Workspace,
-    WorkspaceMode,
 )
 from onward.cli.print.text import count, one_line, table
-from onward.cli.script import script_of
 from onward.cli.signals import Force, on_signals
-from onward.cli.values import context_of
 from onward.clock import SystemClock
 from onward.config import load_settings
 from onward.engine.engine import Engine, ignore
@@ -36,10 +27,8 @@ from onward.machine.plan.planner import DRAIN
 from onward.model.event import Event
 from onward.model.ids import display_id
 from onward.model.run import Run
-from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE, PRIORITY
+from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE
 from onward.operations.local.operations import LocalOperations
-from onward.operations.local_only.execute import submission
-from onward.operations.local_only.workdir import directory_of, missing_notice
 from onward.operations.replies import WorkerListed
 from onward.operations.requests import ListWorkers, RecoverRuns
 from onward.store.owner import owner_label
@@ -150,64 +139,6 @@ async def worker(
     if out.is_json:
         out.value({"driven": shift.executed, "left_behind": shift.left_behind})
     return FAILED if shift.left_behind else FINE
-
-
-async def submit(
-    file: Annotated[str, Parameter(help="The pipeline: a DOT file.")],
-    /,
-    *,
-    settings: Settings = (),
-    simulate: Simulate = None,
-    real_tools: RealTools = False,
-    priority: Annotated[int, number(PRIORITY, help="Runs with a higher number are taken first.")] = 0,
-    on_owner_loss: Annotated[
-        Literal["requeue", "interrupt"],
-        Parameter(help="When its worker dies: another continues, or a person decides."),
-    ] = "requeue",
-    run_id: RunId = None,
-    cwd: Annotated[
-        str | None,
-        Parameter(
-            help="The directory that the run's commands work in: only workers that have it take the run. "
-            "Default: wherever the worker was started.",
-            metavar="DIR",
-        ),
-    ] = None,
-    workspace: Workspace = None,
-    workspace_mode: WorkspaceMode = None,
-    keep_workspace: KeepWorkspace = False,
-    common: Common = COMMON,
-    out: Out,
-) -> int:
-    """Create a run and leave it to the workers."""
-    script = script_of(simulate, real_tools=real_tools)
-    asking = submission(
-        file,
-        inputs=context_of(settings),
-        simulation=script.entries,
-        real_tools=script.real_tools,
-        priority=priority,
-        on_owner_loss=on_owner_loss,
-        run_id=run_id,
-        workdir=None if cwd is None else directory_of(cwd, is_here=False),
-        workspace=workspace,
-        workspace_mode=workspace_mode,
-        keep_workspace=keep_workspace,
-    )
-    async with _engine(common, makes=True) as engine:
-        with script.located():
-            made = await LocalOperations(engine, SystemClock()).start.submit_run(asking)
-    for warning in made["warnings"]:
-        out.note(warning)
-    run = made["run"]
-    if notice := missing_notice(run["workdir"]):
-        out.note(notice)
-    out.say(f"run {run['display_id']}: {one_line(run['pipeline'])} (id {run['id']}) is queued")
-    if run["waiting_for"]:
-        out.note(run["waiting_for"]["says"])
-    if out.is_json:
-        out.value(run)
-    return FINE
 
 
 async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out: Out) -> int:

@@ -1,0 +1,87 @@
+"""New runs for the queue, by a store alone. `onward submit` must be quick, so this imports no engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+from onward.engine.control.requests import Start
+from onward.engine.control.sources import Sources
+from onward.engine.control.submit import Submitting
+from onward.machine.fold.row import project
+from onward.model.simulation import Simulation
+from onward.model.values.tool_env import Variables
+from onward.operations.local.terms import run_id_of, terms_of
+from onward.operations.replies import RunListed, RunState, Submitted, SubmittedRuns
+from onward.operations.requests import SubmitRun, SubmitRuns
+from onward.pipeline.build import Pipeline
+from onward.read.lookup import completed_of
+from onward.read.view import view_row, view_run
+from onward.store.port.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSubmit:
+    """Makes runs of one store; a worker executes them."""
+
+    store: Store
+    sources: Sources
+    submitting: Submitting
+
+    async def submit_run(self, request: SubmitRun) -> Submitted:
+        """Create a run and leave it queued for whichever worker claims it."""
+        pipeline = prepared(self.sources, request)
+        folded = await self.submitting.submit(pipeline, start_of(request))
+        # Only the run of an earlier request can have steps.
+        done = await completed_of(self.store.log, folded.run.id) if folded.is_repeat else ()
+        workers = await self.store.workers.read()
+        viewed = view_run(project(folded.run), folded.holder, folded.run, done, workers=workers)
+        run = cast("RunState", viewed)
+        return {"run": run, "warnings": [str(warning) for warning in pipeline.warnings]}
+
+    async def submit_runs(self, request: SubmitRuns) -> SubmittedRuns:
+        """Create many runs; a pipeline that several of them have is prepared once."""
+        pipelines = dict[tuple[str, str, str | None], Pipeline]()
+        asked = [(self._once(pipelines, one), start_of(one)) for one in request.runs]
+        created = await self.submitting.submit_many(asked)
+        warnings = [str(warning) for pipeline in pipelines.values() for warning in pipeline.warnings]
+        workers = await self.store.workers.read()
+        runs = [view_row(project(folded.run), folded.holder, workers=workers) for folded in created]
+        return {"runs": cast("list[RunListed]", runs), "warnings": warnings}
+
+    def _once(self, known: dict[tuple[str, str, str | None], Pipeline], request: SubmitRun) -> Pipeline:
+        what = request.source, request.file, request.path
+        if what not in known:
+            known[what] = prepared(self.sources, request)
+        return known[what]
+
+
+def prepared(sources: Sources, request: SubmitRun, variables: Variables | None = None) -> Pipeline:
+    """The pipeline of a request, checked as for every run; with `variables`, also against those."""
+    found = sources.prepare(request.source, request.file, variables)
+    return replace(found, path=request.path)
+
+
+def start_of(request: SubmitRun) -> Start:
+    """How the engine is asked for the run."""
+    return Start(
+        inputs=request.inputs,
+        run_id=run_id_of(request),
+        simulation=_simulation(request),
+        on_owner_loss=request.on_owner_loss,
+        priority=request.priority,
+        exclusive_key=request.exclusive_key,
+        tags=request.tags,
+        wake_at_us=request.wake_at_us,
+        workdir=request.workdir,
+        workspace=request.workspace,
+        workspace_mode=request.workspace_mode,
+        keep_workspace=request.keep_workspace,
+        terms=terms_of(request),
+    )
+
+
+def _simulation(request: SubmitRun) -> Simulation | None:
+    if request.simulation is None:
+        return None
+    return Simulation(script=request.simulation, real_tools=request.real_tools)
