@@ -156,7 +156,7 @@ async def test_what_nobody_can_do_is_refused_before_anything_begins(app: Onward)
         await app.run(await app.pipeline(line("a")), run_id="run")
     with pytest.raises(InvalidPipeline):
         await app.pipeline("digraph { a -> }")
-    with pytest.raises(InvalidInput, match="needs a type name"):
+    with pytest.raises(InvalidInput, match="needs a type"):
         app.handler("")
     assert list(await (await app.engine()).store.runs.find("run")) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar, cast
 
@@ -12,6 +13,7 @@ from onward.handlers.function import FunctionHandler, Returned
 from onward.handlers.isolated import IsolatedHandler, importable
 from onward.handlers.isolation import ANSWER_BYTES_MAX
 from onward.handlers.port import Handler
+from onward.model.values.bounds import shown
 from onward.pipeline.build import Transform
 from onward.pipeline.prepare import checked_transform
 from onward.pipeline.rules.check import RULES, Problem, Rule, Subject
@@ -32,21 +34,30 @@ class Registering:
     def __init__(self) -> None:
         self._spawn = SystemSpawn(output_bytes_max=ANSWER_BYTES_MAX)
         self.handlers: dict[str, Handler] = {}
+        self._places: dict[str, str] = {}  # where each handler was registered
         self.transforms: list[Transform] = []
         self.rules: list[Rule] = list(RULES)
         self.interviewers: dict[str, Interviewer] = {"auto": AutoApprove()}
 
-    def handler(self, kind: str, *, isolated: bool = False) -> Callable[[F], F]:
-        """Register a function as the handler of a node `type`; a name that exists is replaced.
+    def handler(self, kind: str, *, isolated: bool = False, replace: bool = False) -> Callable[[F], F]:
+        """Register a function as the handler of the nodes with this `type`; a built-in type may be replaced.
 
         `isolated`: call it in its own process, which can be ended at any time. Another process must be able
-        to import the function: it is not async, and at the top level of a module.
+        to import the function: it is not async, and at the top level of a module. `replace`: a handler of
+        this name that was registered before, instead of an error; for notebooks and tests.
         """
-        if not kind:
-            raise InvalidInput("a handler needs a type name: @app.handler('name').")
+        _check_named(kind, "handler", "type")
 
         def register(function: F) -> F:
+            place = _place(1)
+            _check_function(function, kind, place)
+            if kind in self._places and not replace:
+                raise InvalidInput(
+                    f"{place}: there is a handler {kind!r} already, registered at {self._places[kind]}; "
+                    "choose another name, or say replace=True."
+                )
             self.handlers[kind] = self._isolated(function) if isolated else FunctionHandler(function)
+            self._places[kind] = place
             self.rules[:] = rules_beside(kind, self.rules)
             return function
 
@@ -82,8 +93,7 @@ class Registering:
         The function may be async. It returns an `Answer`, a choice or words, True or False for a verdict, or
         None to leave the gate open.
         """
-        if not name:
-            raise InvalidInput("an interviewer needs a name: @app.interviewer('name').")
+        _check_named(name, "interviewer", "name")
 
         def register(who: AnswersT) -> AnswersT:
             is_function = not hasattr(who, "ask")
@@ -95,3 +105,35 @@ class Registering:
             return who
 
         return register
+
+
+def _place(above: int) -> str:
+    """The line of the user's code that registers something, so many calls above the caller of this."""
+    frame = sys._getframe(above + 1)
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _check_named(name: object, what: str, kind: str) -> None:
+    """Refuse a decorator that was written without its parentheses, and an empty name."""
+    if callable(name):
+        called = getattr(name, "__name__", "name")
+        raise InvalidInput(
+            f"{_place(2)}: @app.{what} needs a {kind}: write @app.{what}({called!r}) above {called}."
+        )
+    if not isinstance(name, str) or not name:
+        raise InvalidInput(
+            f"@app.{what} needs a {kind}, and {shown(name)} is none; write @app.{what}('name')."
+        )
+
+
+def _check_function(function: object, kind: str, place: str) -> None:
+    """Refuse what cannot be called with a step."""
+    if isinstance(function, type):
+        raise InvalidInput(
+            f"{place}: the handler {kind!r} is the class {function.__qualname__}, and must be a function; "
+            "register a function that uses the class, or an object of it that can be called."
+        )
+    if not callable(function):
+        raise InvalidInput(
+            f"{place}: the handler {kind!r} is {shown(function)}, and must be a function that takes a step."
+        )
