@@ -87,7 +87,7 @@ stepwise-retry: $(INSTALLED)  ## retry a stopped step of a run: RUN_ID=.. FLOW=.
 	@$(BIN)/python scripts/stepwise.py retry
 
 docs: $(INSTALLED)  ## regenerate the generated pages
-	$(BIN)/python scripts/make_docs.py
+	$(BIN)/python -m scripts.make_docs
 
 rows: $(INSTALLED)  ## list which requirements of the source documents have tests
 	@$(BIN)/python scripts/rows.py

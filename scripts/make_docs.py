@@ -1,7 +1,7 @@
 """Writes the generated pages.
 
-From the code: `docs/events.md`, `docs/state-machine.md`, the JSON Schemas of receipts and handoffs in the
-package and in `docs/schemas`. From `tests/promises.toml`: the lists of `tests/README.md`.
+From the code: `docs/events.md`, `docs/state-machine.md`, `docs/api.md`, the JSON Schemas of receipts and
+handoffs in the package and in `docs/schemas`. From `tests/promises.toml`: the lists of `tests/README.md`.
 
 With `--check` nothing is written, and the exit code says whether the pages are up to date.
 """
@@ -23,6 +23,7 @@ from onward.model.event import CATALOGUE, CHECKPOINTS, Event
 from onward.model.run import RunStatus
 from onward.read.dialect_events import NAMES
 from onward.receipts.receipt import SCHEMA_VERSION, Handoff, Receipt
+from scripts.api_page import api_page
 
 DOCS = Path(__file__).parent.parent / "docs"
 TESTS = Path(__file__).parent.parent / "tests"
@@ -189,6 +190,7 @@ def test_line(test: str) -> str:
 PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "events.md": events_page,
     DOCS / "state-machine.md": state_page,
+    DOCS / "api.md": partial(api_page, GENERATED.replace("the tables in the code", "docstrings")),
     TESTS / "README.md": promises_page,
 }
 for _kind in (Receipt, Handoff):

@@ -191,12 +191,15 @@ def _sender(notify: NotifySettings, settings: Settings, db: str | None) -> Sende
             ) from None
     assert notify.url is not None  # one of the two is there
     return UrlSender(notify.url, secret=secret, timeout_s=notify.timeout_s, clock=SystemClock())
+
+
 def _run_files(
     store: Store, runs: str | None, files: str | None, warn: Callable[[str], None] | None
 ) -> RunFiles | None:
     from onward.engine.files.run_files import RunFiles
 
     if runs is None:
+        return None
     return RunFiles(runs, store.identity, mode=file_mode(files), warn=warn or log_warning)
 
 

@@ -8,10 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from onward import config
+import pytest
+
+import onward
+from onward import config, errors
 from onward.model.event import CATALOGUE
 from onward.model.run import RunStatus
 from onward.model.values.tool_env import ALWAYS
+from scripts.api_page import MissingDocstring, class_lines
 from tests.shape.tree import modules, show
 
 ROOT = Path(__file__).parent.parent.parent
@@ -20,9 +24,33 @@ GLOSSARY = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
 
 def test_the_generated_pages_are_up_to_date() -> None:
     done = subprocess.run(
-        [sys.executable, "scripts/make_docs.py", "--check"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "scripts.make_docs", "--check"], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + "run `make docs`"
+
+
+def test_every_public_name_and_error_is_on_the_page_about_python() -> None:
+    page = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (\w+)$", page, re.MULTILINE)
+    assert [name for name in onward.__all__ if name not in headings] == []
+    rows = re.findall(r"^\| `(\w+)` \| [\w, ]+ \|", page[page.index("## Errors") :], re.MULTILINE)
+    known = [
+        name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)
+    ]
+    assert rows == known
+    for method in ("submit", "submit_many", "list", "events", "wait", "worker", "schedule_at", "handler"):
+        assert f"### `Onward.{method}`" in page
+
+
+def test_a_public_name_without_a_docstring_is_told() -> None:
+    class Silent:
+        """Says something; its method does not."""
+
+        def method(self) -> None: ...
+
+    Silent.__module__ = "onward.silent"
+    with pytest.raises(MissingDocstring, match=r"Silent\.method has no docstring"):
+        list(class_lines(Silent))
 
 
 def test_every_status_event_and_table_is_in_the_glossary() -> None:

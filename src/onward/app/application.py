@@ -48,6 +48,9 @@ class Onward(Queueing):
     ) -> Run:
         """Run a pipeline (a path, or one from `pipeline()`) until it stops; returns its state.
 
+        `inputs` are values of its context, `run_id` an id of the caller's own. `answers` names an interviewer
+        for its gates; without one the run stops there, waiting. `stop` lets another task stop it.
+
         `simulate`: execute nothing; a script says what steps answer. With `real_tools` only agents are
         simulated. `workdir`: where its commands work, also when it is resumed elsewhere; else the current
         directory.
@@ -109,14 +112,15 @@ class Onward(Queueing):
     ) -> Run:
         """Fork a run at one of its checkpoints, or before a step (`from_step`), and run the fork.
 
-        The other keywords are those of `Fork` (accept_changes, original, new_id, …).
+        `changes` are set in the fork's context. The other keywords are those of `Fork` (accept_changes,
+        original, new_id, …). The run itself is not changed.
         """
         engine = await self.engine()
         forked = await engine.fork(run_id, Fork(checkpoint, changes=changes or {}, **how))
         return (await engine.resume(forked.run.id, Resume(original=True))).run
 
     async def pause(self, run_id: str, *, after: str = "step") -> Run:
-        """Ask a run to stop."""
+        """Ask a run to stop after its `step`, after the `call`, or `now`; it can be resumed."""
         return (await (await self.engine()).pause(run_id, after=after)).run
 
     async def cancel(self, run_id: str, *, reason: str = "") -> Run:
@@ -135,7 +139,7 @@ class Onward(Queueing):
         return await (await self.engine()).effect(key, function, only_success=only_success)
 
     async def get(self, run_id: str) -> Run:
-        """The current state of a run."""
+        """The current state of a run; RunNotFound if there is none."""
         return (await (await self.engine()).journal.load(run_id)).run
 
     async def dialect_events(self, run_id: str) -> AsyncIterator[DialectEvent]:
@@ -170,7 +174,7 @@ class Onward(Queueing):
         )
 
     async def pipeline(self, source: str, *, name: str = "pipeline") -> Pipeline:
-        """A pipeline from its text."""
+        """A pipeline from its text, prepared and checked; InvalidPipeline has all that is wrong with it."""
         return (await self.engine()).sources.prepare(source, f"<{name}>")
 
     def _interviewer(self, answers: str | Interviewer | None) -> Interviewer | None:

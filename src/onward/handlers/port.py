@@ -51,7 +51,12 @@ class RunOnce(Protocol):
 
 
 class StepContext:
-    """One attempt of one step, as a handler sees it; values are computed when they are read."""
+    """One attempt of one step, as a handler sees it; values are computed when they are read.
+
+    `node` is the step's node (`id`, `label`, `text(attribute)`), `graph` the whole pipeline. `workspace` is
+    the work tree that the step changes, if the run has one. `stopping` is an `asyncio.Event` that is set when
+    the run should stop soon: a handler that can continue later may return early.
+    """
 
     __slots__ = (
         "_prompt",
@@ -103,18 +108,22 @@ class StepContext:
 
     @property
     def run_id(self) -> str:
+        """The id of the run."""
         return self._run.id
 
     @property
     def pipeline(self) -> str:
+        """The name of the pipeline."""
         return self._run.pipeline
 
     @property
     def step(self) -> str:
+        """The id of the step: `node#visit`, in a branch `branch/node#visit`."""
         return self._started.step
 
     @property
     def attempt(self) -> int:
+        """The number of the attempt: 1, 2, 3. Each retry is the next; a crash uses up none."""
         return self._started.attempt
 
     @property
@@ -134,10 +143,12 @@ class StepContext:
 
     @property
     def fidelity(self) -> str:
+        """How much of the history an agent step sees: full, truncate, compact or a summary."""
         return self._started.fidelity
 
     @property
     def thread(self) -> str:
+        """The key of the conversation that a step with the fidelity `full` continues."""
         return self._started.thread
 
     @property
@@ -152,10 +163,12 @@ class StepContext:
 
     @property
     def values(self) -> FrozenMap[Any]:
+        """The context values of the step's branch, as they are stored; `context` is a copy to work with."""
         return self._run.branches[branch_of(self.step)].context
 
     @property
     def retries(self) -> int:
+        """How many retries of this step were spent before this attempt."""
         return self._run.open_steps[self.step].retries_spent
 
     @property

@@ -152,7 +152,11 @@ NOTHING_PENDING = Pending()
 
 
 class Run(Frozen, frozen=True, kw_only=True):
-    """The fold of a log up to `head`."""
+    """The state of a run: the fold of its log up to event `head`. It does not change; ask again for news.
+
+    `status` and `reason` say how it stands, `detail` in words; `context` has its values, `gates` its
+    questions. Instants end in `_at_us`: microseconds since 1970, UTC.
+    """
 
     id: str
     pipeline: str
@@ -209,14 +213,17 @@ class Run(Frozen, frozen=True, kw_only=True):
 
     @property
     def root(self) -> Branch:
+        """The branch that every run begins with."""
         return self.branches[""]
 
     @property
     def context(self) -> FrozenMap[Any]:
+        """The values that the run carries from step to step."""
         return self.branches[""].context
 
     @property
     def next_node(self) -> str | None:
+        """The node that the run stands before; None at its end."""
         return self.branches[""].next_node
 
     @property
@@ -231,4 +238,5 @@ class Run(Frozen, frozen=True, kw_only=True):
 
     @property
     def is_final(self) -> bool:
+        """Whether nothing can happen to the run any more: it is completed or cancelled."""
         return self.status in (RunStatus.COMPLETED, RunStatus.CANCELLED)

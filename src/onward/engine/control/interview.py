@@ -73,6 +73,7 @@ class AutoApprove:
         self._tell = tell
 
     async def ask(self, run: Run, gate: Gate) -> Answer:
+        """The choice that approves, the default, or the first."""
         if gate.type == FREEFORM:
             return Answer(text="auto-approved")
         if approving(gate.type, gate.choices) is not None:
@@ -92,6 +93,7 @@ class CallbackInterviewer:
         self.name, self._function = name, function
 
     async def ask(self, run: Run, gate: Gate) -> Answer:
+        """What the function returns for this gate."""
         said = self._function(run, gate)
         return Answer.of(await said if inspect.isawaitable(said) else said)
 
@@ -104,6 +106,7 @@ class QueueInterviewer:
         self._answers = deque(answers)
 
     async def ask(self, run: Run, gate: Gate) -> Answer:
+        """The next prepared answer; without one the question stays open."""
         return Answer.of(self._answers.popleft()) if self._answers else Answer.skip()
 
 
@@ -116,18 +119,22 @@ class RecordingInterviewer:
 
     @property
     def name(self) -> str:
+        """The other interviewer's name: the log says that it answered."""
         return self._interviewer.name
 
     async def ask(self, run: Run, gate: Gate) -> Answer:
+        """What the other interviewer answers, which is kept in `recorded`."""
         answer = Answer.of(await self._interviewer.ask(run, gate))
         self.recorded.append((gate, answer))
         return answer
 
     async def ask_multiple(self, run: Run, gates: Sequence[Gate]) -> Sequence[Said]:
+        """What the other interviewer answers to several gates; each is kept in `recorded`."""
         answers = await answers_of(self._interviewer, run, gates)
         self.recorded += zip(gates, answers, strict=False)
         return answers
 
     async def inform(self, message: str, stage: str) -> None:
+        """Pass the message on, if the other interviewer takes messages."""
         if isinstance(self._interviewer, Informed):
             await self._interviewer.inform(message, stage)

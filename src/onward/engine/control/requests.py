@@ -55,7 +55,13 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Resume(ResumeRequest):
-    """How a stopped run is asked to continue: what is decided, and how it is sent."""
+    """How a stopped run is asked to continue: what is decided, and how it is sent.
+
+    `action` decides about a step that stopped: retry, skip, continue or abort; `step` names it if there are
+    several. `from_node` starts again at a node. `accept_changes` takes the changed pipeline file, `original`
+    the stored source. `take_over` takes the run from a live holder, `wait` waits for it. `run=False` only
+    decides: a worker executes the run.
+    """
 
     accept_changes: bool = False
     original: bool = False
