@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onward.errors import InvalidInput
-from onward.model.values.bounds import GRACE, shown
+from onward.model.values.bounds import GRACE, WAIT, Seconds, shown
 from onward.model.values.tool_env import ALWAYS, Variables, is_named
 from onward.project import CONFIG_FILE, DIRECTORY, HERE, Project, find_project
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 DEFAULT_DB = f"{DIRECTORY}/onward.db"
 ADDRESS = "://"
-KNOWN = {"db", "app", "answers", "tool_env", "grace", "runs", "files", "log", "notify"}
-_TEXTS = KNOWN - {"grace", "tool_env", "notify"}
+KNOWN = {"db", "app", "answers", "tool_env", "grace", "blocked", "runs", "files", "log", "notify"}
+_TEXTS = KNOWN - {"grace", "blocked", "tool_env", "notify"}
 _PATTERN = re.compile(r"[^\s=,$\[\]]+")
 LOG_FORMATS = ("text", "json")
 FILE_MODES = ("full", "lazy", "off")
@@ -38,6 +38,7 @@ class Settings:
     is_app_of_project: bool = False
     answers: str | None = None
     grace_s: float = 30.0
+    blocked_s: float | None = None
     tool_env: tuple[str, ...] = ()
     runs: str | None = None
     files: str | None = None
@@ -63,6 +64,7 @@ def load_settings(
     of_project = _path(project, file.get("db"))
     asked = app or environment.get("ONWARD_APP")
     grace = environment.get("ONWARD_GRACE") or file.get("grace", 30)
+    blocked = environment.get("ONWARD_BLOCKED") or file.get("blocked")
     return Settings(
         db=named or of_project or project.path(DEFAULT_DB),
         is_db_given=bool(named or of_project),
@@ -71,7 +73,8 @@ def load_settings(
         project=project,
         is_app_of_project=asked is None and "app" in file,
         answers=answers or environment.get("ONWARD_ANSWERS") or _text(file.get("answers")),
-        grace_s=_seconds("grace", grace),
+        grace_s=_seconds("grace", grace, GRACE),
+        blocked_s=None if blocked is None else _seconds("blocked", blocked, WAIT),
         tool_env=_patterns(environment.get("ONWARD_TOOL_ENV"), file.get("tool_env", [])),
         runs=runs or environment.get("ONWARD_RUNS") or _path(project, file.get("runs")),
         files=file_mode(files or environment.get("ONWARD_FILES") or _text(file.get("files"))),
@@ -182,9 +185,9 @@ def place_in(project: Project, place: str) -> str:
     return place if ADDRESS in place or place == ":memory:" else project.path(place)
 
 
-def _seconds(name: str, value: object) -> float:
+def _seconds(name: str, value: object, bounds: Seconds) -> float:
     try:
-        return GRACE.read(str(value).removesuffix("s"))
+        return bounds.read(str(value).removesuffix("s"))
     except ValueError as error:
         raise InvalidInput(f"{name} is {shown(value)}; write {error}.") from None
 

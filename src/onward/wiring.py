@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from onward.engine.loop.parts import Observer, ShowLine
     from onward.engine.loop.serving import Around
     from onward.handlers.port import Handler
+    from onward.model.workspace import Workspace
     from onward.notify.courier import Courier
     from onward.notify.sender import Sender
     from onward.notify.settings import NotifySettings
-    from onward.model.workspace import Workspace
     from onward.pipeline.build import Pipeline, Transform
     from onward.pipeline.rules.check import Rule
     from onward.workspace.port import OldTrees

@@ -16,6 +16,7 @@ from tests.shape.tree import Import, Module, imports, is_below, modules, show
 LAYERS: dict[str, list[str]] = {
     "errors": [],
     "threads": [],
+    "loop_watch": [],
     "clock": ["model"],
     "version": [],
     "project": [],
@@ -31,7 +32,9 @@ LAYERS: dict[str, list[str]] = {
     "machine": ["pipeline", "model", "errors"],
     "draw": ["pipeline", "model", "read.log"],
     "store": ["model", "errors", "clock", "host", "threads"],
-    "handlers": ["model", "errors", "clock", "deadline", "pipeline.graph", "process", "threads"],
+    "handlers": [
+        *("model", "errors", "clock", "deadline", "pipeline.graph", "process", "threads", "loop_watch"),
+    ],
     "read.log": ["model"],  # the one reading of a log: whatever tells of a run may use it
     "receipts": ["machine", "pipeline", "model", "errors", "clock", "read.log"],
     "workspace": ["model", "errors"],

@@ -12,8 +12,12 @@ from onward.config import file_mode
 from onward.engine.engine import Engine, ignore
 from onward.engine.loop.parts import Observer, ShowLine
 from onward.engine.loop.serving import Around
+from onward.handlers.function import find_culprit
+from onward.loop_watch import LoopWatch
 from onward.store.port.store import Store
 from onward.wiring import make_engine, open_store, runs_of
+
+BLOCKED_S = 1.0
 
 
 class Opening(Registering):
@@ -28,6 +32,9 @@ class Opening(Registering):
         super().__init__()
         self.store, self.runs, self.files = store, runs, file_mode(files)
         self.lease_s: float | None = None
+        self.blocked_s = BLOCKED_S
+        """After how long a handler that blocks the event loop is named in a warning; 0: never."""
+        self._watch: LoopWatch | None = None
         self._engine: Engine | None = None
         self._opening = asyncio.Lock()
 
@@ -64,6 +71,8 @@ class Opening(Registering):
                     around=around,
                     show=show,
                 )
+                if self.blocked_s and self.handlers:
+                    self._watch = LoopWatch(self.blocked_s, find_culprit)
             return self._engine
 
     @property
@@ -84,6 +93,9 @@ class Opening(Registering):
 
     async def close(self) -> None:
         """Close the store."""
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
         if self._engine is not None:
             engine, self._engine = self._engine, None
             await engine.close()

@@ -254,6 +254,7 @@ def app_of(settings: Settings) -> Onward:
     if app.runs is None and isinstance(app.store, str) and app.store.startswith(POSTGRES):
         app.runs = settings.project.path(PROJECT_RUNS)
     app.files = settings.files or app.files
+    app.blocked_s = app.blocked_s if settings.blocked_s is None else settings.blocked_s
     return app
 
 

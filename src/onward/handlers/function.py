@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from types import CoroutineType
+from types import CoroutineType, FrameType
 from typing import Any
 
 from onward.errors import InvalidInput
+from onward.handlers.plain import without_exit
 from onward.handlers.port import StepContext
+from onward.loop_watch import Culprit
 from onward.model.result import Result
 
 Returned = Result | str | dict[str, Any] | None
@@ -41,8 +43,32 @@ class FunctionHandler:
         """Await in a separate task only if there is a time limit: a task costs a third of a short step."""
         if step.node.timeout_s is None:
             return await returned
-        name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
-        return await step.calls.attend(name, returned)
+        return await step.calls.attend(self.name, returned)
+
+    @property
+    def name(self) -> str:
+        """What the function is called in its module."""
+        name: str = getattr(self._function, "__qualname__", type(self._function).__qualname__)
+        return name
+
+
+def find_culprit(frame: FrameType) -> Culprit | None:
+    """The async handler that is being executed in a thread, by the innermost frame of that thread."""
+    at: FrameType | None = frame
+    while at is not None:
+        if at.f_code is FunctionHandler.run.__code__:
+            handler, step = at.f_locals["self"], at.f_locals["step"]
+            return _culprit(handler.name, step.run_id, step.step, (at, frame))
+        if at.f_code is without_exit.__code__:
+            run_id, _, step_id = at.f_locals["key"].partition("/")
+            return _culprit(at.f_locals["name"], run_id, step_id, (at, frame))
+        at = at.f_back
+    return None
+
+
+def _culprit(handler: str, run_id: str, step: str, stack: tuple[FrameType, FrameType]) -> Culprit:
+    words = f"the handler {handler} of step {step} of run {run_id}"
+    return Culprit(words, {"run": run_id, "step": step, "handler": handler}, *stack)
 
 
 _NOTHING_SAID = Result(is_decided=False)

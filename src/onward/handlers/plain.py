@@ -68,7 +68,7 @@ class Calls:
 
         After `PATIENCE_S`, or when the caller is cancelled again, it is left running, and registered.
         """
-        task = asyncio.create_task(_without_exit(function))
+        task = asyncio.create_task(without_exit(function, name, self._key))
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:
@@ -122,8 +122,11 @@ class Calls:
         return not self.is_busy
 
 
-async def _without_exit(function: Awaitable[T]) -> T | SystemExit:
-    """The function's value. A SystemExit is returned too: raised in a task, it would end the event loop."""
+async def without_exit(function: Awaitable[T], name: str, key: str) -> T | SystemExit:
+    """The function's value. A SystemExit is returned too: raised in a task, it would end the event loop.
+
+    `name` and `key` say whose function it is, to whoever finds this on a stack.
+    """
     try:
         return await function
     except SystemExit as error:
