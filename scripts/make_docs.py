@@ -19,7 +19,8 @@ from typing import Any, get_type_hints
 import msgspec
 
 from onward.machine.lifecycle import FIRST, REASONS, RUN
-from onward.model.event import CATALOGUE, CHECKPOINTS, Event
+from onward.model.catalogue import CATALOGUE, CHECKPOINTS
+from onward.model.event import Event
 from onward.model.run import RunStatus
 from onward.read.dialect_events import NAMES
 from onward.receipts.receipt import SCHEMA_VERSION, Handoff, Receipt
@@ -53,7 +54,8 @@ def events_page() -> str:
             lines += ["| field | type | default |", "|---|---|---|"]
             types = get_type_hints(kind)  # without the bounds of numbers
             lines += [
-                f"| `{field.name}` | {type_name(types[field.name])} | {default(field)} |" for field in fields
+                f"| `{field.encode_name}` | {type_name(types[field.name])} | {default(field)} |"
+                for field in fields
             ]
     lines += [
         "",
@@ -90,7 +92,14 @@ def effect(kind: type[Event]) -> str:
 def type_name(kind: object) -> str:
     name = getattr(kind, "__name__", None) if not hasattr(kind, "__args__") else None
     text = name or str(kind)
-    for noise in ("typing.", "onward.model.event.", "onward.model.artifact.", "<class '", "'>"):
+    for noise in (
+        "typing.",
+        "onward.model.event.",
+        "onward.model.call.",
+        "onward.model.attempt.artifact.",
+        "<class '",
+        "'>",
+    ):
         text = text.replace(noise, "")
     text = re.sub(r"Optional\[(.*)\]$", r"\1 | None", text)
     return f"`{text}`".replace("|", "\\|")

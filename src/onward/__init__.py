@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         RecordingInterviewer,
     )
     from onward.engine.loop.stop import StopSwitch
-    from onward.handlers.isolation import IsolatedStep
+    from onward.handlers.isolate.messages import IsolatedStep
     from onward.handlers.port import StepContext
     from onward.model.answer import Answer
     from onward.model.event import StepStatus
@@ -31,7 +31,7 @@ _WHERE = {
     "AutoApprove": "onward.engine.control.interview",
     "CallbackInterviewer": "onward.engine.control.interview",
     "Gate": "onward.model.run",
-    "IsolatedStep": "onward.handlers.isolation",
+    "IsolatedStep": "onward.handlers.isolate.messages",
     "Onward": "onward.app",
     "QueueInterviewer": "onward.engine.control.interview",
     "RecordingInterviewer": "onward.engine.control.interview",

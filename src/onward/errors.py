@@ -19,6 +19,7 @@
     - SpawnFailed             the machine: a command could not be started, and did not run
         - CannotExecute       the caller: there is no such program, or it may not be run
     - EffectFailed            the effect: it ran once, failed, and does not run again
+    - CallTimedOut            the call: it took longer than its time limit
     - WorkdirGone             the machine: the directory that a run works in is not there
     - WorkspaceFailed         the workspace: git could not do what a run needs
       - GitKilled             the same, because a signal ended it: another try may succeed
@@ -199,6 +200,14 @@ class EffectFailed(OnwardError):
             f"effect {key!r} failed and does not run again: {why}. "
             f"`onward effect {key} --forget` lets it run again."
         )
+
+
+class CallTimedOut(OnwardError):
+    """A call inside a step took longer than its time limit."""
+
+    def __init__(self, key: str, limit_s: float) -> None:
+        self.key, self.limit_s = key, limit_s
+        super().__init__(f"call {key!r} took longer than its time limit of {limit_s:g} s.")
 
 
 class WorkdirGone(OnwardError):

@@ -47,7 +47,7 @@ async def held(process: Process, source: str) -> Appender:
         on_expired=lambda: None,
         on_lost=lambda: None,
     )
-    return Appender(ports, Definition(pipeline.graph), folded, hold, StopSwitch())
+    return Appender(ports, Definition(pipeline.graph), folded, hold, StopSwitch(), lambda pending: None)
 
 
 def done(step: str) -> list[AttemptEnded]:

@@ -16,7 +16,7 @@ import pytest
 from onward import Onward
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
-from onward.handlers.isolation import Answer
+from onward.handlers.isolate.messages import Answer
 from onward.model.event import StepFinished
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.store.codec import unseal

@@ -15,8 +15,8 @@ from onward.engine.loop.stop import StopSwitch
 from onward.handlers.output import AttemptOutput
 from onward.handlers.port import StepContext
 from onward.handlers.room import Room
+from onward.model.attempt.output import LINE_CHARACTERS_MAX, LINES_MAX, TRACEBACK_CHARACTERS_MAX, LastOutput
 from onward.model.event import AttemptFailed, AttemptInterrupted, Event, StepFinished
-from onward.model.output import LINE_CHARACTERS_MAX, LINES_MAX, TRACEBACK_CHARACTERS_MAX, LastOutput
 from onward.read.lookup import log_pages
 from onward.store.codec import unseal
 from tests.cli.shell import wait_until

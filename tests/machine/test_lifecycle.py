@@ -8,8 +8,16 @@ from msgspec.structs import replace
 from onward.machine.fold.apply import apply
 from onward.machine.fold.change import IllegalEvent
 from onward.machine.lifecycle import FIRST, REASONS, RUN, is_recoverable, next_status
+from onward.model.call import (
+    AttemptHeld,
+    CallFinished,
+    CallLost,
+    CallStarted,
+    CallStatus,
+    HoldsLifted,
+)
+from onward.model.catalogue import CATALOGUE
 from onward.model.event import (
-    CATALOGUE,
     AttemptFailed,
     AttemptInterrupted,
     BranchFinished,
@@ -44,7 +52,7 @@ from onward.model.event import (
     Transition,
     WorkdirChanged,
 )
-from onward.model.run import AttemptState, Branch, Gate, OpenStep, Run, RunStatus
+from onward.model.run import AttemptState, Branch, Gate, OpenCall, OpenStep, Run, RunStatus, StepCalls
 from tests.machine.play import created
 
 Q, R, W = RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING
@@ -82,6 +90,11 @@ SAMPLES: dict[type[Event], Event] = {
         AttemptFailed(step="a#1", attempt=1, status=StepStatus.FAIL, reason="x"),
         AttemptInterrupted(step="a#1", attempt=1, why="x"),
         StepFinished(step="a#1", node="a", attempt=1, outcome=Outcome(status=StepStatus.SUCCESS)),
+        CallStarted(step="a#1", attempt=1, call="charge", number=1),
+        CallFinished(step="a#1", attempt=1, call="refund", number=1, status=CallStatus.OK),
+        CallLost(step="a#1", call="send", number=1),
+        AttemptHeld(step="a#1", attempt=1, reason="pause"),
+        HoldsLifted(why="raised"),
         ParallelStarted(
             step="f#1",
             node="f",
@@ -119,6 +132,10 @@ def holder_view(status: RunStatus, kind: type[Event]) -> Run:
     if kind is StepRouted:  # only a line that leads nowhere can be routed again
         return replace(run, branches={"": replace(run.root, next_node=None)})
     opened = OpenStep(step="a#1", node="a", attempt=1, token=7, state=AttemptState.OPEN)
+    if kind is CallLost:
+        begun = OpenCall(number=1, type="function", name="", repeatable=True, began_at_us=0)
+        calls = StepCalls(since=0, calls_from=0, open={"send": begun})
+        opened, run = replace(opened, calls=calls), replace(run, open_calls=1)
     gate = Gate(gate="g#1", node="g", text="?", choices=(YES,), opened_at_us=0)
     branches = {**run.branches, "p#1.a": Branch(context=run.context, next_node="j")}
     return replace(run, open_steps={"a#1": opened}, gates={"g#1": gate}, branches=branches)

@@ -18,8 +18,8 @@ from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.machine.lifecycle import REASONS
 from onward.machine.plan.action import Sleep
 from onward.machine.plan.advance import advance
+from onward.model.catalogue import CHECKPOINTS
 from onward.model.event import (
-    CHECKPOINTS,
     GateDecided,
     GateOpened,
     RunClaimed,

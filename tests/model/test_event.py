@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from onward.model.event import CATALOGUE, CHECKPOINTS, Event, RunCreated, RunPaused, StepFinished, Writer
+from onward.model.catalogue import CATALOGUE, CHECKPOINTS, Writer
+from onward.model.event import Event, RunCreated, RunPaused, StepFinished
 
 
 def test_the_catalogue_lists_every_kind_of_event() -> None:
@@ -46,6 +47,8 @@ def test_work_is_written_by_the_holder() -> None:
     assert held == {
         "StepStarted",
         "AttemptFailed",
+        "CallStarted",
+        "AttemptHeld",
         "ParallelStarted",
         "BranchFinished",
         "StepRouted",

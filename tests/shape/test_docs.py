@@ -12,7 +12,7 @@ import pytest
 
 import onward
 from onward import config, errors
-from onward.model.event import CATALOGUE
+from onward.model.catalogue import CATALOGUE
 from onward.model.run import RunStatus
 from onward.model.values.tool_env import ALWAYS
 from scripts.api_page import MissingDocstring, class_lines

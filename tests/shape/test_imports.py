@@ -51,6 +51,8 @@ LAYERS: dict[str, list[str]] = {
         *("machine", "pipeline", "model", "errors", "clock", "deadline", "version", "receipts", "threads"),
         *(
             "handlers.port",
+            "handlers.calls",
+            "handlers.plain",
             "handlers.room",
             "handlers.artifacts",
             "handlers.previous_attempt",

@@ -10,8 +10,8 @@ from onward.config import own_environment
 from onward.engine.control.interview import AutoApprove, CallbackInterviewer, Interviewer
 from onward.errors import InvalidInput
 from onward.handlers.function import FunctionHandler, Returned
-from onward.handlers.isolated import IsolatedHandler, importable
-from onward.handlers.isolation import ANSWER_BYTES_MAX
+from onward.handlers.isolate.handler import IsolatedHandler, importable
+from onward.handlers.isolate.messages import ANSWER_BYTES_MAX
 from onward.handlers.port import Handler
 from onward.model.values.bounds import shown
 from onward.pipeline.build import Transform

@@ -43,6 +43,7 @@ _OF_ATTEMPT: Mapping[AttemptState, NodeStatus] = {
     AttemptState.RETRYING: NodeStatus.RETRYING,
     AttemptState.FAILED: NodeStatus.FAILED,
     AttemptState.INTERRUPTED: NodeStatus.INTERRUPTED,
+    AttemptState.HELD: NodeStatus.INTERRUPTED,
 }
 
 

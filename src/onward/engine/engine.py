@@ -103,6 +103,7 @@ class Engine:
             workspaces,
             requests.cancel_child,
             self.effect,
+            store.blobs,
             receipts,
             show,
         )

@@ -14,7 +14,7 @@ import msgspec
 from blake3 import blake3
 
 from onward.errors import ArtifactNotFound, InvalidInput, StoreCorrupt
-from onward.model.artifact import (
+from onward.model.attempt.artifact import (
     ARTIFACT_BYTES_MAX,
     ARTIFACTS_MAX,
     ID_CHARACTERS_MAX,

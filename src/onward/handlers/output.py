@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from onward.handlers.room import Room
-from onward.model.output import (
+from onward.model.attempt.output import (
     LINE_CHARACTERS_MAX,
     LINES_MAX,
     STDERR,

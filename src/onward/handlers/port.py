@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
@@ -18,10 +19,12 @@ from onward.clock import Clock, SystemClock
 from onward.deadline import NO_DEADLINE, Deadline
 from onward.errors import InvalidInput
 from onward.handlers.artifacts import Artifacts
+from onward.handlers.calls import CallOptions, Recorder
 from onward.handlers.output import AttemptOutput
 from onward.handlers.plain import Calls
 from onward.handlers.previous_attempt import PreviousAttempt
 from onward.handlers.room import Room
+from onward.model.call import check_call_key
 from onward.model.event import StepStarted
 from onward.model.ids import branch_of, idempotency_key, place_of
 from onward.model.result import LOG_LINES_MAX, Result, log_line
@@ -42,6 +45,14 @@ async def _no_database(key: str, function: Callable[[], Any], *, only_success: b
     raise InvalidInput(f"effect {key!r} has no database to be stored in; this step was created by hand.")
 
 
+def _no_log(started: StepStarted, functions: Calls) -> Recorder:
+    raise InvalidInput("this step was created by hand, so it has no log to record calls in.")
+
+
+MakeRecorder = Callable[[StepStarted, Calls], Recorder]
+_creating = threading.Lock()
+
+
 class RunOnce(Protocol):
     """Runs an effect at most once for its key."""
 
@@ -60,6 +71,7 @@ class StepContext:
 
     __slots__ = (
         "_prompt",
+        "_record",
         "_run",
         "_started",
         "calls",
@@ -69,6 +81,7 @@ class StepContext:
         "node",
         "output",
         "recall",
+        "recorded",
         "room",
         "run_once",
         "stopping",
@@ -90,6 +103,7 @@ class StepContext:
         calls: Calls | None = None,
         clock: Clock | None = None,
         output: AttemptOutput | None = None,
+        record: MakeRecorder = _no_log,
     ) -> None:
         self._run, self._started, self.graph, self.node = run, started, graph, graph.nodes[started.node]
         self.room, self.recall, self.run_once = room, recall, run_once
@@ -105,6 +119,9 @@ class StepContext:
         """Set when the run should stop soon: a handler that can continue later may end early."""
         self.lines: list[str] = []
         self._prompt: str | None = None
+        self._record = record
+        self.recorded: Recorder | None = None
+        """Records the calls of the attempt, once it has made one."""
 
     @property
     def run_id(self) -> str:
@@ -207,7 +224,58 @@ class StepContext:
             deadline=self.deadline,
             calls=self.calls,
             output=self.output,
+            record=lambda started, functions: self.recorder,
         )
+
+    async def call(
+        self,
+        key: str,
+        function: Callable[..., Any],
+        *arguments: Any,
+        repeatable: bool = True,
+        time_limit_s: float | None = None,
+        retries: int = 0,
+    ) -> Any:
+        """What `function(*arguments)` returns; once it has returned, it is never called again for this key.
+
+        The answer, JSON or bytes, is recorded before it is returned; a resumed step gets it from the log. An
+        exception is raised here, and the call is made again when the step runs again. With
+        `repeatable=False` the start is recorded first: if the process dies in the middle, the step is in
+        doubt and a person decides. `retries` more tries follow after an exception. Calls may run at the same
+        time, and inside each other if the outer one is repeatable.
+        """
+        options = CallOptions(repeatable=repeatable, time_limit_s=time_limit_s, retries=retries)
+        options.check(check_call_key(key), function)
+        self.calls.check_open()
+        return await self.recorder.call(key, function, arguments, options)
+
+    def call_sync(
+        self,
+        key: str,
+        function: Callable[..., Any],
+        *arguments: Any,
+        repeatable: bool = True,
+        time_limit_s: float | None = None,
+        retries: int = 0,
+    ) -> Any:
+        """`call` for a plain function, which runs in a thread and cannot await."""
+        self.calls.check_open()
+        call = self.call(
+            key, function, *arguments, repeatable=repeatable, time_limit_s=time_limit_s, retries=retries
+        )
+        return self.recorder.call_from_thread(call)
+
+    def call_key(self, key: str) -> str:
+        """The idempotency key of a call: the same on every attempt, for the service that it calls."""
+        return self.recorder.key_of(check_call_key(key))
+
+    @property
+    def recorder(self) -> Recorder:
+        """Records the calls of the attempt."""
+        with _creating:  # a plain function may make its first calls from several threads
+            if self.recorded is None:
+                self.recorded = self._record(self._started, self.calls)
+        return self.recorded
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
         """What `function` returns; it is called at most once for this step and key, on whatever attempt.

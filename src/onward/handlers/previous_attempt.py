@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from onward.model.leftovers import LeftFile
+from onward.model.attempt.leftovers import LeftFile
 
 FILES_SHOWN = 20
 RESPONSE_CHARACTERS_SHOWN = 4_000

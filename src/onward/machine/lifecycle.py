@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from onward.model import call as c
 from onward.model import event as e
 from onward.model.run import RunStatus
 
@@ -29,6 +30,7 @@ def _stopped(status: RunStatus) -> Mapping[type[e.Event], RunStatus]:
         e.GateWithdrawn: status,
         e.AttemptInterrupted: status,
         e.SteeringGiven: status,
+        c.CallFinished: status,
     }
 
 
@@ -43,6 +45,7 @@ RUN: Mapping[RunStatus, Mapping[type[e.Event], RunStatus]] = {
         e.GateDecided: QUEUED,
         e.GateWithdrawn: QUEUED,
         e.AttemptInterrupted: QUEUED,
+        c.CallFinished: QUEUED,
         e.SteeringGiven: QUEUED,
         e.RunPaused: PAUSED,
         e.RunInterrupted: INTERRUPTED,
@@ -56,6 +59,11 @@ RUN: Mapping[RunStatus, Mapping[type[e.Event], RunStatus]] = {
         e.AttemptFailed: RUNNING,
         e.AttemptInterrupted: RUNNING,
         e.StepFinished: RUNNING,
+        c.CallStarted: RUNNING,
+        c.CallFinished: RUNNING,
+        c.CallLost: RUNNING,
+        c.AttemptHeld: RUNNING,
+        c.HoldsLifted: RUNNING,
         e.ParallelStarted: RUNNING,
         e.BranchFinished: RUNNING,
         e.StepRouted: RUNNING,

@@ -1,8 +1,8 @@
 """The events: each is one immutable entry of a run's log.
 
-An event's class name is its stored kind; kind and version select a closed schema. `CATALOGUE` lists them
-all, with who may write each. What they do to the status is in `machine/lifecycle.py`; `docs/events.md` is
-generated from both tables.
+An event's class name is its stored kind; kind and version select a closed schema. The events of recorded
+calls are in `call.py`; `catalogue.py` lists them all, with who may write each. What they do to the status is
+in `machine/lifecycle.py`; `docs/events.md` is generated from both tables.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from onward.model.artifact import Artifact
-from onward.model.output import LastOutput
+from onward.model.attempt.artifact import Artifact
+from onward.model.attempt.output import LastOutput
 from onward.model.values.bounds import Instant, Number
 from onward.model.values.tags import Tags
 from onward.model.workspace import Tree, Workspace
@@ -189,6 +189,8 @@ class AttemptFailed(Event, frozen=True, kw_only=True):
     """An attempt ended without an outcome for its step; it is retried, or a person must decide.
 
     `output` is the end of what it printed, and the traceback of a handler that raised an error.
+    `keeps_calls`: the next attempt gets the answers of this one's calls; otherwise the handler itself said
+    that it failed.
     """
 
     step: str
@@ -198,6 +200,7 @@ class AttemptFailed(Event, frozen=True, kw_only=True):
     retry_at_us: Instant | None = None
     log: tuple[str, ...] = ()
     output: LastOutput | None = None
+    keeps_calls: bool = False
 
 
 class AttemptInterrupted(Event, frozen=True, kw_only=True):
@@ -380,13 +383,17 @@ class RunFailed(Event, frozen=True, kw_only=True):
 
 
 class RunResumed(Event, frozen=True, kw_only=True):
-    """A person resumed a stopped run: from where, and what happens to the step it stopped in."""
+    """A person resumed a stopped run: from where, and what happens to the step it stopped in.
+
+    `repeats` are calls of that step that a person allows to be made again, although they were answered.
+    """
 
     by: str
     from_node: str | None = None
     action: str | None = None
     step: str | None = None
     restore_workspace: bool = False
+    repeats: tuple[str, ...] = ()
 
 
 class RunCompleted(Event, frozen=True, kw_only=True):
@@ -405,44 +412,3 @@ class RunCancelled(Event, frozen=True, kw_only=True):
     reason: str
     by: str = ""
     detail: str = ""
-
-
-class Writer(StrEnum):
-    """Who may append an event: the holder of the lease, or a control request."""
-
-    HOLDER = "holder"
-    CONTROL = "control"
-    EITHER = "either"
-
-
-CATALOGUE: dict[type[Event], Writer] = {
-    RunCreated: Writer.CONTROL,
-    RunForked: Writer.CONTROL,
-    RunClaimed: Writer.CONTROL,
-    PipelineChanged: Writer.CONTROL,
-    WorkdirChanged: Writer.CONTROL,
-    StepStarted: Writer.HOLDER,
-    AttemptFailed: Writer.HOLDER,
-    AttemptInterrupted: Writer.EITHER,
-    StepFinished: Writer.EITHER,
-    ParallelStarted: Writer.HOLDER,
-    BranchFinished: Writer.HOLDER,
-    StepRouted: Writer.HOLDER,
-    GoalRedirected: Writer.HOLDER,
-    GateOpened: Writer.HOLDER,
-    GateDecided: Writer.EITHER,
-    GateWithdrawn: Writer.EITHER,
-    PauseRequested: Writer.CONTROL,
-    CancelRequested: Writer.CONTROL,
-    SteeringGiven: Writer.CONTROL,
-    RunWaiting: Writer.HOLDER,
-    RunQueued: Writer.EITHER,
-    RunPaused: Writer.EITHER,
-    RunInterrupted: Writer.EITHER,
-    RunFailed: Writer.EITHER,
-    RunResumed: Writer.CONTROL,
-    RunCompleted: Writer.HOLDER,
-    RunCancelled: Writer.EITHER,
-}
-
-CHECKPOINTS: tuple[type[Event], ...] = (RunCreated, StepFinished)

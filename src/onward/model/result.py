@@ -8,9 +8,9 @@ from itertools import islice
 from typing import Any
 
 from onward.errors import InvalidInput
-from onward.model.artifact import Artifact
+from onward.model.attempt.artifact import Artifact
+from onward.model.attempt.output import LastOutput
 from onward.model.event import StepStatus
-from onward.model.output import LastOutput
 from onward.model.values.value import plain_text
 
 LOG_LINES_MAX, LOG_LINE_MAX = 100, 1_000
@@ -24,7 +24,8 @@ class Result:
 
     `response` is the text that an agent answered. `is_decided` says that the handler itself knows how the
     step ended; without it, a `status.json` that was written during the attempt decides. What the step did to
-    the run's artifacts, and the end of what a failed attempt printed, are filled in by the engine.
+    the run's artifacts, and the end of what a failed attempt printed, are filled in by the engine. The next
+    attempt asks every repeatable call again, unless a failure `keeps_calls`: an error or a time limit does.
     """
 
     status: StepStatus = StepStatus.SUCCESS
@@ -40,6 +41,7 @@ class Result:
     artifacts: Mapping[str, Artifact | None] = field(default_factory=dict)
     contents: Mapping[str, bytes] = field(default_factory=dict)
     output: LastOutput | None = None
+    keeps_calls: bool = False
 
     def __post_init__(self) -> None:
         """What a handler says is stored and must be readable for ever, so a wrong type is refused here."""

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from onward.model.artifact import Artifact
+from onward.model.attempt.artifact import Artifact
 from onward.model.event import Choice, Managed
 from onward.model.simulation import Simulation
 from onward.model.values.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import Tree, Workspace
 
-FOLD_VERSION = 12
+FOLD_VERSION = 13
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 
@@ -42,17 +42,48 @@ class AttemptState(StrEnum):
     RETRYING = "retrying"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
+    HELD = "held"
 
 
 class Frozen(msgspec.Struct, frozen=True, gc=False):
     """A value; its successor is made with `msgspec.structs.replace`."""
 
 
+class OpenCall(Frozen, frozen=True, kw_only=True):
+    """A call that has begun and has no answer yet. `number` is its try."""
+
+    number: int
+    type: str
+    name: str
+    repeatable: bool
+    began_at_us: int
+
+
+class StepCalls(Frozen, frozen=True, kw_only=True):
+    """What is folded of a step's calls; their answers are read from the log when they are needed.
+
+    They all come after event `since`. Those after `calls_from` are remembered, and so are answered calls
+    under a user's key that must not be repeated, but for answers up to the event in `repeats`. `generation`
+    counts how often the memory was cleared. `lost` are the calls, with their try, that were begun, never
+    answered, and must not be repeated: the step is in doubt. `forgets`: the next attempt begins a new
+    generation.
+    """
+
+    since: int
+    calls_from: int
+    generation: int = 0
+    open: dict[str, OpenCall] = {}
+    lost: dict[str, int] = {}
+    repeats: dict[str, int] = {}
+    forgets: bool = False
+
+
 class OpenStep(Frozen, frozen=True, kw_only=True):
     """A step that has begun and has no outcome yet.
 
     `tries` counts how often this attempt has started, `starts` how often any attempt of the step has.
-    `began_at_us` is when the last try started; `worked_us` is how long those before it took.
+    `began_at_us` is when the last try started; `worked_us` is how long those before it took. `held` is why an
+    attempt stopped between two calls, and `holds` how often in a row it did so for a provider.
     """
 
     step: str
@@ -71,6 +102,9 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
     worked_us: int = 0
     steering: tuple[str, ...] = ()
     child: str | None = None
+    calls: StepCalls | None = None
+    held: str = ""
+    holds: int = 0
 
 
 class Gate(Frozen, frozen=True, kw_only=True):
@@ -185,6 +219,8 @@ class Run(Frozen, frozen=True, kw_only=True):
     outcomes: FrozenMap[str]
     retries: FrozenMap[int]
     open_steps: dict[str, OpenStep] = {}
+    open_calls: int = 0
+    """How many calls have begun and have no answer yet, in all steps."""
     gates: dict[str, Gate] = {}
     pending: Pending = NOTHING_PENDING
     reroutes: int = 0

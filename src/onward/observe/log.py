@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from onward.model.attempt.output import LastOutput
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -20,7 +21,6 @@ from onward.model.event import (
     StepStarted,
     StepStatus,
 )
-from onward.model.output import LastOutput
 from onward.model.run import Run
 from onward.model.values.instant import rfc3339
 from onward.observe.about import current

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from onward.machine.fold.apply import apply
-from onward.model.event import CHECKPOINTS, Event, StepFinished
+from onward.model.catalogue import CHECKPOINTS
+from onward.model.event import Event, StepFinished
 from onward.model.ids import branch_of
 from onward.model.run import Run
 from onward.read.lookup import log_pages

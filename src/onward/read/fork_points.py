@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from onward.errors import InvalidInput, StepNotFound
-from onward.model.event import CHECKPOINTS, Event, RunResumed, StepFinished
+from onward.model.catalogue import CHECKPOINTS
+from onward.model.event import Event, RunResumed, StepFinished
 from onward.model.ids import node_of, place_of
 from onward.model.run import Run
 from onward.read.find_step import is_meant

@@ -8,7 +8,8 @@ from functools import partial
 from typing import Protocol
 
 from onward.errors import AmbiguousRun, RunNotFound
-from onward.model.event import CHECKPOINTS, StepFinished
+from onward.model.catalogue import CHECKPOINTS
+from onward.model.event import StepFinished
 from onward.model.run import RunStatus
 from onward.read.log.projection import Projection
 from onward.read.view import known_row

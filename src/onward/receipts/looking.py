@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from onward.model.leftovers import NOT_LEFT, LeftFile
+from onward.model.attempt.leftovers import NOT_LEFT, LeftFile
 from onward.receipts.folder import Folder
 from onward.receipts.names import STATUS, Path, attempt_path
 

@@ -14,13 +14,20 @@ from blake3 import blake3
 from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt
-from onward.model.event import CATALOGUE, ContextEvent, Event, StepFinished
+from onward.model.call import CallFinished
+from onward.model.catalogue import CATALOGUE
+from onward.model.event import ContextEvent, Event, StepFinished
 from onward.store.port.stored import KEPT_APART, Position, StoredEvent
 
 VALUE_BYTES_MAX = 4096
-# A kind's stored name and version, the two as the chain has them, and whether it has context to move away.
+# A kind's stored name and version, the two as the chain has them, and whether it may have large content.
 _LABELS = {
-    kind: (kind.__name__, kind.VERSION, f"|{kind.__name__}|{kind.VERSION}|", issubclass(kind, ContextEvent))
+    kind: (
+        kind.__name__,
+        kind.VERSION,
+        f"|{kind.__name__}|{kind.VERSION}|",
+        issubclass(kind, ContextEvent | CallFinished),
+    )
     for kind in CATALOGUE
 }
 _KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in CATALOGUE}
@@ -59,17 +66,9 @@ def seal(run_id: str, after: Position, events: Sequence[tuple[Event, int]], at_u
     for event, token in events:
         seq += 1
         refs: tuple[str, ...] = ()
-        kind, version, label, has_context = _LABELS[type(event)]
-        if has_context:
-            if event.context:  # type: ignore[attr-defined]
-                event, values = _split(event)  # type: ignore[arg-type]
-                if values:
-                    blobs.update(values)
-                    refs = tuple(values)
-            if type(event) is StepFinished and (event.response or event.artifacts):
-                event, values, more = _split_step(event)
-                blobs.update(values)
-                refs += more
+        kind, version, label, has_content = _LABELS[type(event)]
+        if has_content:
+            event, refs = _without_content(event, blobs)
         body = _encode(event)
         size += len(body)
         head = f"{run_id}|{seq}{label}{at_us}|{token}|".encode()
@@ -79,6 +78,37 @@ def seal(run_id: str, after: Position, events: Sequence[tuple[Event, int]], at_u
         hasher.reset()
         records.append(StoredEvent(run_id, seq, kind, version, at_us, token, body.decode(), before, refs))
     return Sealed(tuple(records), blobs, Position(seq, before), size)
+
+
+def _without_content(event: Event, blobs: dict[str, bytes]) -> tuple[Event, tuple[str, ...]]:
+    """The event without its large values, which go to `blobs`, and what it then refers to."""
+    refs: tuple[str, ...] = ()
+    if isinstance(event, ContextEvent) and event.context:
+        event, values = _split(event)
+        if values:
+            blobs.update(values)
+            refs = tuple(values)
+    if type(event) is StepFinished and (event.response or event.artifacts):
+        event, values, more = _split_step(event)
+        blobs.update(values)
+        refs += more
+    elif type(event) is CallFinished:
+        event, refs = _split_call(event, blobs)
+    return event, refs
+
+
+def _split_call(event: CallFinished, blobs: dict[str, bytes]) -> tuple[CallFinished, tuple[str, ...]]:
+    """Move a large answer, or one in bytes, out of the event. A fold does not read it."""
+    content = event.content
+    if content is None:
+        if not isinstance(event.value, str | list | dict):
+            return event, ()
+        content = _encode(event.value)
+        if len(content) <= VALUE_BYTES_MAX:
+            return event, ()
+    name = content_hash(content)
+    blobs[name] = content
+    return replace(event, value=None, content=None, value_blob=name), (f"{KEPT_APART}{name}",)
 
 
 def _split(event: ContextEvent) -> tuple[ContextEvent, dict[str, bytes]]:

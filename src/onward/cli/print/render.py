@@ -14,8 +14,8 @@ from onward.cli.print.failed_output import failed_lines
 from onward.cli.print.leftovers import left_lines
 from onward.cli.print.text import age, clean, count, local_time, one_line, table
 from onward.machine.lifecycle import REASONS
+from onward.model.attempt.output import LastOutput
 from onward.model.ids import display_id
-from onward.model.output import LastOutput
 from onward.model.values.instant import span
 from onward.model.workspace import WORKTREE
 from onward.operations.replies import RunListed, RunState

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onward.machine.plan.action import Action
+from onward.model.attempt.leftovers import Left
 from onward.model.event import Event
-from onward.model.leftovers import Left
 from onward.model.run import Run
 
 

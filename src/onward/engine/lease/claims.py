@@ -15,6 +15,7 @@ from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.engine.loop.parts import Observer
 from onward.errors import Refused, StoreError
 from onward.machine.decide.claim import HolderView
+from onward.machine.decide.lost_calls import with_lost_calls
 from onward.machine.decide.requests import Decide
 from onward.model.event import Event, RunClaimed
 from onward.model.run import RunStatus
@@ -137,7 +138,8 @@ class _Request:
 
     def decided(self, current: Folded) -> Sequence[Event]:
         self.lease = None
-        self.events = self.decide(current.run, self.claims.holder_view(current))
+        decided = self.decide(current.run, self.claims.holder_view(current))
+        self.events = with_lost_calls(current.run, decided)
         last = self.events[-1] if self.events else None
         if isinstance(last, RunClaimed):
             self.lease = Lease(current.run.id, last.worker, last.token)

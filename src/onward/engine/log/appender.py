@@ -10,12 +10,14 @@ folded state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
 from onward.clock import Alarm
 from onward.engine.files.receipts import StepReceipts
 from onward.engine.lease.keeper import Hold
 from onward.engine.log.reader import Folded
+from onward.engine.log.write import applied
 from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost, StaleHistory
@@ -24,8 +26,11 @@ from onward.machine.definition import Definition
 from onward.machine.plan.action import Action
 from onward.machine.plan.advance import advance
 from onward.machine.plan.results import ActionResult, events_of
+from onward.model.event import Event
 from onward.model.run import Pending, Run
 
+Decide = Callable[[Run], Sequence[Event]]
+"""What to write about a held run, as it is when it is written."""
 CHECKPOINT_AFTER_S = 1.0
 """How long after a step its run's `checkpoint.json` has it, at most."""
 
@@ -34,10 +39,18 @@ class Appender:
     """Owns the folded state of one held run, and writes to its log, one append at a time."""
 
     def __init__(
-        self, parts: EngineParts, definition: Definition, folded: Folded, hold: Hold, stop: StopSwitch
+        self,
+        parts: EngineParts,
+        definition: Definition,
+        folded: Folded,
+        hold: Hold,
+        stop: StopSwitch,
+        on_requests: Callable[[Pending], None],
     ) -> None:
+        """`on_requests` hears of requests that are found while a call is written."""
         self._parts, self._definition, self._hold, self._stop = parts, definition, hold, stop
-        self._folded = folded
+        self._folded, self._on_requests = folded, on_requests
+        self._writing = asyncio.Lock()
         self._checkpoint: Alarm | None = None
         # If this process's clock is slow, it counts from the run's wake time: by its own clock there would be
         # nothing to do yet, and it would requeue the run again and again.
@@ -60,8 +73,34 @@ class Appender:
     async def append(self, results: Sequence[ActionResult] = ()) -> Action:
         """Append these results and all that follows from them; returns what to do next.
 
-        Only the run loop calls this, so there is one append at a time.
+        Only the run loop calls this.
         """
+        async with self._writing:
+            return await self._append(results)
+
+    async def record(self, decide: Decide) -> Sequence[Event]:
+        """Append what `decide` makes of the run, for a step that is under way; returns what was written.
+
+        Nothing is planned. What `decide` raises is a refusal, and nothing is written.
+        """
+        async with self._writing:
+            while True:
+                now_us, before = self.now_us(), self._folded
+                decided = decide(before.run)
+                if not decided:
+                    return ()
+                run, stamped = applied(before.run, decided, run_id=before.run.id, at_us=now_us)
+                events = [event for event, _ in stamped]
+                try:
+                    self._folded = await self._parts.journal.record(before, events, run, now_us)
+                except StaleHistory:
+                    await self.catch_up()
+                    self._on_requests(self.run.pending)
+                    continue
+                self._parts.observe(run, events)
+                return events
+
+    async def _append(self, results: Sequence[ActionResult]) -> Action:
         while True:
             now_us, before = self.now_us(), self._folded
             first = events_of(self._definition, before.run, results, now_us=now_us) if results else ()

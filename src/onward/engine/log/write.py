@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from onward.engine.log.reader import EVENT_BYTES, Folded
 from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.machine.decide.doubt import doubtful_step
+from onward.machine.decide.lost_calls import with_lost_calls
 from onward.machine.fold.apply import apply
 from onward.machine.fold.gates import gate_rows
 from onward.machine.fold.notifications import notifications
@@ -25,9 +26,9 @@ SNAPSHOT_BYTES_MIN = 32 * 1024
 def applied(
     run: Run | None, events: Sequence[Event], *, run_id: str, at_us: int
 ) -> tuple[Run, list[tuple[Event, int]]]:
-    """The run after `events`, each with the token that it is written under."""
+    """The run after `events`, each with the token that it is written under; open calls are closed by them."""
     stamped: list[tuple[Event, int]] = []
-    for event in events:
+    for event in with_lost_calls(run, events):
         token = event.token if isinstance(event, RunClaimed) else (run.token if run else 0)
         run = apply(run, event, run_id=run_id, at_us=at_us, token=token)
         stamped.append((event, token))

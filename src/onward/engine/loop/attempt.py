@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onward.clock import Clock
 from onward.errors import OnwardError, StoreIO, StoreUnavailable
@@ -156,11 +156,12 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
     except OnwardError as error:
         step.output.raised(error)
         may_pass = isinstance(error, StoreUnavailable | StoreIO)  # a database may come back
-        return Result.fail(str(error), retryable=may_pass).with_log(step.lines)
+        failed = Result.fail(str(error), retryable=may_pass).with_log(step.lines)
+        return replace(failed, keeps_calls=True)
     except (Exception, SystemExit) as error:
         step.output.raised(error)
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return Result.fail(why).with_log(step.lines)
+        return replace(Result.fail(why).with_log(step.lines), keeps_calls=True)
 
 
 async def _in_time(
@@ -179,7 +180,7 @@ async def _in_time(
         return (
             Interrupted(f"{why}, and {step.calls.told}", in_doubt=True)
             if step.calls.is_busy
-            else Result.fail(why)
+            else replace(Result.fail(why), keeps_calls=True)
         )
     finally:
         timer.cancel()

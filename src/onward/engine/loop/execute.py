@@ -6,31 +6,37 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 
+from onward.engine.calls.recorder import CallParts, CallRecorder
 from onward.engine.lease.keeper import Hold
+from onward.engine.log.appender import Appender
 from onward.engine.log.reader import Folded
 from onward.engine.loop.attempt import AttemptRunner, Interrupted
 from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.stop import StopSwitch
 from onward.engine.step.recall import recall
 from onward.errors import InvalidInput, UnknownHandler, WorkspaceFailed
+from onward.handlers.calls import Recorder
 from onward.handlers.output import AttemptOutput
+from onward.handlers.plain import Calls
 from onward.handlers.port import Handler, StepContext
 from onward.machine.definition import Definition
 from onward.machine.plan.results import (
     ActionResult,
     AttemptCut,
     AttemptEnded,
+    AttemptLeft,
     BranchesMerged,
     WorkspaceUnusable,
 )
 from onward.model.event import StepStarted, StepStatus
 from onward.model.ids import branch_of
 from onward.model.result import Result
-from onward.model.run import Run
+from onward.model.run import NOTHING_PENDING, Run
 from onward.model.workspace import Tree
 
 FAILED = (StepStatus.FAIL, StepStatus.RETRY)
 STOPPED = "stopped by a signal"
+HELD = "it was held between two calls"
 EXPIRED = "the lease could not be renewed in time"
 
 
@@ -41,12 +47,15 @@ class Executor:
         self,
         parts: EngineParts,
         definition: Definition,
+        appender: Appender,
         hold: Hold,
         stop: StopSwitch,
         stopping: asyncio.Event,
     ) -> None:
-        self._parts, self._definition, self._hold = parts, definition, hold
+        self._parts, self._definition, self._appender, self._hold = parts, definition, appender, hold
         self._stop, self._stopping = stop, stopping
+        self.asked = NOTHING_PENDING
+        """The requests that were seen while attempts were under way; the fold may not have them yet."""
         self._loop = asyncio.get_running_loop()
 
     async def execute(self, folded: Folded, started: StepStarted, runner: AttemptRunner) -> ActionResult:
@@ -74,12 +83,19 @@ class Executor:
             deadline=hold.deadline,
             clock=self._parts.clock,
             output=output,
+            record=partial(self._recorder, runner),
         )
         if self._stop.is_now:
             return AttemptCut(started.step, started.attempt, STOPPED)  # asked while the start was written
-        result = await runner.run(self._handler(started.node), context)
+        try:
+            result = await runner.run(self._handler(started.node), context)
+        finally:
+            if context.recorded is not None:
+                context.recorded.close()
         if hold.is_lost:
             raise hold.loss
+        if context.recorded is not None and await context.recorded.is_held():
+            return AttemptLeft(started.step)
         if not _has_succeeded(result) and not keeper.is_trusted(hold):
             # It may have failed because the lease ended, so the failure is not the step's.
             await keeper.regain(hold)
@@ -91,6 +107,31 @@ class Executor:
         if workspace is None:
             return self._ended(started.step, result)
         return await self._with_tree(run, started.step, result)
+
+    def _recorder(self, runner: AttemptRunner, started: StepStarted, functions: Calls) -> Recorder:
+        """What records the calls of an attempt, created when its handler makes the first."""
+        parts = self._parts
+        call_parts = CallParts(
+            self._appender,
+            parts.journal,
+            parts.blobs,
+            parts.keeper,
+            self._hold,
+            parts.clock,
+            parts.dice,
+            self._loop,
+            self._stops_at_call,
+        )
+        return CallRecorder(call_parts, started, functions, partial(runner.interrupt, HELD))
+
+    def _stops_at_call(self) -> str:
+        """Why attempts stop before their next call: a signal, or a pause that does not wait for the step."""
+        if self._stop.reason is not None:
+            return STOPPED
+        for pending in (self._appender.run.pending, self.asked):
+            if pending.pause_after in ("call", "now"):
+                return f"paused by {pending.pause_by}"
+        return ""
 
     def _handler(self, node_id: str) -> Handler:
         kind = self._definition.kind(node_id)

@@ -14,6 +14,7 @@ from onward.engine.step.rooms import Rooms
 from onward.handlers.port import Handler, RunOnce
 from onward.model.event import Event
 from onward.model.run import Run
+from onward.store.port.blobs import Blobs
 
 Observer = Callable[[Run, Sequence[Event]], None]
 ShowLine = Callable[[str, str, str], None]
@@ -35,6 +36,7 @@ class EngineParts:
     cancel_child: Callable[[str], Awaitable[None]]
     """Cancel a run that a step of this run managed."""
     run_once: RunOnce
+    blobs: Blobs
     receipts: StepReceipts | None = None
     show: ShowLine | None = None
     """Who is shown what steps print."""

@@ -26,7 +26,7 @@ from onward.machine.plan.action import Action, Execute, Merge, Restart, Sleep, W
 from onward.machine.plan.restart import restarted
 from onward.machine.plan.results import ActionResult, SuccessorCreated, WaitTooLong
 from onward.model.event import StepStarted
-from onward.model.run import RunStatus
+from onward.model.run import Pending, RunStatus
 from onward.version import VERSION
 
 HALTED = "it is no longer needed"
@@ -60,8 +60,8 @@ class RunLoop:
             on_expired=self._expired,
             on_lost=self._lost,
         )
-        self._appender = Appender(parts, definition, folded, self._hold, stop)
-        self._executor = Executor(parts, definition, self._hold, stop, self._stopping)
+        self._appender = Appender(parts, definition, folded, self._hold, stop, self._follow)
+        self._executor = Executor(parts, definition, self._appender, self._hold, stop, self._stopping)
 
     async def run(self, action: Action | None = None) -> Folded:
         """Execute until the run stops. LeaseLost: another process holds it, and nothing here counts any more.
@@ -205,7 +205,12 @@ class RunLoop:
             return  # the next heartbeat looks again, and the next append cannot miss it
         finally:
             self._looking = None
+        self._follow(pending)
+
+    def _follow(self, pending: Pending) -> None:
+        """Do what a request asks of the attempts that are under way."""
         self._news.set()
+        self._executor.asked = pending
         if pending.pause_after is not None:
             self._stopping.set()
         if pending.cancel_by is not None:

@@ -14,9 +14,9 @@ from onward.clock import file_tick_us
 from onward.engine.log.reader import Folded
 from onward.errors import InvalidInput, OnwardError, WorkspaceFailed
 from onward.machine.decide.doubt import is_in_doubt
+from onward.model.attempt.leftovers import Left, LeftEffect, LeftFile
 from onward.model.event import RunClaimed, StepStarted
 from onward.model.ids import branch_of, idempotency_key
-from onward.model.leftovers import Left, LeftEffect, LeftFile
 from onward.model.run import OpenStep, Run
 from onward.model.workspace import IN_PLACE, branch_name
 from onward.pipeline.dot.reader import parse

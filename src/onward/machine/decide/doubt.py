@@ -8,13 +8,28 @@ from onward.model.run import AttemptState, OpenStep, Run
 
 def is_in_doubt(opened: OpenStep) -> bool:
     """Whether it started, did not finish, and is not to be repeated without a person's decision."""
+    if opened.calls is not None and calls_in_doubt(opened):
+        return True
     return not opened.repeatable and opened.state in (AttemptState.OPEN, AttemptState.INTERRUPTED)
+
+
+def calls_in_doubt(opened: OpenStep) -> dict[str, int]:
+    """The calls that were begun, must not be repeated, and have no answer, each with its try.
+
+    Those that are open count: they are lost when the run's holder is.
+    """
+    calls = opened.calls
+    if calls is None:
+        return {}
+    begun = {name: call.number for name, call in calls.open.items() if not call.repeatable}
+    return {**calls.lost, **begun}
 
 
 def doubtful_step(run: Run) -> str | None:
     """The first open step that is in doubt if no process holds the run; a run that is final has none."""
     for opened in run.open_steps.values():
-        if not opened.repeatable and is_in_doubt(opened) and not run.is_final:
+        # Asked for every step, and nearly all of them may be repeated and have no calls.
+        if (not opened.repeatable or opened.calls is not None) and is_in_doubt(opened) and not run.is_final:
             return opened.step
     return None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -10,12 +12,13 @@ from onward.errors import InvalidInput, Refused
 from onward.machine.decide.answers import overdue
 from onward.machine.decide.claim import HolderView, claim_of, occupied, still_waits, wrong_state
 from onward.machine.decide.closing import cancelling, closing
-from onward.machine.decide.doubt import is_in_doubt
+from onward.machine.decide.doubt import calls_in_doubt, is_in_doubt
 from onward.machine.decide.no_way_on import past_no_way
 from onward.machine.definition import Definition
 from onward.machine.lifecycle import REASONS, is_recoverable
 from onward.machine.plan.ending import NO_WAY_ON
 from onward.machine.plan.route import next_transition
+from onward.model.call import CallFinished, CallStatus
 from onward.model.event import (
     Event,
     Outcome,
@@ -28,6 +31,7 @@ from onward.model.event import (
 )
 from onward.model.ids import branch_of
 from onward.model.run import AttemptState, OpenStep, Run, RunStatus
+from onward.model.values.value import check_value
 
 ACTIONS = ("retry", "skip", "continue", "abort")
 
@@ -44,6 +48,10 @@ class ResumeRequest:
     restore_workspace: bool = False
     workdir: str | None = None
     """The directory that the run's commands work in from now on, if it is another."""
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    """With `continue`: what calls in doubt answered, as the person found out; the others answered nothing."""
+    repeats: tuple[str, ...] = ()
+    """With `retry`: answered calls that must not be repeated, and are to be made again all the same."""
     run: bool = True
     """Whether the process that asks executes the run; else it is left in the queue."""
 
@@ -84,12 +92,14 @@ def decide_resume(
         action=request.action,
         step=stopped.step if stopped else run.stopped_step if from_node and request.action else None,
         restore_workspace=request.restore_workspace,
+        repeats=request.repeats,
     )
+    answered = _answered(stopped, request)
     skipped = (_skipped(definition, run, stopped),) if request.action == "skip" and stopped else ()
     left = closing(run, why=f"resumed from {from_node}") if from_node is not None else ()
     # That the run was lost is said by `fallen`.
     claim = (replace(claim_of(run, holder_view.asker), lost=False),) if request.run else ()
-    return (*fallen, *left, resumed, *changed, *skipped, *claim)
+    return (*fallen, *left, resumed, *changed, *answered, *skipped, *claim)
 
 
 def pipeline_changed(run: Run, changed_to: str | None, *, by: str) -> tuple[Event, ...]:
@@ -128,7 +138,36 @@ def repeat_notice(definition: Definition, run: Run, from_node: str | None) -> st
     return f"{node.id} has finished before and is not repeatable; it runs again because --from says so"
 
 
+def _answered(stopped: OpenStep | None, request: ResumeRequest) -> tuple[CallFinished, ...]:
+    """What a person says that the calls in doubt of a continued step answered."""
+    in_doubt = calls_in_doubt(stopped) if stopped is not None and request.action == "continue" else {}
+    unknown = sorted(request.answers.keys() - in_doubt.keys())
+    if unknown:
+        there = ", ".join(in_doubt) or "none"
+        raise InvalidInput(f"call {unknown[0]!r} is not in doubt in that step; calls in doubt: {there}.")
+    if stopped is None:
+        return ()
+    return tuple(
+        CallFinished(
+            step=stopped.step,
+            attempt=stopped.attempt,
+            call=call,
+            number=number,
+            status=CallStatus.OK,
+            value=request.answers.get(call),
+            by=request.by,
+        )
+        for call, number in in_doubt.items()
+    )
+
+
 def _check_request(request: ResumeRequest) -> None:
+    if request.answers and request.action != "continue":
+        raise InvalidInput("an answer for a call in doubt is used only with --continue; give both.")
+    for call, answer in request.answers.items():
+        check_value(answer, f"the answer of call {call!r}")
+    if request.repeats and request.action != "retry":
+        raise InvalidInput("a call to make again is used only with --retry; give both.")
     if request.action is not None and request.action not in ACTIONS:
         raise InvalidInput(f"the action {request.action!r} is not one of {', '.join(ACTIONS)}.")
     if request.action is not None and request.from_node is not None:
@@ -186,7 +225,11 @@ def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
             f"step {in_doubt[0].step} started and never finished{_why_not(in_doubt[0])}, "
             "and must not be repeated blindly; "
             "choose --retry, --skip, --continue or --abort.",
-            details={"step": in_doubt[0].step, "attempt": in_doubt[0].attempt},
+            details={
+                "step": in_doubt[0].step,
+                "attempt": in_doubt[0].attempt,
+                **({"calls": calls} if (calls := list(calls_in_doubt(in_doubt[0]))) else {}),
+            },
         )
     if request.action is None:
         return None
@@ -210,8 +253,11 @@ def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
 
 
 def _why_not(opened: OpenStep) -> str:
-    """What is known of the end of its attempt."""
-    return f" ({opened.reason})" if opened.state is AttemptState.INTERRUPTED and opened.reason else ""
+    """What is known of the end of its attempt, and which of its calls are in doubt."""
+    known = [opened.reason] if opened.state is AttemptState.INTERRUPTED and opened.reason else []
+    calls = calls_in_doubt(opened)
+    known += [f"in doubt: {', '.join(calls)}"] if calls else []
+    return f" ({'; '.join(known)})" if known else ""
 
 
 def _nothing_to(request: ResumeRequest, run: Run) -> str:

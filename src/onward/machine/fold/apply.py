@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onward.machine.fold import branches, gates, life, steering, steps, stops
+from onward.machine.fold import branches, calls, gates, life, steering, steps, stops
 from onward.machine.fold.change import Changes, IllegalEvent
 from onward.machine.lifecycle import next_status
+from onward.model import call as c
 from onward.model import event as e
 from onward.model.run import Run
 
@@ -24,6 +25,8 @@ def apply(run: Run | None, event: e.Event, *, run_id: str, at_us: int, token: in
         return life.created(event, run_id=run_id, at_us=at_us)
     if token < run.token:
         raise IllegalEvent(run.status, event, f"{event.kind} carries token {token}, older than {run.token}")
+    if run.open_calls:
+        calls.check_closed(run, event)
     changes = _FOLDS[type(event)](run, event, at_us)
     if run.id != run_id:
         changes["id"] = run_id  # the prefix of a fork was folded as its parent
@@ -46,6 +49,11 @@ _FOLDS: Mapping[type[e.Event], Callable[[Run, Any, int], Changes]] = {
     e.AttemptFailed: steps.attempt_failed,
     e.AttemptInterrupted: steps.attempt_interrupted,
     e.StepFinished: steps.finished,
+    c.CallStarted: calls.started,
+    c.CallFinished: calls.finished,
+    c.CallLost: calls.lost,
+    c.AttemptHeld: calls.held,
+    c.HoldsLifted: calls.holds_lifted,
     e.ParallelStarted: branches.started,
     e.BranchFinished: branches.finished,
     e.StepRouted: steps.routed,

@@ -8,9 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.machine.fold.branches import joined
+from onward.machine.fold.calls import begun_again
 from onward.machine.fold.change import Changes, IllegalEvent, without
 from onward.machine.fold.steering import taken
-from onward.model.artifact import Artifact
+from onward.model.attempt.artifact import Artifact
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -72,6 +73,8 @@ def started(run: Run, event: StepStarted, at_us: int) -> Changes:
             starts=before.starts + 1,
             worked_us=before.worked_us,
             steering=before.steering,
+            calls=begun_again(before, run.head, event.attempt),
+            holds=before.holds,
         )
     if event.steering:
         begun = replace(begun, steering=(*begun.steering, *taken(run, event)))
@@ -114,6 +117,8 @@ def attempt_failed(run: Run, event: AttemptFailed, at_us: int) -> Changes:
         reason=event.reason,
         worked_us=_worked_us(before, at_us),
     )
+    if before.calls is not None and not event.keeps_calls:
+        failed = replace(failed, calls=replace(before.calls, forgets=True))
     changes: Changes = {"open_steps": {**run.open_steps, event.step: failed}}
     if again:
         changes["retries"] = run.retries.with_(place_of(event.step), spent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from onward.machine.fold.branches import drop_branches
+from onward.machine.fold.calls import after_resume, lifted
 from onward.machine.fold.change import Changes, IllegalEvent
 from onward.machine.fold.steering import given_back
 from onward.model.event import (
@@ -72,7 +73,10 @@ def resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
     A pause was only a break: nothing had gone wrong, so the retries that were spent before it stay spent.
     """
     keeps = run.status is RunStatus.PAUSED
-    steps = {step: _resumed_step(opened, event, keeps_spent=keeps) for step, opened in run.open_steps.items()}
+    steps = {
+        step: _resumed_step(opened, event, run.head, keeps_spent=keeps)
+        for step, opened in run.open_steps.items()
+    }
     changes: Changes = {
         "wake_at_us": at_us,
         "ended_at_us": None,
@@ -93,8 +97,11 @@ def resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
     return changes
 
 
-def _resumed_step(opened: OpenStep, event: RunResumed, *, keeps_spent: bool) -> OpenStep:
+def _resumed_step(opened: OpenStep, event: RunResumed, head: int, *, keeps_spent: bool) -> OpenStep:
     asked = event.step == opened.step and event.action in ("retry", "continue")
+    if asked:
+        opened = after_resume(opened, event.action or "", event.repeats, head)
+    opened = lifted(opened)
     if opened.state is AttemptState.FAILED or asked:
         return replace(opened, state=AttemptState.RETRYING, retries_spent=0, retry_at_us=None)
     return opened if keeps_spent else replace(opened, retries_spent=0)

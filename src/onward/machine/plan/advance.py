@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from onward.machine.decide.lost_calls import with_lost_calls
 from onward.machine.definition import Definition
 from onward.machine.fold.apply import apply
 from onward.machine.lifecycle import RUNNING
@@ -31,12 +32,12 @@ def advance(
     """Record `first`, then everything that follows from it without an effect."""
     events: list[Event] = []
     starts: list[StepStarted] = []
-    for event in first:
+    for event in with_lost_calls(run, first):
         run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
         events.append(event)
     while run.status is RUNNING:
         action = plan(definition, run, now_us=now_us, stop_reason=stop_reason)
-        for event in action.events:
+        for event in with_lost_calls(run, action.events):
             run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
             events.append(event)
         if type(action) is Append:

@@ -15,6 +15,7 @@ from onward.machine.definition import (
     START,
     Definition,
 )
+from onward.machine.fold.calls import LIMIT, RATE_LIMIT
 from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Append, Execute, Sleep, Stop
 from onward.machine.plan.ending import NO_WAY_ON, is_stuck, last_step, transition_now, why_stuck
@@ -40,6 +41,8 @@ from onward.pipeline.graph import Node
 from onward.pipeline.joins import FAN_IN, PARALLEL
 
 SUCCEEDED = Outcome(status=StepStatus.SUCCESS)
+HOLDS_MAX = 20
+"""How often in a row a run continues by itself after a provider asked to come back later."""
 # What a finished step can hand to a conditional node: it was not skipped, and it is not tried again.
 ROUTED = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value, StepStatus.FAIL.value)
 
@@ -122,7 +125,11 @@ def _continue(
     definition: Definition, run: Run, branch_id: str, node: Node, opened: OpenStep, now_us: int
 ) -> Action:
     """A step that has started: the state of its last attempt decides."""
+    if opened.calls is not None and opened.calls.lost:
+        return _in_doubt(run, opened)
     match opened.state:
+        case AttemptState.HELD:
+            return _held(definition, run, branch_id, node, opened, now_us)
         case AttemptState.RETRYING:
             if opened.retry_at_us is not None and opened.retry_at_us > now_us:
                 return Sleep(opened.retry_at_us, opened.step)
@@ -142,10 +149,32 @@ def _abandoned(definition: Definition, run: Run, branch_id: str, node: Node, ope
     """An attempt that started and never finished keeps its number, if it may run again."""
     if opened.repeatable:
         return Execute(_started(definition, run, branch_id, node, opened.step, attempt=opened.attempt))
+    return _in_doubt(run, opened)
+
+
+def _in_doubt(run: Run, opened: OpenStep) -> Action:
     detail = f"step {opened.step} was cut off and must not be repeated blindly"
+    if opened.calls is not None and opened.calls.lost:
+        calls = ", ".join(opened.calls.lost)
+        detail = f"step {opened.step} was cut off in {calls}, which must not be repeated blindly"
     if opened.state is AttemptState.INTERRUPTED:
         detail += f": {opened.reason}"
     return stop_with(run, RunInterrupted(reason="in_doubt", detail=detail))
+
+
+def _held(
+    definition: Definition, run: Run, branch_id: str, node: Node, opened: OpenStep, now_us: int
+) -> Action:
+    """An attempt that stopped between two calls: it continues, or the run stops for the same reason."""
+    is_due = opened.retry_at_us is not None and opened.retry_at_us <= now_us
+    if opened.held == RATE_LIMIT and not is_due:
+        if opened.retry_at_us is None or opened.holds > HOLDS_MAX:
+            return stop_with(run, RunInterrupted(reason=RATE_LIMIT, detail=opened.reason))
+        return Sleep(opened.retry_at_us, opened.step)
+    if opened.held == LIMIT and not is_due:
+        detail = f"step {opened.step}: {opened.reason}"
+        return stop_with(run, RunInterrupted(reason=LIMIT, detail=detail, wake_at_us=opened.retry_at_us))
+    return Execute(_started(definition, run, branch_id, node, opened.step, attempt=opened.attempt))
 
 
 def _started(

@@ -76,6 +76,7 @@ def _failed_attempt(
         retry_at_us=retry_at_us,
         log=result.log,
         output=result.output,
+        keeps_calls=result.keeps_calls,
     )
 
 

@@ -6,19 +6,21 @@ from collections.abc import Sequence
 
 from onward.machine.definition import Definition
 from onward.machine.fold.apply import apply
+from onward.machine.fold.calls import RATE_LIMIT
 from onward.machine.plan.finish import finish
 from onward.machine.plan.join import joined
 from onward.machine.plan.stops import stop_with
+from onward.model.attempt.output import LastOutput
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
     Event,
     RunCompleted,
     RunFailed,
+    RunInterrupted,
     RunQueued,
     StepStatus,
 )
-from onward.model.output import LastOutput
 from onward.model.result import Result
 from onward.model.run import NOTHING_PENDING, AttemptState, Frozen, Run
 from onward.model.workspace import Merged, Tree
@@ -41,6 +43,12 @@ class AttemptCut(Frozen, frozen=True):
     why: str
     in_doubt: bool = False
     output: LastOutput | None = None
+
+
+class AttemptLeft(Frozen, frozen=True):
+    """An attempt is over, and the log says how already: it was held between two calls."""
+
+    step: str
 
 
 class BranchesMerged(Frozen, frozen=True):
@@ -69,7 +77,15 @@ class WaitTooLong(Frozen, frozen=True):
     until_us: int
 
 
-ActionResult = AttemptEnded | AttemptCut | BranchesMerged | WorkspaceUnusable | SuccessorCreated | WaitTooLong
+ActionResult = (
+    AttemptEnded
+    | AttemptCut
+    | AttemptLeft
+    | BranchesMerged
+    | WorkspaceUnusable
+    | SuccessorCreated
+    | WaitTooLong
+)
 
 
 def events_of(
@@ -101,6 +117,8 @@ def _events_of(definition: Definition, run: Run, result: ActionResult, now_us: i
         case AttemptCut(step, attempt, why, in_doubt, output):
             cut = AttemptInterrupted(step=step, attempt=attempt, why=why, in_doubt=in_doubt, output=output)
             return (cut,)
+        case AttemptLeft():
+            return ()
         case BranchesMerged(step, merged):
             return joined(definition, run, step, merged)
         case WorkspaceUnusable(why, has_begun):
@@ -108,7 +126,15 @@ def _events_of(definition: Definition, run: Run, result: ActionResult, now_us: i
         case SuccessorCreated(run_id):
             return _unless_asked(run, RunCompleted(restarted_as=run_id))
         case WaitTooLong(until_us):
-            return _unless_asked(run, RunQueued(why="waits for its next attempt", wake_at_us=until_us))
+            return _unless_asked(run, _waits(run, until_us))
+
+
+def _waits(run: Run, until_us: int) -> Event:
+    """Release the run until then: a provider asked for it, or the next attempt is not due yet."""
+    for opened in run.open_steps.values():
+        if opened.state is AttemptState.HELD and opened.held == RATE_LIMIT:
+            return RunInterrupted(reason=RATE_LIMIT, detail=opened.reason, wake_at_us=until_us)
+    return RunQueued(why="waits for its next attempt", wake_at_us=until_us)
 
 
 def _unless_asked(run: Run, stop: Event) -> Sequence[Event]:

@@ -6,7 +6,7 @@ import base64
 from typing import cast
 
 from onward.errors import StoreCorrupt
-from onward.model.artifact import Artifact
+from onward.model.attempt.artifact import Artifact
 from onward.operations.kept import ArtifactContent, ArtifactListed
 from onward.read.view import instant
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from onward.errors import OnwardError
 from onward.machine.definition import AGENT, Definition
+from onward.model.attempt.output import LINES_MAX, STDERR, STDOUT, LastOutput, PrintedLine
 from onward.model.ids import display_id
-from onward.model.output import LINES_MAX, STDERR, STDOUT, LastOutput, PrintedLine
 from onward.model.run import Run
 from onward.operations.local.artifacts import view_artifact
 from onward.operations.step_page import StepPage

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from onward.model.output import STDERR, STDOUT, LastOutput
+from onward.model.attempt.output import STDERR, STDOUT, LastOutput
 from onward.receipts.entry import closing
 from onward.receipts.folder import Folder
 from onward.receipts.names import OUTPUT_ENDING, Path

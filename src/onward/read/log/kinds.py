@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -26,6 +27,10 @@ _NAMED_BY: Mapping[type[Event], str] = {
     AttemptInterrupted: "step",
     StepFinished: "step",
     StepRouted: "step",
+    CallStarted: "step",
+    CallFinished: "step",
+    CallLost: "step",
+    AttemptHeld: "step",
     ParallelStarted: "step",
     GateOpened: "gate",
     GateDecided: "gate",
@@ -50,45 +55,53 @@ _STOPS = "RunPaused RunInterrupted RunFailed RunCancelled"
 _HANDED_BACK = "RunWaiting RunQueued"
 _GATES = "GateOpened GateDecided GateWithdrawn"
 _BRANCHES = "ParallelStarted BranchFinished"
+_CALLS = "CallStarted CallFinished CallLost HoldsLifted"
 
 LEFT_OUT: Mapping[str, frozenset[str]] = {
-    "read.log.projection": _names(_CHANGES, _REQUESTS, _HANDED_BACK, "RunCompleted"),
+    "read.log.projection": _names(_CHANGES, _REQUESTS, _HANDED_BACK, _CALLS, "RunCompleted"),
     "read.log.kinds": _names(
-        "PipelineChanged WorkdirChanged GoalRedirected BranchFinished", _REQUESTS, _LIFE, _STOPS, _HANDED_BACK
+        *("PipelineChanged WorkdirChanged GoalRedirected BranchFinished HoldsLifted", _REQUESTS, _LIFE),
+        *(_STOPS, _HANDED_BACK),
     ),
     "read.past": _names(
-        _REQUESTS, _HANDED_BACK, "RunCreated RunCompleted RunCancelled GateOpened GateWithdrawn"
+        *(_REQUESTS, _HANDED_BACK, _CALLS, "RunCreated RunCompleted RunCancelled GateOpened GateWithdrawn"),
+        "AttemptHeld",
     ),
     "read.dialect_events": _names(
-        _CHANGES, _REQUESTS, _HANDED_BACK, "RunClaimed AttemptInterrupted GateWithdrawn"
+        _CHANGES, _REQUESTS, _HANDED_BACK, _CALLS, "RunClaimed AttemptInterrupted AttemptHeld GateWithdrawn"
     ),
     "receipts.trail": _names(
         *("StepRouted GoalRedirected", _REQUESTS, _STOPS, _HANDED_BACK, _BRANCHES),
-        *("RunForked RunClaimed RunResumed RunCompleted", "StepStarted GateOpened"),
+        *("RunForked RunClaimed RunResumed RunCompleted", "StepStarted GateOpened", _CALLS, "AttemptHeld"),
     ),
     "draw.trace": _names(
         *("PipelineChanged WorkdirChanged", _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES),
-        "AttemptFailed AttemptInterrupted BranchFinished",
+        *("AttemptFailed AttemptInterrupted BranchFinished", _CALLS, "AttemptHeld"),
     ),
     "cli.print.narrate": _names(
         *("PipelineChanged WorkdirChanged", _REQUESTS, _STOPS, _HANDED_BACK),
-        "RunForked RunClaimed RunResumed GateWithdrawn",
+        *("RunForked RunClaimed RunResumed GateWithdrawn", _CALLS, "AttemptHeld"),
     ),
     "operations.local.preview": _names(
         *("GoalRedirected", _REQUESTS, _HANDED_BACK, _BRANCHES, "RunPaused RunInterrupted"),
+        *(_CALLS, "AttemptHeld"),
         *("RunCreated RunForked RunClaimed RunResumed", "AttemptFailed AttemptInterrupted GateWithdrawn"),
     ),
     "observe.log": _names(
-        _CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _BRANCHES, "GateDecided GateWithdrawn"
+        *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _BRANCHES, "GateDecided GateWithdrawn"),
+        *(_CALLS, "AttemptHeld"),
     ),
     "observe.metrics": _names(
-        _CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "StepStarted StepFinished"
+        *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "StepStarted StepFinished"),
+        *(_CALLS, "AttemptHeld"),
     ),
     "operations.local_only.logs": _names(
-        _CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"
+        *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"),
+        *(_CALLS, "AttemptHeld"),
     ),
     "engine.files.rebuild": _names(
-        _CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"
+        *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"),
+        *(_CALLS, "AttemptHeld"),
     ),
 }
 """For each reader, by its module: the kinds that it ignores. It handles every other kind.

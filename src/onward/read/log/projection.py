@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from onward.model.call import AttemptHeld
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -116,6 +117,10 @@ class Projection:
         step = _ended(self._known(event.step, at_us), event, "interrupted", event.why, at_us)
         self.steps[event.step] = replace(step, state="interrupted", reason=event.why)
 
+    def _held(self, event: AttemptHeld, at_us: int) -> None:
+        step = _ended(self._known(event.step, at_us), event, "held", event.detail or event.reason, at_us)
+        self.steps[event.step] = replace(step, state="held", reason=event.detail or event.reason)
+
     def _finished(self, event: StepFinished, at_us: int) -> None:
         outcome, status = event.outcome, event.outcome.status.value
         step = self._begin(event.step, event.node, at_us)
@@ -185,7 +190,7 @@ class Projection:
 
 def _ended(
     step: Step,
-    event: AttemptFailed | AttemptInterrupted | StepFinished,
+    event: AttemptFailed | AttemptInterrupted | AttemptHeld | StepFinished,
     outcome: str,
     reason: str,
     at_us: int,
@@ -194,7 +199,8 @@ def _ended(
     if not step.tries or step.tries[-1].ended_at_us is not None:
         return step
     *earlier, last = step.tries
-    last = replace(last, ended_at_us=at_us, outcome=outcome, reason=reason, output=event.output)
+    output = None if isinstance(event, AttemptHeld) else event.output
+    last = replace(last, ended_at_us=at_us, outcome=outcome, reason=reason, output=output)
     return replace(step, tries=(*earlier, last))
 
 
@@ -210,6 +216,7 @@ _HAPPENED: Mapping[type[Event], Callable[[Projection, Any, int], None]] = {
     StepStarted: Projection._started,
     AttemptFailed: Projection._failed,
     AttemptInterrupted: Projection._interrupted,
+    AttemptHeld: Projection._held,
     StepFinished: Projection._finished,
     ParallelStarted: Projection._fanned_out,
     BranchFinished: Projection._branch_finished,

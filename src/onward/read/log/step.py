@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from onward.model.attempt.output import LastOutput
 from onward.model.event import BranchPlan, GateDecided, Outcome
-from onward.model.output import LastOutput
 from onward.model.run import Frozen
 
 LEFT, WITHDRAWN = "left", "withdrawn"
@@ -36,8 +36,8 @@ class Try(Frozen, frozen=True, kw_only=True):
     """One start of an attempt, and how it ended.
 
     An attempt that a crash or a stop cut off starts again: that is its next try, and `number` counts them.
-    `outcome` is a step's status or `interrupted`. While a try runs, or if its process died, it has no outcome
-    and no end. `output` is the end of what it printed, if it failed or was stopped.
+    `outcome` is a step's status, `interrupted` or `held`. While a try runs, or if its process died, it has no
+    outcome and no end. `output` is the end of what it printed, if it failed or was stopped.
     """
 
     attempt: int
@@ -58,8 +58,8 @@ class Step(Frozen, frozen=True, kw_only=True):
     """A step from its first start: work that is attempted, a gate, a fan-out, or a node the engine decides.
 
     `index` counts steps as they start, from 0. `state` is what the log alone can say: running, waiting,
-    retrying, failed, interrupted, decided, rejected, withdrawn, left, or its outcome's status. `text` is the
-    question of a gate, and `decisions` are its answers. `finished_seq` is the event with the outcome.
+    retrying, failed, interrupted, held, decided, rejected, withdrawn, left, or its outcome's status. `text`
+    is the question of a gate, and `decisions` are its answers. `finished_seq` is the event with the outcome.
     """
 
     step: str

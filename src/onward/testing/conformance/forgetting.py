@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.errors import Refused, RunNotFound
-from onward.model.artifact import Artifact
+from onward.model.attempt.artifact import Artifact
 from onward.model.event import (
     Managed,
     PipelineChanged,

@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 
 from onward.errors import InvalidInput
-from onward.handlers.isolation import Answer, IsolatedNode, IsolatedStep, Request, asked
+from onward.handlers.isolate.messages import Answer, IsolatedNode, IsolatedStep, Request, asked
 from onward.handlers.port import StepContext
-from onward.model.output import STDERR
+from onward.model.attempt.output import STDERR
 from onward.model.result import Result
 from onward.process import Finished, Spawn
 

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onward.handlers.isolation import Answer, Request
+    from onward.handlers.isolate.messages import Answer, Request
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     os.close(nothing)
     sys.path[:] = json.loads(received)["path"]
 
-    from onward.handlers.isolation import encoded
+    from onward.handlers.isolate.messages import encoded
 
     answer = encoded(_call(received))
     with open(answers, "wb") as file:
@@ -33,7 +33,7 @@ def _call(received: bytes) -> Answer:
     import msgspec
 
     from onward.errors import OnwardError
-    from onward.handlers.isolation import Answer, Request, outcome_of
+    from onward.handlers.isolate.messages import Answer, Request, outcome_of
 
     request = msgspec.json.decode(received, type=Request)
     lines = request.step.lines

@@ -1,0 +1,87 @@
+"""The calls of a step that were answered before, read from the log when a handler makes its first call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from onward.engine.log.journal import Journal
+from onward.errors import HistoryCorrupt
+from onward.model.call import POSITIONAL, CallFinished, CallLost, CallStarted, CallStatus
+from onward.model.run import Run, StepCalls
+from onward.store.codec import content_hash, unseal
+from onward.store.port.blobs import Blobs
+from onward.store.port.log import TAIL_MAX
+from onward.store.port.stored import StoredEvent
+
+KINDS = frozenset(kind.__name__ for kind in (CallStarted, CallFinished, CallLost))
+_decode = msgspec.json.Decoder().decode
+
+
+@dataclass(slots=True)
+class CallMemory:
+    """The answers that are remembered, by call, and how often each call was begun."""
+
+    answers: dict[str, CallFinished] = field(default_factory=dict)
+    tries: dict[str, int] = field(default_factory=dict)
+    generation: int = 0
+
+    def next_try(self, call: str) -> int:
+        """The number of the next try of a call; it never comes back."""
+        number = self.tries[call] = self.tries.get(call, 0) + 1
+        return number
+
+    def note(self, finished: CallFinished) -> None:
+        """Remember an answer."""
+        if finished.status is CallStatus.OK:
+            self.answers[finished.call] = finished
+
+
+async def read_memory(journal: Journal, run: Run, step: str) -> CallMemory:
+    """What the log says about the calls of an open step."""
+    memory, calls = CallMemory(), run.open_steps[step].calls
+    if calls is None:
+        return memory
+    memory.generation = calls.generation
+    once: set[tuple[str, int]] = set()
+    after = calls.since
+    while after < run.head:
+        page = await journal.read(run.id, after=after, limit=min(TAIL_MAX, run.head - after))
+        if not page:
+            break
+        for record in page:
+            if record.kind in KINDS:
+                _note(memory, calls, step, record, once)
+        after = page[-1].seq
+    return memory
+
+
+def _note(
+    memory: CallMemory, calls: StepCalls, step: str, record: StoredEvent, once: set[tuple[str, int]]
+) -> None:
+    """Take one event in. `once` are the tries, by call, that must not be repeated."""
+    event = unseal(record)
+    assert isinstance(event, CallStarted | CallFinished | CallLost)
+    if event.step != step:
+        return
+    memory.tries[event.call] = max(event.number, memory.tries.get(event.call, 0))
+    if isinstance(event, CallStarted) and not event.repeatable and not POSITIONAL.fullmatch(event.call):
+        once.add((event.call, event.number))
+    if not isinstance(event, CallFinished) or event.status is not CallStatus.OK:
+        return
+    lasts = record.seq > calls.calls_from or (event.call, event.number) in once
+    if lasts and record.seq > calls.repeats.get(event.call, 0):
+        memory.answers[event.call] = event
+
+
+async def value_of(blobs: Blobs, run_id: str, finished: CallFinished) -> Any:
+    """What a call answered: a JSON value, or bytes."""
+    if not finished.value_blob:
+        return finished.value
+    content = await blobs.find(finished.value_blob)
+    if content is None or content_hash(content) != finished.value_blob:
+        why = f"the answer of call {finished.call} of step {finished.step} is missing or damaged"
+        raise HistoryCorrupt(run_id, 0, why)
+    return content if finished.is_bytes else _decode(content)

@@ -1,0 +1,358 @@
+"""Calls that are recorded: made once, and answered from the log ever after.
+
+A call that may be repeated is one append, its answer. One that must not be repeated is on disk before it
+begins, so that a crash in the middle of it is noticed and a person decides. The attempt may be asked to stop
+between two calls (`hold`): no call begins from then on, those that are open finish, and the attempt is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from onward.clock import Clock, Dice
+from onward.engine.calls.memory import CallMemory, read_memory, value_of
+from onward.engine.lease.keeper import Hold, LeaseKeeper
+from onward.engine.log.appender import Appender
+from onward.engine.log.journal import Journal
+from onward.engine.step.shielded import unbroken
+from onward.errors import CallTimedOut, InvalidInput, Refused
+from onward.handlers.calls import CallOptions
+from onward.handlers.plain import Calls
+from onward.machine.decide.calls import (
+    attempt_over,
+    call_in_doubt,
+    finish_call,
+    hold_attempt,
+    lose_call,
+    open_attempt,
+    start_call,
+)
+from onward.machine.fold.calls import PAUSE
+from onward.model.call import (
+    AttemptHeld,
+    CallFinished,
+    CallLost,
+    CallStarted,
+    CallStatus,
+    call_key,
+)
+from onward.model.event import StepStarted
+from onward.model.values.value import check_value
+from onward.store.port.blobs import Blobs
+
+RETRY_S_FIRST, RETRY_S_MAX = 0.5, 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class CallParts:
+    """What the calls of one held run need."""
+
+    appender: Appender
+    journal: Journal
+    blobs: Blobs
+    keeper: LeaseKeeper
+    hold: Hold
+    clock: Clock
+    dice: Dice
+    loop: asyncio.AbstractEventLoop
+    stops_at_call: Callable[[], str]
+    """Why the attempt should stop before its next call; empty if it should not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Enclosing:
+    """The call that the current code is inside of."""
+
+    recorder: CallRecorder
+    key: str
+    repeatable: bool
+
+
+_enclosing: ContextVar[_Enclosing | None] = ContextVar("onward_enclosing_call", default=None)
+
+
+class CallRecorder:
+    """The calls of one attempt. `end_attempt` stops its handler once the attempt is held."""
+
+    def __init__(
+        self, parts: CallParts, started: StepStarted, functions: Calls, end_attempt: Callable[[], None]
+    ) -> None:
+        self._parts, self._started, self._functions = parts, started, functions
+        self._end_attempt = end_attempt
+        self._memory: asyncio.Task[CallMemory] | None = None
+        self._under_way: set[str] = set()
+        self._leaves: set[str] = set()
+        self._wanted: AttemptHeld | None = None
+        self._holding: asyncio.Task[None] | None = None
+        self._is_held, self._over = False, asyncio.Event()
+
+    def key_of(self, call: str) -> str:
+        """The idempotency key of a call."""
+        run, step = self._parts.appender.run, self._started.step
+        calls = run.open_steps[step].calls if step in run.open_steps else None
+        return call_key(run.id, step, call, 0 if calls is None else calls.generation)
+
+    async def call(
+        self, key: str, function: Callable[..., Any], arguments: Sequence[Any], options: CallOptions
+    ) -> Any:
+        """What the function answered: now, or when this call was made before."""
+        self._check_open()
+        outer = self._outer(key)
+        memory = await self._remembered()
+        answered = memory.answers.get(key)
+        if answered is not None:
+            return await value_of(self._parts.blobs, self._parts.appender.run.id, answered)
+        if key in self._under_way:
+            raise Refused(
+                "call_under_way", f"call {key!r} of step {self._started.step} is being made already."
+            )
+        if outer is None:
+            await self._boundary()
+        else:
+            self._leaves.discard(outer.key)
+        self._under_way.add(key)
+        self._leaves.add(key)
+        try:
+            return await self._make(memory, key, partial(self._run, function, arguments, options), options)
+        finally:
+            self._under_way.discard(key)
+            self._leaves.discard(key)
+            self._hold_if_idle()
+
+    def call_from_thread(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """The same for a plain function, which runs in a thread."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run_coroutine_threadsafe(call, self._parts.loop).result()
+        call.close()
+        raise InvalidInput(
+            "call_sync is for plain functions; in an async function write `await step.call(…)`."
+        )
+
+    # -- holding -------------------------------------------------------------------------------------
+
+    def hold(self, reason: str, detail: str = "", until_us: int | None = None) -> None:
+        """Let no further call begin, and end the attempt when those that are open have finished."""
+        if self._wanted is None:
+            self._wanted = AttemptHeld(
+                step=self._started.step,
+                attempt=self._started.attempt,
+                reason=reason,
+                detail=detail,
+                until_us=until_us,
+            )
+        self._hold_if_idle()
+
+    def _hold_if_idle(self) -> None:
+        if (
+            self._wanted is not None
+            and not self._leaves
+            and self._holding is None
+            and not self._over.is_set()
+        ):
+            self._holding = asyncio.create_task(self._hold_now(self._wanted))
+
+    async def _hold_now(self, wanted: AttemptHeld) -> None:
+        """Record the hold and end the handler; nothing if a nested call has begun meanwhile."""
+        decide = partial(hold_attempt, held=wanted, leaves=self._leaves)
+        try:
+            self._is_held = bool(await self._parts.appender.record(decide))
+        finally:
+            self._holding = None
+            if not self._leaves:  # held, or the run is lost: either way the attempt is over
+                self.close()
+                self._end_attempt()
+
+    async def is_held(self) -> bool:
+        """Whether the log says that the attempt was held; waits for a hold that is being written."""
+        if self._holding is not None:
+            await unbroken(self._holding)
+        return self._is_held
+
+    def close(self) -> None:
+        """The attempt is over: calls that wait are refused."""
+        self._over.set()
+
+    async def _boundary(self) -> None:
+        """Pass from one call to the next, unless the attempt is to stop here."""
+        why = self._parts.stops_at_call()
+        if why and self._wanted is None:
+            self.hold(PAUSE, why)
+        if self._wanted is not None:
+            await self._over.wait()
+            raise attempt_over(self._parts.appender.run.id, self._started.step)
+
+    # -- making a call -------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        self._functions.check_open()
+        open_attempt(self._parts.appender.run, self._started.step, self._started.attempt)
+
+    def _outer(self, key: str) -> _Enclosing | None:
+        outer = _enclosing.get()
+        if outer is None or outer.recorder is not self or outer.key not in self._under_way:
+            return None
+        if not outer.repeatable:
+            raise InvalidInput(
+                f"call {outer.key!r} must not be repeated, so it cannot contain call {key!r}; "
+                "make the calls one after the other."
+            )
+        return outer
+
+    async def _remembered(self) -> CallMemory:
+        if self._memory is None:
+            parts = self._parts
+            self._memory = asyncio.create_task(
+                read_memory(parts.journal, parts.appender.run, self._started.step)
+            )
+        return await asyncio.shield(self._memory)
+
+    async def _make(
+        self, memory: CallMemory, key: str, function: Callable[[str], Any], options: CallOptions
+    ) -> Any:
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return await self._try(memory, key, function, options)
+            except Exception:
+                if tries > options.retries or key in self._in_doubt():
+                    raise
+            await self._parts.clock.wait_s(self._pause_s(tries), self._over)
+            self._check_open()
+
+    def _pause_s(self, tries: int) -> float:
+        return min(RETRY_S_FIRST * 2.0 ** (tries - 1), RETRY_S_MAX) * (0.5 + self._parts.dice.roll() / 2)
+
+    def _in_doubt(self) -> dict[str, int]:
+        opened = self._parts.appender.run.open_steps.get(self._started.step)
+        return {} if opened is None or opened.calls is None else opened.calls.lost
+
+    async def _try(
+        self, memory: CallMemory, key: str, function: Callable[[str], Any], options: CallOptions
+    ) -> Any:
+        """One try of the call, and the record of its end."""
+        await self._trust()
+        number, clock = memory.next_try(key), self._parts.clock
+        if not options.repeatable:
+            await self._start(key, number, options)
+        began_s = clock.awake_s()
+        try:
+            value = await function(key)
+            finished = self._finished(key, number, options, began_s, value)
+        except CallTimedOut as error:
+            await unbroken(self._too_late(key, number, options, began_s, error))
+            raise
+        except Exception as error:
+            await unbroken(self._failed(key, number, options, began_s, error))
+            raise
+        # Even if the caller is cancelled now: it was answered, and must not be asked again.
+        await unbroken(self._parts.appender.record(partial(finish_call, finished=finished)))
+        memory.note(finished)
+        return value
+
+    async def _trust(self) -> None:
+        """Make sure of the lease: after its deadline, the database decides before anything is done."""
+        if not self._parts.keeper.is_trusted(self._parts.hold):
+            await self._parts.keeper.regain(self._parts.hold)
+
+    async def _start(self, key: str, number: int, options: CallOptions) -> None:
+        if key in self._in_doubt():
+            raise call_in_doubt(self._started.step, key)
+        started = CallStarted(
+            step=self._started.step,
+            attempt=self._started.attempt,
+            call=key,
+            number=number,
+            type=options.type,
+            name=options.name,
+            repeatable=options.repeatable,
+        )
+        await self._parts.appender.record(partial(start_call, started=started))
+
+    def _finished(
+        self, key: str, number: int, options: CallOptions, began_s: float, value: Any = None
+    ) -> CallFinished:
+        content = bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
+        if content is None:
+            check_value(value, f"the result of call {key!r}")
+        return CallFinished(
+            step=self._started.step,
+            attempt=self._started.attempt,
+            call=key,
+            number=number,
+            status=CallStatus.OK,
+            type=options.type,
+            name=options.name,
+            value=value if content is None else None,
+            content=content,
+            is_bytes=content is not None,
+            duration_us=self._since_us(began_s),
+        )
+
+    def _since_us(self, began_s: float) -> int:
+        return max(0, int((self._parts.clock.awake_s() - began_s) * 1_000_000))
+
+    async def _failed(
+        self, key: str, number: int, options: CallOptions, began_s: float, error: Exception
+    ) -> None:
+        finished = CallFinished(
+            step=self._started.step,
+            attempt=self._started.attempt,
+            call=key,
+            number=number,
+            status=CallStatus.ERROR,
+            type=options.type,
+            name=options.name,
+            error=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+            duration_us=self._since_us(began_s),
+        )
+        await self._parts.appender.record(partial(finish_call, finished=finished))
+
+    async def _too_late(
+        self, key: str, number: int, options: CallOptions, began_s: float, error: CallTimedOut
+    ) -> None:
+        """A call that took too long failed; one that must not be repeated may have done its work."""
+        if options.repeatable:
+            await self._failed(key, number, options, began_s, error)
+            return
+        lost = CallLost(step=self._started.step, call=key, number=number, why=str(error))
+        await self._parts.appender.record(partial(lose_call, lost=lost, attempt=self._started.attempt))
+
+    # -- running the function ------------------------------------------------------------------------
+
+    async def _run(
+        self, function: Callable[..., Any], arguments: Sequence[Any], options: CallOptions, key: str
+    ) -> Any:
+        token = _enclosing.set(_Enclosing(self, key, options.repeatable))
+        try:
+            if options.time_limit_s is not None:
+                return await self._in_time(function(*arguments), key, options.time_limit_s)
+            if inspect.iscoroutinefunction(function):
+                return await function(*arguments)
+            returned = await self._functions.call(function, *arguments)
+            return await returned if inspect.isawaitable(returned) else returned
+        finally:
+            _enclosing.reset(token)
+
+    async def _in_time(self, work: Coroutine[Any, Any, Any], key: str, limit_s: float) -> Any:
+        task, done = asyncio.ensure_future(work), asyncio.Event()
+        task.add_done_callback(lambda _: done.set())
+        try:
+            await self._parts.clock.wait_s(limit_s, done)
+        finally:
+            is_late = not task.done()
+            if is_late:
+                task.cancel()
+        if is_late:
+            await asyncio.wait([task])
+            if task.cancelled() or task.exception() is not None:
+                raise CallTimedOut(key, limit_s)
+        return task.result()

@@ -1,0 +1,205 @@
+"""Folding calls inside a step: which are open, which are lost, and from where on answers are remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from onward.machine.fold.change import Changes, IllegalEvent, without
+from onward.model.call import (
+    AttemptHeld,
+    CallFinished,
+    CallLost,
+    CallStarted,
+    CallStatus,
+    HoldsLifted,
+)
+from onward.model.event import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    Event,
+    RunCancelled,
+    RunClaimed,
+    RunCompleted,
+    RunFailed,
+    RunForked,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+    RunWaiting,
+    StepFinished,
+)
+from onward.model.ids import branch_of
+from onward.model.run import AttemptState, OpenCall, OpenStep, Run, StepCalls
+
+HELD, INTERRUPTED = AttemptState.HELD, AttemptState.INTERRUPTED
+LIMIT, RATE_LIMIT, GATE, PAUSE = "limit", "rate_limit", "gate", "pause"
+_ENDS_ALL = frozenset(
+    {
+        *(RunClaimed, RunForked, RunWaiting, RunQueued, RunPaused),
+        *(RunInterrupted, RunFailed, RunCompleted, RunCancelled),
+    }
+)
+_ENDS_A_STEP = frozenset({AttemptFailed, AttemptInterrupted, AttemptHeld, StepFinished})
+
+
+def _step(run: Run, event: CallStarted | CallFinished | CallLost) -> OpenStep:
+    found = run.open_steps.get(event.step)
+    if found is None:
+        raise IllegalEvent(run.status, event, f"step {event.step} is not open, so it has no calls")
+    return found
+
+
+def _calls(run: Run, opened: OpenStep) -> StepCalls:
+    return opened.calls or StepCalls(since=run.head, calls_from=run.head)
+
+
+def _working(run: Run, event: CallStarted | CallFinished) -> OpenStep:
+    """The step of a call that its holder makes: the attempt must be under way."""
+    opened = _step(run, event)
+    is_under_way = opened.state is AttemptState.OPEN and opened.token == run.token
+    if not is_under_way or opened.attempt != event.attempt:
+        raise IllegalEvent(run.status, event, f"attempt {event.attempt} of step {event.step} is over")
+    return opened
+
+
+def started(run: Run, event: CallStarted, at_us: int) -> Changes:
+    opened = _working(run, event)
+    calls = _calls(run, opened)
+    if event.call in calls.open:
+        raise IllegalEvent(run.status, event, f"call {event.call} of step {event.step} is already open")
+    begun = OpenCall(
+        number=event.number,
+        type=event.type,
+        name=event.name,
+        repeatable=event.repeatable,
+        began_at_us=at_us,
+    )
+    calls = replace(calls, open={**calls.open, event.call: begun})
+    return _changed(run, replace(opened, calls=calls), run.open_calls + 1)
+
+
+def finished(run: Run, event: CallFinished, at_us: int) -> Changes:
+    if event.by:
+        return _settled(run, event)
+    opened = _working(run, event)
+    calls, open_calls = _calls(run, opened), run.open_calls
+    begun = calls.open.get(event.call)
+    if begun is not None:
+        if begun.number != event.number:
+            why = f"try {event.number} of call {event.call} is not open; try {begun.number} is"
+            raise IllegalEvent(run.status, event, why)
+        calls, open_calls = replace(calls, open=without(calls.open, event.call)), open_calls - 1
+    if event.status is CallStatus.OK:
+        opened = replace(opened, holds=0)
+    changes = _changed(run, replace(opened, calls=calls), open_calls)
+    if run.losses and event.status is CallStatus.OK:
+        changes["losses"] = 0  # what was answered is never asked again, so the run moves on
+    return changes
+
+
+def _settled(run: Run, event: CallFinished) -> Changes:
+    """A person says what came of a call that was lost."""
+    opened = _step(run, event)
+    calls = opened.calls
+    if calls is None or calls.lost.get(event.call) != event.number:
+        raise IllegalEvent(run.status, event, f"call {event.call} of step {event.step} is not in doubt")
+    settled = replace(calls, lost=without(calls.lost, event.call))
+    return _changed(run, replace(opened, calls=settled), run.open_calls)
+
+
+def lost(run: Run, event: CallLost, at_us: int) -> Changes:
+    opened = _step(run, event)
+    calls = opened.calls
+    begun = None if calls is None else calls.open.get(event.call)
+    if calls is None or begun is None or begun.number != event.number:
+        why = f"try {event.number} of call {event.call} of step {event.step} is not open"
+        raise IllegalEvent(run.status, event, why)
+    in_doubt = calls.lost if begun.repeatable else {**calls.lost, event.call: event.number}
+    calls = replace(calls, open=without(calls.open, event.call), lost=in_doubt)
+    return _changed(run, replace(opened, calls=calls), run.open_calls - 1)
+
+
+def held(run: Run, event: AttemptHeld, at_us: int) -> Changes:
+    opened = run.open_steps.get(event.step)
+    if opened is None or opened.state is not AttemptState.OPEN or opened.attempt != event.attempt:
+        raise IllegalEvent(run.status, event, f"step {event.step} has no open attempt {event.attempt}")
+    stopped = replace(
+        opened,
+        state=HELD,
+        held=event.reason,
+        reason=event.detail,
+        retry_at_us=event.until_us,
+        holds=opened.holds + 1 if event.reason == RATE_LIMIT else opened.holds,
+        worked_us=opened.worked_us + max(0, at_us - opened.began_at_us),
+    )
+    return {"open_steps": {**run.open_steps, event.step: stopped}}
+
+
+def holds_lifted(run: Run, event: HoldsLifted, at_us: int) -> Changes:
+    return {"open_steps": {step: lifted(opened) for step, opened in run.open_steps.items()}}
+
+
+def lifted(opened: OpenStep) -> OpenStep:
+    """A step that a limit held tries again; one that waits for something else waits on."""
+    if opened.state is not HELD or opened.held != LIMIT:
+        return opened
+    return replace(opened, state=INTERRUPTED, held="", retry_at_us=None)
+
+
+def begun_again(opened: OpenStep, head: int, attempt: int) -> StepCalls | None:
+    """What is remembered when an attempt starts; `head` is the last event before its start."""
+    calls = opened.calls
+    if calls is None or attempt == opened.attempt or not calls.forgets:
+        return calls
+    return replace(calls, forgets=False, calls_from=head, generation=calls.generation + 1)
+
+
+def after_resume(opened: OpenStep, action: str, repeats: tuple[str, ...], head: int) -> OpenStep:
+    """What a person's decision about a stopped step means for its calls.
+
+    A retry asks everything again that may be asked again, and lost calls too. `--continue` keeps the answers.
+    """
+    calls = opened.calls
+    if calls is None:
+        return opened
+    if action == "retry":
+        asked = {**calls.repeats, **dict.fromkeys(repeats, head)}
+        return replace(opened, calls=replace(calls, lost={}, forgets=True, repeats=asked))
+    return replace(opened, calls=replace(calls, forgets=False)) if action == "continue" else opened
+
+
+def ends_calls(event: Event) -> Callable[[str], bool] | None:
+    """Of which steps an event ends the open calls; None if of none."""
+    kind = type(event)
+    if kind in _ENDS_ALL:
+        return lambda step: True
+    if kind in _ENDS_A_STEP:
+        ended = event.step  # type: ignore[attr-defined]
+        return lambda step: step == ended
+    if isinstance(event, BranchFinished):
+        branch = event.branch
+        return lambda step: branch_of(step) == branch or step.startswith(f"{branch}/")
+    return None
+
+
+def open_calls(run: Run, of: Callable[[str], bool]) -> Iterator[tuple[str, str, OpenCall]]:
+    """The calls that are open in these steps: step, call, and what began."""
+    for step, opened in run.open_steps.items():
+        if opened.calls is not None and opened.calls.open and of(step):
+            for call, begun in opened.calls.open.items():
+                yield step, call, begun
+
+
+def check_closed(run: Run, event: Event) -> None:
+    """A call is open only while its run is running under the token that began it."""
+    of = ends_calls(event)
+    left = [call for _, call, _ in open_calls(run, of)] if of is not None else []
+    if left:
+        raise IllegalEvent(run.status, event, f"{event.kind} leaves calls open: {', '.join(left)}")
+
+
+def _changed(run: Run, opened: OpenStep, open_calls: int) -> Changes:
+    return {"open_steps": {**run.open_steps, opened.step: opened}, "open_calls": open_calls}

@@ -1,0 +1,176 @@
+"""Calls: model requests, tool calls and functions inside a step. A call that was answered is never repeated.
+
+A call is `(step, call, try)`. `call` is `m3` for the third model request of a step, `m3.t1` for the first
+tool call of its answer, or a key that the handler chose. `try` counts every start of that call in the life of
+its step, so the three together never recur.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import msgspec
+
+from onward.errors import InvalidInput
+from onward.model.event import Event
+from onward.model.ids import idempotency_key
+from onward.model.values.bounds import Instant, Number
+
+KEY_CHARACTERS_MAX = 200
+POSITIONAL = re.compile(r"m[0-9]+(\.t[0-9]+)*")
+"""The calls of an agent, named by their place in its conversation."""
+
+
+class CallKind(StrEnum):
+    """What a call does."""
+
+    FUNCTION = "function"
+    MODEL = "model"
+    TOOL = "tool"
+    EFFECT = "effect"
+
+
+class CallStatus(StrEnum):
+    """How a call ended: with an answer, which is remembered, or with an error."""
+
+    OK = "ok"
+    ERROR = "error"
+
+
+class _Value(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """A part of an event."""
+
+
+class Usage(_Value, frozen=True, kw_only=True):
+    """The tokens of a model request. `cached` are among `input`, `reasoning` among `output`."""
+
+    input: Number = 0
+    output: Number = 0
+    cached: Number = 0
+    reasoning: Number = 0
+
+    @property
+    def tokens(self) -> int:
+        """What counts against a limit."""
+        return self.input + self.output
+
+
+class Reserved(_Value, frozen=True, kw_only=True):
+    """What a call may cost at most, reserved in each of these scopes before it begins."""
+
+    scopes: tuple[str, ...]
+    tokens: Number = 0
+    cost_micro: Number = 0
+    calls: Number = 1
+
+
+class Streamed(_Value, frozen=True, kw_only=True):
+    """The message that a call's text is stored in while it grows, and the chat that shows it."""
+
+    chat: str
+    message: str
+
+
+class CallStarted(Event, frozen=True, kw_only=True):
+    """A call begins. It is written before a call that reserves, streams or must not be repeated.
+
+    `definition` is the hash of what was asked; `steering` says how many instructions it takes.
+    """
+
+    step: str
+    attempt: Number
+    call: str
+    number: Number = msgspec.field(name="try")
+    type: str = CallKind.FUNCTION.value
+    name: str = ""
+    definition: str = ""
+    repeatable: bool = True
+    reserved: Reserved | None = None
+    streamed: Streamed | None = None
+    model: str = ""
+    steering: Number = 0
+
+
+class CallFinished(Event, frozen=True, kw_only=True):
+    """A call has an answer, or ended with an error.
+
+    A large answer is stored by its hash (`value_blob`), and read when it is asked for. `content` is an answer
+    in bytes on its way to the store. `by` is the person who said what the answer was. `thread` is the end of
+    the conversation with this answer in it.
+    """
+
+    BESIDE: ClassVar[frozenset[str]] = frozenset({"content"})
+
+    step: str
+    attempt: Number
+    call: str
+    number: Number = msgspec.field(name="try")
+    status: CallStatus
+    type: str = CallKind.FUNCTION.value
+    name: str = ""
+    value: Any = None
+    value_blob: str = ""
+    content: bytes | None = None
+    is_bytes: bool = False
+    error: str = ""
+    usage: Usage | None = None
+    cost_micro: Number | None = None
+    model: str = ""
+    request_id: str = ""
+    duration_us: Number = 0
+    thread: str = ""
+    by: str = ""
+
+
+class CallLost(Event, frozen=True, kw_only=True):
+    """A call will never be answered: its attempt, its holder or its run ended first."""
+
+    step: str
+    call: str
+    number: Number = msgspec.field(name="try")
+    why: str = ""
+
+
+class AttemptHeld(Event, frozen=True, kw_only=True):
+    """An attempt stopped between two calls, and continues later with their answers. It spends no retry.
+
+    `reason` is `limit`, `rate_limit`, `gate` or `pause`; `until_us` is when it can continue by itself.
+    """
+
+    step: str
+    attempt: Number
+    reason: str
+    detail: str = ""
+    until_us: Instant | None = None
+
+
+class HoldsLifted(Event, frozen=True, kw_only=True):
+    """A limit was raised while the run was running: held attempts try again."""
+
+    why: str
+    by: str = ""
+
+
+def check_call_key(key: object) -> str:
+    """A key that a handler may choose for a call."""
+    is_text = isinstance(key, str) and 0 < len(key) <= KEY_CHARACTERS_MAX and key.isprintable()
+    if not isinstance(key, str) or not is_text:
+        told = str(key)[:50]
+        raise InvalidInput(
+            f"{told!r} cannot be the key of a call; use 1 to {KEY_CHARACTERS_MAX} printable characters."
+        )
+    if POSITIONAL.fullmatch(key):
+        raise InvalidInput(
+            f"{key!r} cannot be the key of a call: an agent's own calls are named like that; choose another."
+        )
+    return key
+
+
+def call_key(run_id: str, step: str, call: str, generation: int) -> str:
+    """The idempotency key of a call: the same when a lost call is made again, new for another question."""
+    key = f"{idempotency_key(run_id, step)}/{call}"
+    return f"{key}~{generation}" if generation and POSITIONAL.fullmatch(call) else key
