@@ -194,12 +194,11 @@ class CannotExecute(SpawnFailed):
 class EffectFailed(OnwardError):
     """An effect that runs at most once failed; the failure is its result."""
 
-    def __init__(self, key: str, why: str) -> None:
+    def __init__(self, key: str, why: str, call: str = "") -> None:
+        """`call` is the call of a step that the effect is; without one it belongs to no step."""
         self.key, self.why = key, why
-        super().__init__(
-            f"effect {key!r} failed and does not run again: {why}. "
-            f"`onward effect {key} --forget` lets it run again."
-        )
+        how = f"`onward retry RUN --repeat {call}`" if call else f"`onward effect {key} --forget`"
+        super().__init__(f"effect {key!r} failed and does not run again: {why}. {how} lets it run again.")
 
 
 class CallTimedOut(OnwardError):

@@ -102,7 +102,7 @@ class Engine:
             Rooms(store.blobs, clock, files),
             workspaces,
             requests.cancel_child,
-            self.effect,
+            self.effects,
             store.blobs,
             receipts,
             show,

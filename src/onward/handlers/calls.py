@@ -52,6 +52,10 @@ class Recorder(Protocol):
         """What the function answered: now, or when this call was made before."""
         ...
 
+    async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
+        """The same for an effect: what it raised is an answer, too, unless `only_success`."""
+        ...
+
     def call_from_thread(self, call: Coroutine[Any, Any, Any]) -> Any:
         """The same for a plain function, which runs in a thread."""
         ...

@@ -7,10 +7,8 @@ for the same step, with the same `idempotency_key`, so that an effect outside ca
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -41,24 +39,12 @@ async def _no_past(mode: str) -> str:
     return ""
 
 
-async def _no_database(key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
-    raise InvalidInput(f"effect {key!r} has no database to be stored in; this step was created by hand.")
-
-
 def _no_log(started: StepStarted, functions: Calls) -> Recorder:
     raise InvalidInput("this step was created by hand, so it has no log to record calls in.")
 
 
 MakeRecorder = Callable[[StepStarted, Calls], Recorder]
 _creating = threading.Lock()
-
-
-class RunOnce(Protocol):
-    """Runs an effect at most once for its key."""
-
-    async def __call__(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
-        """The function's value, from this call or an earlier one."""
-        ...
 
 
 class StepContext:
@@ -83,7 +69,6 @@ class StepContext:
         "recall",
         "recorded",
         "room",
-        "run_once",
         "stopping",
         "workspace",
     )
@@ -97,7 +82,6 @@ class StepContext:
         room: Room,
         stopping: asyncio.Event,
         recall: Callable[[str], Awaitable[str]] = _no_past,
-        run_once: RunOnce = _no_database,
         workspace: str | None = None,
         deadline: Deadline = NO_DEADLINE,
         calls: Calls | None = None,
@@ -106,7 +90,7 @@ class StepContext:
         record: MakeRecorder = _no_log,
     ) -> None:
         self._run, self._started, self.graph, self.node = run, started, graph, graph.nodes[started.node]
-        self.room, self.recall, self.run_once = room, recall, run_once
+        self.room, self.recall = room, recall
         self.calls = calls or Calls(idempotency_key(run.id, started.step), clock or SystemClock())
         """The functions of users that the step calls."""
         self.output = output or AttemptOutput(room)
@@ -219,7 +203,6 @@ class StepContext:
             room=self.room,
             stopping=self.stopping,
             recall=self.recall,
-            run_once=self.run_once,
             workspace=self.workspace,
             deadline=self.deadline,
             calls=self.calls,
@@ -280,18 +263,11 @@ class StepContext:
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
         """What `function` returns; it is called at most once for this step and key, on whatever attempt.
 
-        The value is stored, so it must be JSON. An exception is stored too, unless `only_success`. If the
-        process died meanwhile, the effect is in doubt: this refuses until a person has decided. It also
-        refuses when the attempt has ended.
+        A call that must not be repeated (see `call`), and whose exception is its answer too, unless
+        `only_success`: then the effect runs again when the step does.
         """
         self.calls.check_open()
-        if not inspect.iscoroutinefunction(function):
-            function = partial(self._called, function)
-        return await self.run_once(f"{self.idempotency_key}/{key}", function, only_success=only_success)
-
-    async def _called(self, function: Callable[[], Any]) -> Any:
-        returned = await self.calls.call(function)
-        return await returned if inspect.isawaitable(returned) else returned
+        return await self.recorder.effect(key, function, only_success=only_success)
 
     @property
     def directory(self) -> str | None:

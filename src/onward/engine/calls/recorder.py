@@ -1,14 +1,12 @@
 """Calls that are recorded: made once, and answered from the log ever after.
 
 A call that may be repeated is one append, its answer. One that must not be repeated is on disk before it
-begins, so that a crash in the middle of it is noticed and a person decides. The attempt may be asked to stop
-between two calls (`hold`): no call begins from then on, those that are open finish, and the attempt is over.
+begins, so that a crash in the middle of it is noticed and a person decides.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -16,32 +14,21 @@ from functools import partial
 from typing import Any
 
 from onward.clock import Clock, Dice
+from onward.engine.calls.effects import effect
+from onward.engine.calls.functions import execute_in_time
+from onward.engine.calls.holding import Holding
 from onward.engine.calls.memory import CallMemory, read_memory, value_of
+from onward.engine.calls.told import told
 from onward.engine.lease.keeper import Hold, LeaseKeeper
 from onward.engine.log.appender import Appender
 from onward.engine.log.journal import Journal
+from onward.engine.step.effects import AtMostOnce
 from onward.engine.step.shielded import unbroken
 from onward.errors import CallTimedOut, InvalidInput, Refused
 from onward.handlers.calls import CallOptions
 from onward.handlers.plain import Calls
-from onward.machine.decide.calls import (
-    attempt_over,
-    call_in_doubt,
-    finish_call,
-    hold_attempt,
-    lose_call,
-    open_attempt,
-    start_call,
-)
-from onward.machine.fold.calls import PAUSE
-from onward.model.call import (
-    AttemptHeld,
-    CallFinished,
-    CallLost,
-    CallStarted,
-    CallStatus,
-    call_key,
-)
+from onward.machine.decide.calls import call_in_doubt, finish_call, lose_call, open_attempt, start_call
+from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, call_key
 from onward.model.event import StepStarted
 from onward.model.values.value import check_value
 from onward.store.port.blobs import Blobs
@@ -56,13 +43,12 @@ class CallParts:
     appender: Appender
     journal: Journal
     blobs: Blobs
+    effects: AtMostOnce
     keeper: LeaseKeeper
     hold: Hold
     clock: Clock
     dice: Dice
     loop: asyncio.AbstractEventLoop
-    stops_at_call: Callable[[], str]
-    """Why the attempt should stop before its next call; empty if it should not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +64,13 @@ _enclosing: ContextVar[_Enclosing | None] = ContextVar("onward_enclosing_call", 
 
 
 class CallRecorder:
-    """The calls of one attempt. `end_attempt` stops its handler once the attempt is held."""
+    """The calls of one attempt. `functions` are those of the user that run in it."""
 
-    def __init__(
-        self, parts: CallParts, started: StepStarted, functions: Calls, end_attempt: Callable[[], None]
-    ) -> None:
+    def __init__(self, parts: CallParts, started: StepStarted, functions: Calls, holding: Holding) -> None:
         self._parts, self._started, self._functions = parts, started, functions
-        self._end_attempt = end_attempt
+        self._holding = holding
         self._memory: asyncio.Task[CallMemory] | None = None
         self._under_way: set[str] = set()
-        self._leaves: set[str] = set()
-        self._wanted: AttemptHeld | None = None
-        self._holding: asyncio.Task[None] | None = None
-        self._is_held, self._over = False, asyncio.Event()
 
     def key_of(self, call: str) -> str:
         """The idempotency key of a call."""
@@ -109,21 +89,23 @@ class CallRecorder:
         if answered is not None:
             return await value_of(self._parts.blobs, self._parts.appender.run.id, answered)
         if key in self._under_way:
-            raise Refused(
-                "call_under_way", f"call {key!r} of step {self._started.step} is being made already."
-            )
+            why = f"call {key!r} of step {self._started.step} is being made already."
+            raise Refused("call_under_way", why)
         if outer is None:
-            await self._boundary()
-        else:
-            self._leaves.discard(outer.key)
+            await self._holding.boundary()
         self._under_way.add(key)
-        self._leaves.add(key)
+        self._holding.begin(key, None if outer is None else outer.key)
         try:
             return await self._make(memory, key, partial(self._run, function, arguments, options), options)
         finally:
             self._under_way.discard(key)
-            self._leaves.discard(key)
-            self._hold_if_idle()
+            self._holding.end(key)
+
+    async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
+        """The same for an effect: what it raised is an answer, too, unless `only_success`."""
+        opened = self._parts.appender.run.open_steps.get(self._started.step)
+        earlier = self._parts.effects if opened is not None and opened.starts > 1 else None
+        return await effect(self, self._functions, earlier, key, function, only_success=only_success)
 
     def call_from_thread(self, call: Coroutine[Any, Any, Any]) -> Any:
         """The same for a plain function, which runs in a thread."""
@@ -136,58 +118,13 @@ class CallRecorder:
             "call_sync is for plain functions; in an async function write `await step.call(…)`."
         )
 
-    # -- holding -------------------------------------------------------------------------------------
-
-    def hold(self, reason: str, detail: str = "", until_us: int | None = None) -> None:
-        """Let no further call begin, and end the attempt when those that are open have finished."""
-        if self._wanted is None:
-            self._wanted = AttemptHeld(
-                step=self._started.step,
-                attempt=self._started.attempt,
-                reason=reason,
-                detail=detail,
-                until_us=until_us,
-            )
-        self._hold_if_idle()
-
-    def _hold_if_idle(self) -> None:
-        if (
-            self._wanted is not None
-            and not self._leaves
-            and self._holding is None
-            and not self._over.is_set()
-        ):
-            self._holding = asyncio.create_task(self._hold_now(self._wanted))
-
-    async def _hold_now(self, wanted: AttemptHeld) -> None:
-        """Record the hold and end the handler; nothing if a nested call has begun meanwhile."""
-        decide = partial(hold_attempt, held=wanted, leaves=self._leaves)
-        try:
-            self._is_held = bool(await self._parts.appender.record(decide))
-        finally:
-            self._holding = None
-            if not self._leaves:  # held, or the run is lost: either way the attempt is over
-                self.close()
-                self._end_attempt()
-
     async def is_held(self) -> bool:
-        """Whether the log says that the attempt was held; waits for a hold that is being written."""
-        if self._holding is not None:
-            await unbroken(self._holding)
-        return self._is_held
+        """Whether the attempt was ended between two calls, and its result does not count."""
+        return await self._holding.is_held()
 
     def close(self) -> None:
-        """The attempt is over: calls that wait are refused."""
-        self._over.set()
-
-    async def _boundary(self) -> None:
-        """Pass from one call to the next, unless the attempt is to stop here."""
-        why = self._parts.stops_at_call()
-        if why and self._wanted is None:
-            self.hold(PAUSE, why)
-        if self._wanted is not None:
-            await self._over.wait()
-            raise attempt_over(self._parts.appender.run.id, self._started.step)
+        """The attempt is over."""
+        self._holding.close()
 
     # -- making a call -------------------------------------------------------------------------------
 
@@ -223,15 +160,15 @@ class CallRecorder:
             try:
                 return await self._try(memory, key, function, options)
             except Exception:
-                if tries > options.retries or key in self._in_doubt():
+                if tries > options.retries or key in self._lost():
                     raise
-            await self._parts.clock.wait_s(self._pause_s(tries), self._over)
+            await self._parts.clock.wait_s(self._pause_s(tries), self._holding.over)
             self._check_open()
 
     def _pause_s(self, tries: int) -> float:
         return min(RETRY_S_FIRST * 2.0 ** (tries - 1), RETRY_S_MAX) * (0.5 + self._parts.dice.roll() / 2)
 
-    def _in_doubt(self) -> dict[str, int]:
+    def _lost(self) -> dict[str, int]:
         opened = self._parts.appender.run.open_steps.get(self._started.step)
         return {} if opened is None or opened.calls is None else opened.calls.lost
 
@@ -240,10 +177,10 @@ class CallRecorder:
     ) -> Any:
         """One try of the call, and the record of its end."""
         await self._trust()
-        number, clock = memory.next_try(key), self._parts.clock
+        number = memory.next_try(key)
         if not options.repeatable:
             await self._start(key, number, options)
-        began_s = clock.awake_s()
+        began_s = self._parts.clock.awake_s()
         try:
             value = await function(key)
             finished = self._finished(key, number, options, began_s, value)
@@ -263,8 +200,21 @@ class CallRecorder:
         if not self._parts.keeper.is_trusted(self._parts.hold):
             await self._parts.keeper.regain(self._parts.hold)
 
+    async def _run(
+        self, function: Callable[..., Any], arguments: Sequence[Any], options: CallOptions, key: str
+    ) -> Any:
+        token = _enclosing.set(_Enclosing(self, key, options.repeatable))
+        try:
+            return await execute_in_time(
+                self._parts.clock, self._functions, key, function, arguments, options
+            )
+        finally:
+            _enclosing.reset(token)
+
+    # -- recording it --------------------------------------------------------------------------------
+
     async def _start(self, key: str, number: int, options: CallOptions) -> None:
-        if key in self._in_doubt():
+        if key in self._lost():
             raise call_in_doubt(self._started.step, key)
         started = CallStarted(
             step=self._started.step,
@@ -278,7 +228,14 @@ class CallRecorder:
         await self._parts.appender.record(partial(start_call, started=started))
 
     def _finished(
-        self, key: str, number: int, options: CallOptions, began_s: float, value: Any = None
+        self,
+        key: str,
+        number: int,
+        options: CallOptions,
+        began_s: float,
+        value: Any = None,
+        *,
+        error: str | None = None,
     ) -> CallFinished:
         content = bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
         if content is None:
@@ -288,33 +245,21 @@ class CallRecorder:
             attempt=self._started.attempt,
             call=key,
             number=number,
-            status=CallStatus.OK,
+            status=CallStatus.OK if error is None else CallStatus.ERROR,
             type=options.type,
             name=options.name,
             value=value if content is None else None,
             content=content,
             is_bytes=content is not None,
-            duration_us=self._since_us(began_s),
+            error=error or "",
+            duration_us=max(0, int((self._parts.clock.awake_s() - began_s) * 1_000_000)),
         )
-
-    def _since_us(self, began_s: float) -> int:
-        return max(0, int((self._parts.clock.awake_s() - began_s) * 1_000_000))
 
     async def _failed(
         self, key: str, number: int, options: CallOptions, began_s: float, error: Exception
     ) -> None:
-        finished = CallFinished(
-            step=self._started.step,
-            attempt=self._started.attempt,
-            call=key,
-            number=number,
-            status=CallStatus.ERROR,
-            type=options.type,
-            name=options.name,
-            error=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
-            duration_us=self._since_us(began_s),
-        )
-        await self._parts.appender.record(partial(finish_call, finished=finished))
+        failed = self._finished(key, number, options, began_s, error=told(error))
+        await self._parts.appender.record(partial(finish_call, finished=failed))
 
     async def _too_late(
         self, key: str, number: int, options: CallOptions, began_s: float, error: CallTimedOut
@@ -325,34 +270,3 @@ class CallRecorder:
             return
         lost = CallLost(step=self._started.step, call=key, number=number, why=str(error))
         await self._parts.appender.record(partial(lose_call, lost=lost, attempt=self._started.attempt))
-
-    # -- running the function ------------------------------------------------------------------------
-
-    async def _run(
-        self, function: Callable[..., Any], arguments: Sequence[Any], options: CallOptions, key: str
-    ) -> Any:
-        token = _enclosing.set(_Enclosing(self, key, options.repeatable))
-        try:
-            if options.time_limit_s is not None:
-                return await self._in_time(function(*arguments), key, options.time_limit_s)
-            if inspect.iscoroutinefunction(function):
-                return await function(*arguments)
-            returned = await self._functions.call(function, *arguments)
-            return await returned if inspect.isawaitable(returned) else returned
-        finally:
-            _enclosing.reset(token)
-
-    async def _in_time(self, work: Coroutine[Any, Any, Any], key: str, limit_s: float) -> Any:
-        task, done = asyncio.ensure_future(work), asyncio.Event()
-        task.add_done_callback(lambda _: done.set())
-        try:
-            await self._parts.clock.wait_s(limit_s, done)
-        finally:
-            is_late = not task.done()
-            if is_late:
-                task.cancel()
-        if is_late:
-            await asyncio.wait([task])
-            if task.cancelled() or task.exception() is not None:
-                raise CallTimedOut(key, limit_s)
-        return task.result()

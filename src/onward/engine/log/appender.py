@@ -35,6 +35,10 @@ CHECKPOINT_AFTER_S = 1.0
 """How long after a step its run's `checkpoint.json` has it, at most."""
 
 
+def _ignore(pending: Pending) -> None:
+    """The listener of a run that is not executed any more."""
+
+
 class Appender:
     """Owns the folded state of one held run, and writes to its log, one append at a time."""
 
@@ -136,6 +140,7 @@ class Appender:
 
     async def close(self) -> None:
         """Return when the run's files are written. Nothing more is written then."""
+        self._on_requests = _ignore  # the run loop refers to this: garbage would have to be collected
         if self._checkpoint is not None:
             self._checkpoint.cancel()
         if self._parts.receipts is not None:

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 
+from onward.engine.calls.holding import Holding
 from onward.engine.calls.recorder import CallParts, CallRecorder
 from onward.engine.lease.keeper import Hold
 from onward.engine.log.appender import Appender
@@ -78,7 +79,6 @@ class Executor:
             room=room,
             stopping=self._stopping,
             recall=partial(recall, self._parts.journal, definition.graph.goal, folded, started),
-            run_once=self._parts.run_once,
             workspace=workspace,
             deadline=hold.deadline,
             clock=self._parts.clock,
@@ -115,14 +115,16 @@ class Executor:
             self._appender,
             parts.journal,
             parts.blobs,
+            parts.effects,
             parts.keeper,
             self._hold,
             parts.clock,
             parts.dice,
             self._loop,
-            self._stops_at_call,
         )
-        return CallRecorder(call_parts, started, functions, partial(runner.interrupt, HELD))
+        end_attempt = partial(runner.interrupt, HELD)
+        holding = Holding(self._appender, started, self._stops_at_call, end_attempt)
+        return CallRecorder(call_parts, started, functions, holding)
 
     def _stops_at_call(self) -> str:
         """Why attempts stop before their next call: a signal, or a pause that does not wait for the step."""

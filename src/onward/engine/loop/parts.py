@@ -10,8 +10,9 @@ from onward.engine.files.receipts import StepReceipts
 from onward.engine.files.workspaces import Workspaces
 from onward.engine.lease.keeper import LeaseKeeper
 from onward.engine.log.journal import Journal
+from onward.engine.step.effects import AtMostOnce
 from onward.engine.step.rooms import Rooms
-from onward.handlers.port import Handler, RunOnce
+from onward.handlers.port import Handler
 from onward.model.event import Event
 from onward.model.run import Run
 from onward.store.port.blobs import Blobs
@@ -35,7 +36,7 @@ class EngineParts:
     workspaces: Workspaces
     cancel_child: Callable[[str], Awaitable[None]]
     """Cancel a run that a step of this run managed."""
-    run_once: RunOnce
+    effects: AtMostOnce
     blobs: Blobs
     receipts: StepReceipts | None = None
     show: ShowLine | None = None

@@ -20,6 +20,7 @@ from onward.model.ids import branch_of, idempotency_key
 from onward.model.run import OpenStep, Run
 from onward.model.workspace import IN_PLACE, branch_name
 from onward.pipeline.dot.reader import parse
+from onward.read.calls import CallSeen, read_calls
 from onward.read.lookup import newest_first
 from onward.read.view import instant
 from onward.receipts.folder import Folder
@@ -57,6 +58,7 @@ class Leftovers:
         began_at_us, owner = await self._beginning(run, opened)
         handler, command = await self._call(run, opened)
         effects = await self.store.effects.read(idempotency_key(run.id, opened.step), limit=EFFECTS_MAX)
+        calls = await self._calls(run, opened)
         left = Left(
             step=opened.step,
             node=opened.node,
@@ -64,7 +66,7 @@ class Leftovers:
             began_at_us=began_at_us,
             handler=handler,
             command=command,
-            effects=tuple(_effect(effect, run, opened) for effect in effects),
+            effects=(*(_effect(effect, run, opened) for effect in effects), *calls),
         )
         where = None if owner is None else owner_host(owner)
         if where != owner_host(self.store.leases.owner):
@@ -93,6 +95,14 @@ class Leftovers:
             if at_us is not None and owner is not None:
                 break
         return at_us, owner
+
+    async def _calls(self, run: Run, opened: OpenStep) -> list[LeftEffect]:
+        """The calls of the step that must not be repeated."""
+        if opened.calls is None:
+            return []
+        calls = await read_calls(self.store.log, run.id, after=opened.calls.since, step=opened.step)
+        left = [_left_call(call) for call in calls if not call.repeatable and call.state != "error"]
+        return sorted(left, key=lambda effect: effect.key)
 
     async def _call(self, run: Run, opened: OpenStep) -> tuple[str, str]:
         """The handler that was called, and the command if it was one."""
@@ -175,6 +185,11 @@ def _effect(effect: Effect, run: Run, opened: OpenStep) -> LeftEffect:
     state = "finished" if effect.result is not None else "begun" if effect.is_alive else "in_doubt"
     key = effect.key.removeprefix(f"{idempotency_key(run.id, opened.step)}/")
     return LeftEffect(key=key, state=state, begun_at_us=effect.begun_at_us)
+
+
+def _left_call(call: CallSeen) -> LeftEffect:
+    state = "finished" if call.state == "ok" else "in_doubt"
+    return LeftEffect(key=call.name or call.call, state=state, begun_at_us=call.began_at_us or 0)
 
 
 def view_left(left: Left) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""The calls inside steps, as a log tells of them."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from onward.model.call import CallFinished, CallLost, CallStarted, Usage
+from onward.model.run import Frozen
+from onward.store.codec import unseal
+from onward.store.port.log import TAIL_MAX, RunLog
+
+KINDS = frozenset(kind.__name__ for kind in (CallStarted, CallFinished, CallLost))
+OPEN, LOST = "open", "lost"
+
+
+class CallSeen(Frozen, frozen=True, kw_only=True):
+    """One try of a call: `state` is open, ok, error or lost. A call in one append has no start of its own.
+
+    `by` is the person who said what a lost call had answered.
+    """
+
+    step: str
+    call: str
+    number: int
+    type: str
+    name: str
+    state: str
+    repeatable: bool = True
+    attempt: int = 0
+    began_at_us: int | None = None
+    ended_at_us: int | None = None
+    duration_us: int | None = None
+    model: str = ""
+    usage: Usage | None = None
+    cost_micro: int | None = None
+    request_id: str = ""
+    error: str = ""
+    value_blob: str = ""
+    by: str = ""
+
+
+async def read_calls(log: RunLog, run_id: str, *, after: int = 0, step: str | None = None) -> list[CallSeen]:
+    """Every try of every call after an event, in the order in which they began; of one step, or of all.
+
+    The step is named by its id, or by its node.
+    """
+    seen: dict[tuple[str, str, int], CallSeen] = {}
+    while page := await log.read(run_id, after=after, limit=TAIL_MAX):
+        after = page[-1].seq
+        for record in page:
+            if record.kind in KINDS:
+                event = unseal(record)
+                assert isinstance(event, CallStarted | CallFinished | CallLost)
+                if step is None or event.step == step or event.step.rpartition("#")[0] == step:
+                    _note(seen, event, record.at_us)
+    return list(seen.values())
+
+
+def _note(
+    seen: dict[tuple[str, str, int], CallSeen], event: CallStarted | CallFinished | CallLost, at_us: int
+) -> None:
+    key = (event.step, event.call, event.number)
+    match event:
+        case CallStarted():
+            seen[key] = CallSeen(
+                step=event.step,
+                call=event.call,
+                number=event.number,
+                type=event.type,
+                name=event.name,
+                state=OPEN,
+                repeatable=event.repeatable,
+                attempt=event.attempt,
+                began_at_us=at_us,
+                model=event.model,
+            )
+        case CallFinished():
+            known = seen.get(key) or CallSeen(
+                step=event.step,
+                call=event.call,
+                number=event.number,
+                type=event.type,
+                name=event.name,
+                state=OPEN,
+                attempt=event.attempt,
+            )
+            seen[key] = replace(
+                known,
+                state=event.status.value,
+                ended_at_us=at_us,
+                duration_us=event.duration_us,
+                model=event.model or known.model,
+                usage=event.usage,
+                cost_micro=event.cost_micro,
+                request_id=event.request_id,
+                error=event.error,
+                value_blob=event.value_blob,
+                by=event.by,
+            )
+        case CallLost():
+            seen[key] = replace(seen[key], state=LOST, ended_at_us=at_us, error=event.why)
