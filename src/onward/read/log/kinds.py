@@ -99,6 +99,10 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
         *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"),
         *(_CALLS, "AttemptHeld"),
     ),
+    "read.calls": _names(
+        *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "StepStarted StepFinished"),
+        "AttemptFailed AttemptInterrupted AttemptHeld HoldsLifted",
+    ),
     "engine.files.rebuild": _names(
         *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"),
         *(_CALLS, "AttemptHeld"),
