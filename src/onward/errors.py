@@ -20,6 +20,7 @@
         - CannotExecute       the caller: there is no such program, or it may not be run
     - EffectFailed            the effect: it ran once, failed, and does not run again
     - CallTimedOut            the call: it took longer than its time limit
+    - LimitReached            the call: a limit does not allow it, now or at all
     - WorkdirGone             the machine: the directory that a run works in is not there
     - WorkspaceFailed         the workspace: git could not do what a run needs
       - GitKilled             the same, because a signal ended it: another try may succeed
@@ -207,6 +208,33 @@ class CallTimedOut(OnwardError):
     def __init__(self, key: str, limit_s: float) -> None:
         self.key, self.limit_s = key, limit_s
         super().__init__(f"call {key!r} took longer than its time limit of {limit_s:g} s.")
+
+
+class LimitReached(OnwardError):
+    """A limit does not allow a call; nothing was written. If `fits_spent`, it may be allowed soon.
+
+    `measure` is tokens, cost or calls. It fits what is spent when only what others have reserved is in its
+    way.
+    """
+
+    def __init__(
+        self,
+        scope: str,
+        measure: str,
+        *,
+        limit: int,
+        spent: int,
+        reserved: int,
+        wanted: int,
+        fits_spent: bool,
+    ) -> None:
+        self.scope, self.measure = scope, measure
+        self.limit, self.spent, self.reserved, self.wanted = limit, spent, reserved, wanted
+        self.fits_spent = fits_spent
+        super().__init__(
+            f"the limit of {scope} on {measure} is {limit:,}: {spent:,} are spent, {reserved:,} reserved, "
+            f"and the call may need {wanted:,}; raise it with `onward limits set {scope} {measure} N`."
+        )
 
 
 class WorkdirGone(OnwardError):

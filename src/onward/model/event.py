@@ -104,7 +104,8 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
 
     `simulation` is the script of a simulated run; `simulates_tools`: no command and no handler of the app is
     executed either. `trims_output`: its tools' output has no last newline; in runs from before, it has.
-    `wake_at_us`: it is due then, and not at once.
+    `wake_at_us`: it is due then, and not at once. Its calls are charged to
+    another run if `charged_to` names one.
     """
 
     pipeline: str
@@ -128,6 +129,9 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     variables: tuple[str, ...] = ()
     tags: Tags = ()
     wake_at_us: Instant | None = None
+    chat: str | None = None
+    project: str | None = None
+    charged_to: str | None = None
 
 
 class RunForked(ContextEvent, frozen=True, kw_only=True):

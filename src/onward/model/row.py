@@ -5,6 +5,9 @@ Every column is a function of the log, written in the same transaction as the ev
 
 from __future__ import annotations
 
+from enum import StrEnum
+
+from onward.model.call import Reserved, Streamed, Usage
 from onward.model.event import Choice
 from onward.model.run import DEAD_END, Frozen, RunStatus
 
@@ -75,3 +78,52 @@ class GateRow(Frozen, frozen=True, kw_only=True):
     deadline_us: int | None
     decided_by: str | None = None
     closed_at_us: int | None = None
+
+
+class MessageState(StrEnum):
+    """How a message stands: its text grows, it is whole, its call failed, or its call was lost."""
+
+    STREAMING = "streaming"
+    COMPLETE = "complete"
+    ERROR = "error"
+    INTERRUPTED = "interrupted"
+
+
+class CallOpened(Frozen, frozen=True, kw_only=True):
+    """A call has begun that reserves what it may cost, or whose text is stored while it grows."""
+
+    step: str
+    call: str
+    number: int
+    model: str = ""
+    reserved: Reserved | None = None
+    streamed: Streamed | None = None
+
+    @property
+    def is_reserved(self) -> bool:
+        return self.reserved is not None
+
+    @property
+    def is_streamed(self) -> bool:
+        return self.streamed is not None
+
+
+class CallClosed(Frozen, frozen=True, kw_only=True):
+    """Such a call has ended: its reservation is settled, and its message has its last state.
+
+    Without `usage` the call was lost, or failed: what it cost is not known.
+    """
+
+    step: str
+    call: str
+    number: int
+    state: MessageState
+    is_reserved: bool
+    is_streamed: bool
+    model: str = ""
+    usage: Usage | None = None
+    cost_micro: int | None = None
+
+
+CallRow = CallOpened | CallClosed
+"""What a call does to the tables of limits and messages; written with its event."""

@@ -50,13 +50,20 @@ class Frozen(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenCall(Frozen, frozen=True, kw_only=True):
-    """A call that has begun and has no answer yet. `number` is its try."""
+    """A call that has begun and has no answer yet. `number` is its try.
+
+    `is_reserved`: it has a reservation in the scopes it counts in. `is_streamed`: its text grows in a
+    message.
+    """
 
     number: int
     type: str
     name: str
     repeatable: bool
     began_at_us: int
+    model: str = ""
+    is_reserved: bool = False
+    is_streamed: bool = False
 
 
 class StepCalls(Frozen, frozen=True, kw_only=True):
@@ -244,6 +251,13 @@ class Run(Frozen, frozen=True, kw_only=True):
     restore_workspace: bool = False
     """Whether the work tree is to be put back before the next attempt begins."""
     tags: tuple[str, ...] = ()
+    chat: str | None = None
+    """The conversation that the run belongs to, if it is not its own."""
+    project: str | None = None
+    """The project whose limits its calls count in."""
+    charged_to: str | None = None
+    """The run that its calls are charged to, if it is another: the first of a chain of restarts, or the run
+    that manages it."""
     trims_output: bool = False
     """Whether `tool.output` has no last newline; runs from before this was so keep theirs."""
 

@@ -28,6 +28,12 @@ class Start:
     """When it is due; without it, at once."""
     terms: RequestTerms = NO_TERMS
     managed_by: Managed | None = None
+    chat: str | None = None
+    """The conversation that the run belongs to; without one, it is its own."""
+    project: str | None = None
+    """The project whose limits its calls count in."""
+    charged_to: str | None = None
+    """The run that its calls are charged to, if it is another."""
     workdir: str | None = None
     """Where its commands work, an absolute path; without it, wherever the process that executes it does."""
     workspace: str | None = None

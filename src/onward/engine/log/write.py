@@ -11,6 +11,7 @@ from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.machine.decide.doubt import doubtful_step
 from onward.machine.decide.lost_calls import with_lost_calls
 from onward.machine.fold.apply import apply
+from onward.machine.fold.call_rows import call_rows
 from onward.machine.fold.gates import gate_rows
 from onward.machine.fold.notifications import notifications
 from onward.machine.fold.row import project
@@ -71,6 +72,7 @@ def sealed(
         steps_finished=run.steps_finished,
         row=project(run) if full else None,
         gates=gate_rows(before.run if before else None, events, run, at_us),
+        calls=call_rows(before.run if before else None, events),
         notifications=notifications(events, run, after=after.seq, at_us=at_us),
         blobs={**values, **blobs} if blobs else values,
         snapshot=snapshot,

@@ -102,6 +102,9 @@ async def _make(runs: ManagedRuns, step: StepContext, run_id: str) -> Run:
         terms=RequestTerms(f"child of {step.idempotency_key}"),
         managed_by=Managed(run=parent.id, step=step.step, depth=depth),
         workdir=workdir,
+        chat=parent.chat,
+        project=parent.project,
+        charged_to=parent.charged_to or parent.id,
     )
     return (await runs.submit(pipeline, start)).run
 

@@ -76,6 +76,9 @@ def started(run: Run, event: CallStarted, at_us: int) -> Changes:
         name=event.name,
         repeatable=event.repeatable,
         began_at_us=at_us,
+        model=event.model,
+        is_reserved=event.reserved is not None,
+        is_streamed=event.streamed is not None,
     )
     calls = replace(calls, open={**calls.open, event.call: begun})
     return _changed(run, replace(opened, calls=calls), run.open_calls + 1)

@@ -56,6 +56,9 @@ def restarted(definition: Definition, run: Run, to: str, version: str) -> RunCre
         workspace=replace(run.workspace, start=run.root.tree) if run.workspace and run.root.tree else None,
         trims_output=run.trims_output,
         tags=run.tags,
+        chat=run.chat,
+        project=run.project,
+        charged_to=run.charged_to or run.id,
     )
 
 

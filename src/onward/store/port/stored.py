@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from onward.model.notification import Notification
-from onward.model.row import GateRow, RunRow
+from onward.model.row import CallRow, GateRow, RunRow
 from onward.model.run import Frozen
 
 
@@ -88,6 +88,8 @@ class Write(Frozen, frozen=True, kw_only=True):
     steps_finished: int
     row: RunRow | None
     gates: tuple[GateRow, ...] = ()
+    calls: tuple[CallRow, ...] = ()
+    """The calls with a reservation or a message that its events begin or end."""
     notifications: tuple[Notification, ...] = ()
     blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
     snapshot: Snapshot | None = None

@@ -253,7 +253,7 @@ def _is_in_passing(member: Member) -> bool:
     """Whether this is a step on the way, with nothing to store beside its events."""
     write = member.write
     is_plain = write.row is None and write.snapshot is None and not write.blobs and not write.gates
-    is_plain = is_plain and not write.notifications
+    is_plain = is_plain and not write.notifications and not write.calls
     return is_plain and not write.relied_on and len(write.records) <= ALONE_EVENTS_MAX
 
 
