@@ -29,6 +29,8 @@ LAYERS: dict[str, list[str]] = {
     "process": ["supervised", "errors", "clock", "deadline"],
     "model": ["errors"],
     "pipeline": ["model", "errors"],
+    "agents": ["model", "errors", "clock", "deadline", "process", "threads"],
+    "agents.model": ["errors"],  # the port: values and pure functions
     "machine": ["pipeline", "model", "errors"],
     "draw": ["pipeline", "model", "read.log"],
     "store": ["model", "errors", "clock", "host", "threads"],
@@ -139,6 +141,8 @@ CONFINED: dict[str, list[str]] = {
     "psycopg": ["store.postgres*", "testing*"],
     "psycopg_pool": ["store.postgres*", "testing*"],
     "cyclopts": ["cli*"],
+    "aiohttp": ["agents.wire.http", "testing*"],
+    "yarl": ["agents.wire.http", "testing*"],
     # Time, identity and chance are passed in, so that a whole fleet can run from a seed.
     # The supervisor is a program of its own: it must keep a deadline while we are frozen.
     "time": ["clock", "supervisor", "testing*"],
@@ -159,6 +163,8 @@ HEAVY = [
     "fastapi",
     "uvicorn",
     "pydantic_ai",
+    "aiohttp",
+    "onward.agents",
     "onward.engine",
     "onward.worker",
 ]
@@ -256,6 +262,9 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
         ("store.postgres_pool", "import apsw"),
         ("store.sql", "from psycopg.rows import dict_row"),
         ("engine.loop.run_loop", "import time"),
+        ("agents.model.port", "from onward.agents.openai.client import OpenAIModel"),
+        ("agents.models", "import aiohttp"),
+        ("agents.keys", "from onward.store.port.log import RunLog"),
         ("machine.plan.retry", "from random import random"),
         ("cli.main", "import os\nhome = os.environ['HOME']"),
         ("store.sqlite", "from os import getenv"),

@@ -1,0 +1,113 @@
+"""What is asked of a model: a request with its whole conversation, as values to be stored and hashed."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class Effort(StrEnum):
+    """How long a model that reasons should do so; other models are not told."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Closed, and encoded without what is default, so that a new field does not change old hashes."""
+
+
+class Text(_Value, frozen=True, tag="text"):
+    """Text that was written or is to be read."""
+
+    text: str
+
+
+class Reasoning(_Value, frozen=True, tag="reasoning"):
+    """What a model thought before it answered. `signature`: the provider's proof that the text is its own."""
+
+    text: str
+    signature: str = ""
+
+
+class ToolCall(_Value, frozen=True, tag="tool_call"):
+    """A model's wish to use a tool. `arguments` is JSON text as the model wrote it, and may be invalid."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+class ToolResult(_Value, frozen=True, tag="tool_result"):
+    """What came of the tool call with this id."""
+
+    call_id: str
+    text: str
+    is_error: bool = False
+
+
+class UserMessage(_Value, frozen=True, tag="user", tag_field="role"):
+    """What a person or a step says to the model."""
+
+    parts: tuple[Text, ...]
+
+
+class AssistantMessage(_Value, frozen=True, tag="assistant", tag_field="role"):
+    """What the model answered, in the order in which it came."""
+
+    parts: tuple[Text | Reasoning | ToolCall, ...]
+
+
+class ToolMessage(_Value, frozen=True, tag="tool", tag_field="role"):
+    """The results of the tool calls of the message before; all of them, since a model must see each."""
+
+    parts: tuple[ToolResult, ...]
+
+
+Message = UserMessage | AssistantMessage | ToolMessage
+
+
+class Tool(_Value, frozen=True):
+    """A tool that the model may wish to use; `parameters` is the JSON Schema of its arguments."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+
+
+class JsonFormat(_Value, frozen=True, tag="json"):
+    """The answer must be a JSON object."""
+
+
+class SchemaFormat(_Value, frozen=True, tag="schema"):
+    """The answer must be JSON of this JSON Schema."""
+
+    name: str
+    schema: dict[str, Any]
+
+
+Format = JsonFormat | SchemaFormat
+
+
+class ModelRequest(_Value, frozen=True, kw_only=True):
+    """One request. `model` is `provider:model`; None and empty values leave the choice to the provider."""
+
+    model: str
+    messages: tuple[Message, ...]
+    system: str = ""
+    max_tokens: int | None = None
+    """The ceiling of the answer, reasoning included."""
+    temperature: float | None = None
+    effort: Effort | None = None
+    stop: tuple[str, ...] = ()
+    format: Format | None = None
+    """None: any text."""
+    tools: tuple[Tool, ...] = ()
+
+
+def user(text: str) -> UserMessage:
+    """A user's message of one text."""
+    return UserMessage((Text(text),))

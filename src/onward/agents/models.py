@@ -1,0 +1,57 @@
+"""All models of all providers, as one Model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from onward.agents.keys import Keys
+from onward.agents.model.request import ModelRequest
+from onward.agents.model.stream import Streamed
+from onward.agents.providers import Provider, full_name, split_name
+from onward.clock import Clock
+
+if TYPE_CHECKING:
+    from onward.agents.openai.client import OpenAIModel
+
+
+class Models:
+    """Asks the provider that a request's model names. An HTTP client is imported with the first request."""
+
+    def __init__(
+        self, providers: Mapping[str, Provider], *, keys: Keys, clock: Clock, default: str | None = None
+    ) -> None:
+        self.providers, self.default = providers, default
+        self._keys, self._clock = keys, clock
+        self._clients: dict[str, OpenAIModel] = {}
+
+    def full_name(self, model: str = "", *, provider: str = "") -> str:
+        """`provider:model` for a node's `llm_model` and `llm_provider`; InvalidInput if there is none."""
+        return full_name(model, provider=provider, default=self.default, known=self.providers)
+
+    def stream(
+        self, request: ModelRequest, *, idempotency_key: str | None = None
+    ) -> AsyncGenerator[Streamed, None]:
+        """As the port says; InvalidInput at once if the request's model names no known provider."""
+        name = self.full_name(request.model)
+        client = self._client(self.providers[split_name(name)[0]])
+        return client.stream(msgspec.structs.replace(request, model=name), idempotency_key=idempotency_key)
+
+    async def close(self) -> None:
+        """As the port says."""
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            await client.close()
+
+    def _client(self, provider: Provider) -> OpenAIModel:
+        if provider.name not in self._clients:
+            from onward.agents.openai.client import OpenAIModel
+            from onward.agents.wire.http import Http
+
+            http = Http(self._clock)
+            self._clients[provider.name] = OpenAIModel(
+                provider, http=http, keys=self._keys, clock=self._clock
+            )
+        return self._clients[provider.name]

@@ -1,0 +1,1 @@
+"""OpenAI's chat completions, which many servers speak. Begin with `client`; `body` and `answer` are pure."""

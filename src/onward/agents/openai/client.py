@@ -1,0 +1,91 @@
+"""The client: sends one request, and streams the answer in our words. It never retries."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from urllib.parse import quote
+
+from onward.agents.keys import KeyMissing, Keys
+from onward.agents.model.failure import FailureKind, ModelFailed
+from onward.agents.model.request import ModelRequest
+from onward.agents.model.stream import Streamed
+from onward.agents.openai.body import Dialect, encode_body
+from onward.agents.openai.reading import Reading
+from onward.agents.openai.traits import can_reason, takes_completion_ceiling
+from onward.agents.providers import Provider, split_name
+from onward.agents.wire.http import Http, Outgoing
+from onward.agents.wire.refusal import Asked, Response, failed
+from onward.agents.wire.trouble import Trouble
+from onward.clock import Clock
+
+
+class OpenAIModel:
+    """The models of one provider that speaks OpenAI's chat completions."""
+
+    def __init__(self, provider: Provider, *, http: Http, keys: Keys, clock: Clock) -> None:
+        self._provider, self._http, self._keys, self._clock = provider, http, keys, clock
+
+    async def stream(
+        self, request: ModelRequest, *, idempotency_key: str | None = None
+    ) -> AsyncGenerator[Streamed, None]:
+        """As the port says."""
+        asked = Asked(*split_name(request.model))
+        secrets, outgoing = await self._outgoing(request, asked, idempotency_key)
+        reading = Reading(request, asked, secrets)
+        try:
+            async with self._http.post(outgoing) as incoming:
+                reading.begin(Response(status=incoming.status, headers=incoming.headers))
+                if not reading.is_answer:
+                    raise ModelFailed(reading.refused(await incoming.beginning(), self._clock.now_us()))
+                while not reading.is_done and (received := await incoming.read()):
+                    for piece in reading.feed(received):
+                        yield piece
+                for piece in reading.end():
+                    yield piece
+        except Trouble as trouble:
+            raise ModelFailed(reading.broken(trouble)) from None
+
+    async def close(self) -> None:
+        """As the port says."""
+        await self._http.close()
+
+    async def _outgoing(
+        self, request: ModelRequest, asked: Asked, idempotency_key: str | None
+    ) -> tuple[Sequence[str], Outgoing]:
+        """The request with its key, and all secrets in it."""
+        provider = self._provider
+        headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
+        if idempotency_key is not None:
+            headers["Idempotency-Key"] = quote(idempotency_key, safe="/#:")
+        try:
+            key = await self._keys.find(provider.key, is_needed=provider.needs_key)
+            for name, value in provider.headers.items():
+                headers[name] = await self._keys.value(value)
+        except KeyMissing as missing:
+            what = f"cannot be asked: {missing}"
+            raise ModelFailed(failed(asked, FailureKind.AUTH, what)) from None
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        outgoing = Outgoing(
+            url=f"{provider.base_url}/chat/completions",
+            headers=headers,
+            body=self._body(request, asked),
+            limits=provider.limits,
+        )
+        return [key, *(headers[name] for name in provider.headers)], outgoing
+
+    def _body(self, request: ModelRequest, asked: Asked) -> bytes:
+        try:
+            return encode_body(request, asked.model, self._dialect(asked.model))
+        except UnicodeEncodeError:
+            what = "cannot be asked: the request holds half a character (a lone surrogate)"
+            raise ModelFailed(failed(asked, FailureKind.REQUEST, what)) from None
+
+    def _dialect(self, model: str) -> Dialect:
+        provider = self._provider
+        is_new = takes_completion_ceiling(model, provider.host)
+        default = "max_completion_tokens" if is_new else "max_tokens"
+        reasons = can_reason(model) if provider.reasoning is None else provider.reasoning
+        return Dialect(
+            ceiling=provider.ceiling or default, sends_effort=reasons, stream_usage=provider.stream_usage
+        )

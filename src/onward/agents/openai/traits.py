@@ -1,0 +1,20 @@
+"""How models and servers differ that speak the same format."""
+
+from __future__ import annotations
+
+import re
+
+OPENAI_HOST = "api.openai.com"
+_REASONS = re.compile(r"(?:o[1-9]\d*|gpt-(?:[5-9]|\d\d)|gpt-oss)(?![a-z0-9])")
+_CHATS = re.compile(r"gpt-[0-9.]+-chat")
+
+
+def can_reason(model: str) -> bool:
+    """Whether a model of this name takes `reasoning_effort`; others refuse the whole request for it."""
+    name = model.rpartition("/")[2].lower()  # routers write the maker before the name
+    return bool(_REASONS.match(name)) and not _CHATS.match(name)
+
+
+def takes_completion_ceiling(model: str, host: str) -> bool:
+    """Whether the ceiling is `max_completion_tokens`; older servers know only `max_tokens`."""
+    return host == OPENAI_HOST or host.endswith(".openai.azure.com") or can_reason(model)

@@ -1,0 +1,123 @@
+"""What models cost: a table with its date, the user's own prices over it, and exact sums in integers.
+
+A price is an integer: millionths of a unit of money per million model tokens. One dollar per million tokens
+is 1,000,000.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from onward.agents.model.stream import Usage
+from onward.errors import InvalidInput
+from onward.model.values.bounds import shown
+
+MILLION = 1_000_000
+PRICE_MAX = 1_000_000
+"""Of a million tokens, in whole units of money; a higher one is a mistake."""
+_DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a million tokens cost. None: as much as other input."""
+
+    input: int
+    output: int
+    cached_input: int | None = None
+    cache_write: int | None = None
+
+
+class LongRates(Rates, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The rates of a request with more input than `above`."""
+
+    above: int
+
+
+class Price(Rates, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The rates of one model; some cost more when the input is long."""
+
+    long: LongRates | None = None
+
+
+class PriceList(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of prices, with the day on which they were right and where they come from."""
+
+    as_of: str
+    source: str
+    unit: str
+    models: Mapping[str, Price]
+
+
+class Prices:
+    """The price of every known model, by its full name."""
+
+    def __init__(self, models: Mapping[str, Price]) -> None:
+        self._models = models
+
+    def find(self, name: str) -> Price | None:
+        """The price of `provider:model`; of a version with a date, if it is not listed, that of its name."""
+        return self._models.get(name) or self._models.get(_DATE.sub("", name))
+
+
+def shipped_prices() -> PriceList:
+    """The table that comes with this version."""
+    return msgspec.json.decode((files("onward.agents") / "prices.json").read_bytes(), type=PriceList)
+
+
+def read_prices(tables: Mapping[str, Any], *, where: str = "onward.toml") -> Prices:
+    """The shipped prices, with those of `[prices."provider:model"]` in their place."""
+    own = {name: _price(table, f'[prices."{name}"] in {where}') for name, table in tables.items()}
+    return Prices({**shipped_prices().models, **own})
+
+
+def cost_micro(usage: Usage, price: Price) -> int:
+    """What a request cost, in millionths of a unit of money, rounded up."""
+    rates: Rates = price
+    if price.long is not None and usage.input > price.long.above:
+        rates = price.long
+    cached, written = usage.cached_input, usage.cache_write
+    millionths = (
+        (usage.input - cached - written) * rates.input
+        + cached * (rates.input if rates.cached_input is None else rates.cached_input)
+        + written * (rates.input if rates.cache_write is None else rates.cache_write)
+        + usage.output * rates.output
+    )
+    return -(-max(millionths, 0) // MILLION)
+
+
+def _price(table: object, place: str) -> Price:
+    example = "write input = 1.25 and output = 10, in money per million tokens"
+    known = Rates.__struct_fields__
+    if not isinstance(table, dict):
+        raise InvalidInput(f"{place} is {shown(table)}; {example}.")
+    unknown = sorted(table.keys() - set(known))
+    if unknown:
+        raise InvalidInput(
+            f"{place} sets {', '.join(unknown)}; known settings are {', '.join(sorted(known))}."
+        )
+    for needed in ("input", "output"):
+        if needed not in table:
+            raise InvalidInput(f"{place} has no {needed}; {example}.")
+    read: dict[str, Any] = {name: _micro(value, f"{name} of {place}") for name, value in table.items()}
+    return Price(**read)
+
+
+def _micro(value: object, what: str) -> int:
+    """Money as an integer. A float is taken as it is written: 0.1 is a tenth, exactly."""
+    try:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError
+        micro = Decimal(repr(value)) * MILLION
+        if not 0 <= micro <= PRICE_MAX * MILLION or micro != int(micro):
+            raise ValueError
+    except (ValueError, InvalidOperation, OverflowError):
+        raise InvalidInput(
+            f"{what} is {shown(value)}; write a number from 0 to {PRICE_MAX} with at most 6 decimals."
+        ) from None
+    return int(micro)

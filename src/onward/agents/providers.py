@@ -1,0 +1,208 @@
+"""Providers as settings describe them, and the names of models: `provider:model`.
+
+A setting that cannot be used is refused in one sentence. No key is in here, only where to find it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from onward.agents.keys import check_reference
+from onward.agents.openai.traits import OPENAI_HOST
+from onward.agents.wire.limits import TimeLimits
+from onward.errors import InvalidInput
+from onward.model.values.bounds import GRACE, shown
+
+OPENAI = "openai"
+OPENAI_URL = f"https://{OPENAI_HOST}/v1"
+OPENAI_KEY = "env:OPENAI_API_KEY"
+CEILINGS = ("max_tokens", "max_completion_tokens")
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_OURS = ("authorization", "content-type", "content-length", "host", "accept", "accept-encoding")
+
+
+class Provider(msgspec.Struct, frozen=True, kw_only=True):
+    """An endpoint that speaks OpenAI's chat completions."""
+
+    name: str
+    base_url: str
+    key: str | None = None
+    """Where to find the key; None: it needs none."""
+    needs_key: bool = True
+    headers: Mapping[str, str] = {}
+    limits: TimeLimits = TimeLimits()
+    ceiling: str | None = None
+    """The name of the field for the ceiling; None: by the model's name."""
+    reasoning: bool | None = None
+    """Whether its models take a reasoning effort; None: by the model's name."""
+    stream_usage: bool = True
+    """Whether it is asked to count tokens of streams; a few servers refuse the question."""
+
+    @property
+    def host(self) -> str:
+        """The host of its address."""
+        return urlsplit(self.base_url).hostname or ""
+
+
+def read_providers(
+    tables: Mapping[str, Any], *, openai_base_url: str | None = None, where: str = "onward.toml"
+) -> Mapping[str, Provider]:
+    """All providers: `openai`, and those of `[providers.NAME]`; InvalidInput for the first bad setting."""
+    openai = _openai(openai_base_url)
+    found = {OPENAI: openai}
+    for name, table in tables.items():
+        place = f"[providers.{name}] in {where}"
+        if not _NAME.fullmatch(name):
+            raise InvalidInput(
+                f"{place} has a name that cannot stand before a model's; use lower-case letters, digits, - "
+                "and _."
+            )
+        if not isinstance(table, dict):
+            raise InvalidInput(
+                f"providers.{name} in {where} is {shown(table)}; write a table [providers.{name}]."
+            )
+        found[name] = _provider(name, table, place, openai if name == OPENAI else None)
+    return found
+
+
+def _openai(base_url: str | None) -> Provider:
+    url = _address(base_url, "OPENAI_BASE_URL") if base_url else OPENAI_URL
+    # A server of one's own, behind OPENAI_BASE_URL, often has no key.
+    return Provider(name=OPENAI, base_url=url, key=OPENAI_KEY, needs_key=url == OPENAI_URL)
+
+
+def _provider(name: str, table: Mapping[str, Any], place: str, default: Provider | None) -> Provider:
+    unknown = sorted(table.keys() - READERS.keys())
+    if unknown:
+        raise InvalidInput(
+            f"{place} sets {', '.join(unknown)}; known settings are {', '.join(sorted(READERS))}."
+        )
+    if "base_url" not in table and default is None:
+        raise InvalidInput(f'{place} has no base_url; write one, such as "http://127.0.0.1:8000/v1".')
+    read = {key: READERS[key](value, f"{key} of {place}") for key, value in table.items()}
+    times = {key: read.pop(key) for key in TimeLimits.__struct_fields__ if key in read}
+    if times:
+        read["limits"] = TimeLimits(**times)
+    if default is None:
+        return Provider(name=name, **read)
+    if "key" in read:
+        read["needs_key"] = True
+    elif "base_url" in read and read["base_url"] != OPENAI_URL:
+        read |= {"key": None, "needs_key": False}  # OpenAI's key does not go to whatever a file names
+    return msgspec.structs.replace(default, **read)
+
+
+def _address(value: object, what: str) -> str:
+    example = "https://example.com/v1"
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} is {shown(value)}; write an address in quotes, such as {example}.")
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError:
+        raise InvalidInput(f"{what} is not an address; write one such as {example}.") from None
+    if parts.username is not None or parts.password is not None:
+        raise InvalidInput(
+            f"{what} holds a user or a password; write the address alone, and the key under `key`."
+        )
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not _is_clean(value):
+        raise InvalidInput(
+            f"{what} is {shown(value)}, which is not an http address; write one such as {example}."
+        )
+    if parts.query or parts.fragment:
+        raise InvalidInput(f"{what} has a part after its path; write an address such as {example}.")
+    return value.rstrip("/")
+
+
+def _is_clean(text: str) -> bool:
+    """urlsplit drops some characters in silence, and another reader of addresses may not."""
+    return all("!" <= character <= "~" and character not in '\\"<>^`{|}' for character in text)
+
+
+def _key(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f'{what} is not text; write a reference such as "env:ACME_API_KEY".')
+    return check_reference(value, what)
+
+
+def _headers(value: object, what: str) -> Mapping[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise InvalidInput(f'{what} is not a table of texts; write headers = {{ "X-Team" = "search" }}.')
+    for name, text in value.items():
+        if not _HEADER.fullmatch(name) or not text.isprintable() or not text.isascii():
+            raise InvalidInput(f"{what} has {shown(name)}, which cannot be sent as a header.")
+        if name.lower() in _OURS:
+            raise InvalidInput(f"{what} sets {name}, which Onward sets itself; write the key under `key`.")
+    return dict(value)
+
+
+def _seconds(value: object, what: str) -> float:
+    return GRACE.check(value, what)
+
+
+def _switch(value: object, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{what} is {shown(value)}; write true or false.")
+    return value
+
+
+def _ceiling(value: object, what: str) -> str:
+    if value not in CEILINGS:
+        raise InvalidInput(f"{what} is {shown(value)}; write one of {', '.join(CEILINGS)}.")
+    return str(value)
+
+
+READERS: Mapping[str, Callable[[object, str], Any]] = {
+    "base_url": _address,
+    "key": _key,
+    "headers": _headers,
+    "ceiling": _ceiling,
+    "reasoning": _switch,
+    "stream_usage": _switch,
+    **dict.fromkeys(TimeLimits.__struct_fields__, _seconds),
+}
+"""The settings of `[providers.NAME]`."""
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """The provider and the model of a full name."""
+    provider, _, model = name.partition(":")
+    return provider, model
+
+
+def full_name(model: str, *, provider: str = "", default: str | None, known: Mapping[str, Provider]) -> str:
+    """`provider:model` for what a node says (`llm_model`, `llm_provider`); `default` if it names no model.
+
+    A model without a provider is OpenAI's. A model's own name may hold colons, if its provider is named.
+    """
+    given, colon, rest = model.partition(":")
+    if provider:
+        wanted = model.removeprefix(f"{provider}:")
+        if not wanted and default is not None and split_name(default)[0] == provider:
+            return default
+    elif colon:
+        provider, wanted = given, rest
+    elif model:
+        provider, wanted = OPENAI, model
+    elif default:
+        return full_name(default, default=None, known=known)
+    else:
+        raise InvalidInput(
+            "no model is named; write llm_model on the node, or set ONWARD_MODEL, or `model` under [agents] "
+            "in onward.toml."
+        )
+    if provider not in known:
+        raise InvalidInput(
+            f"the model {shown(model or provider)} names the provider {shown(provider)}, which is not known; "
+            f"known are {', '.join(sorted(known))}. Write provider:model, and describe other providers under "
+            "[providers.NAME] in onward.toml."
+        )
+    if not wanted:
+        raise InvalidInput(f"the provider {provider!r} is named without a model; write {provider}:MODEL.")
+    return f"{provider}:{wanted}"

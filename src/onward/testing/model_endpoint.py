@@ -1,0 +1,229 @@
+"""An endpoint on loopback that speaks OpenAI's stream format, plays a script, and misbehaves when told.
+
+    python -m onward.testing.model_endpoint SCRIPT.json --ledger FILE   prints its address, runs until stopped
+
+    async with serving_model(Script(...)) as endpoint:                 in the process of a test
+        os.environ["OPENAI_BASE_URL"] = endpoint.base_url
+
+It is made for tests: it trusts its clients, and listens on 127.0.0.1 only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+from blake3 import blake3
+
+from onward.clock import Clock, SystemClock
+from onward.errors import InvalidInput
+from onward.testing.models.ledger import Entry, Ledger
+from onward.testing.models.script import Playing, Prompt, Reply, Script, played, read_script
+from onward.testing.models.wire import MALFORMED, PAGE, STREAM_ERROR, error_body, error_headers, events, whole
+
+LOOPBACK = "127.0.0.1"
+HEAD_BYTES_MAX = 64 * 1024
+COMPLETIONS = "/v1/chat/completions"
+END = b"0\r\n\r\n"
+
+
+class ModelEndpoint:
+    """The server; `ledger` has every request that it received."""
+
+    def __init__(self, script: Script, *, ledger: Ledger, clock: Clock) -> None:
+        self.ledger, self.base_url = ledger, ""
+        self._playing, self._clock = Playing(script), clock
+        self.connections = 0
+        """How many were made so far."""
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection, one after the other."""
+        self._writers.add(writer)
+        self.connections += 1
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                while await self._one(reader, writer):
+                    pass
+        finally:
+            self._writers.discard(writer)
+            writer.transport.abort()
+
+    def drop_all(self) -> None:
+        """Cut every connection."""
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Whether the connection can be used again."""
+        head = await reader.readuntil(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        path = first.split(" ")[1] if first.count(" ") >= 2 else ""
+        body = await reader.readexactly(int(headers.get("content-length") or 0))
+        if path != COMPLETIONS:
+            writer.write(
+                _plain(404, {"content-type": "application/json"}, b'{"error":{"message":"no such page"}}')
+            )
+            return True
+        prompt = _prompt(body)
+        reply = self._playing.next(prompt)
+        entry = Entry(
+            number=self._playing.requests,
+            at_us=self._clock.now_us(),
+            path=path,
+            model=prompt.model,
+            body_hash=blake3(body).hexdigest(),
+            body_bytes=len(body),
+            idempotency_key=headers.get("idempotency-key", ""),
+            has_key="authorization" in headers,
+            status=reply.status,
+        )
+        self.ledger.put(entry)
+        return await self._reply(writer, prompt, reply, entry)
+
+    async def _reply(self, writer: asyncio.StreamWriter, prompt: Prompt, reply: Reply, entry: Entry) -> bool:
+        given = {"x-request-id": f"req_{entry.number}"}
+        await self._wait(reply.first_delay_s)
+        if reply.status != 200:
+            return await self._send_all(
+                writer, entry, _plain(reply.status, given | error_headers(reply), error_body(reply))
+            )
+        if reply.break_with == "html" and reply.break_after == 0:
+            page = _plain(200, given | {"content-type": "text/html"}, PAGE)
+            return await self._send_all(writer, entry, page)
+        act = played(reply, prompt)
+        if reply.is_whole_json:
+            headers = given | {"content-type": "application/json"}
+            return await self._send_all(writer, entry, _plain(200, headers, whole(act, reply, prompt)))
+        writer.write(
+            _head(200, given | {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
+        )
+        return await self._stream(writer, list(events(act, reply, prompt)), reply, entry)
+
+    async def _send_all(self, writer: asyncio.StreamWriter, entry: Entry, data: bytes) -> bool:
+        writer.write(data)
+        await writer.drain()
+        self.ledger.put(msgspec.structs.replace(entry, sent=1, is_whole=True))
+        return True
+
+    async def _stream(
+        self, writer: asyncio.StreamWriter, sending: list[bytes], reply: Reply, entry: Entry
+    ) -> bool:
+        """The events one by one; the first only says who speaks, and does not count as a piece."""
+        until = len(sending) if reply.break_after is None else reply.break_after + 1
+        sent = 0
+        try:
+            for event in sending[:until]:
+                if sent > 1:
+                    await self._wait(reply.delay_s)
+                writer.write(_chunk(event))
+                sent += 1
+                if reply.delay_s or sent % 64 == 0:
+                    await writer.drain()
+            if reply.break_after is None:
+                writer.write(END)
+            await writer.drain()
+        except ConnectionError:
+            self.ledger.put(msgspec.structs.replace(entry, sent=sent))
+            raise
+        is_whole = reply.break_after is None and not writer.transport.is_closing()
+        self.ledger.put(msgspec.structs.replace(entry, sent=sent, is_whole=is_whole))
+        return is_whole if reply.break_after is None else await self._break(writer, reply)
+
+    async def _break(self, writer: asyncio.StreamWriter, reply: Reply) -> bool:
+        """Misbehave in the middle of an answer; the connection is of no further use."""
+        if reply.break_with == "stall":
+            await writer.wait_closed()  # until the client has had enough
+        if reply.break_with in ("malformed", "error"):
+            error = b"data: " + msgspec.json.encode(STREAM_ERROR) + b"\n\n"
+            writer.write(_chunk(MALFORMED if reply.break_with == "malformed" else error))
+            await writer.drain()
+        writer.close()  # with what was written, but without the end of the body
+        await writer.wait_closed()
+        return False
+
+    async def _wait(self, seconds: float) -> None:
+        if seconds:
+            await self._clock.wait_s(seconds, asyncio.Event())
+
+
+@asynccontextmanager
+async def serving_model(
+    script: Script | None = None, *, ledger: Ledger | None = None, clock: Clock | None = None, port: int = 0
+) -> AsyncIterator[ModelEndpoint]:
+    """An endpoint inside the block; its `base_url` is what OPENAI_BASE_URL takes."""
+    endpoint = ModelEndpoint(script or Script(), ledger=ledger or Ledger(), clock=clock or SystemClock())
+    server = await asyncio.start_server(endpoint.connected, LOOPBACK, port, limit=HEAD_BYTES_MAX)
+    endpoint.base_url = f"http://{LOOPBACK}:{server.sockets[0].getsockname()[1]}/v1"
+    try:
+        yield endpoint
+    finally:
+        server.close()
+        endpoint.drop_all()
+        await server.wait_closed()
+
+
+def _prompt(body: bytes) -> Prompt:
+    try:
+        found: dict[str, Any] = msgspec.json.decode(body)
+        texts = [message.get("content") or "" for message in found["messages"]]
+        most = found.get("max_completion_tokens", found.get("max_tokens"))
+        return Prompt(model=found["model"], said=texts[-1], characters=sum(map(len, texts)), max_tokens=most)
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError, IndexError):
+        return Prompt(model="", said="", characters=0)
+
+
+def _head(status: int, headers: dict[str, str]) -> bytes:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {status} .\r\n{lines}\r\n".encode("latin-1")
+
+
+def _plain(status: int, headers: dict[str, str], body: bytes) -> bytes:
+    return _head(status, headers | {"content-length": str(len(body))}) + body
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+async def _serve(script: Script, ledger: Ledger, port: int) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    async with serving_model(script, ledger=ledger, port=port) as endpoint:
+        print(endpoint.base_url, flush=True)
+        await stopped.wait()
+
+
+def main() -> int:
+    """Serve until SIGINT or SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m onward.testing.model_endpoint", description=__doc__)
+    parser.add_argument("script", nargs="?", help="a JSON file; without one, every answer is an echo")
+    parser.add_argument("--ledger", help="the file to which every request is added")
+    parser.add_argument("--port", type=int, default=0, help="0: a free one, which is printed")
+    given = parser.parse_args()
+    try:
+        script = Script()
+        if given.script is not None:
+            with open(given.script, "rb") as file:
+                script = read_script(file.read(), where=given.script)
+        asyncio.run(_serve(script, Ledger(given.ledger), given.port))
+    except InvalidInput as error:
+        print(error, file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"cannot serve: {error.filename or ''} {error.strerror}.", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

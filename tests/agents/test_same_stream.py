@@ -1,0 +1,119 @@
+"""The scripted model and the client of a real endpoint say the same, piece by piece, for every script."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.agents.model.request import (
+    AssistantMessage,
+    ModelRequest,
+    Text,
+    Tool,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    user,
+)
+from onward.agents.model.stream import FinishReason, Usage
+from onward.testing.clock import ManualClock
+from onward.testing.models.script import Reply, Rule, Script
+from onward.testing.scripted_model import ScriptedModel
+from tests.agents.asking import NAME, at_endpoint, pieces_of, request
+
+pytestmark = pytest.mark.anyio
+CALLS = (ToolCall("call_a", "look", '{"at": "the sky"}'), ToolCall("call_b", "leap"))
+REPLIES = {
+    "an echo": Reply(),
+    "small pieces": Reply(text="One two three", chunk=1),
+    "reasoning": Reply(text="42", reasoning="six times seven", chunk=5),
+    "tool calls": Reply(tool_calls=CALLS, chunk=3),
+    "text and tool calls": Reply(text="Let me see.", tool_calls=CALLS),
+    "a refusal": Reply(refusal="No."),
+    "a filter": Reply(text="It is", finish_reason=FinishReason.REFUSAL),
+    "another reason": Reply(text="It is", finish_reason=FinishReason.OTHER),
+    "its own usage": Reply(text="Hi", usage=Usage(input=10, output=20, cached_input=5, reasoning=3)),
+    "no usage": Reply(text="Hello you", counts=False),
+    "no usage of tool calls": Reply(tool_calls=CALLS, reasoning="hm", counts=False),
+    "no DONE": Reply(text="Hi", has_done=False),
+    "over the ceiling": Reply(text="x" * 100, is_over_ceiling=True),
+    "at the ceiling": Reply(text="x" * 100),
+    "nothing": Reply(text=""),
+    "only thoughts": Reply(text="", reasoning="hm"),
+    "401": Reply(status=401),
+    "429": Reply(status=429, retry_after="3"),
+    "429 without a time": Reply(status=429),
+    "500": Reply(status=500),
+    "503": Reply(status=503, retry_after="1"),
+    "no credit": Reply(status=429, body='{"error":{"code":"insufficient_quota","message":"pay"}}'),
+    "a page instead of an error": Reply(status=502, body="<title>No</title>", content_type="text/html"),
+    "a page": Reply(break_after=0, break_with="html"),
+    "malformed at once": Reply(break_after=0, break_with="malformed"),
+    "malformed": Reply(text="abcdefgh", chunk=2, break_after=2, break_with="malformed"),
+    "an error inside": Reply(text="abcdefgh", chunk=2, break_after=2, break_with="error"),
+}
+ASKED = {
+    "a question": request("What is the answer?", max_tokens=10),
+    "a conversation": ModelRequest(
+        model=NAME,
+        system="Be brief.",
+        messages=(
+            user("Look."),
+            AssistantMessage((Text("I look."), CALLS[0])),
+            ToolMessage((ToolResult("call_a", "clouds"),)),
+        ),
+        tools=(Tool("look", "Looks.", {"type": "object"}),),
+        temperature=0.0,
+        stop=("END",),
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
+async def test_both_give_the_same_pieces_and_failures(reply: Reply, asked: ModelRequest) -> None:
+    script, clock = Script(default=reply), ManualClock(autojump=False)
+    async with at_endpoint(script, clock=clock) as (models, _):
+        told = await pieces_of(models, asked)
+    assert told == await pieces_of(ScriptedModel(script, clock=clock), asked)
+
+
+async def test_a_cut_stream_fails_alike() -> None:
+    """How much comes before the cut depends on the network; how it is told does not."""
+    script, clock = Script(default=Reply(text="abcdef", break_after=1)), ManualClock(autojump=False)
+    async with at_endpoint(script, clock=clock) as (models, _):
+        _, failure = await pieces_of(models)
+    assert failure == (await pieces_of(ScriptedModel(script, clock=clock)))[1]
+
+
+async def test_both_choose_the_same_replies() -> None:
+    script = Script(
+        rules=(
+            Rule(nth=2, reply=Reply(text="second")),
+            Rule(contains="plan", reply=Reply(text="a plan"), times=1),
+            Rule(model="large", reply=Reply(text="large")),
+        )
+    )
+    asked = [request("a plan"), request(), request("a plan"), request(model="acme:large"), request()]
+    clock = ManualClock()
+    scripted = ScriptedModel(script, clock=clock)
+    async with at_endpoint(script, clock=clock) as (models, _):
+        for one in asked:
+            assert await pieces_of(models, one) == await pieces_of(scripted, one)
+    assert [received.request for received in scripted.received] == asked
+
+
+async def test_the_delays_of_a_scripted_model_pass_on_its_clock() -> None:
+    clock = ManualClock()
+    script = Script(default=Reply(text="abcdef", chunk=2, first_delay_s=10, delay_s=5))
+    await pieces_of(ScriptedModel(script, clock=clock))
+    assert clock.awake_s() == 20
+
+
+async def test_a_stalled_scripted_model_fails_when_its_time_is_over() -> None:
+    clock = ManualClock()
+    script = Script(default=Reply(text="abcdef", break_after=1, break_with="stall"))
+    came, failure = await pieces_of(ScriptedModel(script, clock=clock))
+    assert len(came) == 1
+    assert failure is not None
+    assert "sent nothing for 120 s" in failure.message
+    assert clock.awake_s() == 120
