@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from onward.errors import InvalidInput
 from onward.model.values.bounds import GRACE, WAIT, Seconds, shown
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 DEFAULT_DB = f"{DIRECTORY}/onward.db"
 ADDRESS = "://"
-KNOWN = {"db", "app", "answers", "tool_env", "grace", "blocked", "runs", "files", "log", "notify"}
-_TEXTS = KNOWN - {"grace", "blocked", "tool_env", "notify"}
+TABLES = {"agents", "providers", "prices", "notify"}
+KNOWN = {"db", "app", "answers", "tool_env", "grace", "blocked", "runs", "files", "log"} | TABLES
+AGENT_SETTINGS = {"model"}
+_TEXTS = KNOWN - TABLES - {"grace", "blocked", "tool_env"}
 _PATTERN = re.compile(r"[^\s=,$\[\]]+")
 LOG_FORMATS = ("text", "json")
 FILE_MODES = ("full", "lazy", "off")
@@ -44,6 +46,12 @@ class Settings:
     files: str | None = None
     log: str = "text"
     notify: NotifySettings | None = None
+    model: str | None = None
+    """The model of agents that name none."""
+    providers: Mapping[str, Any] = field(default_factory=dict)
+    """`[providers]` as it is written; `agents/providers.py` reads it when a model is needed."""
+    openai_base_url: str | None = None
+    prices: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_settings(
@@ -80,6 +88,10 @@ def load_settings(
         files=file_mode(files or environment.get("ONWARD_FILES") or _text(file.get("files"))),
         log=_log_format(log or environment.get("ONWARD_LOG") or _text(file.get("log")) or "text"),
         notify=_notify(file["notify"]) if "notify" in file else None,
+        model=environment.get("ONWARD_MODEL") or _agent_model(file.get("agents", {})),
+        providers=_table(file.get("providers", {}), "providers"),
+        openai_base_url=environment.get("OPENAI_BASE_URL") or None,
+        prices=_table(file.get("prices", {}), "prices"),
     )
 
 
@@ -169,6 +181,25 @@ def _notify(table: object) -> NotifySettings:
     from onward.notify.settings import read_notify  # here, as most projects want no notifications
 
     return read_notify(table, CONFIG_FILE)
+
+
+def _table(value: object, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{name} in {CONFIG_FILE} is {shown(value)}; write a table [{name}.NAME].")
+    return value
+
+
+def _agent_model(value: object) -> str | None:
+    table = _table(value, "agents")
+    if unknown := sorted(table.keys() - AGENT_SETTINGS):
+        known = ", ".join(sorted(AGENT_SETTINGS))
+        raise InvalidInput(
+            f"[agents] in {CONFIG_FILE} sets {', '.join(unknown)}; known settings are {known}."
+        )
+    model = table.get("model")
+    if model is not None and not isinstance(model, str):
+        raise InvalidInput(f"model of [agents] in {CONFIG_FILE} is {shown(model)}; write text in quotes.")
+    return model
 
 
 def _text(value: object) -> str | None:

@@ -9,7 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onward.config import Settings, file_mode, read_secret, tool_environment, tool_variables
+from onward.config import (
+    Settings,
+    file_mode,
+    own_environment,
+    read_secret,
+    tool_environment,
+    tool_variables,
+)
 from onward.errors import InvalidInput, StoreReadOnly
 from onward.model.values.bounds import LEASE
 from onward.model.values.tool_env import is_named
@@ -17,6 +24,8 @@ from onward.store.port.store import Store
 
 # A command that only looks at runs does not need these; it should not wait for them.
 if TYPE_CHECKING:
+    from onward.agents.models import Models
+    from onward.agents.prices import Prices
     from onward.engine.control.requests import Start
     from onward.engine.control.sources import Sources
     from onward.engine.control.submit import Submitting
@@ -235,6 +244,27 @@ class _LateWorkspaces:
         trees = GitTrees(tool_environment(()), _outside(runs))
         found = Workspaces(trees, _run_files(self.store, runs, None, None), log_warning)
         return await found.asked(pipeline, start, run_id)
+
+
+def open_models(settings: Settings) -> Models:
+    """The models that settings describe; InvalidInput if they do so badly. Nothing is connected yet."""
+    from onward.agents.keys import Keys
+    from onward.agents.models import Models
+    from onward.agents.providers import read_providers
+    from onward.clock import SystemClock
+    from onward.process import SystemSpawn
+
+    providers = read_providers(settings.providers, openai_base_url=settings.openai_base_url)
+    directory = settings.project.path(".")
+    keys = Keys(variables=own_environment, spawn=SystemSpawn(), directory=directory)
+    return Models(providers, keys=keys, clock=SystemClock(), default=settings.model)
+
+
+def open_prices(settings: Settings) -> Prices:
+    """The prices of this version, with those of the settings in their place."""
+    from onward.agents.prices import read_prices
+
+    return read_prices(settings.prices)
 
 
 def old_trees() -> OldTrees:

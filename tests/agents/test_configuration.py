@@ -1,0 +1,178 @@
+"""Settings of models: where they come from, and what is said when they cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onward.agents.prices import Rates
+from onward.agents.providers import OPENAI_KEY, OPENAI_URL, READERS, full_name, read_providers
+from onward.config import AGENT_SETTINGS, load_settings
+from onward.errors import InvalidInput
+from onward.wiring import open_models, open_prices
+
+PAGE = Path(__file__).parents[2] / "docs/configuration.md"
+LOCAL = {"base_url": "http://127.0.0.1:8000/v1"}
+KNOWN = read_providers({"local": LOCAL})
+
+
+def test_openai_needs_only_its_key() -> None:
+    openai = read_providers({})["openai"]
+    assert (openai.base_url, openai.key, openai.needs_key) == (OPENAI_URL, OPENAI_KEY, True)
+
+
+def test_another_server_for_openai_gets_its_key_if_there_is_one() -> None:
+    openai = read_providers({}, openai_base_url="http://127.0.0.1:1234/v1/")["openai"]
+    assert (openai.base_url, openai.key, openai.needs_key) == ("http://127.0.0.1:1234/v1", OPENAI_KEY, False)
+
+
+def test_openais_key_does_not_go_to_an_address_that_a_file_names() -> None:
+    assert read_providers({"openai": LOCAL})["openai"].key is None
+    assert read_providers({"openai": {**LOCAL, "key": OPENAI_KEY}})["openai"].key == OPENAI_KEY
+    assert read_providers({"openai": {"total_s": 5}})["openai"].key == OPENAI_KEY
+
+
+def test_every_setting_of_a_provider_is_read() -> None:
+    table = {
+        **LOCAL,
+        "key": "file:~/key",
+        "headers": {"X-Team": "search"},
+        "connect_s": 1,
+        "first_byte_s": 2.5,
+        "between_s": 3,
+        "total_s": 4,
+        "ceiling": "max_completion_tokens",
+        "reasoning": True,
+        "stream_usage": False,
+    }
+    assert table.keys() == READERS.keys()
+    local = read_providers({"local": table})["local"]
+    assert (local.limits.first_byte_s, local.limits.total_s) == (2.5, 4)
+    assert (local.ceiling, local.reasoning, local.stream_usage) == ("max_completion_tokens", True, False)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("http://127.0.0.1", "write a table [providers.local]"),
+        ({}, "has no base_url"),
+        ({"base_url": 8000}, "write an address in quotes"),
+        ({"base_url": "127.0.0.1:8000"}, "not an http address"),
+        ({"base_url": "ftp://example.com"}, "not an http address"),
+        ({"base_url": "http://"}, "not an http address"),
+        ({"base_url": "http://example.com:99999/v1"}, "not an address"),
+        ({"base_url": "http://example.com/v1?a=b"}, "after its path"),
+        ({"base_url": "http://me:secret@example.com/v1"}, "holds a user"),
+        ({"base_url": "http://exam\tple.com/v1"}, "not an http address"),
+        ({"base_url": "http://a.example\\@b.example/v1"}, "holds a user"),
+        ({**LOCAL, "key": "sk-1234567890"}, "never the key itself"),
+        ({**LOCAL, "key": "env:"}, "never the key itself"),
+        ({**LOCAL, "key": "env:NOT A NAME"}, "never the key itself"),
+        ({**LOCAL, "key": 7}, "write a reference"),
+        ({**LOCAL, "headers": ["X"]}, "not a table"),
+        ({**LOCAL, "headers": {"X": "a\r\nY: b"}}, "cannot be sent"),
+        ({**LOCAL, "headers": {"X Y": "a"}}, "cannot be sent"),
+        ({**LOCAL, "headers": {"authorization": "Bearer x"}}, "write the key under `key`"),
+        ({**LOCAL, "total_s": "10"}, "a number of seconds"),
+        ({**LOCAL, "total_s": 0}, "a number of seconds"),
+        ({**LOCAL, "total_s": float("nan")}, "a number of seconds"),
+        ({**LOCAL, "reasoning": "yes"}, "write true or false"),
+        ({**LOCAL, "ceiling": "tokens"}, "write one of"),
+        ({**LOCAL, "url": "x"}, "known settings are base_url"),
+    ],
+)
+def test_a_bad_provider_is_one_clear_sentence(table: Any, said: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read_providers({"local": table})
+    message = str(caught.value)
+    assert said in message
+    assert "local" in message
+    assert "secret" not in message
+    assert "sk-" not in message
+
+
+@pytest.mark.parametrize("name", ["Local", "my provider", "a:b", "", "1st"])
+def test_a_provider_has_a_name_that_can_stand_before_a_model(name: str) -> None:
+    with pytest.raises(InvalidInput, match="lower-case"):
+        read_providers({name: LOCAL})
+
+
+@pytest.mark.parametrize(
+    ("model", "provider", "default", "full"),
+    [
+        ("gpt-5", "", None, "openai:gpt-5"),
+        ("local:smol", "", None, "local:smol"),
+        ("smol", "local", None, "local:smol"),
+        ("local:smol", "local", None, "local:smol"),
+        ("llama3:8b", "local", None, "local:llama3:8b"),
+        ("local:llama3:8b", "", None, "local:llama3:8b"),
+        ("", "", "local:smol", "local:smol"),
+        ("", "", "gpt-5", "openai:gpt-5"),
+        ("", "local", "local:smol", "local:smol"),
+        ("gpt-5", "", "local:smol", "openai:gpt-5"),
+    ],
+)
+def test_a_model_has_one_full_name(model: str, provider: str, default: str | None, full: str) -> None:
+    assert full_name(model, provider=provider, default=default, known=KNOWN) == full
+
+
+@pytest.mark.parametrize(
+    ("model", "provider", "said"),
+    [
+        ("", "", "ONWARD_MODEL"),
+        ("llama3:8b", "", "known are local, openai"),
+        ("small", "acme", "known are local, openai"),
+        ("", "local", "write local:MODEL"),
+        ("local:", "", "write local:MODEL"),
+    ],
+)
+def test_a_model_that_cannot_be_found_is_one_clear_sentence(model: str, provider: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        full_name(model, provider=provider, default=None, known=KNOWN)
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "onward.toml").write_text(
+        '[agents]\nmodel = "local:smol"\n[providers.local]\nbase_url = "http://127.0.0.1:8000/v1"\n'
+        '[prices."local:smol"]\ninput = 0.1\noutput = 2\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ONWARD_MODEL", raising=False)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    models = open_models(load_settings())
+    assert models.full_name() == "local:smol"
+    assert models.providers["openai"].base_url == "http://127.0.0.1:1/v1"
+    price = open_prices(load_settings()).find("local:smol")
+    assert price is not None
+    assert (price.input, price.output) == (100_000, 2_000_000)
+    monkeypatch.setenv("ONWARD_MODEL", "gpt-5")
+    assert open_models(load_settings()).full_name() == "openai:gpt-5"
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('agents = "gpt-5"', "write a table"),
+        ('[agents]\nmodle = "gpt-5"', "known settings are model"),
+        ("[agents]\nmodel = 5", "write text in quotes"),
+        ('providers = "openai"', "write a table"),
+        ("prices = 3", "write a table"),
+    ],
+)
+def test_a_bad_table_is_one_clear_sentence(
+    written: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "onward.toml").write_text(written)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ONWARD_MODEL", raising=False)
+    with pytest.raises(InvalidInput, match=said):
+        load_settings()
+
+
+def test_every_setting_of_the_tables_is_on_the_page() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    told = [f"`providers.NAME.{name}`" for name in READERS]
+    told += [f"{name} = " for name in (*AGENT_SETTINGS, *Rates.__struct_fields__)]
+    assert [name for name in told if name not in page] == []
