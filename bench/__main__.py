@@ -1,4 +1,5 @@
-"""`make bench`: pipelines, steps and runs against the floor, resume, growth, files, `status`, workers.
+"""`make bench`: pipelines, steps and runs against the floor, resume, growth, files, `status`, models,
+workers.
 
 Each figure is the median of interleaved rounds; a ratio compares with a floor measured in the same round.
 """
@@ -23,6 +24,7 @@ from bench.dialect import Timing, dialect_timings
 from bench.figure import Figure
 from bench.files import files_cost
 from bench.floor import Row, postgres_rate, sqlite_rate
+from bench.models import model_streams
 from bench.pipelines import engine_on, line, loop, looping_engine
 from bench.rates import AT_A_TIME, RUNS, STEPS, runs_rate, steps_rate
 from bench.takeover import takeovers
@@ -34,7 +36,18 @@ from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 
 WRITES = 4  # of a run of three steps: its start, two steps on the way, and the last with the end
-PARTS = ("dialect", "sqlite", "postgres", "resume", "growth", "files", "status", "workers", "takeover")
+PARTS = (
+    "dialect",
+    "sqlite",
+    "postgres",
+    "resume",
+    "growth",
+    "files",
+    "status",
+    "models",
+    "workers",
+    "takeover",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +212,11 @@ async def report(rounds: int, only: str | None) -> bool:
     if only in (None, "dialect"):
         add(*dialect(rounds))
     if only == "dialect":  # needs no database
+        return all(figure.met for figure in figures)
+    if only in (None, "models"):
+        with tempfile.TemporaryDirectory(prefix=".bench-", dir=os.getcwd()) as directory:
+            add(*await model_streams(directory, rounds))
+    if only == "models":  # nor does this
         return all(figure.met for figure in figures)
     with (
         tempfile.TemporaryDirectory(prefix=".bench-", dir=os.getcwd()) as directory,
