@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import pytest
 
 from onward.agents.model.failure import Failure, FailureKind, ModelFailed
+from onward.agents.model.port import Model
 from onward.agents.model.request import ToolCall
 from onward.agents.model.stream import Finished, FinishReason, Streamed, TextDelta, Usage, collect
 from onward.testing.clock import ManualClock
@@ -280,6 +283,55 @@ async def test_a_closed_stream_drops_its_connection() -> None:
         await ended.wait()
         await models.close()
     assert not endpoint.ledger.entries[0].is_whole
+
+
+async def test_the_ledger_tells_an_answer_whose_client_left() -> None:
+    """Even one so short that the system would take it without an error."""
+    clock, ended = ManualClock(autojump=False), asyncio.Event()
+    ledger = Ledger(told=lambda entry: ended.set() if entry.sent else None)
+    script = always(text="ab" * 500, chunk=2, delay_s=60)
+    async with serving_model(script, ledger=ledger, clock=clock) as endpoint:
+        models = models_at(endpoint.base_url)
+        async with aclosing(models.stream(request())) as pieces:
+            await anext(pieces)
+        await clock.until_waiting()
+        while not ended.is_set():
+            clock.advance(60)
+            await asyncio.sleep(0)
+        await models.close()
+    assert not ledger.entries[0].is_whole
+
+
+async def test_a_cancelled_request_drops_its_connection() -> None:
+    came = asyncio.Event()
+    script = always(text="abcdef", chunk=2, break_after=1, break_with="stall")
+    async with at_endpoint(script) as (models, endpoint):
+        waiting = asyncio.ensure_future(collect(_noticed(models, came)))
+        await came.wait()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await endpoint.until_idle()
+
+
+async def _noticed(models: Model, came: asyncio.Event) -> AsyncIterator[Streamed]:
+    async with aclosing(models.stream(request())) as pieces:
+        async for piece in pieces:
+            came.set()
+            yield piece
+
+
+async def test_a_server_that_accepts_no_connection_is_given_up_and_costs_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as waiting:
+        for _ in range(4):  # its queue is full after one or two, and the system drops what comes then
+            queued = waiting.enter_context(socket.socket())
+            queued.setblocking(False)
+            queued.connect_ex(full.getsockname())
+        models = models_at(f"http://127.0.0.1:{full.getsockname()[1]}/v1", connect_s=0.05)
+        failure = await failure_of(models)
+        await models.close()
+    assert (failure.kind, failure.may_have_cost) == (FailureKind.TRANSIENT, False)
+    assert "within 0.05 s" in failure.message
 
 
 async def test_every_request_has_a_connection_of_its_own() -> None:

@@ -301,6 +301,13 @@ def written(name: str, code: str) -> Module:
     return Module(name, path, ast.parse(code))
 
 
+def test_a_model_can_be_named_and_priced_without_an_http_client() -> None:
+    """Workers, and whoever shows runs, need the port long before the first request."""
+    code = "import sys, onward.wiring, onward.agents.models, onward.agents.prices; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"aiohttp", "yarl"} & set(loaded.stdout.split())
+
+
 def test_the_command_line_starts_without_loading_what_it_may_not_need(tmp_path: Path) -> None:
     code = "import sys, onward.cli.main; print(*sys.modules)"
     command = [sys.executable, "-c", code]

@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -33,6 +34,24 @@ COMPLETIONS = "/v1/chat/completions"
 END = b"0\r\n\r\n"
 
 
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """The other end of a connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def send(self, data: bytes) -> None:
+        """Send, unless the client has left: the system would take the bytes all the same."""
+        if self.reader.at_eof() or self.writer.transport.is_closing():
+            raise ConnectionResetError
+        self.writer.write(data)
+
+    async def drain(self) -> None:
+        """Wait until there is room for more."""
+        await self.writer.drain()
+
+
 class ModelEndpoint:
     """The server; `ledger` has every request that it received."""
 
@@ -42,35 +61,43 @@ class ModelEndpoint:
         self.connections = 0
         """How many were made so far."""
         self._writers: set[asyncio.StreamWriter] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection, one after the other."""
         self._writers.add(writer)
+        self._idle.clear()
         self.connections += 1
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                while await self._one(reader, writer):
+                while await self._one(_Client(reader, writer)):
                     pass
         finally:
             self._writers.discard(writer)
             writer.transport.abort()
+            if not self._writers:
+                self._idle.set()
+
+    async def until_idle(self) -> None:
+        """Wait until no client is connected."""
+        await self._idle.wait()
 
     def drop_all(self) -> None:
         """Cut every connection."""
         for writer in list(self._writers):
             writer.transport.abort()
 
-    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _one(self, client: _Client) -> bool:
         """Whether the connection can be used again."""
-        head = await reader.readuntil(b"\r\n\r\n")
+        head = await client.reader.readuntil(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         path = first.split(" ")[1] if first.count(" ") >= 2 else ""
-        body = await reader.readexactly(int(headers.get("content-length") or 0))
+        body = await client.reader.readexactly(int(headers.get("content-length") or 0))
         if path != COMPLETIONS:
-            writer.write(
-                _plain(404, {"content-type": "application/json"}, b'{"error":{"message":"no such page"}}')
-            )
+            page = b'{"error":{"message":"no such page"}}'
+            client.send(_plain(404, {"content-type": "application/json"}, page))
             return True
         prompt = _prompt(body)
         reply = self._playing.next(prompt)
@@ -86,67 +113,62 @@ class ModelEndpoint:
             status=reply.status,
         )
         self.ledger.put(entry)
-        return await self._reply(writer, prompt, reply, entry)
+        if await self._reply(client, prompt, reply, entry):
+            return True
+        if reply.break_with == "stall":
+            await client.reader.read()  # until the client has had enough
+        return False
 
-    async def _reply(self, writer: asyncio.StreamWriter, prompt: Prompt, reply: Reply, entry: Entry) -> bool:
+    async def _reply(self, client: _Client, prompt: Prompt, reply: Reply, entry: Entry) -> bool:
         given = {"x-request-id": f"req_{entry.number}"}
         await self._wait(reply.first_delay_s)
         if reply.status != 200:
-            return await self._send_all(
-                writer, entry, _plain(reply.status, given | error_headers(reply), error_body(reply))
-            )
+            refused = _plain(reply.status, given | error_headers(reply), error_body(reply))
+            return await self._send_all(client, entry, refused)
         if reply.break_with == "html" and reply.break_after == 0:
             page = _plain(200, given | {"content-type": "text/html"}, PAGE)
-            return await self._send_all(writer, entry, page)
+            return await self._send_all(client, entry, page)
         act = played(reply, prompt)
         if reply.is_whole_json:
             headers = given | {"content-type": "application/json"}
-            return await self._send_all(writer, entry, _plain(200, headers, whole(act, reply, prompt)))
-        writer.write(
-            _head(200, given | {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
-        )
-        return await self._stream(writer, list(events(act, reply, prompt)), reply, entry)
+            return await self._send_all(client, entry, _plain(200, headers, whole(act, reply, prompt)))
+        client.send(_head(200, given | {"content-type": "text/event-stream", "transfer-encoding": "chunked"}))
+        return await self._stream(client, list(events(act, reply, prompt)), reply, entry)
 
-    async def _send_all(self, writer: asyncio.StreamWriter, entry: Entry, data: bytes) -> bool:
-        writer.write(data)
-        await writer.drain()
+    async def _send_all(self, client: _Client, entry: Entry, data: bytes) -> bool:
+        client.send(data)
+        await client.drain()
         self.ledger.put(msgspec.structs.replace(entry, sent=1, is_whole=True))
         return True
 
-    async def _stream(
-        self, writer: asyncio.StreamWriter, sending: list[bytes], reply: Reply, entry: Entry
-    ) -> bool:
+    async def _stream(self, client: _Client, sending: list[bytes], reply: Reply, entry: Entry) -> bool:
         """The events one by one; the first only says who speaks, and does not count as a piece."""
         until = len(sending) if reply.break_after is None else reply.break_after + 1
-        sent = 0
+        sent, is_whole = 0, False
         try:
             for event in sending[:until]:
                 if sent > 1:
                     await self._wait(reply.delay_s)
-                writer.write(_chunk(event))
-                sent += 1
+                is_last = reply.break_after is None and sent + 1 == until
+                # The end goes with the last event, after which a client may leave.
+                client.send(_chunk(event) + (END if is_last else b""))
+                sent, is_whole = sent + 1, is_last
                 if reply.delay_s or sent % 64 == 0:
-                    await writer.drain()
-            if reply.break_after is None:
-                writer.write(END)
-            await writer.drain()
-        except ConnectionError:
-            self.ledger.put(msgspec.structs.replace(entry, sent=sent))
-            raise
-        is_whole = reply.break_after is None and not writer.transport.is_closing()
-        self.ledger.put(msgspec.structs.replace(entry, sent=sent, is_whole=is_whole))
-        return is_whole if reply.break_after is None else await self._break(writer, reply)
+                    await client.drain()
+            await client.drain()
+        finally:
+            self.ledger.put(msgspec.structs.replace(entry, sent=sent, is_whole=is_whole))
+        return is_whole or await self._break(client, reply)
 
-    async def _break(self, writer: asyncio.StreamWriter, reply: Reply) -> bool:
+    async def _break(self, client: _Client, reply: Reply) -> bool:
         """Misbehave in the middle of an answer; the connection is of no further use."""
-        if reply.break_with == "stall":
-            await writer.wait_closed()  # until the client has had enough
         if reply.break_with in ("malformed", "error"):
             error = b"data: " + msgspec.json.encode(STREAM_ERROR) + b"\n\n"
-            writer.write(_chunk(MALFORMED if reply.break_with == "malformed" else error))
-            await writer.drain()
-        writer.close()  # with what was written, but without the end of the body
-        await writer.wait_closed()
+            client.send(_chunk(MALFORMED if reply.break_with == "malformed" else error))
+            await client.drain()
+        if reply.break_with != "stall":
+            client.writer.close()  # with what was written, but without the end of the body
+            await client.writer.wait_closed()
         return False
 
     async def _wait(self, seconds: float) -> None:
