@@ -161,6 +161,12 @@ def test_an_event_of_another_shape_is_no_answer(event: bytes) -> None:
     assert _failure(b"data: " + event + b"\n\n").kind is FailureKind.CUT
 
 
+def test_a_chunk_that_is_itself_an_error_is_one() -> None:
+    with pytest.raises(ModelFailed) as caught:
+        answer_of({"object": "error", "message": "maximum context length", "code": 400})
+    assert caught.value.failure.kind is FailureKind.TOO_LONG
+
+
 @given(st.binary())
 def test_whatever_comes_is_an_answer_or_a_failure(body: bytes) -> None:
     assert _failure(body).kind is FailureKind.CUT

@@ -64,7 +64,7 @@ def test_every_setting_of_a_provider_is_read() -> None:
         ({"base_url": "http://"}, "not an http address"),
         ({"base_url": "http://example.com:99999/v1"}, "not an address"),
         ({"base_url": "http://example.com/v1?a=b"}, "after its path"),
-        ({"base_url": "http://me:secret@example.com/v1"}, "holds a user"),
+        ({"base_url": "http://me:hunter2@example.com/v1"}, "holds a user"),
         ({"base_url": "http://exam\tple.com/v1"}, "not an http address"),
         ({"base_url": "http://a.example\\@b.example/v1"}, "holds a user"),
         ({**LOCAL, "key": "sk-1234567890"}, "never the key itself"),
@@ -75,6 +75,8 @@ def test_every_setting_of_a_provider_is_read() -> None:
         ({**LOCAL, "headers": {"X": "a\r\nY: b"}}, "cannot be sent"),
         ({**LOCAL, "headers": {"X Y": "a"}}, "cannot be sent"),
         ({**LOCAL, "headers": {"authorization": "Bearer x"}}, "write the key under `key`"),
+        ({**LOCAL, "headers": {"X-Api-Key": "sk-1"}}, "write a reference"),
+        ({**LOCAL, "headers": {"X-Api-Key": "env:"}}, "never the key itself"),
         ({**LOCAL, "total_s": "10"}, "a number of seconds"),
         ({**LOCAL, "total_s": 0}, "a number of seconds"),
         ({**LOCAL, "total_s": float("nan")}, "a number of seconds"),
@@ -89,7 +91,7 @@ def test_a_bad_provider_is_one_clear_sentence(table: Any, said: str) -> None:
     message = str(caught.value)
     assert said in message
     assert "local" in message
-    assert "secret" not in message
+    assert "hunter2" not in message
     assert "sk-" not in message
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from onward.agents.keys import check_reference
+from onward.agents.keys import check_reference, is_reference
 from onward.agents.openai.traits import OPENAI_HOST
 from onward.agents.wire.limits import TimeLimits
 from onward.errors import InvalidInput
@@ -24,6 +24,7 @@ OPENAI_KEY = "env:OPENAI_API_KEY"
 CEILINGS = ("max_tokens", "max_completion_tokens")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_SECRET = re.compile("key|token|secret|auth|cookie|password", re.IGNORECASE)
 _OURS = ("authorization", "content-type", "content-length", "host", "accept", "accept-encoding")
 
 
@@ -43,6 +44,9 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its models take a reasoning effort; None: by the model's name."""
     stream_usage: bool = True
     """Whether it is asked to count tokens of streams; a few servers refuse the question."""
+
+    def __repr__(self) -> str:
+        return f"Provider({self.name} at {self.base_url})"
 
     @property
     def host(self) -> str:
@@ -139,6 +143,12 @@ def _headers(value: object, what: str) -> Mapping[str, str]:
             raise InvalidInput(f"{what} has {shown(name)}, which cannot be sent as a header.")
         if name.lower() in _OURS:
             raise InvalidInput(f"{what} sets {name}, which Onward sets itself; write the key under `key`.")
+        if is_reference(text):
+            check_reference(text, f"{name} of {what}")
+        elif _SECRET.search(name):
+            raise InvalidInput(
+                f"{what} has {name}, which looks like a secret; write a reference such as env:NAME."
+            )
     return dict(value)
 
 

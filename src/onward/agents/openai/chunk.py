@@ -85,6 +85,16 @@ class Chunk(msgspec.Struct):
     choices: list[Choice] | None = None
     usage: Counted | None = None
     error: Any = None
+    object: str | None = None
+    message: Any = None
+    """What is wrong, if the chunk itself is the error, as some servers have it."""
+    code: Any = None
+
+    def failed(self) -> Any:
+        """The error that it tells; None if it tells none."""
+        if self.error is None and self.object == "error":
+            return {"message": self.message, "code": self.code}
+        return self.error
 
 
 decode_chunk = msgspec.json.Decoder(Chunk).decode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from urllib.parse import quote
 
-from onward.agents.keys import KeyMissing, Keys
+from onward.agents.keys import KeyMissing, Keys, is_reference
 from onward.agents.model.failure import FailureKind, ModelFailed
 from onward.agents.model.request import ModelRequest
 from onward.agents.model.stream import Streamed
@@ -72,7 +72,8 @@ class OpenAIModel:
             body=self._body(request, asked),
             limits=provider.limits,
         )
-        return [key, *(headers[name] for name in provider.headers)], outgoing
+        secret = [headers[name] for name, text in provider.headers.items() if is_reference(text)]
+        return [key, *secret], outgoing
 
     def _body(self, request: ModelRequest, asked: Asked) -> bytes:
         try:

@@ -102,8 +102,9 @@ class Reading:
                 chunk = decode_chunk(event)
             except (msgspec.DecodeError, RecursionError):
                 raise Trouble(FailureKind.CUT, "sent something that is no answer", is_sent=True) from None
-            if chunk.error is not None:
-                told = error_in_stream(self._asked, chunk.error, self._response, secrets=self._secrets)
+            error = chunk.failed()
+            if error is not None:
+                told = error_in_stream(self._asked, error, self._response, secrets=self._secrets)
                 raise ModelFailed(msgspec.structs.replace(told, usage=self._answer.usage))
             yield from self._answer.read(chunk)
 

@@ -119,15 +119,15 @@ class Incoming:
     ) -> None:
         self._response, self._clock, self._limits = response, clock, limits
         self._began_s, self._left = began_s, body_bytes_max
-        self._wait_s = limits.first_byte_s
+        self._is_first = True
         self.status = response.status
         self.headers = {name.lower(): value for name, value in response.headers.items()}
 
     async def read(self) -> bytes:
         """The next piece of the body, empty at its end; Trouble if it breaks off, stalls, or has no end."""
         self._check_encoding()
-        piece = await self._next(self._wait_s)
-        self._wait_s = self._limits.between_s
+        piece = await self._next(*self._patience())
+        self._is_first = False
         self._left -= len(piece)
         if self._left < 0:
             raise Trouble(FailureKind.CUT, "sent more than any answer has", is_sent=True)
@@ -143,17 +143,25 @@ class Incoming:
             pass  # the status has said enough
         return bytes(read[:ERROR_BYTES_MAX])
 
-    async def _next(self, wait_s: float) -> bytes:
+    def _patience(self) -> tuple[float, str]:
+        """How long the next piece may take, and what is said if it takes longer."""
+        limits, spent_s = self._limits, self._clock.awake_s() - self._began_s
+        wait_s, late = limits.between_s, f"sent nothing for {limits.between_s:g} s"
+        if self._is_first:  # the time that its head took is part of it
+            wait_s = limits.connect_s + limits.first_byte_s - spent_s
+            late = f"sent nothing for {limits.first_byte_s:g} s"
+        if limits.total_s - spent_s < wait_s:
+            return limits.total_s - spent_s, f"took longer than {limits.total_s:g} s"
+        return wait_s, late
+
+    async def _next(self, wait_s: float, late: str) -> bytes:
+        """The next piece; `late` says what is wrong if it does not come in time."""
         content = self._response.content
-        left_s = self._limits.total_s - (self._clock.awake_s() - self._began_s)
         try:
-            if left_s > 0 and (piece := content.read_nowait(PIECE_BYTES)):
+            if wait_s > 0 and (piece := content.read_nowait(PIECE_BYTES)):
                 return piece  # most of the time; an alarm would cost more than the reading
-            return await within(content.read(PIECE_BYTES), min(wait_s, left_s), self._clock)
+            return await within(content.read(PIECE_BYTES), wait_s, self._clock)
         except TimeoutError:
-            late = f"sent nothing for {wait_s:g} s"
-            if left_s <= wait_s:
-                late = f"took longer than {self._limits.total_s:g} s"
             raise Trouble(FailureKind.CUT, late, is_sent=True) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             what = f"broke off its answer ({_reason(error)})"
