@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DB = f"{DIRECTORY}/onward.db"
 ADDRESS = "://"
+FILE_BYTES_MAX = 1024 * 1024
 TABLES = {"agents", "providers", "prices", "notify"}
 KNOWN = {"db", "app", "answers", "tool_env", "grace", "blocked", "runs", "files", "log"} | TABLES
 AGENT_SETTINGS = {"model"}
@@ -153,11 +154,13 @@ def tool_variables(extra: tuple[str, ...] = ()) -> Variables:
 def _file(path: str) -> Mapping[str, object]:
     try:
         with open(path, "rb") as file:
-            content = file.read()
+            content = file.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}.") from None
+    if len(content) > FILE_BYTES_MAX:
+        raise InvalidInput(f"{path} is larger than {FILE_BYTES_MAX:,} bytes; it holds only settings.")
     import tomllib  # here, because every command reads settings and most directories have no such file
 
     try:

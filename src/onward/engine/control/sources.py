@@ -12,6 +12,7 @@ from onward.model.run import Run
 from onward.model.values.tool_env import Variables
 from onward.pipeline.build import Pipeline, Transform, build, changed_nodes
 from onward.pipeline.dot.reader import decode
+from onward.pipeline.dot.source import SOURCE_BYTES_MAX
 from onward.pipeline.rules.check import RULES, Rule
 from onward.store.port.blobs import Blobs
 
@@ -123,7 +124,8 @@ def read_source(path: str) -> str:
 def _read_if_there(path: str) -> str | None:
     try:
         with open(path, "rb") as file:
-            return decode(file.read(), path)
+            # One byte more than allowed: an endless file is refused without being read to its end.
+            return decode(file.read(SOURCE_BYTES_MAX + 1), path)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -19,6 +19,7 @@ from onward.pipeline.questions import FREEFORM
 from onward.read.view import view_gate
 
 CHUNK = 4096
+LINE_BYTES_MAX = 1024 * 1024
 
 
 class Lines:
@@ -30,8 +31,15 @@ class Lines:
         self._is_over = False
 
     async def next(self, stop: StopSwitch) -> str | None:
-        """The next line without its end; None when there is no more, or as soon as `stop` is asked for."""
+        """The next line without its end; None when there is no more, or as soon as `stop` is asked for.
+
+        A line that is too long is refused with `InvalidInput`, and nothing more is read.
+        """
         while b"\n" not in self._read and not self._is_over:
+            if len(self._read) > LINE_BYTES_MAX:
+                raise InvalidInput(
+                    f"the answer is longer than {LINE_BYTES_MAX:,} bytes; the gate stays open."
+                )
             if not await self._readable(stop):
                 return None
             self._take()
@@ -90,7 +98,12 @@ class Prompt:
             self._out.say(line)
         while self._lines is not None:
             self._out.say(asking_line(gate), end="")
-            typed = await self._lines.next(self._stop)
+            try:
+                typed = await self._lines.next(self._stop)
+            except InvalidInput as error:
+                self._lines = None
+                self._out.say(f"\n{error}")
+                break
             if typed is None:
                 break
             answer = Answer(typed.strip() or default_key(gate))
