@@ -344,3 +344,20 @@ def test_an_export_is_not_put_where_something_else_is(shell: Shell) -> None:
         assert "is not a file" in done.err
     assert (shell.directory / "link").is_symlink()
     assert stat.S_ISFIFO((shell.directory / "pipe").stat().st_mode)
+
+
+def test_an_export_does_not_replace_a_file_unless_it_may(shell: Shell) -> None:
+    shell.write("ok.dot", pipeline(("a", "true")))
+    assert shell.inside("run", "ok.dot", "--run-id", "work").code == 0
+    shell.write("backup.jsonl", "the only copy")
+    done = shell.inside("export", "work", "--out", "backup.jsonl")
+    assert done.code == 1
+    assert done.err == (
+        "onward: backup.jsonl exists already; name another file, or replace this one with --overwrite.\n"
+    )
+    assert (shell.directory / "backup.jsonl").read_text() == "the only copy"
+    assert shell.inside("export", "work", "--out", "backup.jsonl", "--json").error["code"] == "file_exists"
+    assert shell.inside("export", "work", "--out", "backup.jsonl", "--overwrite").code == 0
+    assert "the only copy" not in (shell.directory / "backup.jsonl").read_text()
+    assert shell.inside("export", "work", "--out", "other.jsonl").code == 0
+    assert not list(shell.directory.glob("*.part"))

@@ -19,7 +19,7 @@ from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
 from onward.cli.print.text import count
 from onward.clock import SystemClock
-from onward.errors import InvalidInput
+from onward.errors import InvalidInput, Refused
 from onward.model.ids import display_id
 from onward.model.values.bounds import GIBIBYTES
 from onward.operations.local_only.carry import export_runs, import_runs, spool_of
@@ -48,6 +48,7 @@ async def export(
             help="Also the parents of forks; without them a fork is refused.",
         ),
     ] = True,
+    overwrite: Annotated[bool, Parameter(help="Let --out replace a file that exists.")] = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
@@ -61,19 +62,21 @@ async def export(
         raise InvalidInput("name the runs to export, or give --all for every one.")
     request = ExportRuns(runs=runs, with_parents=parents)
     async with opened(place_of(common)) as store:
-        carried = await export_runs(store, request, _target(to, out))
+        carried = await export_runs(store, request, _target(to, out, overwrite=overwrite))
     _tell_exported(carried, to, out)
     return FAILED if out.is_gone else FINE
 
 
 @contextmanager
-def _target(path: str, out: Output) -> Iterator[Callable[[bytes], object]]:
+def _target(path: str, out: Output, *, overwrite: bool) -> Iterator[Callable[[bytes], object]]:
     """Where the bytes go. A file gets its name when it is whole and on the disk."""
     if path == STANDARD:
         yield out.raw
         return
     if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
         raise InvalidInput(f"--out {path} is not a file; name a file, or - for the output.")
+    if not overwrite and os.path.lexists(path):
+        raise _exists(path)
     part = f"{path}.{os.getpid()}.part"
     try:
         # Whoever may not read the database may not read its copy either.
@@ -81,12 +84,33 @@ def _target(path: str, out: Output) -> Iterator[Callable[[bytes], object]]:
             yield from _written(file, is_packed=path.endswith(".zst"))
             file.flush()
             os.fsync(file.fileno())
-        os.replace(part, path)
+        _name(part, path, overwrite=overwrite)
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror}; name another file.") from error
     finally:
         if os.path.lexists(part):
             os.unlink(part)
+
+
+def _name(part: str, path: str, *, overwrite: bool) -> None:
+    """Give the whole file its name. Without `overwrite`, not one that another process took meanwhile."""
+    if not overwrite:
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            raise _exists(path) from None
+        except OSError:  # a file system without links, where only a look can tell
+            if os.path.lexists(path):
+                raise _exists(path) from None
+        else:
+            return
+    os.replace(part, path)
+
+
+def _exists(path: str) -> Refused:
+    return Refused(
+        "file_exists", f"{path} exists already; name another file, or replace this one with --overwrite."
+    )
 
 
 def _written(file: BinaryIO, *, is_packed: bool) -> Iterator[Callable[[bytes], object]]:
