@@ -1,7 +1,8 @@
 """Writes the generated pages.
 
-From the code: `docs/events.md`, `docs/state-machine.md`, `docs/api.md`, the JSON Schemas of receipts and
-handoffs in the package and in `docs/schemas`. From `tests/promises.toml`: the lists of `tests/README.md`.
+From the code: `docs/events.md`, `docs/state-machine.md`, `docs/api.md`, `docs/commands.md`, the JSON Schemas of receipts
+and handoffs in the package and in `docs/schemas`. From `tests/promises.toml`: the lists of
+`tests/README.md`.
 
 With `--check` nothing is written, and the exit code says whether the pages are up to date.
 """
@@ -25,6 +26,7 @@ from onward.model.run import RunStatus
 from onward.read.dialect_events import NAMES
 from onward.receipts.receipt import SCHEMA_VERSION, Handoff, Receipt
 from scripts.api_page import api_page
+from scripts.command_page import command_page
 
 DOCS = Path(__file__).parent.parent / "docs"
 TESTS = Path(__file__).parent.parent / "tests"
@@ -200,6 +202,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "events.md": events_page,
     DOCS / "state-machine.md": state_page,
     DOCS / "api.md": partial(api_page, GENERATED.replace("the tables in the code", "docstrings")),
+    DOCS / "commands.md": partial(command_page, GENERATED),
     TESTS / "README.md": promises_page,
 }
 for _kind in (Receipt, Handoff):

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Sequence
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from onward.cli.exits import FINE, INTERRUPTED
 from onward.cli.failure import tell_defect, tell_error, tell_usage
@@ -64,6 +64,13 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("completion", "operate.about", "Print a completion script for a shell."),
 )
 WITHOUT_DATABASE = ("validate",)
+GROUPS = {"start": "Run", "look": "Look", "decide": "Decide", "operate": "Operate"}
+"""The headings of the help, by the package that a command is in."""
+_ELSEWHERE = {
+    **dict.fromkeys(("validate", "simulate-script"), "start"),
+    **dict.fromkeys(("worker", "workers", "recover", "stats"), "operate"),
+}
+HELP_FLAGS = ("--help", "-h")
 
 
 def main() -> NoReturn:
@@ -82,7 +89,7 @@ def run(tokens: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except CycloptsError as error:
-        return _tell_usage(own, str(error), out)
+        return _tell_usage(own, _mistake(error), out)
     except OnwardError as error:
         return out.close(tell_error(out, error))
     except Exception as error:
@@ -97,30 +104,65 @@ def _tell_usage(tokens: Sequence[str], message: str, out: Output) -> int:
     return tell_usage(out, message, first if first in (name for name, _, _ in COMMANDS) else "")
 
 
+def _mistake(error: CycloptsError) -> str:
+    from onward.cli.mistakes import sentence
+
+    return sentence(error, [name for name, _, _ in COMMANDS])
+
+
 def _split(tokens: list[str]) -> tuple[list[str], list[str]]:
     """The command line, and from `--` on the words of another command."""
     at = tokens.index("--") if "--" in tokens else len(tokens)
     return tokens[:at], tokens[at:]
 
 
-def make_app() -> App:
-    """Every command, by name; the modules are imported when they are needed."""
+def make_app(explained: str | None = None) -> App:
+    """Every command, by name; the modules are imported when they are needed.
+
+    `explained` is the command whose help is asked for: it says all that its docstring and the manual say.
+    """
     app = App(
         name="onward",
         help=HELP,
         help_epilogue=EPILOGUE,
         help_format="plaintext",
         version=VERSION,
-        default_parameter=Parameter(negative=()),
+        default_parameter=Parameter(negative=(), show_default=_shown_default),
+        group_commands=Group("Flags", sort_key=len(GROUPS)),
     )
+    groups = {room: Group(title, sort_key=order) for order, (room, title) in enumerate(GROUPS.items())}
     for order, (name, module, help) in enumerate(COMMANDS):
-        function = f"{name}_" if iskeyword(name) else name.replace("-", "_")
-        app.command(f"onward.cli.commands.{module}:{function}", name=name, help=help, sort_key=order)
+        place, group = function_of(name, module), groups[room_of(name, module)]
+        told = _explained(name, place) if name == explained else {"help": help}
+        app.command(place, name=name, group=group, sort_key=order, **told)
     return app
 
 
+def function_of(name: str, module: str) -> str:
+    """Where the function of a command is, as `module:function`."""
+    function = f"{name}_" if iskeyword(name) else name.replace("-", "_")
+    return f"onward.cli.commands.{module}:{function}"
+
+
+def room_of(name: str, module: str) -> str:
+    """Which of `GROUPS` a command belongs to: that of its package, unless the table says otherwise."""
+    return _ELSEWHERE.get(name) or module.partition(".")[0]
+
+
+def _explained(name: str, place: str) -> dict[str, Any]:
+    from onward.cli.manual import description, epilogue
+
+    return {"help": description(place), "help_epilogue": epilogue(name)}
+
+
+def _shown_default(value: Any) -> Any:
+    """The default of a flag as its help shows it; what is off or absent by default needs no words."""
+    return None if value is None or isinstance(value, bool) or value in ("", ()) else value
+
+
 def _call(tokens: Sequence[str], out: Output) -> int:
-    command, bound, given = make_app().parse_args(tokens, exit_on_error=False, print_error=False)
+    explained = tokens[0] if any(flag in tokens for flag in HELP_FLAGS) else None
+    command, bound, given = make_app(explained).parse_args(tokens, exit_on_error=False, print_error=False)
     bound.arguments.update({name: out for name in given})
     if "common" in bound.signature.parameters and tokens[0] not in WITHOUT_DATABASE:
         _tell_place(bound.arguments.get("common"), out)

@@ -34,7 +34,10 @@ async def answer(
     gate: Annotated[str | None, Parameter(help="The gate, if several are open.")] = None,
     text: Annotated[str, Parameter(help="Words for the run, beside the choice.", show_default=False)] = "",
     go_on: Annotated[
-        bool, Parameter(name="--run", negative="--no-run", help="Go on with the run, or only decide.")
+        bool,
+        Parameter(
+            name="--run", negative="--no-run", help="Go on with the run (the default), or only decide."
+        ),
     ] = True,
     answers: Answers = None,
     verbose: Verbose = False,

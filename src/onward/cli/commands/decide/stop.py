@@ -23,7 +23,8 @@ from onward.operations.requests import CancelRun, GetRun, ListRuns, PauseRun
 
 POLL_S = 0.1
 Wait = Annotated[
-    bool, Parameter(name="--wait", negative="--no-wait", help="See that it happens, or only ask for it.")
+    bool,
+    Parameter(name="--wait", negative="--no-wait", help="See that it happens (the default), or only ask."),
 ]
 Timeout = Annotated[float, number(WAIT, help="For how many seconds to wait; 0 only asks.")]
 Ask = Callable[[], Awaitable[RunState]]

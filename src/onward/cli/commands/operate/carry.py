@@ -45,7 +45,7 @@ async def export(
         Parameter(
             name="--with-parents",
             negative="--no-with-parents",
-            help="Also the parents of forks; without them a fork is refused.",
+            help="Also the parents of forks (the default); without them a fork is refused.",
         ),
     ] = True,
     overwrite: Annotated[bool, Parameter(help="Let --out replace a file that exists.")] = False,

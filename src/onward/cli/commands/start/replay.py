@@ -48,7 +48,8 @@ async def replay(
     settings: Settings = (),
     run_id: RunId = None,
     start: Annotated[
-        bool, Parameter(name="--run", negative="--no-run", help="Run the fork, or only make it.")
+        bool,
+        Parameter(name="--run", negative="--no-run", help="Run the fork (the default), or only make it."),
     ] = True,
     answers: Answers = None,
     verbose: Verbose = False,

@@ -1,0 +1,240 @@
+"""Examples and exit codes of every command, for `--help` and `docs/commands.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from inspect import cleandoc
+from textwrap import fill
+
+from onward.cli.exits import FAILED, FINE, INTERRUPTED, UNFINISHED, USAGE
+
+WIDTH = 78
+Codes = Mapping[int | str, str]
+_REFUSED = "it was refused, or the database could not be used"
+_USAGE = "the command line is wrong, or what it names cannot be read"
+_LOOK: Codes = {FINE: "done", FAILED: _REFUSED, USAGE: _USAGE, INTERRUPTED: "Ctrl-C"}
+_RUN: Codes = {
+    FINE: "the run completed",
+    FAILED: f"the run failed or was cancelled; or {_REFUSED}",
+    USAGE: "the command line or the pipeline is wrong; nothing was executed",
+    UNFINISHED: "the run is not finished and can be continued: waiting, paused or interrupted",
+}
+_CONTINUE: Codes = {**_RUN, FINE: "the run completed; with --queue, it is queued"}
+_ENDED = "the run ended before it could be stopped, and failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Manual:
+    """What the help of a command says besides its flags. `examples`: a command line, and what it does."""
+
+    examples: Mapping[str, str]
+    exits: Codes
+
+
+MANUAL: Mapping[str, Manual] = {
+    "validate": Manual(
+        {"onward validate hello.dot": "all problems, with line and column"},
+        {
+            FINE: "valid, perhaps with warnings",
+            USAGE: "the pipeline cannot run, or cannot be read",
+        },
+    ),
+    "run": Manual(
+        {
+            "onward run hello.dot": "run it here, from its start",
+            "onward run hello.dot --simulate": "let every step succeed without executing it",
+            "onward run hello.dot --set topic=tea --set count:=3": "give it context values",
+        },
+        _RUN,
+    ),
+    "simulate-script": Manual(
+        {"onward simulate-script hello.dot > script.json": "for `onward run --simulate script.json`"},
+        _LOOK,
+    ),
+    "status": Manual(
+        {
+            "onward status": "the newest runs",
+            "onward status --status failed --json": "failed runs, for a program",
+            "onward status 4k7m2q --watch": "one run, until Ctrl-C",
+        },
+        _LOOK,
+    ),
+    "show": Manual(
+        {"onward show 4k7m2q": "all that happened in a run", "onward show 4k7m2q test": "one of its steps"},
+        _LOOK,
+    ),
+    "logs": Manual(
+        {
+            "onward logs 4k7m2q": "what its steps printed",
+            "onward logs 4k7m2q test --stderr --follow": "the errors of one step, as they come",
+        },
+        _LOOK,
+    ),
+    "events": Manual(
+        {
+            "onward events 4k7m2q --follow": "the log, and what is appended to it",
+            "onward events 4k7m2q --after 12 --json": "one JSON object a line, from event 13",
+        },
+        _LOOK,
+    ),
+    "checkpoints": Manual({"onward checkpoints 4k7m2q": "where `onward replay` can start"}, _LOOK),
+    "graph": Manual(
+        {
+            "onward graph hello.dot": "the pipeline, in the terminal",
+            "onward graph 4k7m2q --out run.svg": "what happened in a run, as a picture",
+        },
+        _LOOK,
+    ),
+    "files": Manual({"onward files 4k7m2q --out copy": "write the run's files below copy/"}, _LOOK),
+    "receipts": Manual(
+        {"onward receipts 4k7m2q": "list them, and mend what disagrees with the log"},
+        {**_LOOK, FAILED: f"something still disagrees with the log; or {_REFUSED}"},
+    ),
+    "artifacts": Manual(
+        {
+            "onward artifacts 4k7m2q": "list them",
+            "onward artifacts 4k7m2q report --out report.md": "write one into a file",
+        },
+        _LOOK,
+    ),
+    "resume": Manual(
+        {
+            "onward resume 4k7m2q": "continue after the last finished step",
+            "onward resume 4k7m2q --dry-run": "only say what would run",
+            "onward resume 4k7m2q --accept-changes": "with the pipeline file as it is now",
+        },
+        {**_CONTINUE, FINE: "the run completed; with --queue or --dry-run, it was decided or shown"},
+    ),
+    "retry": Manual({"onward retry 4k7m2q": "run the stopped step again, and continue"}, _CONTINUE),
+    "skip": Manual({"onward skip 4k7m2q": "continue after the stopped step"}, _CONTINUE),
+    "abort": Manual({"onward abort 4k7m2q": "give the run up; nothing is undone"}, _LOOK),
+    "replay": Manual(
+        {
+            "onward checkpoints 4k7m2q": "first, find a checkpoint",
+            "onward replay 4k7m2q --checkpoint 9 --set topic=tea": "fork there with another value, and run",
+        },
+        {**_RUN, FINE: "the fork completed; with --no-run, it was made"},
+    ),
+    "pause": Manual(
+        {"onward pause 4k7m2q": "stop after the current step", "onward pause 4k7m2q --after now": "stop now"},
+        {
+            FINE: "the run is paused, or completed meanwhile; with --no-wait, it was asked",
+            FAILED: f"{_ENDED}; or {_REFUSED}",
+            USAGE: _USAGE,
+            UNFINISHED: "it has been asked and did not stop in time, or was interrupted",
+        },
+    ),
+    "cancel": Manual(
+        {'onward cancel 4k7m2q --reason "wrong branch"': "end it for good"},
+        {
+            FINE: "the run is cancelled, or completed meanwhile; with --no-wait, it was asked",
+            FAILED: f"{_ENDED}; or {_REFUSED}",
+            USAGE: _USAGE,
+            UNFINISHED: "it has been asked and did not stop in time",
+        },
+    ),
+    "steer": Manual({'onward steer 4k7m2q "use the new API"': "the next agent step is told so"}, _LOOK),
+    "answer": Manual(
+        {
+            "onward answer": "the open gates of all runs",
+            "onward answer 4k7m2q Yes": "choose, and continue the run",
+            'onward answer 4k7m2q --reject --text "too slow" --no-run': "only decide",
+        },
+        {**_RUN, FINE: "the run completed; with --no-run, the answer was taken; without a run, listed"},
+    ),
+    "submit": Manual(
+        {"onward submit hello.dot --priority 5": "a worker takes it before others"},
+        {**_LOOK, FINE: "the run is queued", USAGE: "the command line or the pipeline is wrong"},
+    ),
+    "worker": Manual(
+        {
+            "onward worker --concurrency 8": "execute up to 8 runs at once, until a signal",
+            "onward worker --until-idle": "stop when nothing is due",
+        },
+        {
+            FINE: "stopped as asked, and all its runs were handed back",
+            FAILED: f"runs were cut off when the grace time ended; or {_REFUSED}",
+            USAGE: _USAGE,
+            UNFINISHED: "it was forced to stop",
+        },
+    ),
+    "workers": Manual({"onward workers": "who holds runs, and who is dead"}, _LOOK),
+    "recover": Manual(
+        {"onward recover": "stop or requeue the runs of dead processes"},
+        {**_LOOK, FAILED: f"a run could not be recovered; or {_REFUSED}"},
+    ),
+    "stats": Manual({"onward stats --json": "the database in numbers, for a program"}, _LOOK),
+    "effect": Manual(
+        {
+            "onward effect charge-42 -- ./charge.sh 42": "charge once, however often this is called",
+            "onward effect charge-42": "how it stands",
+            "onward effect charge-42 --forget": "it was not done: the next call runs it",
+        },
+        {
+            FINE: "done; with a command, its own exit code is given",
+            FAILED: _REFUSED,
+            USAGE: _USAGE,
+            UNFINISHED: "it is in doubt, or under way elsewhere",
+            126: "the command cannot be executed",
+            127: "there is no such command",
+            "128+N": "the command was ended by signal N",
+        },
+    ),
+    "gc": Manual(
+        {
+            "onward gc --older-than 90d --dry-run": "what would be deleted",
+            "onward gc --keep 100 --status completed,failed": "keep the newest hundred",
+        },
+        _LOOK,
+    ),
+    "export": Manual(
+        {
+            "onward export --all --out backup.jsonl.zst": "everything, compressed",
+            "onward export 4k7m2q | onward import - --db other.db": "one run, into another database",
+        },
+        {**_LOOK, FAILED: f"the file exists, or the reader of the output left; or {_REFUSED}"},
+    ),
+    "import": Manual(
+        {"onward import backup.jsonl.zst --paused": "nothing continues before it is resumed"},
+        {**_LOOK, FAILED: f"the file does not hold what an export writes; or {_REFUSED}"},
+    ),
+    "verify": Manual(
+        {"onward verify": "all runs", "onward verify 4k7m2q": "one run"},
+        {**_LOOK, FAILED: f"something does not match its log; or {_REFUSED}"},
+    ),
+    "doctor": Manual(
+        {"onward doctor": "check the installation and the database"},
+        {**_LOOK, FAILED: f"something is BAD; or {_REFUSED}"},
+    ),
+    "version": Manual({"onward version --json": "for a program"}, {FINE: "done", USAGE: _USAGE}),
+    "completion": Manual(
+        {
+            "onward completion bash > ~/.local/share/bash-completion/completions/onward": "bash",
+            'onward completion zsh > "${fpath[1]}/_onward"': "zsh",
+            "onward completion fish > ~/.config/fish/completions/onward.fish": "fish",
+        },
+        {FINE: "done", USAGE: _USAGE},
+    ),
+}
+
+
+def description(place: str) -> str:
+    """The docstring of a command, given as `module:function`, with its paragraphs on one line each."""
+    module, _, function = place.partition(":")
+    said = cleandoc(getattr(import_module(module), function).__doc__ or "")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in said.split("\n\n"))
+
+
+def epilogue(name: str) -> str:
+    """What stands below the flags in the help of a command."""
+    manual = MANUAL.get(name)
+    if manual is None:
+        return ""
+    examples = "\n".join(f"  {line}\n      {says}" for line, says in manual.examples.items())
+    codes = "\n".join(
+        fill(says, WIDTH, initial_indent=f"  {code:<6}", subsequent_indent=" " * 8)
+        for code, says in manual.exits.items()
+    )
+    return f"Examples:\n{examples}\n\nExit codes:\n{codes}"

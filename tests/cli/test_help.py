@@ -1,0 +1,93 @@
+"""What a new user reads first: the help, and what is said about a typing mistake."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from onward.cli.main import COMMANDS, GROUPS
+from onward.cli.manual import MANUAL
+from tests.cli.shell import Shell
+
+NAMES = [name for name, _, _ in COMMANDS]
+
+
+def test_the_help_has_a_heading_for_each_kind_of_command(shell: Shell) -> None:
+    lines = shell.inside("--help").out.splitlines()
+    headings = [line.split()[1] for line in lines if line.startswith("╭─")]
+    assert headings == [*GROUPS.values(), "Flags"]
+    listed = [line.split()[1] for line in lines if line.startswith("│ ")]
+    assert sorted(NAMES) == sorted(name for name in listed if name in NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_has_examples_and_exit_codes_in_its_help(shell: Shell, name: str) -> None:
+    done = shell.inside(name, "--help")
+    assert done.code == 0
+    for line, says in MANUAL[name].examples.items():
+        assert f"  {line}\n      {says}\n" in done.out
+        assert line.startswith("onward ")
+    codes = done.out.partition("\nExit codes:\n")[2].splitlines()
+    told = [line.split()[0] for line in codes if not line.startswith("   ")]
+    assert told == [str(code) for code in MANUAL[name].exits]
+    assert 0 in MANUAL[name].exits
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_help_calls_a_flag_that_is_off_false(shell: Shell, name: str) -> None:
+    said = " ".join(shell.inside(name, "--help").out.split())
+    assert "default: False" not in said
+    assert "default: True" not in said
+    assert "default: ]" not in said
+
+
+def test_the_help_of_a_command_says_all_of_its_docstring(shell: Shell) -> None:
+    said = " ".join(shell.inside("export", "--help").out.split())
+    assert (
+        "The file is what the database held at one moment; the runs stay and continue where they are." in said
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("statsu",), " Did you mean stats?"),
+        (("resme", "x"), " Did you mean resume?"),
+        (("check",), " Did you mean checkpoints?"),
+        (("run", "x.dot", "--simulat"), " Did you mean --simulate?"),
+        (("status", "--limt=3"), " Did you mean --limit?"),
+        (("list",), ""),
+        (("start",), ""),
+        (("restart", "x"), ""),
+        (("delete", "x"), ""),
+        (("stop", "x"), ""),
+        (("status", "--last"), ""),
+        (("run", "x.dot", "--dry-run"), ""),
+    ],
+)
+def test_only_a_close_name_is_suggested(shell: Shell, words: tuple[str, ...], hint: str) -> None:
+    done = shell.inside(*words)
+    assert done.code == 2
+    typed = next(
+        word for word in reversed(words) if len(words) == 1 or word.startswith("-") or word == words[0]
+    )
+    assert typed.partition("=")[0] in done.err
+    assert f".{hint} See `onward" in done.err
+    assert "Available commands" not in done.err
+
+
+def test_the_help_imports_no_command_and_nothing_that_executes_runs() -> None:
+    """What costs time to import is not needed to print the list of commands."""
+    look = (
+        "import sys, contextlib, io\n"
+        "from onward.cli.main import run\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        "    code = run(['--help'])\n"
+        "own = ('cli.commands.', 'cli.manual', 'engine', 'store', 'operations', 'pipeline')\n"
+        "heavy = (*(f'onward.{name}' for name in own), 'asyncio', 'apsw', 'psycopg', 'zstandard')\n"
+        "print(code, sorted(name for name in sys.modules if name.startswith(heavy)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "0 []\n"
