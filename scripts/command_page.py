@@ -17,7 +17,8 @@ def command_page(generated: str) -> str:
     lines = [
         *("# Commands", "", generated, ""),
         "`onward COMMAND --help` says the same in the terminal. Before or after every command: `--db`,",
-        "`--json`, `--app`, `--runs`, `--files` ([configuration](configuration.md)).",
+        "`--json`, `--app`, `--runs`, `--files` ([configuration](configuration.md)). What `--json` prints:",
+        "[JSON](json.md).",
     ]
     app = make_app()
     for room, title in GROUPS.items():

@@ -1,7 +1,8 @@
 """Writes the generated pages.
 
-From the code: `docs/events.md`, `docs/state-machine.md`, `docs/api.md`, `docs/commands.md`, the JSON Schemas of receipts
-and handoffs in the package and in `docs/schemas`. From `tests/promises.toml`: the lists of
+From the code: `docs/events.md`, `docs/state-machine.md`, `docs/api.md`, `docs/commands.md`, `docs/json.md`
+(with `scripts/json_fields.toml`), the names that `--json` keeps, the JSON Schemas of receipts and handoffs
+in the package and in `docs/schemas`. From `tests/promises.toml`: the lists of
 `tests/README.md`.
 
 With `--check` nothing is written, and the exit code says whether the pages are up to date.
@@ -27,6 +28,8 @@ from onward.read.dialect_events import NAMES
 from onward.receipts.receipt import SCHEMA_VERSION, Handoff, Receipt
 from scripts.api_page import api_page
 from scripts.command_page import command_page
+from scripts.json_page import NAMES as JSON_NAMES
+from scripts.json_page import json_page, kept_names
 
 DOCS = Path(__file__).parent.parent / "docs"
 TESTS = Path(__file__).parent.parent / "tests"
@@ -203,6 +206,8 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "state-machine.md": state_page,
     DOCS / "api.md": partial(api_page, GENERATED.replace("the tables in the code", "docstrings")),
     DOCS / "commands.md": partial(command_page, GENERATED),
+    DOCS / "json.md": partial(json_page, GENERATED),
+    JSON_NAMES: kept_names,
     TESTS / "README.md": promises_page,
 }
 for _kind in (Receipt, Handoff):

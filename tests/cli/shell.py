@@ -21,6 +21,7 @@ from unittest import mock
 
 from onward.cli.main import run
 from onward.cli.print.text import clean
+from tests.cli.described import check_reply
 
 ONWARD = str(Path(sys.executable).with_name("onward"))
 PATIENCE_S = 45
@@ -239,6 +240,8 @@ class Shell:
             text=True,
             timeout=PATIENCE_S,
         )
+        if "--json" in words:
+            check_reply(words, done.stdout)
         return Done(done.returncode, done.stdout, done.stderr)
 
     def start(self, *words: str, before: Sequence[str] = ()) -> Started:
@@ -281,7 +284,10 @@ class Shell:
             ):
                 stack.enter_context(context)
             code = run(words)
-            return Done(code, _written(out), _written(err))
+            done = Done(code, _written(out), _written(err))
+        if "--json" in words:
+            check_reply(words, done.out)
+        return done
 
     def write(self, name: str, text: str) -> str:
         """Put a file into the directory."""

@@ -127,6 +127,7 @@ for asking in (
     LAYERS[f"cli.commands.{asking}"] = [
         *("cli", "operations.requests", "operations.replies", "operations.protocol", "operations.step_page"),
         "operations.notified",
+        "operations.stats",
         *("model", "errors", "clock"),
     ]
 

@@ -157,7 +157,6 @@ MANUAL: Mapping[str, Manual] = {
             FINE: "stopped as asked, and all its runs were handed back",
             FAILED: f"runs were cut off when the grace time ended; or {_REFUSED}",
             USAGE: _USAGE,
-            UNFINISHED: "it was forced to stop",
         },
     ),
     "workers": Manual({"onward workers": "who holds runs, and who is dead"}, _LOOK),

@@ -21,7 +21,6 @@ from onward.operations.replies import (
     RunList,
     RunPage,
     RunState,
-    Stats,
     Submitted,
     SubmittedRuns,
     WorkerListed,
@@ -56,6 +55,7 @@ from onward.operations.requests import (
     SubmitRun,
     SubmitRuns,
 )
+from onward.operations.stats import Stats
 from onward.operations.step_page import StepPage
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-Instant = str
-"""RFC 3339, UTC."""
+from onward.operations.instant import Instant
+from onward.operations.left import LeftShown
 
 
 class ForkPoint(TypedDict):
@@ -153,6 +153,23 @@ class WorkspaceShown(TypedDict):
     ref: str | None
 
 
+class PendingShown(TypedDict):
+    """What the process that holds a run was asked to do and has not done yet."""
+
+    cancel_by: str | None
+    cancel_detail: str
+    pause_after: str | None
+    pause_by: str
+
+
+class ManagerShown(TypedDict):
+    """The step that manages a run, and how many managers are above it, itself included."""
+
+    run: str
+    step: str
+    depth: NotRequired[int]
+
+
 class RunState(RunListed):
     """A run in full: what it finished in order, what is open, and its context."""
 
@@ -166,9 +183,9 @@ class RunState(RunListed):
     retry_counters: dict[str, int]
     visited_outcomes: dict[str, str]
     reroute_count: int
-    pending: dict[str, Any]
+    pending: PendingShown
     steering: list[str]
-    managed_by: dict[str, Any] | None
+    managed_by: ManagerShown | None
     workdir: str | None
     variables: list[str]
     workspace: WorkspaceShown | None
@@ -248,7 +265,7 @@ class RunPage(RunState):
     """A run with all that happened in it; `left` is what its steps in doubt left behind."""
 
     steps: list[StepShown]
-    left: list[dict[str, Any]]
+    left: list[LeftShown]
     forks: list[ForkListed]
     children: list[ChildListed]
 
@@ -298,7 +315,7 @@ class ResumePreview(TypedDict):
     run: str
     skip: list[str]
     plan: list[PlannedAct]
-    left: list[dict[str, Any]]
+    left: list[LeftShown]
     notice: str
 
 
@@ -355,5 +372,3 @@ class SubmittedRuns(TypedDict):
 
 EventShown = dict[str, Any]
 """One event: `seq`, `kind` and `at`, then its own fields (docs/events.md)."""
-Stats = dict[str, Any]
-"""How the database stands, as `onward stats --json` prints it."""

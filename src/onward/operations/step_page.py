@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+from onward.operations.instant import Instant
 from onward.operations.kept import ArtifactListed
-from onward.operations.replies import Instant, TryShown
+from onward.operations.replies import TryShown
 
 
 class TryPage(TryShown):

@@ -19,10 +19,10 @@ from onward.operations.replies import (
     GateShown,
     RunList,
     RunListed,
-    Stats,
     WorkerListed,
 )
 from onward.operations.requests import GetStats, ListGates, ListRuns, ListWorkers, RunGates
+from onward.operations.stats import Stats
 from onward.read.lookup import completed_of, find_run, list_runs
 from onward.read.view import instant, view_gate, view_row
 from onward.store.owner import owner_label
@@ -103,7 +103,7 @@ class LocalLists:
         """One consistent look; exact, and cheap however many runs are over."""
         from onward.observe.figures import view_measured
 
-        return dict(view_measured(await self.store.measures.measure()))
+        return cast("Stats", view_measured(await self.store.measures.measure()))
 
     async def _run(self, run_id: str) -> Run:
         from onward.clock import SystemClock

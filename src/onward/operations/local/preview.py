@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 from onward.engine.control.preview import Preview
 from onward.engine.control.requests import Resume
@@ -25,6 +26,7 @@ from onward.model.event import (
 )
 from onward.model.run import Run, RunStatus
 from onward.model.values.instant import span
+from onward.operations.left import LeftShown
 from onward.operations.replies import PlannedAct, ResumePreview
 from onward.read.lookup import completed_of
 from onward.read.view import dead_end
@@ -40,7 +42,7 @@ async def preview(engine: Engine, run_id: str, how: Resume, *, now_us: int) -> R
     else:
         seen = await engine.preview_resume(run_id, how)
         found["plan"], found["notice"] = list(_plan(seen, now_us)), seen.notice
-        found["left"] = [view_left(left) for left in seen.left]
+        found["left"] = [cast("LeftShown", view_left(left)) for left in seen.left]
     found["skip"] = await completed_of(engine.store.log, run_id)
     return found
 

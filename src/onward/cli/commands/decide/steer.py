@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from onward.cli.commands.start.foreground import foreground
 from onward.cli.exits import FINE
 from onward.cli.options import COMMON, Common, Out, RunName
+from onward.cli.replies import Steered
 from onward.operations.requests import SteerRun
 
 
@@ -26,7 +27,8 @@ async def steer(
         waiting = len(told["steering"])
         out.say(f"run {told['display_id']} has the instruction; its next agent step takes {_count(waiting)}")
         if out.is_json:
-            out.value({"id": told["id"], "steering": told["steering"]})
+            steered: Steered = {"id": told["id"], "steering": told["steering"]}
+            out.value(steered)
         return FINE
 
 

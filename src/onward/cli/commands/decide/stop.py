@@ -77,6 +77,8 @@ async def _ask(desk: Foreground, ask: Ask, wanted: RunStatus, timeout_s: float) 
         run = await _stopped(desk, ask, run, timeout_s)
     if run["status"] == RunStatus.RUNNING:
         desk.out.say(f"run {run['display_id']} has been asked and is still at work")
+        if desk.out.is_json:
+            desk.out.value(run)
         return FINE if timeout_s <= 0 else UNFINISHED
     desk.tell(run)
     return FINE if run["status"] == wanted else exit_of(run["status"])

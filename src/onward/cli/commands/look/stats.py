@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from onward.cli.exits import FINE
 from onward.cli.opening import lists_of
@@ -12,6 +11,7 @@ from onward.cli.print.text import count, one_line, table
 from onward.model.ids import display_id
 from onward.model.values.instant import span
 from onward.operations.requests import GetStats
+from onward.operations.stats import Stats
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -31,7 +31,7 @@ async def stats(*, common: Common = COMMON, out: Out) -> int:
     return FINE
 
 
-def _lines(found: dict[str, Any]) -> Iterator[str]:
+def _lines(found: Stats) -> Iterator[str]:
     runs, queue = found["runs"], found["queue"]
     yield f"{count(runs['total'], 'run')}, {runs['recoverable']:,} recoverable"
     rows = [

@@ -8,13 +8,15 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.options import COMMON, Common, Out
+from onward.cli.replies import CompletionShown, VersionShown
 from onward.version import VERSION
 
 
 def version(*, common: Common = COMMON, out: Out) -> int:
     """Print the version."""
     if out.is_json:
-        out.value({"version": VERSION})
+        shown: VersionShown = {"version": VERSION}
+        out.value(shown)
     else:
         out.say(f"onward {VERSION}")
     return FINE
@@ -33,7 +35,8 @@ def completion(
     wanted: dict[str, Any] = {"prog_name": "onward", "shell": shell}
     script = make_app().generate_completion(**wanted)
     if out.is_json:
-        out.value({"shell": shell, "script": script})
+        shown: CompletionShown = {"shell": shell, "script": script}
+        out.value(shown)
     else:
         out.say(script)
     return FINE

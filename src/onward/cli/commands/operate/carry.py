@@ -18,6 +18,7 @@ from onward.cli.opening import opened, place_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
 from onward.cli.print.text import count
+from onward.cli.replies import ExportWritten
 from onward.clock import SystemClock
 from onward.errors import InvalidInput, Refused
 from onward.model.ids import display_id
@@ -132,8 +133,15 @@ def _tell_exported(carried: Exported, path: str, out: Output) -> None:
     more = f"{count(carried['blobs'], 'blob')} and {count(carried['effects'], 'effect')}"
     say(f"exported {what}, {more} to {'the output' if path == STANDARD else path}")
     if out.is_json and path != STANDARD:
-        shown = {key: value for key, value in carried.items() if key != "at_work"}
-        out.value({"file": path, **shown})
+        written: ExportWritten = {
+            "file": path,
+            "runs": carried["runs"],
+            "events": carried["events"],
+            "blobs": carried["blobs"],
+            "effects": carried["effects"],
+            "bytes": carried["bytes"],
+        }
+        out.value(written)
 
 
 async def import_(

@@ -11,6 +11,7 @@ from onward.cli.exits import FAILED, FINE, USAGE
 from onward.cli.opening import app_of, common_app, opened, store_with_homes
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.print.text import count
+from onward.cli.replies import Verified
 from onward.config import load_settings
 from onward.errors import InvalidPipeline
 from onward.operations.local_only.doctor import check_installation
@@ -71,7 +72,8 @@ async def verify(run: RunName | None = None, /, *, common: Common = COMMON, out:
     events, problems = sum(one["events"] for one in checked), sum(len(one["problems"]) for one in checked)
     out.say(f"{count(len(checked), 'run')}, {count(events, 'event')} checked, {count(problems, 'problem')}")
     if out.is_json:
-        out.value({"runs": checked, "events": events, "problems": problems})
+        verified: Verified = {"runs": checked, "events": events, "problems": problems}
+        out.value(verified)
     return FAILED if problems else FINE
 
 

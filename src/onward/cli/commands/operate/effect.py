@@ -11,6 +11,7 @@ from onward.cli.failure import tell_error
 from onward.cli.opening import effects_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
+from onward.cli.replies import EffectForgotten
 from onward.config import own_environment, step_key
 from onward.errors import CannotExecute, InvalidInput, Refused
 from onward.operations.kept import EffectShown
@@ -94,7 +95,8 @@ def _tell(out: Output, made: EffectMade) -> int:
 def _tell_forgotten(out: Output, effect: EffectShown) -> int:
     out.say(f"effect {effect['key']} is forgotten; the next call runs it")
     if out.is_json:
-        out.value({"key": effect["key"], "state": effect["state"]})
+        forgotten: EffectForgotten = {"key": effect["key"], "state": effect["state"]}
+        out.value(forgotten)
     return FINE
 
 

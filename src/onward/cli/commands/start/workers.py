@@ -18,6 +18,7 @@ from onward.cli.options import (
     Out,
 )
 from onward.cli.print.text import count, one_line, table
+from onward.cli.replies import RunsRecovered, WorkerDone
 from onward.cli.signals import Force, on_signals
 from onward.clock import SystemClock
 from onward.config import load_settings
@@ -137,7 +138,8 @@ async def worker(
     left = f", {count(shift.left_behind, 'run')} cut off" if shift.left_behind else ""
     out.say(f"worker stopped: {count(shift.executed, 'run')} executed{left}")
     if out.is_json:
-        out.value({"driven": shift.executed, "left_behind": shift.left_behind})
+        done: WorkerDone = {"driven": shift.executed, "left_behind": shift.left_behind}
+        out.value(done)
     return FAILED if shift.left_behind else FINE
 
 
@@ -159,8 +161,13 @@ async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out:
         f"{len(found['waiting'])} waiting for an answer"
     )
     if out.is_json:
-        ids = {"interrupted": [run["id"] for run in interrupted], "requeued": [run["id"] for run in requeued]}
-        out.value({**found, **ids})
+        recovered: RunsRecovered = {
+            "interrupted": [run["id"] for run in interrupted],
+            "requeued": [run["id"] for run in requeued],
+            "waiting": found["waiting"],
+            "broken": found["broken"],
+        }
+        out.value(recovered)
     return FAILED if found["broken"] else FINE
 
 

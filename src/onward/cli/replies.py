@@ -1,0 +1,181 @@
+"""What every command prints with `--json`: `docs/json.md` is made from this table, and tests hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from onward.operations.drawing import Drawing
+from onward.operations.kept import ArtifactContent, ArtifactListed, EffectShown
+from onward.operations.local_only.replies import (
+    Check,
+    EffectMade,
+    FilesWritten,
+    Imported,
+    LogPiece,
+    ReceiptsWritten,
+    RunsCollected,
+    RunVerified,
+)
+from onward.operations.replies import (
+    Checkpoint,
+    EventShown,
+    GateListed,
+    Resumed,
+    ResumePreview,
+    RunBroken,
+    RunListed,
+    RunPage,
+    RunState,
+    WorkerListed,
+)
+from onward.operations.stats import Stats
+from onward.operations.step_page import StepPage
+
+
+class ErrorShown(TypedDict):
+    """Why a command was refused or failed. Some codes come with more fields, such as `wanted` or `run`."""
+
+    code: str
+    message: str
+
+
+class Failure(TypedDict):
+    """What is printed instead of a reply if the exit code says that there is none."""
+
+    error: ErrorShown
+
+
+class ProblemShown(TypedDict):
+    """A finding about a pipeline, with its place; lines and columns count from 1."""
+
+    rule: str
+    severity: str
+    message: str
+    file: str
+    line: int
+    column: int
+    node_id: str | None
+    edge: list[str] | None
+    fix: str | None
+
+
+class Steered(TypedDict):
+    """A run that was given an instruction, and all instructions that no step has taken yet."""
+
+    id: str
+    steering: list[str]
+
+
+class WorkerDone(TypedDict):
+    """What a worker did until it stopped."""
+
+    driven: int
+    left_behind: int
+
+
+class RunsRecovered(TypedDict):
+    """The ids of the runs whose process died, and the runs that could not be recovered."""
+
+    interrupted: list[str]
+    requeued: list[str]
+    waiting: list[str]
+    broken: list[RunBroken]
+
+
+class EffectForgotten(TypedDict):
+    """An effect that the next call runs again."""
+
+    key: str
+    state: str
+
+
+class ExportWritten(TypedDict):
+    """A file of runs, and what it holds."""
+
+    file: str
+    runs: list[str]
+    events: int
+    blobs: int
+    effects: int
+    bytes: int
+
+
+class Verified(TypedDict):
+    """The runs that were checked."""
+
+    runs: list[RunVerified]
+    events: int
+    problems: int
+
+
+class VersionShown(TypedDict):
+    """The installed version."""
+
+    version: str
+
+
+class CompletionShown(TypedDict):
+    """The completion script of a shell."""
+
+    shell: str
+    script: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One kind of reply. `when` tells it from the command's others; `is_lines`: one value per line."""
+
+    type: Any
+    when: str = ""
+    is_lines: bool = False
+
+
+_EXECUTED = (Reply(RunState),)
+_RESUMED = (Reply(RunState), Reply(Resumed, "--queue"))
+
+REPLIES: Mapping[str, Sequence[Reply]] = {
+    "validate": (Reply(list[ProblemShown]),),
+    "run": _EXECUTED,
+    "simulate-script": (Reply(dict[str, list[dict[str, Any]]]),),
+    "status": (
+        Reply(list[RunListed]),
+        Reply(RunListed, "with a run"),
+        Reply(RunListed, "--watch", is_lines=True),
+    ),
+    "show": (Reply(RunPage), Reply(StepPage, "with a step")),
+    "logs": (Reply(LogPiece, is_lines=True),),
+    "events": (Reply(EventShown, is_lines=True),),
+    "checkpoints": (Reply(list[Checkpoint]),),
+    "graph": (Reply(Drawing),),
+    "files": (Reply(FilesWritten),),
+    "receipts": (Reply(ReceiptsWritten),),
+    "artifacts": (Reply(list[ArtifactListed]), Reply(ArtifactContent, "with an artifact")),
+    "resume": (*_RESUMED, Reply(ResumePreview, "--dry-run")),
+    "retry": _RESUMED,
+    "skip": _RESUMED,
+    "abort": _EXECUTED,
+    "replay": _EXECUTED,
+    "pause": _EXECUTED,
+    "cancel": _EXECUTED,
+    "steer": (Reply(Steered),),
+    "answer": (Reply(RunState), Reply(list[GateListed], "without a run")),
+    "submit": _EXECUTED,
+    "worker": (Reply(WorkerDone),),
+    "workers": (Reply(list[WorkerListed]),),
+    "recover": (Reply(RunsRecovered),),
+    "stats": (Reply(Stats),),
+    "effect": (
+        Reply(EffectMade),
+        Reply(EffectShown, "without a command, or --done"),
+        Reply(EffectForgotten, "--forget"),
+    ),
+    "gc": (Reply(RunsCollected),),
+    "export": (Reply(ExportWritten, "--out FILE"),),
+    "import": (Reply(Imported),),
+    "verify": (Reply(Verified),),
+    "doctor": (Reply(list[Check]),),
+    "version": (Reply(VersionShown),),
+    "completion": (Reply(CompletionShown),),
+}
