@@ -8,6 +8,7 @@ from typing import Any
 
 from onward.cli.exits import FAILED, USAGE, exit_of_error
 from onward.cli.print.output import Output
+from onward.cli.words import as_typed
 from onward.config import is_debugging
 from onward.errors import (
     AmbiguousRun,
@@ -24,10 +25,11 @@ from onward.errors import (
 def tell_error(out: Output, error: OnwardError) -> int:
     """Print an error that Onward raised."""
     prefix = "" if isinstance(error, InvalidPipeline) else "onward: "
-    out.note(f"{prefix}{error}")
+    said = as_typed(str(error), out.words)
+    out.note(f"{prefix}{said}")
     if isinstance(error, Refused) and error.details.get("left"):
         _tell_left(out, error.details["left"])
-    _tell_json(out, {"code": code_of(error), "message": str(error), **_details(error)})
+    _tell_json(out, {"code": code_of(error), "message": said, **_details(error)})
     _tell_where(out, error)
     return exit_of_error(error)
 

@@ -82,7 +82,7 @@ def main() -> NoReturn:
 def run(tokens: Sequence[str]) -> int:
     """Run one command line; the exit code."""
     own, others = _split(list(tokens))
-    out = Output(is_json="--json" in own)
+    out = Output(is_json="--json" in own, words=own)
     try:
         own = with_command_first(own)
         return out.close(_call([*with_script_joined(own), *others], out))

@@ -1,13 +1,17 @@
-"""The words of a command line, before they are parsed."""
+"""The words of a command line: before they are parsed, and in what is said about them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from onward.errors import InvalidInput
 
 WITH_VALUE = ("--db", "--app", "--runs", "--files")
 ALONE = ("--json",)
+GENERATED = 26
+"""How many characters an id has that Onward gave."""
+_ID = re.compile(r"(?<![\w./-])[0-9a-z][0-9a-z-]{0,63}(?![\w/-])")
 
 
 def is_everywhere(word: str) -> bool:
@@ -32,3 +36,22 @@ def with_command_first(words: Sequence[str]) -> list[str]:
         if flag in WITH_VALUE and any(word.partition("=")[0] == flag for word in command):
             raise InvalidInput(f"{flag} is given twice; say it once.")
     return [*command, *before]
+
+
+def as_typed(text: str, words: Sequence[str]) -> str:
+    """The same text with the display ids of runs that the command line names by theirs.
+
+    An id that is part of a path stays: the path would be another one.
+    """
+    from onward.model.ids import display_id
+
+    def named(found: re.Match[str]) -> str:
+        run_id = found[0]
+        if run_id in words:
+            return run_id
+        short = display_id(run_id)
+        is_meant = short in words or (len(run_id) == GENERATED and any(map(short.startswith, typed)))
+        return short if is_meant else run_id
+
+    typed = tuple(word for word in words if word and not word.startswith("-"))
+    return _ID.sub(named, text)

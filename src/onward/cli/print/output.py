@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import Any, TextIO
 
@@ -30,8 +30,10 @@ class Output:
     A reader that went away (`| head`, a closed terminal) silences the output and stops nothing.
     """
 
-    def __init__(self, *, is_json: bool = False) -> None:
+    def __init__(self, *, is_json: bool = False, words: Sequence[str] = ()) -> None:
         self.is_json = is_json
+        self.words = words
+        """The command line, for errors that speak of it."""
         self.is_gone = False
         self._stdout = sys.stdout
         self._trouble = ""

@@ -1,0 +1,50 @@
+"""A run is called in errors what the user called it."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.cli.words import as_typed
+from onward.model.ids import display_id
+from tests.cli.shell import GATE, Shell, pipeline
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("resume",), ("pause",), ("steer", "faster"), ("answer", "Yes"), ("replay", "--checkpoint", "2")],
+)
+def test_an_error_calls_a_run_by_its_display_id_if_the_user_did(shell: Shell, words: tuple[str, ...]) -> None:
+    shell.write("ok.dot", pipeline(("a", "true")))
+    run = shell.inside("run", "ok.dot", "--json").json
+    name, *more = words
+    for typed in (run["display_id"], run["display_id"][:3]):
+        done = shell.inside(name, typed, *more)
+        assert done.code != 0
+        assert run["id"] not in done.err
+        assert f"run {run['display_id']}" in done.err
+        assert run["id"] not in shell.inside(name, typed, *more, "--json").error["message"]
+    assert run["display_id"] not in shell.inside(name, run["id"], *more).err
+    assert f"run {run['id']}" in shell.inside(name, run["id"], *more).err
+
+
+def test_what_an_error_says_to_type_works(shell: Shell) -> None:
+    shell.write("gate.dot", GATE)
+    run = shell.inside("run", "gate.dot", "--json").json
+    done = shell.inside("retry", run["display_id"])
+    assert f"run {run['display_id']}" in done.err
+    shell.inside("cancel", run["display_id"])
+    done = shell.inside("answer", run["display_id"], "Yes")
+    assert f"see `onward show {run['display_id']}`" in done.err
+
+
+def test_an_id_of_the_users_own_is_named_as_it_was_typed(shell: Shell) -> None:
+    shell.write("ok.dot", pipeline(("a", "true")))
+    assert shell.inside("run", "ok.dot", "--run-id", "nightly").code == 0
+    assert "run nightly is completed" in shell.inside("resume", "nightly").err
+    assert f"run {display_id('nightly')} is completed" in shell.inside("resume", display_id("nightly")).err
+
+
+def test_an_id_in_a_path_stays() -> None:
+    run = "01m7kc85t0fzt68m7xrd3z7601"
+    typed = ["resume", display_id(run)]
+    assert as_typed(f"/runs/{run}/work of run {run}.", typed) == f"/runs/{run}/work of run {display_id(run)}."
