@@ -14,8 +14,9 @@ OPEN = (ErrorShown,)  # has more fields for some codes
 
 def check_reply(words: Sequence[str], printed: str) -> None:
     """Fail if a command with --json printed something that `docs/json.md` does not describe."""
+    words = words[: words.index("--")] if "--" in words else words
     name = next((word for word in words if word in REPLIES), "")
-    if not name or "--help" in words or (name == "export" and "--out" not in words):
+    if not name or "--json" not in words or "--help" in words or (name == "export" and "--out" not in words):
         return
     for line in printed.splitlines():
         value = json.loads(line)

@@ -70,6 +70,8 @@ _ELSEWHERE = {
     **dict.fromkeys(("validate", "simulate-script"), "start"),
     **dict.fromkeys(("worker", "workers", "recover", "stats"), "operate"),
 }
+COMPLETE = "__complete"
+"""What the completion scripts of shells call; people have no use for it."""
 HELP_FLAGS = ("--help", "-h")
 
 
@@ -81,6 +83,8 @@ def main() -> NoReturn:
 
 def run(tokens: Sequence[str]) -> int:
     """Run one command line; the exit code."""
+    if tokens and tokens[0] == COMPLETE:
+        return _complete(tokens[1:])
     own, others = _split(list(tokens))
     out = Output(is_json="--json" in own, words=own)
     try:
@@ -94,6 +98,16 @@ def run(tokens: Sequence[str]) -> int:
         return out.close(tell_error(out, error))
     except Exception as error:
         return tell_defect(out, error)
+
+
+def _complete(words: Sequence[str]) -> int:
+    """Print what can stand at the cursor."""
+    from onward.cli.completing import complete
+
+    out, index = Output(), int(words[0]) if words and words[0].isdecimal() else 0
+    for line in complete(index, words[1:]):
+        out.say(line)
+    return FINE
 
 
 def _tell_usage(tokens: Sequence[str], message: str, out: Output) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.replies import CompletionShown, VersionShown
+from onward.cli.shells import SCRIPTS
 from onward.version import VERSION
 
 
@@ -29,14 +30,14 @@ def completion(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Print a completion script; where it goes is up to you, for example `onward completion bash > FILE`."""
-    from onward.cli.main import make_app
+    """Print a completion script; where it goes is up to you, for example `onward completion bash > FILE`.
 
-    wanted: dict[str, Any] = {"prog_name": "onward", "shell": shell}
-    script = make_app().generate_completion(**wanted)
+    It completes commands, flags and their values, files, and the runs of the database.
+    """
+    script = SCRIPTS[shell]
     if out.is_json:
         shown: CompletionShown = {"shell": shell, "script": script}
         out.value(shown)
     else:
-        out.say(script)
+        out.say(script, end="")
     return FINE
