@@ -94,7 +94,9 @@ def _writing(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be written: {error.strerror or error}.") from None
+        raise InvalidInput(
+            f"{path} cannot be written: {error.strerror or error}; name another directory with --out."
+        ) from None
 
 
 def _put_aside(folder: Folder, flow: Path, expected: Collection[str]) -> None:

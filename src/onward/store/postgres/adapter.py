@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Self
 
 from onward.clock import Clock, SystemClock
-from onward.errors import StoreError
+from onward.errors import StoreError, StoreReadOnly
 from onward.model.identity import Identity
 from onward.store.port.store import Unwatch
 from onward.store.postgres.backfill import PostgresBackfill
@@ -91,7 +91,7 @@ class PostgresStore:
             found = await store._connections.use(schema_number)
             check_known(found)
             if found < NEWEST:
-                await migrate(address)
+                await _bring_up_to_date(address, found)
             store.identity = await store._connections.use(read_identity)
         except BaseException:
             await store.close()
@@ -115,3 +115,13 @@ class PostgresStore:
                 await self.workers.end()
         for pool in (self._appending, self._renewing, self._connections):
             pool.close()
+
+
+async def _bring_up_to_date(address: Address, found: int) -> None:
+    try:
+        await migrate(address)
+    except StoreReadOnly as error:
+        raise StoreReadOnly(
+            f"{address.place} has schema {found}, this version reads schema {NEWEST}, and it cannot be "
+            "brought up to date from here; open it once on the primary, with a role that owns its tables."
+        ) from error

@@ -9,6 +9,7 @@ import apsw
 
 from onward.store.port.measures import DAY_US, HOUR_US, Measured
 from onward.store.sqlite.file.connection import translated
+from onward.store.sqlite.file.fixed import connect_fixed, is_fixed
 from onward.store.sqlite.file.transaction import Transactions
 from onward.store.sqlite.ownership import Ownership
 from onward.store.sqlite.statements import QUERIES
@@ -37,7 +38,8 @@ class SqliteMeasures:
 def _measure(path: str, now_us: int | None) -> Found:
     """Ask everything of one instant."""
     with translated(path):
-        db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        readonly = apsw.SQLITE_OPEN_READONLY
+        db = connect_fixed(path) if is_fixed(path) else apsw.Connection(path, flags=readonly)
         try:
             db.set_busy_timeout(BUSY_MS_MAX)
             db.execute("BEGIN")

@@ -20,7 +20,6 @@ def check_database(db: apsw.Connection, path: str) -> Sequence[tuple[str, bool, 
     """Subject, whether it is well, and a sentence for each."""
     directory = os.path.dirname(os.path.abspath(path))
     version = apsw.sqlite_lib_version()
-    journal, sync = db.execute("PRAGMA journal_mode").get, db.execute("PRAGMA synchronous").get
     kind, mode = filesystem_of(directory), stat.S_IMODE(os.stat(path).st_mode)
     # The side files have the mode that the database had when they were made.
     told = exposed([path, f"{path}-workers"]) or exposed([f"{path}-wal", f"{path}-shm"])
@@ -30,9 +29,16 @@ def check_database(db: apsw.Connection, path: str) -> Sequence[tuple[str, bool, 
     return (
         ("library", tuple(map(int, version.split("."))) >= LIBRARY_MIN, f"SQLite {version}"),
         ("schema", True, f"schema {schema_number(db)}"),
-        ("durability", journal == "wal" and sync >= 2, f"journal_mode={journal}, synchronous={sync}"),
+        *_durability(db),
         ("file system", kind not in NETWORK, f"{path} is on {kind or 'an unknown file system'}"),
         ("permissions", not told, told or f"mode {mode:04o}"),
         ("space", free >= SPACE_MIN, f"{free // 2**20} MiB free"),
         ("integrity", sound == "ok", str(sound)),
     )
+
+
+def _durability(db: apsw.Connection) -> Sequence[tuple[str, bool, str]]:
+    if db.readonly("main"):
+        return (("writable", False, "this user can only read it here; runs cannot be started or changed"),)
+    journal, sync = db.execute("PRAGMA journal_mode").get, db.execute("PRAGMA synchronous").get
+    return (("durability", journal == "wal" and sync >= 2, f"journal_mode={journal}, synchronous={sync}"),)

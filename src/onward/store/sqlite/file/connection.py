@@ -17,7 +17,8 @@ from onward.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from onward.store.sqlite.file.migrate import check_schema, migrate
+from onward.store.sqlite.file.fixed import connect_fixed, is_fixed
+from onward.store.sqlite.file.migrate import NEWEST, check_schema, migrate, schema_number
 from onward.store.sqlite.file.presence import CAUSES
 
 LIBRARY_MIN = (3, 51, 3)
@@ -28,15 +29,20 @@ Connect = Callable[[str], apsw.Connection]
 def open_database(path: str, *, busy_s: float, connect: Connect = apsw.Connection) -> apsw.Connection:
     """A connection that makes every commit survive power loss. Creates the file if there is none.
 
-    Waits for others' locks up to `busy_s` while opening; afterwards not at all.
+    Where nothing can be written, it only reads. Waits for others' locks up to `busy_s` while opening;
+    afterwards not at all.
     """
     _check_library()
     _check_file(path)
+    fixed = is_fixed(path)
     with translated(path):
-        db = connect(path)
+        db = connect_fixed(path) if fixed else connect(path)
         try:
             db.set_busy_timeout(int(busy_s * 1000))
-            _prepare(db, path)
+            if fixed or db.readonly("main"):
+                _prepare_to_read(db, path)
+            else:
+                _prepare(db, path)
             db.set_busy_timeout(0)
         except BaseException:
             db.close(True)
@@ -60,6 +66,17 @@ def _prepare(db: apsw.Connection, path: str) -> None:
             db.execute("ROLLBACK")
 
 
+def _prepare_to_read(db: apsw.Connection, path: str) -> None:
+    check_schema(db, path)
+    found = schema_number(db)
+    if found < NEWEST:
+        raise StoreReadOnly(
+            f"{path} has schema {found}, this version reads schema {NEWEST}, and it cannot be brought up "
+            "to date where it cannot be written; open it once where it can be, or copy it there."
+        )
+    _protect(db)
+
+
 def _configure(db: apsw.Connection) -> None:
     # EXTRA while the file changes to WAL: otherwise a power cut can bring it back without its schema.
     db.execute("PRAGMA synchronous = EXTRA")
@@ -67,6 +84,11 @@ def _configure(db: apsw.Connection) -> None:
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA fullfsync = ON")
     db.execute("PRAGMA foreign_keys = ON")
+    _protect(db)
+
+
+def _protect(db: apsw.Connection) -> None:
+    """Run nothing that only the file itself asks for."""
     db.execute("PRAGMA trusted_schema = OFF")
     db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
 
@@ -81,7 +103,7 @@ def _check_library() -> None:
 
 
 def _check_file(path: str) -> None:
-    """The database must be a plain file of ours that nobody else can write."""
+    """The database must be a plain file that nobody else can write, and ours unless we only read it."""
     try:
         _make_directory(os.path.dirname(os.path.abspath(path)))
         with contextlib.suppress(FileExistsError):
@@ -94,7 +116,7 @@ def _check_file(path: str) -> None:
         raise StoreUnavailable(f"{path} is a symbolic link; name the database file itself with --db.")
     if not stat.S_ISREG(found.st_mode):
         raise StoreUnavailable(f"{path} is not a file; name a database file with --db.")
-    if found.st_uid != os.getuid():
+    if found.st_uid != os.getuid() and not (is_fixed(path) and not os.access(path, os.W_OK)):
         raise StoreUnavailable(f"{path} belongs to another user; choose a database of your own with --db.")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise StoreUnavailable(f"{path} can be written by others; run `chmod 600 {path}` first.")

@@ -16,6 +16,7 @@ import apsw
 from onward.clock import Clock
 from onward.errors import StoreUnavailable
 from onward.store.sqlite.file.connection import Connect, open_database, translate, translated
+from onward.store.sqlite.file.fixed import Stamp, is_fixed
 from onward.store.sqlite.file.shared_lock import SharedLock
 from onward.store.sqlite.file.whereabouts import Whereabouts
 
@@ -38,6 +39,7 @@ class Transactions:
             raise
 
     def _open(self) -> apsw.Connection:
+        self._stamp = Stamp.of(self.path) if is_fixed(self.path) else None
         return open_database(self.path, busy_s=self._busy_s, connect=self._connect)
 
     def at_once(self, read: Callable[[apsw.Connection], T]) -> T:
@@ -52,14 +54,27 @@ class Transactions:
         """Several reads of one instant."""
 
         def reading() -> T:
+            if self._has_changed():
+                self._drop()  # and open it as it is now
             self._db.execute("BEGIN")
             try:
                 self._whereabouts.check()
-                return read(self._db)
+                found = read(self._db)
+            except apsw.CorruptError as error:
+                if self._has_changed():
+                    raise apsw.BusyError("it was written while it was read") from error
+                raise
             finally:
                 self._rollback()
+            if self._has_changed():
+                raise apsw.BusyError("it was written while it was read")
+            return found
 
         return await self._patiently(reading)
+
+    def _has_changed(self) -> bool:
+        """Whether another process wrote to a file that this one reads without its locks."""
+        return self._stamp is not None and not self._stamp.has_log and self._stamp != Stamp.of(self.path)
 
     async def transact(self, work: Callable[[apsw.Connection], T]) -> T:
         """All of `work` or nothing, durable when this returns."""
