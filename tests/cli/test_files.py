@@ -49,11 +49,17 @@ def test_files_are_made_from_the_log_on_demand(shell: Shell) -> None:
     assert shell.inside("run", "agent.dot", "--simulate", "--run-id", "agent").code == 0
     assert not runs(shell).exists()
     done = shell.inside("files", "agent")
-    assert (done.code, done.out.partition(": ")[2]) == (0, f"11 files written to {runs(shell)}/agent\n")
+    *named, last = done.out.splitlines()
+    assert (done.code, last.partition(": ")[2]) == (0, f"11 files written to {runs(shell)}/agent")
+    there = sorted(str(path) for path in (runs(shell) / "agent").rglob("*") if path.is_file())
+    assert sorted(line.removeprefix("wrote ") for line in named) == there
     assert (runs(shell) / "agent" / "a" / "1" / "prompt.md").read_text() == "Do it"
     assert (runs(shell) / "agent" / "a" / "1" / "response.md").read_text() == "[simulated] a done"
     elsewhere = shell.inside("files", "agent", "--out", "here", "--json")
-    assert elsewhere.json == {"run": "agent", "directory": str(shell.directory / "here"), "written": 11}
+    here = shell.directory / "here"
+    assert (elsewhere.json["directory"], elsewhere.json["written"]) == (str(here), 11)
+    assert str(here / "a" / "1" / "prompt.md") in elsewhere.json["files"]
+    assert shell.inside("files", "agent", "--out", "here").out.count("\n") == 1, "nothing is written again"
     assert status(shell.directory / "here" / "a" / "1")["outcome"] == "success"
 
 

@@ -31,7 +31,9 @@ def test_receipts_are_listed_and_written_from_the_log(shell: Shell) -> None:
         ("a#1", "tool", "succeeded"),
         ("b#1", "tool", "failed"),
     ]
-    assert "3 receipts, " in done.out.splitlines()[-1]
+    assert "3 receipts, 0 files written; receipts are in " in done.out.splitlines()[-1]
+    (kept(shell, "work") / "a-tool.json").unlink()
+    assert f"wrote {kept(shell, 'work') / 'a-tool.json'}\n" in shell.inside("receipts", "work").out
     elsewhere = shell.inside("receipts", "work", "--out", "here", "--json").json
     assert elsewhere["resume_point"]["step"] == "b#1"
     assert [receipt["file"] for receipt in elsewhere["receipts"]] == [

@@ -36,17 +36,17 @@ from onward.store.port.store import Store
 from onward.store.port.stored import ORIGIN
 
 
-async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at: Path) -> int:
-    """Write the files of a run below `at`; how many were written.
+async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at: Path) -> list[str]:
+    """Write the files of a run below `at`, and say which, in their order of names.
 
     A file of a step that is there already stays as it is: it is what really was. Receipts and handoffs are
     what the log says, whatever is there.
     """
     database = store.identity.name
     _check_free(folder, at, known, database)
-    _sign(folder, at, known, database)
     definitions = Definitions(sources)
     work = _Work(definitions, folder, at, database)
+    work.sign(known)
     run: Run | None = None
     position = ORIGIN
     async for page in log_pages(store.log, known.id):
@@ -59,13 +59,13 @@ async def rebuild(store: Store, sources: Sources, known: Run, folder: Folder, at
         raise RunNotFound(known.id)
     work.finish(run)
     async for left in leavings(store.log, definitions, run, Trail(run.id, run.pipeline)):
-        work.written += put(folder, at, left)
+        work.written.update(put(folder, at, left))
     for id, artifact in run.artifacts.items():
         content = await store.blobs.find(artifact.hash)
         if content is None:
             raise StoreCorrupt(f"the content of artifact {id!r} ({artifact.hash}) is missing or damaged.")
         work.write((ARTIFACTS,), artifact_name(id), content, only_new=False)
-    return work.written
+    return sorted(work.written)
 
 
 def _check_free(folder: Folder, at: Path, run: Run, database: str) -> None:
@@ -78,13 +78,6 @@ def _check_free(folder: Folder, at: Path, run: Run, database: str) -> None:
         raise InvalidInput(f"{folder.path(*at)} holds files that are not this run's; name another directory.")
 
 
-def _sign(folder: Folder, at: Path, run: Run, database: str) -> None:
-    """Write the manifest first: the directory must say whose it is even if this is cut off."""
-    manifest = pages.manifest(run, start_time=instant(run.created_at_us) or "", database=database)
-    if not folder.write_new(at, MANIFEST, manifest):
-        folder.write(at, MANIFEST, manifest)
-
-
 @dataclass(slots=True)
 class _Work:
     """Files being made while a log is read."""
@@ -93,9 +86,17 @@ class _Work:
     folder: Folder
     at: Path
     database: str
-    written: int = 0
+    written: set[str] = field(default_factory=set)
     _paths: dict[str, Path] = field(default_factory=dict)
     _finished: list[pages.Told] = field(default_factory=list)
+
+    def sign(self, run: Run) -> None:
+        """Write the manifest first: the directory must say whose it is even if this is cut off."""
+        manifest = pages.manifest(run, start_time=instant(run.created_at_us) or "", database=self.database)
+        if self.folder.write_new(self.at, MANIFEST, manifest):
+            self.written.add(MANIFEST)
+        else:
+            self.write((), MANIFEST, manifest, only_new=False)
 
     async def take(self, run: Run, event: Event) -> None:
         """What one event leaves; `run` is the state after it."""
@@ -142,5 +143,8 @@ class _Work:
             self.write((), CHECKPOINT, content, only_new=False)
 
     def write(self, path: Path, name: str, content: bytes, *, only_new: bool = True) -> None:
-        is_new = self.folder.write((*self.at, *path), name, content, only_new=only_new)
-        self.written += is_new
+        where = (*self.at, *path)
+        if not only_new and self.folder.read(where, name, limit=len(content)) == content:
+            return
+        if self.folder.write(where, name, content, only_new=only_new):
+            self.written.add("/".join((*path, name)))

@@ -89,21 +89,22 @@ async def leavings(
 
 def put(
     folder: Folder, at: Path, left: Leaving, *, is_new: bool = False, unsynced: Unsynced | None = None
-) -> int:
-    """Have the receipt and then the handoff of a step in the run's directory `at`; how many were written.
+) -> list[str]:
+    """Have the receipt and then the handoff of a step in the run's directory `at`; which were written there.
 
     What is there already is not written again, unless the step `is_new` and nothing can be there. With
     `unsynced`, what was written is handed over there, to be synced.
     """
-    flow, count = flow_name(left.receipt.flow_key), 0
+    flow, done = flow_name(left.receipt.flow_key), list[str]()
     handoff = None if left.handoff is None else written(left.handoff)
     for kind, content in ((RECEIPTS, left.content), (HANDOFFS, handoff)):
         parts = (*at, flow, kind)
         if content is None:
             folder.remove(parts, left.name)  # of an outcome that was never committed
         elif is_new or folder.read(parts, left.name, limit=BYTES_MAX) != content:
-            count += folder.write(parts, left.name, content, unsynced=unsynced)
-    return count
+            folder.write(parts, left.name, content, unsynced=unsynced)
+            done.append("/".join((flow, kind, left.name)))
+    return done
 
 
 @dataclass(frozen=True, slots=True)

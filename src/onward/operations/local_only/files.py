@@ -45,7 +45,12 @@ class RunDirectories:
         folder, at = self._target(request.directory, run.id)
         with _writing(folder.path(*at)):
             written = await rebuild(self.store, self.sources, run, folder, at)
-        return {"run": run.id, "directory": folder.path(*at), "written": written}
+        return {
+            "run": run.id,
+            "directory": folder.path(*at),
+            "written": len(written),
+            "files": _paths(folder, at, written),
+        }
 
     async def write_receipts(self, request: WriteReceipts) -> ReceiptsWritten:
         """Make the receipts on disk agree with the log.
@@ -69,7 +74,8 @@ class RunDirectories:
         return {
             "run": run.id,
             "directory": folder.path(*at, flow),
-            "written": written,
+            "written": len(written),
+            "files": _paths(folder, at, written),
             "receipts": [{"file": name, **msgspec.to_builtins(receipt)} for name, receipt in kept],
             "found": _view([finding for finding in before.findings if finding.kind != LAZY]),
             "left": _view(after.findings),
@@ -97,6 +103,10 @@ def _writing(path: str) -> Iterator[None]:
         raise InvalidInput(
             f"{path} cannot be written: {error.strerror or error}; name another directory with --out."
         ) from None
+
+
+def _paths(folder: Folder, at: Path, names: Sequence[str]) -> list[str]:
+    return [os.path.join(folder.path(*at), name) for name in names]
 
 
 def _put_aside(folder: Folder, flow: Path, expected: Collection[str]) -> None:

@@ -6,11 +6,12 @@ from typing import Any, Literal, TypedDict
 
 
 class FilesWritten(TypedDict):
-    """How many files of a run were written, and where."""
+    """The files of a run that were written, and where; one that was as it should be was not."""
 
     run: str
     directory: str
     written: int
+    files: list[str]
 
 
 class FindingShown(TypedDict):

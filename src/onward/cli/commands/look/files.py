@@ -17,9 +17,11 @@ from onward.clock import SystemClock
 from onward.errors import InvalidInput
 from onward.model.ids import display_id
 from onward.operations.kept import ArtifactContent, ArtifactList
+from onward.operations.local_only.replies import FilesWritten
 from onward.operations.local_only.requests import WriteFiles
 from onward.operations.requests import GetArtifact, ListArtifacts
 
+FILES_SHOWN = 50
 CONTENT = ("content", "content_base64")
 
 
@@ -41,8 +43,17 @@ async def files(
         out.value(done)
     else:
         name, where = display_id(done["run"]), done["directory"]
+        tell_written(done, out)
         out.say(f"run {name}: {count(done['written'], 'file')} written to {where}")
     return FINE
+
+
+def tell_written(done: FilesWritten, out: Output) -> None:
+    """Name the files that were written; of very many, the first."""
+    for name in done["files"][:FILES_SHOWN]:
+        out.say(f"wrote {one_line(name, 1_000)}")
+    if done["written"] > FILES_SHOWN:
+        out.say(f"and {count(done['written'] - FILES_SHOWN, 'more file')}; --json names all")
 
 
 async def artifacts(

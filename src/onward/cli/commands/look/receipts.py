@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from onward.cli.commands.look.files import tell_written
 from onward.cli.exits import FAILED, FINE
 from onward.cli.opening import files_of
 from onward.cli.options import COMMON, Common, Out, OutDirectory, RunName
@@ -62,5 +63,6 @@ def _tell(done: ReceiptsWritten, out: Output) -> None:
     for finding in done["left"]:
         if finding not in done["found"]:
             out.note(f"still {finding['kind']}: {one_line(finding['says'])}")
+    tell_written(done, out)
     kept, written = count(len(rows), "receipt"), count(done["written"], "file")
-    out.say(f"run {display_id(done['run'])}: {kept}, {written} written to {done['directory']}")
+    out.say(f"run {display_id(done['run'])}: {kept}, {written} written; receipts are in {done['directory']}")
