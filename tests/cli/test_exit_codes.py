@@ -21,7 +21,11 @@ AGENT = (
     ("words", "says"),
     [
         (("frobnicate",), 'Unknown command "frobnicate"'),
-        (("run",), "requires an argument"),
+        (("run",), "`onward run` needs FILE. See"),
+        (("steer", "x"), "`onward steer` needs TEXT. See"),
+        (("run", "a.dot", "--set"), "--set needs a value. See"),
+        (("replay", "x"), "`onward replay` needs --checkpoint. See"),
+        (("status", "--limit", "1", "--limit", "2"), "--limit is given twice; say it once. See"),
         (("status", "--frobnicate"), "Unknown option: --frobnicate"),
         (("pause", "x", "--after", "lunch"), 'Invalid value "lunch"'),
         (("replay", "x", "--checkpoint", "many"), "See `onward replay --help`."),
@@ -29,7 +33,7 @@ AGENT = (
             ("--limit", "x", "status"),
             "--limit comes before the command; write it after, as in `onward status --limit …`.",
         ),
-        (("run", "a.dot", "b.dot"), "b.dot"),
+        (("run", "a.dot", "b.dot"), "There is no place for b.dot. See"),
         (("status", "--status", "sleepy"), "Invalid value"),
     ],
 )
@@ -56,6 +60,9 @@ def test_a_command_line_that_means_nothing_exits_2(shell: Shell, words: tuple[st
         (("run", "ok.dot", "--run-id", "Not An Id"), "cannot be a run id"),
         (("run", "ok.dot", "--answers", "nobody"), "--answers 'nobody' is unknown"),
         (("run", "ok.dot", "--simulate", "none.json"), "cannot read the simulation script none.json"),
+        (("status", "x", "--all"), "--all is for the list of runs; leave it off, or the run"),
+        (("status", "x", "--status", "failed"), "--status is for the list of runs"),
+        (("run", "ok.dot", "--simulate", "binary.json"), "binary.json is not UTF-8 at byte 1; save it as"),
         (("run", "ok.dot", "--simulate=bad.json"), "the simulation script bad.json is not JSON"),
         (("run", "ok.dot", "--simulate", "odd.json"), "odd.json:1: think[0]: Object contains unknown field"),
         (
@@ -84,6 +91,7 @@ def test_what_cannot_be_used_exits_2_before_anything_begins(
     shell.write("agent.dot", AGENT)
     shell.write("typed.dot", AGENT.replace("prompt=hm", "type=mystery").replace("think", "a"))
     shell.write("bad.json", "{")
+    (shell.directory / "binary.json").write_bytes(b"{\xff")
     shell.write("odd.json", '{"think": [{"colour": "red"}]}')
     shell.write("broken.py", "1 / 0\n")
     shell.write("needy.py", "import no_such_module_here\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 
 from onward.cli.main import COMMANDS, GROUPS
 from onward.cli.manual import MANUAL
-from tests.cli.shell import Shell
+from tests.cli.shell import ONWARD, Shell
 
 NAMES = [name for name, _, _ in COMMANDS]
 
@@ -91,3 +92,25 @@ def test_the_help_imports_no_command_and_nothing_that_executes_runs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout == "0 []\n"
+
+
+@pytest.mark.parametrize("words", [("--help",), ("run", "--help"), ()])
+def test_a_reader_who_has_seen_enough_of_the_help_is_no_failure(shell: Shell, words: tuple[str, ...]) -> None:
+    def printed_to(file: int) -> tuple[int, str]:
+        done = subprocess.run(
+            [ONWARD, *words], stdout=file, stderr=subprocess.PIPE, text=True, env=shell.environment
+        )
+        return done.returncode, done.stderr
+
+    reading, writing = os.pipe()
+    os.close(reading)
+    assert printed_to(writing) == (0, "")
+    os.close(writing)
+    full = os.open("/dev/full", os.O_WRONLY)
+    assert printed_to(full) == (1, "onward: the output could not be written: No space left on device.\n")
+    os.close(full)
+
+
+def test_a_help_flag_behind_two_dashes_belongs_to_the_other_command(shell: Shell) -> None:
+    done = shell.inside("effect", "key", "--", "printf", "%s", "--help")
+    assert (done.code, done.out) == (0, "--help")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -175,8 +176,12 @@ def _shown_default(value: Any) -> Any:
 
 
 def _call(tokens: Sequence[str], out: Output) -> int:
-    explained = tokens[0] if any(flag in tokens for flag in HELP_FLAGS) else None
-    command, bound, given = make_app(explained).parse_args(tokens, exit_on_error=False, print_error=False)
+    own, _ = _split(list(tokens))
+    is_help = not own or any(flag in own for flag in HELP_FLAGS)
+    app = make_app(own[0] if own and is_help else None)
+    command, bound, given = app.parse_args(tokens, exit_on_error=False, print_error=False)
+    if is_help:
+        return _print_help(partial(command, *bound.args, **bound.kwargs), out)
     bound.arguments.update({name: out for name in given})
     if "common" in bound.signature.parameters and tokens[0] not in WITHOUT_DATABASE:
         _tell_place(bound.arguments.get("common"), out)
@@ -185,6 +190,18 @@ def _call(tokens: Sequence[str], out: Output) -> int:
     if isinstance(result, Coroutine):
         return _run_async(result)
     return result if isinstance(result, int) else FINE
+
+
+def _print_help(show: Callable[[], object], out: Output) -> int:
+    """Print the help; a reader that goes away has seen enough."""
+    try:
+        show()
+        sys.stdout.flush()
+    except SystemExit:  # what the printing library makes of a closed pipe
+        pass
+    except OSError as error:
+        out.lose(sys.stdout, error)
+    return FINE
 
 
 def _tell_place(common: Common | None, out: Output) -> None:

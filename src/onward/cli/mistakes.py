@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection
 from itertools import chain
+from typing import Any
 
 from cyclopts import CycloptsError
-from cyclopts.exceptions import UnknownCommandError, UnknownOptionError
+from cyclopts.exceptions import (
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 
 
 def sentence(error: CycloptsError, commands: Collection[str]) -> str:
@@ -18,7 +26,20 @@ def sentence(error: CycloptsError, commands: Collection[str]) -> str:
         typed = (error.token.keyword or error.token.value).partition("=")[0]
         names = chain.from_iterable(one.names for one in error.argument_collection if one.parse)
         return f"Unknown option: {typed}.{_hint(typed, [*names])}"
+    if isinstance(error, MissingArgumentError) and error.argument is not None:
+        return _missing(error, error.argument)
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        return f"There is no place for {shlex.join(error.unused_tokens)}."
+    if isinstance(error, RepeatArgumentError):
+        return f"{error.token.keyword} is given twice; say it once."
     return str(error)
+
+
+def _missing(error: MissingArgumentError, argument: Any) -> str:
+    name = error.keyword or argument.name
+    command = " ".join(("onward", *(error.command_chain or ())))
+    is_given = any(token.keyword for token in argument.tokens) or error.keyword is not None
+    return f"{name} needs a value." if is_given else f"`{command}` needs {name}."
 
 
 def _hint(typed: str, names: Collection[str]) -> str:

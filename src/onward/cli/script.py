@@ -76,7 +76,9 @@ def _read(path: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"the simulation script {path} is not UTF-8: {error}.") from None
+        raise InvalidInput(
+            f"the simulation script {path} is not UTF-8 at byte {error.start}; save it as UTF-8."
+        ) from None
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -100,9 +100,9 @@ def _writing(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InvalidInput(
-            f"{path} cannot be written: {error.strerror or error}; name another directory with --out."
-        ) from None
+        # Ours say themselves what to do about what is in the way.
+        what = f"{error.strerror}; name another directory with --out" if error.strerror else str(error)
+        raise InvalidInput(f"{path} cannot be written: {what}.") from None
 
 
 def _paths(folder: Folder, at: Path, names: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from onward.cli.print.render import (
 )
 from onward.cli.print.text import age, count, one_line
 from onward.clock import SystemClock
-from onward.errors import NoDatabase
+from onward.errors import InvalidInput, NoDatabase
 from onward.model.run import RunStatus
 from onward.model.values.bounds import LIMIT
 from onward.operations.protocol import Lists
@@ -53,6 +53,10 @@ async def status(
     out: Out,
 ) -> int:
     """List runs, newest first, or show the status of one."""
+    if run is not None and (every or statuses):
+        raise InvalidInput(
+            f"{'--all' if every else '--status'} is for the list of runs; leave it off, or the run."
+        )
     wanted = ListRuns(
         run=run,
         statuses=tuple(map(RunStatus, statuses)),
