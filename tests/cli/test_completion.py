@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.cli.completing import complete
+from onward.cli.completion.cursor import complete
 from tests.cli.shell import GATE, ONWARD, PATIENCE_S, Shell, Terminal, pipeline
 
 IN_BASH = """

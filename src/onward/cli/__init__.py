@@ -8,6 +8,6 @@ in `main`. The rest serves all of them:
 - `signals`: Ctrl-C and its relatives
 - `exits`, `failure`, `mistakes`: how a command ends
 - `manual`, `replies`: its examples and exit codes, and what it prints with `--json`
-- `completing`, `shells`: completion
+- `completion/`: completion in shells
 - `print/`: what is printed
 """

@@ -103,7 +103,7 @@ def run(tokens: Sequence[str]) -> int:
 
 def _complete(words: Sequence[str]) -> int:
     """Print what can stand at the cursor."""
-    from onward.cli.completing import complete
+    from onward.cli.completion.cursor import complete
 
     out, index = Output(), int(words[0]) if words and words[0].isdecimal() else 0
     for line in complete(index, words[1:]):

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from onward.cli.completion.scripts import SCRIPTS
 from onward.cli.exits import FINE
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.replies import CompletionShown, VersionShown
-from onward.cli.shells import SCRIPTS
 from onward.version import VERSION
 
 

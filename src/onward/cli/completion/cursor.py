@@ -79,32 +79,49 @@ def _joined(words: Sequence[str]) -> list[str]:
 
 
 def _place(words: Sequence[str]) -> Place:
-    from onward.cli.main import COMMANDS, make_app
-
-    known, app = {name for name, _, _ in COMMANDS}, make_app()
-    command, positions, awaited = "", 0, None
-    flags, arguments = _arguments(app, "version")  # which has the flags of every command alone
+    reading = _Reading()
     for word in words:
-        if awaited is not None and not (awaited.name == "--simulate" and not word.endswith(".json")):
-            awaited = None
-        elif word.startswith("-"):
+        reading.take(word)
+    return reading.place()
+
+
+class _Reading:
+    """A command line, read word by word up to the cursor."""
+
+    def __init__(self) -> None:
+        from onward.cli.main import COMMANDS, make_app
+
+        self._known, self._app = {name for name, _, _ in COMMANDS}, make_app()
+        self._command, self._positions = "", 0
+        self._awaited: Any = None
+        """The flag whose value comes next."""
+        self._flags, self._arguments = _arguments(self._app, "version")  # those of every command
+
+    def take(self, word: str) -> None:
+        awaited, self._awaited = self._awaited, None
+        if awaited is not None and (awaited.name != "--simulate" or word.endswith(".json")):
+            return  # its value
+        if word.startswith("-"):
             name, equals, _ = word.partition("=")
-            found = flags.get(name)
-            awaited = found if found is not None and not equals and _takes_value(found) else None
-        elif not command:
-            awaited = None
-            if word not in known:
-                return Place(word)
-            command = word
-            flags, arguments = _arguments(app, command)
+            found = self._flags.get(name)
+            self._awaited = found if found is not None and not equals and _takes_value(found) else None
+        elif self._command:
+            self._positions += 1
         else:
-            awaited, positions = None, positions + 1
-    if awaited is not None:
-        return Place(command, awaited, is_flag=True)
-    at = arguments[-1:] if positions >= len(arguments) else arguments[positions : positions + 1]
-    if positions >= len(arguments) and not (at and _is_many(at[0])):
-        at = []
-    return Place(command, at[0] if at else None)
+            self._command = word
+            if word in self._known:
+                self._flags, self._arguments = _arguments(self._app, word)
+
+    def place(self) -> Place:
+        if self._awaited is not None:
+            return Place(self._command, self._awaited, is_flag=True)
+        if not self._command or self._command not in self._known:
+            return Place(self._command)
+        return Place(self._command, next(iter(self._arguments[self._positions :]), self._last()))
+
+    def _last(self) -> Any:
+        """The last argument, if it takes all that follow."""
+        return next((one for one in self._arguments[-1:] if one.name == "RUNS"), None)
 
 
 def _arguments(app: App, command: str) -> tuple[dict[str, Any], list[Any]]:
@@ -116,10 +133,6 @@ def _arguments(app: App, command: str) -> tuple[dict[str, Any], list[Any]]:
 
 def _takes_value(argument: Any) -> bool:
     return argument.name in WITH_VALUE or bool not in (argument.hint, *get_args(argument.hint))
-
-
-def _is_many(argument: Any) -> bool:
-    return str(argument.name) == "RUNS"
 
 
 def _offered(place: Place, current: str, words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
