@@ -302,7 +302,7 @@ def test_completion_is_printed_and_installed_nowhere(shell: Shell, name: str) ->
     done = shell.inside("completion", name)
     assert done.code == 0
     assert "onward" in done.out
-    assert "checkpoints" in done.out
+    assert "__complete" in done.out
     assert os.listdir(shell.directory) == []
 
 
