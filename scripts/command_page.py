@@ -13,7 +13,12 @@ SHARED = {f"--{field}" for field in Common.__dataclass_fields__}
 
 
 def command_page(generated: str) -> str:
-    """Every command under the heading that it has in the help."""
+    """Every command under the heading that it has in the help; each has a row of the manual."""
+    missing = [name for name, _, _ in COMMANDS if name not in MANUAL]
+    if missing:
+        raise SystemExit(
+            f"give these commands examples and exit codes in cli/manual.py: {', '.join(missing)}"
+        )
     lines = [
         *("# Commands", "", generated, ""),
         "`onward COMMAND --help` says the same in the terminal. Before or after every command: `--db`,",

@@ -119,6 +119,9 @@ def _lineage(name: str, every: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 def json_page(generated: str) -> str:
     """Every command's reply, and every object in one."""
+    missing = [name for name, _, _ in COMMANDS if name not in REPLIES]
+    if missing:
+        raise SystemExit(f"say in cli/replies.py what these commands print with --json: {', '.join(missing)}")
     lines = [
         *("# JSON", "", generated, ""),
         "With `--json` a command prints its reply on standard output, as one line, and everything for people",

@@ -25,6 +25,7 @@ def test_the_help_has_a_heading_for_each_kind_of_command(shell: Shell) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_has_examples_and_exit_codes_in_its_help(shell: Shell, name: str) -> None:
+    assert name in MANUAL, f"`onward {name}` has no examples and exit codes; add a row to cli/manual.py."
     done = shell.inside(name, "--help")
     assert done.code == 0
     for line, says in MANUAL[name].examples.items():

@@ -43,10 +43,13 @@ EVERY = (
     (0, "pause bad"),
     (0, "cancel bad"),
     (0, "replay fine --checkpoint 1 --run-id fork"),
+    (0, "replay fine --checkpoint 1 --no-run --run-id made"),
     (0, "submit gate.dot --run-id queued"),
     (0, "steer queued quickly"),
     (0, "worker --until-idle"),
     (0, "workers"),
+    (0, "notifications"),
+    (1, "notifications --retry none"),
     (0, "recover"),
     (0, "abort queued"),
     (1, "skip fine"),
@@ -87,7 +90,9 @@ def test_no_command_replies_with_something_else_than_before() -> None:
 
 
 def test_every_command_has_its_reply_described() -> None:
-    assert [*REPLIES] == [name for name, _, _ in COMMANDS]
+    missing = [name for name, _, _ in COMMANDS if name not in REPLIES]
+    assert missing == [], "say in cli/replies.py what they print with --json"
+    assert {*REPLIES} == {name for name, _, _ in COMMANDS}
 
 
 def test_every_meaning_belongs_to_a_field() -> None:

@@ -99,6 +99,13 @@ MANUAL: Mapping[str, Manual] = {
         },
         _LOOK,
     ),
+    "notifications": Manual(
+        {
+            "onward notifications --failed": "those that were given up, and why",
+            "onward notifications --retry ID": "deliver one again",
+        },
+        _LOOK,
+    ),
     "resume": Manual(
         {
             "onward resume 4k7m2q": "continue after the last finished step",

@@ -18,9 +18,11 @@ from onward.operations.local_only.replies import (
     RunsCollected,
     RunVerified,
 )
+from onward.operations.notified import NotificationList
 from onward.operations.replies import (
     Checkpoint,
     EventShown,
+    Forked,
     GateListed,
     Resumed,
     ResumePreview,
@@ -152,11 +154,12 @@ REPLIES: Mapping[str, Sequence[Reply]] = {
     "files": (Reply(FilesWritten),),
     "receipts": (Reply(ReceiptsWritten),),
     "artifacts": (Reply(list[ArtifactListed]), Reply(ArtifactContent, "with an artifact")),
+    "notifications": (Reply(NotificationList),),
     "resume": (*_RESUMED, Reply(ResumePreview, "--dry-run")),
     "retry": _RESUMED,
     "skip": _RESUMED,
     "abort": _EXECUTED,
-    "replay": _EXECUTED,
+    "replay": (Reply(RunState), Reply(Forked, "--no-run")),
     "pause": _EXECUTED,
     "cancel": _EXECUTED,
     "steer": (Reply(Steered),),

@@ -37,6 +37,24 @@ class RunStuck(TypedDict):
     why: str
 
 
+class RunsUnserved(TypedDict):
+    """Due runs that no live worker can serve, and what they wait for."""
+
+    runs: int
+    workers: int
+    handlers: list[str]
+    directory: str | None
+    says: str
+
+
+class Undelivered(TypedDict):
+    """The notifications that were not delivered."""
+
+    waiting: int
+    failed: int
+    oldest_waiting: Instant | None
+
+
 class QueueMeasured(TypedDict):
     """The runs that wait for a worker."""
 
@@ -45,6 +63,7 @@ class QueueMeasured(TypedDict):
     oldest_due: Instant | None
     age_s: float
     stuck: list[RunStuck]
+    unserved: list[RunsUnserved]
 
 
 class HolderCounted(TypedDict):
@@ -64,3 +83,4 @@ class Stats(TypedDict):
     ended: dict[str, dict[str, int]]
     workers: list[HolderCounted]
     database_bytes: int
+    notifications: Undelivered
