@@ -24,7 +24,6 @@ AGENT = (
         (("run",), "`onward run` needs FILE. See"),
         (("steer", "x"), "`onward steer` needs TEXT. See"),
         (("run", "a.dot", "--set"), "--set needs a value. See"),
-        (("replay", "x"), "`onward replay` needs --checkpoint. See"),
         (("status", "--limit", "1", "--limit", "2"), "--limit is given twice; say it once. See"),
         (("status", "--frobnicate"), "Unknown option: --frobnicate"),
         (("pause", "x", "--after", "lunch"), 'Invalid value "lunch"'),
