@@ -52,3 +52,13 @@ def test_a_pipeline_may_come_out_of_a_pipe(shell: Shell) -> None:
     started = shell.start("validate", "pipe")
     (shell.directory / "pipe").write_text(pipeline(("a", "true")))
     assert started.end().code == 0
+
+
+def test_a_file_of_runs_that_never_ends_is_refused_and_nothing_is_created(shell: Shell) -> None:
+    shell.write("ok.dot", pipeline(("a", "true")))
+    done = shell.start("submit", "ok.dot", "--from-jsonl", "/dev/zero", before=FRUGAL).end()
+    assert (done.code, "/dev/zero is larger than 67,108,864 bytes; submit it in parts." in done.err) == (
+        2,
+        True,
+    )
+    assert shell.inside("status", "--json").json == []

@@ -45,6 +45,7 @@ EVERY = (
     (0, "replay fine --checkpoint 1 --run-id fork"),
     (0, "replay fine --checkpoint 1 --no-run --run-id made"),
     (0, "submit gate.dot --run-id queued"),
+    (0, "submit gate.dot --from-jsonl many.jsonl"),
     (0, "steer queued quickly"),
     (0, "worker --until-idle"),
     (0, "workers"),
@@ -122,6 +123,7 @@ def test_what_every_command_prints_is_as_described(shell: Shell) -> None:
     """`inside` compares each reply with its description; here every command gives at least one."""
     shell.write("ok.dot", pipeline(("a", "echo said"), ("b", "true")))
     shell.write("gate.dot", GATE)
+    shell.write("many.jsonl", "{}\n{}\n")
     shell.write("bad.dot", pipeline(("a", "exit 3")))
     for code, words in EVERY:
         before, dashes, after = words.partition(" -- ")

@@ -152,7 +152,10 @@ MANUAL: Mapping[str, Manual] = {
         {**_RUN, FINE: "the run completed; with --no-run, the answer was taken; without a run, listed"},
     ),
     "submit": Manual(
-        {"onward submit hello.dot --priority 5": "a worker takes it before others"},
+        {
+            "onward submit hello.dot --priority 5": "a worker takes it before others",
+            "onward submit hello.dot --from-jsonl runs.jsonl": "a run for every line",
+        },
         {**_LOOK, FINE: "the run is queued", USAGE: "the command line or the pipeline is wrong"},
     ),
     "worker": Manual(

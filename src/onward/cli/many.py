@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -15,6 +15,7 @@ from onward.errors import InvalidInput, RefusedInList
 from onward.operations.requests import SubmitRun
 
 STANDARD_INPUT = "-"
+FILE_BYTES_MAX = 64 * 1024 * 1024
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,9 +82,16 @@ def _run(text: bytes, common: SubmitRun, where: str, now_us: int) -> SubmitRun:
 
 def _read(path: str) -> bytes:
     if path == STANDARD_INPUT:
-        return sys.stdin.buffer.read()
+        return _within(sys.stdin.buffer, "standard input")
     try:
         with open(path, "rb") as file:
-            return file.read()
+            return _within(file, path)
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}.") from None
+
+
+def _within(file: BinaryIO, name: str) -> bytes:
+    content = file.read(FILE_BYTES_MAX + 1)
+    if len(content) > FILE_BYTES_MAX:
+        raise InvalidInput(f"{name} is larger than {FILE_BYTES_MAX:,} bytes; submit it in parts.")
+    return content

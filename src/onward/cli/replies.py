@@ -164,7 +164,7 @@ REPLIES: Mapping[str, Sequence[Reply]] = {
     "cancel": _EXECUTED,
     "steer": (Reply(Steered),),
     "answer": (Reply(RunState), Reply(list[GateListed], "without a run")),
-    "submit": _EXECUTED,
+    "submit": (Reply(RunState), Reply(list[RunListed], "--from-jsonl")),
     "worker": (Reply(WorkerDone),),
     "workers": (Reply(list[WorkerListed]),),
     "recover": (Reply(RunsRecovered),),
