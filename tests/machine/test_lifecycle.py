@@ -230,7 +230,10 @@ def test_the_reasons_are_the_designed_ones() -> None:
         P: ({"signal", "operator", "manager"}, set()),
         I: ({"restart", "crash", "limit", "in_doubt", "rate_limit"}, set()),
         F: (
-            {"step_failed", "no_way_on", "goal_unmet", "crash_loop", "pipeline_error"},
+            {
+                *("step_failed", "no_way_on", "goal_unmet", "crash_loop", "pipeline_error"),
+                *("provider_auth", "provider_credit", "provider_forbidden", "provider_request"),
+            },
             {"rejected", "invalid"},
         ),
         C: (set(), {"user", "superseded"}),

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from onward.errors import InvalidInput
-from onward.model.call import CallKind
+from onward.model.call import CallKind, Reserved, Streamed, Usage
 from onward.model.values.bounds import Seconds, Whole
 
 RETRIES = Whole(0, 100)
 TIME_LIMIT = Seconds(0.001)
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswer:
+    """What a model or a tool answered, with what is recorded beside its value."""
+
+    value: Any
+    usage: Usage | None = None
+    cost_micro: int | None = None
+    model: str = ""
+    request_id: str = ""
+    thread: str = ""
+    nodes: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +37,19 @@ class CallOptions:
     retries: int = 0
     type: str = CallKind.FUNCTION.value
     name: str = ""
+    model: str = ""
+    definition: str = ""
+    thread: str = ""
+    nodes: Mapping[str, bytes] = field(default_factory=dict)
+    reserved: Reserved | None = None
+    streamed: Streamed | None = None
+    is_started: bool = False
+    """Whether its start is recorded, although it may be repeated."""
+
+    @property
+    def records_start(self) -> bool:
+        """Whether the call is on disk before it begins."""
+        return not self.repeatable or self.is_started or bool(self.reserved or self.streamed)
 
     def check(self, key: str, function: Callable[..., Any]) -> CallOptions:
         """The options themselves; InvalidInput if they cannot be kept."""
@@ -39,8 +65,41 @@ class CallOptions:
         return self
 
 
+@dataclass(frozen=True, slots=True)
+class StepPast:
+    """What an agent's step was when it was first asked: its definition and model, and its conversation."""
+
+    definition: str = ""
+    model: str = ""
+    thread: str = ""
+
+
 class Recorder(Protocol):
     """Makes the calls of one attempt and records their answers."""
+
+    async def has(self, call: str) -> bool:
+        """Whether a call has been answered."""
+        ...
+
+    async def past(self) -> StepPast:
+        """What earlier attempts of the step asked, if their answers still count."""
+        ...
+
+    async def content(self, hash: str) -> bytes | None:
+        """Stored content, such as a message of a conversation."""
+        ...
+
+    def thread_of(self, key: str) -> str:
+        """The end of the conversation with this key, which earlier steps had; empty if there is none."""
+        ...
+
+    async def hold(self, reason: str, detail: str, until_us: int | None = None) -> None:
+        """End the attempt between two calls; the run continues it later. This never returns."""
+        ...
+
+    async def wait_s(self, seconds: float) -> None:
+        """Wait before a call is made again; ends early when the attempt does."""
+        ...
 
     def key_of(self, call: str) -> str:
         """The idempotency key of a call."""

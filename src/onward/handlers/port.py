@@ -183,6 +183,14 @@ class StepContext:
         return self._run.workdir
 
     @property
+    def scopes(self) -> tuple[str, ...]:
+        """Where the step's calls count: its run, or the run it is charged to, its chat and its project."""
+        run = self._run
+        chat = () if run.chat is None else (f"chat/{run.chat}",)
+        project = () if run.project is None else (f"project/{run.project}",)
+        return (*chat, *project, f"run/{run.charged_to or run.id}")
+
+    @property
     def child(self) -> str | None:
         """The run that a managing step manages."""
         return self._started.child

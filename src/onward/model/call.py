@@ -78,8 +78,11 @@ class Streamed(_Value, frozen=True, kw_only=True):
 class CallStarted(Event, frozen=True, kw_only=True):
     """A call begins. It is written before a call that reserves, streams or must not be repeated.
 
-    `definition` is the hash of what was asked; `steering` says how many instructions it takes.
+    `definition` is the hash of what an agent is: its instruction, model and tools. `thread` is the end of the
+    conversation that it asks with; `nodes` are messages of it on their way to the store, by hash.
     """
+
+    BESIDE: ClassVar[frozenset[str]] = frozenset({"nodes"})
 
     step: str
     attempt: Number
@@ -92,7 +95,8 @@ class CallStarted(Event, frozen=True, kw_only=True):
     reserved: Reserved | None = None
     streamed: Streamed | None = None
     model: str = ""
-    steering: Number = 0
+    thread: str = ""
+    nodes: dict[str, bytes] = msgspec.field(default_factory=dict)
 
 
 class CallFinished(Event, frozen=True, kw_only=True):
@@ -100,10 +104,10 @@ class CallFinished(Event, frozen=True, kw_only=True):
 
     A large answer is stored by its hash (`value_blob`), and read when it is asked for. `content` is an answer
     in bytes on its way to the store. `by` is the person who said what the answer was. `thread` is the end of
-    the conversation with this answer in it.
+    the conversation with this answer in it, and `nodes` are messages of it on their way to the store.
     """
 
-    BESIDE: ClassVar[frozenset[str]] = frozenset({"content"})
+    BESIDE: ClassVar[frozenset[str]] = frozenset({"content", "nodes"})
 
     step: str
     attempt: Number
@@ -123,6 +127,7 @@ class CallFinished(Event, frozen=True, kw_only=True):
     request_id: str = ""
     duration_us: Number = 0
     thread: str = ""
+    nodes: dict[str, bytes] = msgspec.field(default_factory=dict)
     by: str = ""
 
 

@@ -194,7 +194,7 @@ class AttemptFailed(Event, frozen=True, kw_only=True):
 
     `output` is the end of what it printed, and the traceback of a handler that raised an error.
     `keeps_calls`: the next attempt gets the answers of this one's calls; otherwise the handler itself said
-    that it failed.
+    that it failed. `stop` is the reason for which the run stops, if it is one of its own.
     """
 
     step: str
@@ -205,6 +205,7 @@ class AttemptFailed(Event, frozen=True, kw_only=True):
     log: tuple[str, ...] = ()
     output: LastOutput | None = None
     keeps_calls: bool = False
+    stop: str = ""
 
 
 class AttemptInterrupted(Event, frozen=True, kw_only=True):

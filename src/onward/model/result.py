@@ -26,6 +26,7 @@ class Result:
     step ended; without it, a `status.json` that was written during the attempt decides. What the step did to
     the run's artifacts, and the end of what a failed attempt printed, are filled in by the engine. The next
     attempt asks every repeatable call again, unless a failure `keeps_calls`: an error or a time limit does.
+    With `stop`, a failure stops the run for this reason, whatever edges there are.
     """
 
     status: StepStatus = StepStatus.SUCCESS
@@ -42,6 +43,7 @@ class Result:
     contents: Mapping[str, bytes] = field(default_factory=dict)
     output: LastOutput | None = None
     keeps_calls: bool = False
+    stop: str = ""
 
     def __post_init__(self) -> None:
         """What a handler says is stored and must be readable for ever, so a wrong type is refused here."""

@@ -73,7 +73,7 @@ class StepCalls(Frozen, frozen=True, kw_only=True):
     under a user's key that must not be repeated, but for answers up to the event in `repeats`. `generation`
     counts how often the memory was cleared. `lost` are the calls, with their try, that were begun, never
     answered, and must not be repeated: the step is in doubt. `forgets`: the next attempt begins a new
-    generation.
+    generation. `thread` is the end of the conversation of an agent's step.
     """
 
     since: int
@@ -83,6 +83,7 @@ class StepCalls(Frozen, frozen=True, kw_only=True):
     lost: dict[str, int] = {}
     repeats: dict[str, int] = {}
     forgets: bool = False
+    thread: str = ""
 
 
 class OpenStep(Frozen, frozen=True, kw_only=True):
@@ -90,7 +91,8 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
 
     `tries` counts how often this attempt has started, `starts` how often any attempt of the step has.
     `began_at_us` is when the last try started; `worked_us` is how long those before it took. `held` is why an
-    attempt stopped between two calls, and `holds` how often in a row it did so for a provider.
+    attempt stopped between two calls, and `holds` how often in a row it did so for a provider. `stop` is the
+    reason of its own for which a failed attempt stops the run; `thread` the key of the conversation it is in.
     """
 
     step: str
@@ -112,6 +114,8 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
     calls: StepCalls | None = None
     held: str = ""
     holds: int = 0
+    stop: str = ""
+    thread: str = ""
 
 
 class Gate(Frozen, frozen=True, kw_only=True):
@@ -241,6 +245,8 @@ class Run(Frozen, frozen=True, kw_only=True):
     restart_of: str | None = None
     restarts: int = 0
     artifacts: FrozenMap[Artifact] = NOTHING
+    threads: FrozenMap[str] = NOTHING
+    """The end of each conversation that later steps continue, by its key."""
     steering: tuple[str, ...] = ()
     managed_by: Managed | None = None
     workdir: str | None = None

@@ -14,7 +14,7 @@ from blake3 import blake3
 from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt
-from onward.model.call import CallFinished
+from onward.model.call import CallFinished, CallStarted
 from onward.model.catalogue import CATALOGUE
 from onward.model.event import ContextEvent, Event, StepFinished
 from onward.store.port.stored import KEPT_APART, Position, StoredEvent
@@ -26,7 +26,7 @@ _LABELS = {
         kind.__name__,
         kind.VERSION,
         f"|{kind.__name__}|{kind.VERSION}|",
-        issubclass(kind, ContextEvent | CallFinished),
+        issubclass(kind, ContextEvent | CallStarted | CallFinished),
     )
     for kind in CATALOGUE
 }
@@ -92,8 +92,13 @@ def _without_content(event: Event, blobs: dict[str, bytes]) -> tuple[Event, tupl
         event, values, more = _split_step(event)
         blobs.update(values)
         refs += more
-    elif type(event) is CallFinished:
-        event, refs = _split_call(event, blobs)
+    elif isinstance(event, CallStarted | CallFinished):
+        if type(event) is CallFinished:
+            event, refs = _split_call(event, blobs)
+        if event.nodes:
+            blobs.update(event.nodes)
+            refs += tuple(f"{KEPT_APART}{name}" for name in event.nodes)
+            event = replace(event, nodes={})
     return event, refs
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from onward.engine.log.journal import Journal
 from onward.errors import HistoryCorrupt
+from onward.handlers.calls import StepPast
 from onward.model.call import POSITIONAL, CallFinished, CallLost, CallStarted, CallStatus
 from onward.model.run import Run, StepCalls
 from onward.store.codec import content_hash, unseal
@@ -27,6 +28,7 @@ class CallMemory:
     answers: dict[str, CallFinished] = field(default_factory=dict)
     tries: dict[str, int] = field(default_factory=dict)
     generation: int = 0
+    past: StepPast = field(default_factory=StepPast)
 
     def next_try(self, call: str) -> int:
         """The number of the next try of a call; it never comes back."""
@@ -67,8 +69,11 @@ def _note(
     if event.step != step:
         return
     memory.tries[event.call] = max(event.number, memory.tries.get(event.call, 0))
-    if isinstance(event, CallStarted) and not event.repeatable and not POSITIONAL.fullmatch(event.call):
-        once.add((event.call, event.number))
+    if isinstance(event, CallStarted):
+        if not event.repeatable and not POSITIONAL.fullmatch(event.call):
+            once.add((event.call, event.number))
+        if event.definition and record.seq > calls.calls_from:
+            memory.past = StepPast(event.definition, event.model, calls.thread)
     if not isinstance(event, CallFinished) or event.status is not CallStatus.OK:
         return
     lasts = record.seq > calls.calls_from or (event.call, event.number) in once

@@ -25,7 +25,7 @@ from onward.engine.log.journal import Journal
 from onward.engine.step.effects import AtMostOnce
 from onward.engine.step.shielded import unbroken
 from onward.errors import CallTimedOut, InvalidInput, Refused
-from onward.handlers.calls import CallOptions
+from onward.handlers.calls import CallAnswer, CallOptions, StepPast
 from onward.handlers.plain import Calls
 from onward.machine.decide.calls import call_in_doubt, finish_call, lose_call, open_attempt, start_call
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, call_key
@@ -118,6 +118,32 @@ class CallRecorder:
             "call_sync is for plain functions; in an async function write `await step.call(…)`."
         )
 
+    async def has(self, call: str) -> bool:
+        """Whether a call has been answered."""
+        return call in (await self._remembered()).answers
+
+    async def past(self) -> StepPast:
+        """What earlier attempts of the step asked, if their answers still count."""
+        return (await self._remembered()).past
+
+    async def content(self, hash: str) -> bytes | None:
+        """Stored content, such as a message of a conversation."""
+        return await self._parts.blobs.find(hash)
+
+    def thread_of(self, key: str) -> str:
+        """The end of the conversation with this key, which earlier steps had; empty if there is none."""
+        return self._parts.appender.run.threads.get(key, "")
+
+    async def hold(self, reason: str, detail: str, until_us: int | None = None) -> None:
+        """End the attempt between two calls; the run continues it later. This never returns."""
+        self._holding.ask(reason, detail, until_us)
+        await self._holding.boundary()
+
+    async def wait_s(self, seconds: float) -> None:
+        """Wait before a call is made again; ends early when the attempt does."""
+        await self._parts.clock.wait_s(seconds, self._holding.over)
+        self._check_open()
+
     async def is_held(self) -> bool:
         """Whether the attempt was ended between two calls, and its result does not count."""
         return await self._holding.is_held()
@@ -178,7 +204,7 @@ class CallRecorder:
         """One try of the call, and the record of its end."""
         await self._trust()
         number = memory.next_try(key)
-        if not options.repeatable:
+        if options.records_start:
             await self._start(key, number, options)
         began_s = self._parts.clock.awake_s()
         try:
@@ -193,7 +219,7 @@ class CallRecorder:
         # Even if the caller is cancelled now: it was answered, and must not be asked again.
         await unbroken(self._parts.appender.record(partial(finish_call, finished=finished)))
         memory.note(finished)
-        return value
+        return value.value if isinstance(value, CallAnswer) else value
 
     async def _trust(self) -> None:
         """Make sure of the lease: after its deadline, the database decides before anything is done."""
@@ -223,7 +249,13 @@ class CallRecorder:
             number=number,
             type=options.type,
             name=options.name,
+            definition=options.definition,
             repeatable=options.repeatable,
+            reserved=options.reserved,
+            streamed=options.streamed,
+            model=options.model,
+            thread=options.thread,
+            nodes=dict(options.nodes),
         )
         await self._parts.appender.record(partial(start_call, started=started))
 
@@ -237,6 +269,8 @@ class CallRecorder:
         *,
         error: str | None = None,
     ) -> CallFinished:
+        answer = value if isinstance(value, CallAnswer) else CallAnswer(value)
+        value = answer.value
         content = bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
         if content is None:
             check_value(value, f"the result of call {key!r}")
@@ -252,6 +286,12 @@ class CallRecorder:
             content=content,
             is_bytes=content is not None,
             error=error or "",
+            usage=answer.usage,
+            cost_micro=answer.cost_micro,
+            model=answer.model or options.model,
+            request_id=answer.request_id,
+            thread=answer.thread,
+            nodes=dict(answer.nodes),
             duration_us=max(0, int((self._parts.clock.awake_s() - began_s) * 1_000_000)),
         )
 

@@ -80,7 +80,7 @@ def started(run: Run, event: CallStarted, at_us: int) -> Changes:
         is_reserved=event.reserved is not None,
         is_streamed=event.streamed is not None,
     )
-    calls = replace(calls, open={**calls.open, event.call: begun})
+    calls = replace(calls, open={**calls.open, event.call: begun}, thread=event.thread or calls.thread)
     return _changed(run, replace(opened, calls=calls), run.open_calls + 1)
 
 
@@ -97,6 +97,7 @@ def finished(run: Run, event: CallFinished, at_us: int) -> Changes:
         calls, open_calls = replace(calls, open=without(calls.open, event.call)), open_calls - 1
     if event.status is CallStatus.OK:
         opened = replace(opened, holds=0)
+        calls = replace(calls, thread=event.thread) if event.thread else calls
     changes = _changed(run, replace(opened, calls=calls), open_calls)
     if run.losses and event.status is CallStatus.OK:
         changes["losses"] = 0  # what was answered is never asked again, so the run moves on
@@ -157,7 +158,7 @@ def begun_again(opened: OpenStep, head: int, attempt: int) -> StepCalls | None:
     calls = opened.calls
     if calls is None or attempt == opened.attempt or not calls.forgets:
         return calls
-    return replace(calls, forgets=False, calls_from=head, generation=calls.generation + 1)
+    return replace(calls, forgets=False, calls_from=head, generation=calls.generation + 1, thread="")
 
 
 def after_resume(opened: OpenStep, action: str, repeats: tuple[str, ...], head: int) -> OpenStep:

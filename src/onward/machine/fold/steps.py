@@ -59,6 +59,7 @@ def started(run: Run, event: StepStarted, at_us: int) -> Changes:
         fidelity=event.fidelity,
         child=event.child,
         began_at_us=at_us,
+        thread=event.thread,
     )
     if before is None:
         changes["visits"] = run.visits.with_(at, _new_visit(run, event, at, branch_id))
@@ -116,6 +117,7 @@ def attempt_failed(run: Run, event: AttemptFailed, at_us: int) -> Changes:
         retry_at_us=event.retry_at_us,
         reason=event.reason,
         worked_us=_worked_us(before, at_us),
+        stop=event.stop,
     )
     if before.calls is not None and not event.keeps_calls:
         failed = replace(failed, calls=replace(before.calls, forgets=True))
@@ -156,6 +158,8 @@ def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
     }
     if opened is not None:
         changes["open_steps"] = without(run.open_steps, step)
+        if opened.calls is not None and opened.calls.thread and opened.thread:
+            changes["threads"] = run.threads.with_(opened.thread, opened.calls.thread)
     elif step in run.gates:
         changes["gates"] = without(run.gates, step)
     elif step in run.parallels:

@@ -137,8 +137,8 @@ def _continue(
                 _started(definition, run, branch_id, node, opened.step, attempt=opened.attempt + 1)
             )
         case AttemptState.FAILED:
-            detail = f"step {opened.step}: {opened.reason}"
-            return stop_with(run, RunFailed(reason="step_failed", detail=detail, step=opened.step))
+            detail, reason = f"step {opened.step}: {opened.reason}", opened.stop or "step_failed"
+            return stop_with(run, RunFailed(reason=reason, detail=detail, step=opened.step))
         case AttemptState.OPEN if opened.token == run.token:
             raise AssertionError(f"{opened.step} is being executed under token {run.token}")
         case _:

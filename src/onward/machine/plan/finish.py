@@ -39,6 +39,8 @@ def finish(
     """
     opened = run.open_steps[step]
     node = definition.graph.nodes[opened.node]
+    if result.stop:
+        return [_failed_attempt(opened, result, result.failure_reason, retry_at_us=None)]
     if result.status in DONE:
         return [_finished(definition, run, opened, node, result, tree, result.status)]
     may_retry = result.retryable and (result.status is StepStatus.RETRY or definition.retries_failures)
@@ -77,6 +79,7 @@ def _failed_attempt(
         log=result.log,
         output=result.output,
         keeps_calls=result.keeps_calls,
+        stop=result.stop,
     )
 
 

@@ -1,0 +1,74 @@
+"""One request of an agent: from its conversation to the recorded answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from onward.agents.model.port import Model
+from onward.agents.model.request import ModelRequest
+from onward.agents.model.stream import Answer, Collecting, ReasoningDelta, TextDelta
+from onward.agents.model.stream import Usage as Counted
+from onward.agents.prices import Prices, cost_micro
+from onward.agents.step.thread import Thread
+from onward.handlers.calls import CallAnswer
+from onward.model.call import Usage
+
+OnText = Callable[[str, str], None]
+"""Hears what streams: `text` or `reasoning`, and the piece."""
+
+
+@dataclass(slots=True)
+class Asking:
+    """Asks a model with a conversation. `continued` is the conversation with the answer in it."""
+
+    model: Model
+    prices: Prices
+    request: ModelRequest
+    idempotency_key: str
+    thread: Thread
+    heard: OnText
+    continued: Thread | None = None
+
+    async def ask(self) -> CallAnswer:
+        """The answer as it is recorded. ModelFailed: there is none."""
+        answer = await self._collected()
+        thread = self.continued = Thread(self.thread.head, self.thread.messages)
+        thread.add(answer.message)
+        finished = answer.finished
+        price = self.prices.find(finished.model) or self.prices.find(self.request.model)
+        value = {
+            "text": answer.text,
+            "finish_reason": finished.finish_reason.value,
+            "thread": thread.head,
+        }
+        return CallAnswer(
+            value,
+            usage=usage_of(finished.usage),
+            cost_micro=None if price is None else cost_micro(finished.usage, price),
+            model=self.request.model,
+            request_id=finished.request_id,
+            thread=thread.head,
+            nodes=thread.take_fresh(),
+        )
+
+    async def _collected(self) -> Answer:
+        collecting = Collecting()
+        stream = self.model.stream(self.request, idempotency_key=self.idempotency_key)
+        async with aclosing(stream) as pieces:
+            async for piece in pieces:
+                collecting.add(piece)
+                if isinstance(piece, TextDelta):
+                    self.heard("text", piece.text)
+                elif isinstance(piece, ReasoningDelta):
+                    self.heard("reasoning", piece.text)
+        assert collecting.finished is not None  # the port promises it, or raises
+        return Answer(message=collecting.message(), finished=collecting.finished)
+
+
+def usage_of(counted: Counted) -> Usage:
+    """What a provider counted, as it is recorded."""
+    return Usage(
+        input=counted.input, output=counted.output, cached=counted.cached_input, reasoning=counted.reasoning
+    )

@@ -1,0 +1,28 @@
+"""What a request may cost at most, and where it counts: reserved before it is sent."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from onward.agents.model.request import ModelRequest
+from onward.agents.model.stream import Usage
+from onward.agents.prices import Prices, cost_micro
+from onward.agents.tokens import estimate_tokens
+from onward.handlers.port import StepContext
+from onward.model.call import Reserved
+
+OUTPUT_TOKENS = 8_192
+"""What is reserved for an answer whose node sets no ceiling."""
+
+
+def reservation(step: StepContext, request: ModelRequest, prices: Prices, now_us: int) -> Reserved:
+    """The scopes of a request, and its ceiling in tokens, money and calls."""
+    usage = Usage(input=estimate_tokens(request), output=request.max_tokens or OUTPUT_TOKENS)
+    price = prices.find(request.model)
+    day = datetime.fromtimestamp(now_us / 1_000_000, UTC).date().isoformat()
+    return Reserved(
+        scopes=(*step.scopes, f"day/{day}"),
+        tokens=usage.input + usage.output,
+        cost_micro=0 if price is None else cost_micro(usage, price),
+        calls=1,
+    )

@@ -1,0 +1,77 @@
+"""What stays the same in every request of an agent's step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from blake3 import blake3
+
+from onward.agents.model.port import Model
+from onward.agents.model.request import Effort, Message, ModelRequest
+from onward.agents.step.contract import instructions
+from onward.errors import InvalidInput
+from onward.handlers.port import StepContext
+from onward.pipeline.graph import Node
+
+ROUNDS_MAX = 10
+SYSTEM = "You work on one step of a larger plan. Do what the step asks, and nothing else."
+
+
+class AllModels(Model, Protocol):
+    """Every model behind one port."""
+
+    def full_name(self, model: str = "", *, provider: str = "") -> str:
+        """`provider:model` for what a node says; InvalidInput if there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The model of a step, and how it is asked. `definition` is the hash of what the step is."""
+
+    model: str
+    system: str
+    definition: str
+    effort: Effort | None
+    max_tokens: int | None
+    temperature: float | None
+    rounds_max: int
+
+    def request(self, messages: tuple[Message, ...]) -> ModelRequest:
+        """A request with this conversation."""
+        return ModelRequest(
+            model=self.model,
+            messages=messages,
+            system=self.system,
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            effort=self.effort,
+        )
+
+
+def setting_of(models: AllModels, step: StepContext, known_model: str) -> Setting:
+    """The setting of a step; one that was asked before keeps the model that it was asked with."""
+    node = step.node
+    name = known_model or models.full_name(node.llm_model, provider=node.llm_provider)
+    system = f"{SYSTEM}\n\n{instructions(step.graph.outgoing(node.id))}"
+    effort = Effort(node.reasoning_effort) if "reasoning_effort" in node.attrs else None
+    max_tokens, temperature = node.count("max_tokens"), _temperature(node)
+    identity = f"{node.instruction}\0{system}\0{effort}\0{max_tokens}\0{temperature}"
+    return Setting(
+        model=name,
+        system=system,
+        definition=blake3(identity.encode()).hexdigest(),
+        effort=effort,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        rounds_max=max(1, node.count("max_rounds") or ROUNDS_MAX),
+    )
+
+
+def _temperature(node: Node) -> float | None:
+    written = node.text("temperature")
+    try:
+        return float(written) if written else None
+    except ValueError:
+        raise InvalidInput(f"temperature of node {node.id!r} is {written!r}; write a number.") from None

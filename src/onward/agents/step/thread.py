@@ -1,0 +1,72 @@
+"""Conversations as chains of messages: each node is a message and the hash of the node before it.
+
+A conversation of n messages costs n, however often it is continued; forks share what they have in common. A
+node is stored as a blob under its hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from blake3 import blake3
+
+from onward.agents.model.request import AssistantMessage, Message
+from onward.errors import InvalidInput
+
+Find = Callable[[str], Awaitable[bytes | None]]
+
+
+class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A message, and the end of the conversation before it."""
+
+    message: Message
+    parent: str = ""
+
+
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(Node)
+
+
+class Thread:
+    """A conversation as far as it is known here: its messages, and the node of the last one.
+
+    `fresh` are the nodes that are not stored yet.
+    """
+
+    def __init__(self, head: str = "", messages: tuple[Message, ...] = ()) -> None:
+        self.head, self.messages = head, messages
+        self.fresh: dict[str, bytes] = {}
+
+    def add(self, message: Message) -> None:
+        """Continue the conversation."""
+        content = _encode(Node(message, self.head))
+        self.head = blake3(content).hexdigest()
+        self.messages = (*self.messages, message)
+        self.fresh[self.head] = content
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether the last message waits for an answer."""
+        return bool(self.messages) and not isinstance(self.messages[-1], AssistantMessage)
+
+    def take_fresh(self) -> dict[str, bytes]:
+        """The nodes that are not stored yet; whoever takes them stores them."""
+        fresh, self.fresh = self.fresh, {}
+        return fresh
+
+
+async def read_thread(find: Find, head: str) -> Thread:
+    """A stored conversation up to its node `head`."""
+    messages: list[Message] = []
+    at = head
+    while at:
+        content = await find(at)
+        if content is None:
+            raise InvalidInput(
+                f"message {at} of a stored conversation is missing; retry the step to ask anew."
+            )
+        node = _decoder.decode(content)
+        messages.append(node.message)
+        at = node.parent
+    return Thread(head, tuple(reversed(messages)))
