@@ -52,7 +52,13 @@ class Settings:
     providers: Mapping[str, Any] = field(default_factory=dict)
     """`[providers]` as it is written; `agents/providers.py` reads it when a model is needed."""
     openai_base_url: str | None = None
+    has_openai_key: bool = False
     prices: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_provider(self) -> bool:
+        """Whether a provider of models is set up, so that agents are real."""
+        return bool(self.providers or self.openai_base_url or self.has_openai_key)
 
 
 def load_settings(
@@ -92,6 +98,7 @@ def load_settings(
         model=environment.get("ONWARD_MODEL") or _agent_model(file.get("agents", {})),
         providers=_table(file.get("providers", {}), "providers"),
         openai_base_url=environment.get("OPENAI_BASE_URL") or None,
+        has_openai_key=bool(environment.get("OPENAI_API_KEY")),
         prices=_table(file.get("prices", {}), "prices"),
     )
 

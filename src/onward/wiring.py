@@ -260,6 +260,14 @@ def open_models(settings: Settings) -> Models:
     return Models(providers, keys=keys, clock=SystemClock(), default=settings.model)
 
 
+def make_agent(models: Models, settings: Settings) -> Handler:
+    """The handler of agent steps: it asks these models."""
+    from onward.agents.step.handler import AgentHandler
+    from onward.clock import SystemClock, SystemDice
+
+    return AgentHandler(models, open_prices(settings), SystemClock(), SystemDice())
+
+
 def open_prices(settings: Settings) -> Prices:
     """The prices of this version, with those of the settings in their place."""
     from onward.agents.prices import read_prices

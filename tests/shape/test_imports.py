@@ -30,6 +30,8 @@ LAYERS: dict[str, list[str]] = {
     "model": ["errors"],
     "pipeline": ["model", "errors"],
     "agents": ["model", "errors", "clock", "deadline", "process", "threads"],
+    # A handler like others, on the port of models.
+    "agents.step": ["agents", "handlers", "pipeline.graph", "model", "errors", "clock"],
     "agents.model": ["errors"],  # the port: values and pure functions
     "machine": ["pipeline", "model", "errors"],
     "draw": ["pipeline", "model", "read.log"],

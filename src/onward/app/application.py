@@ -13,7 +13,6 @@ from onward.engine.engine import Fork, Resume, Start
 from onward.engine.log.reader import Folded
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
-from onward.machine.definition import AGENT
 from onward.model.answer import Answer
 from onward.model.run import Run
 from onward.operations.local_only.workdir import directory_of
@@ -159,7 +158,7 @@ class Onward(Queueing):
 
     def validate(self, path: str, *, tool_env: tuple[str, ...] | None = None) -> Pipeline:
         """A pipeline from a file that this app can run; InvalidPipeline says what a run would refuse."""
-        return self._read(path, rules_here(self.rules, has_agent=AGENT in self.handlers), tool_env)
+        return self._read(path, rules_here(self.rules, has_agent=self.has_agent), tool_env)
 
     def _read(self, path: str, rules: Sequence[Rule], tool_env: tuple[str, ...] | None) -> Pipeline:
         variables = None if tool_env is None else tool_variables(tool_env)

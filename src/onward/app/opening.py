@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from onward.app.registering import Registering
-from onward.config import file_mode
+from onward.config import file_mode, load_settings
 from onward.engine.engine import Engine, ignore
 from onward.engine.loop.parts import Observer, ShowLine
 from onward.engine.loop.serving import Around
 from onward.handlers.function import find_culprit
+from onward.handlers.port import Handler
 from onward.loop_watch import LoopWatch
+from onward.machine.definition import AGENT
 from onward.store.port.store import Store
-from onward.wiring import make_engine, open_store, runs_of
+from onward.wiring import make_agent, make_engine, open_models, open_store, runs_of
+
+if TYPE_CHECKING:
+    from onward.agents.models import Models
 
 BLOCKED_S = 1.0
 
@@ -36,6 +41,7 @@ class Opening(Registering):
         """After how long a handler that blocks the event loop is named in a warning; 0: never."""
         self._watch: LoopWatch | None = None
         self._engine: Engine | None = None
+        self._models: Models | None = None
         self._opening = asyncio.Lock()
 
     async def engine(
@@ -59,7 +65,7 @@ class Opening(Registering):
                     store = await open_store(store, lease_s=self.lease_s)
                 self._engine = make_engine(
                     watched(store),
-                    handlers=self.handlers,
+                    handlers={**self._agent(), **self.handlers},
                     transforms=self.transforms,
                     rules=self.rules,
                     observe=observe,
@@ -74,6 +80,21 @@ class Opening(Registering):
                 if self.blocked_s and self.handlers:
                     self._watch = LoopWatch(self.blocked_s, find_culprit)
             return self._engine
+
+    @property
+    def has_agent(self) -> bool:
+        """Whether agent steps are served: by a handler of the app, or by the models of a provider."""
+        return AGENT in self.handlers or load_settings().has_provider
+
+    def _agent(self) -> dict[str, Handler]:
+        """The handler of agent steps, if a provider is set up and the app has none of its own."""
+        if AGENT in self.handlers:
+            return {}
+        settings = load_settings()
+        if not settings.has_provider:
+            return {}
+        self._models = open_models(settings)
+        return {AGENT: make_agent(self._models, settings)}
 
     @property
     def runs_directory(self) -> str | None:
@@ -99,3 +120,6 @@ class Opening(Registering):
         if self._engine is not None:
             engine, self._engine = self._engine, None
             await engine.close()
+        if self._models is not None:
+            models, self._models = self._models, None
+            await models.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -31,7 +31,7 @@ from onward.model.values.frozenmap import FrozenMap
 from onward.model.values.namespace import as_told, engine_values
 from onward.model.values.references import expand
 from onward.model.values.value import copied
-from onward.pipeline.graph import Graph
+from onward.pipeline.graph import Graph, Node
 
 
 async def _no_past(mode: str) -> str:
@@ -348,6 +348,15 @@ class Postponed(Exception):
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(why)
+
+
+@runtime_checkable
+class ChecksNodes(Protocol):
+    """A handler that can tell before a run begins whether it can serve a node."""
+
+    def check_node(self, node: Node) -> None:
+        """InvalidInput if it cannot."""
+        ...
 
 
 class Handler(Protocol):

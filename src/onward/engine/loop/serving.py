@@ -9,7 +9,7 @@ from onward.engine.control.workdir import check_workdir
 from onward.engine.loop.definitions import Definitions
 from onward.engine.managed.settings import is_steering
 from onward.errors import InvalidInput, UnknownHandler
-from onward.handlers.port import Handler
+from onward.handlers.port import ChecksNodes, Handler
 from onward.handlers.simulate import SimulatedAgent, SimulatedTool
 from onward.machine.definition import AGENT, MANAGER, TOOL, Definition, is_simulated
 from onward.model.simulation import Simulation
@@ -51,6 +51,10 @@ class Serving(Definitions):
             for node_id, kind in definition.handler_kinds.items():
                 if kind not in handlers:
                     raise _missing(node_id, kind, handlers)
+        for node_id, kind in definition.handler_kinds.items():
+            handler = handlers[kind]
+            if isinstance(handler, ChecksNodes):
+                handler.check_node(definition.graph.nodes[node_id])
         if self._around is None:
             return handlers
         return {kind: self._around(kind, handler) for kind, handler in handlers.items()}
@@ -78,7 +82,8 @@ class Serving(Definitions):
 def _missing(node_id: str, kind: str, handlers: Mapping[str, Handler]) -> Exception:
     if kind == AGENT:
         return InvalidInput(
-            f"node {node_id!r} is an agent step and no model provider is set up; "
-            "try it with --simulate, or register a handler for 'codergen' and name the app with --app."
+            f"node {node_id!r} is an agent step and no model provider is set up; set OPENAI_API_KEY, or "
+            "OPENAI_BASE_URL for a server of your own (docs/agents.md), try it with --simulate, or register "
+            "a handler for 'codergen' and name the app with --app."
         )
     return UnknownHandler(node_id, kind, list(handlers))

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from difflib import SequenceMatcher
 
 _MODELS = frozenset({"llm_model", "llm_provider", "reasoning_effort"})
+_AGENT = frozenset({"max_tokens", "temperature", "max_rounds"})
 _TARGETS = frozenset({"retry_target", "fallback_retry_target"})
 _HOOKS = frozenset({"tool_hooks.pre", "tool_hooks.post", "tool_hooks.timeout"})
 _CHILD = frozenset({"stack.child_dotfile", "stack.child_workdir"})
@@ -26,7 +27,7 @@ NODE_ATTRIBUTES = frozenset(
         *("human.type", "human.question", "human.default_choice", "human.timeout"),
         *("human.on_timeout", "human.remind"),
         *("manager.poll_interval", "manager.max_cycles", "manager.stop_condition", "manager.actions"),
-        *("manager.steer_cooldown", "stack.child_autostart", *_MODELS, *_TARGETS, *_HOOKS, *_CHILD),
+        *("manager.steer_cooldown", "stack.child_autostart", *_MODELS, *_AGENT, *_TARGETS, *_HOOKS, *_CHILD),
     }
 )
 EDGE_ATTRIBUTES = frozenset(

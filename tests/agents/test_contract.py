@@ -1,0 +1,63 @@
+"""What an answer means: lines that a small model can write, or a block of JSON."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.agents.step.contract import Unreadable, read_answer
+from onward.model.event import StepStatus
+
+
+def test_a_plain_answer_is_a_success_with_its_text() -> None:
+    result = read_answer("All done.", "a")
+    assert result.status is StepStatus.SUCCESS
+    assert result.response == "All done."
+    assert result.context_updates == {"last_stage": "a", "last_response": "All done."}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "It broke.\nOUTCOME: fail\nNOTE: no disk",
+        "It broke.\n\n**OUTCOME:** fail\n- NOTE: no disk\n",
+        "It broke.\noutcome: FAIL\nnote: no disk",
+        'It broke.\n```json\n{"outcome": "fail", "notes": "no disk"}\n```',
+    ],
+)
+def test_a_failure_is_read_in_each_form(answer: str) -> None:
+    result = read_answer(answer, "a")
+    assert (result.status, result.failure_reason) == (StepStatus.FAIL, "no disk")
+    assert result.context_updates["last_response"] == "It broke."
+
+
+def test_values_are_json_where_they_can_be_and_text_where_not() -> None:
+    result = read_answer('Ok\nSET n = 3\nSET who = Ann Lee\nSET list = ["a", 1]\nSET half = {"a"', "a")
+    found = {key: result.context_updates[key] for key in ("n", "who", "list", "half")}
+    assert found == {"n": 3, "who": "Ann Lee", "list": ["a", 1], "half": '{"a"'}
+
+
+def test_lines_in_the_middle_of_an_answer_are_text() -> None:
+    result = read_answer("OUTCOME: fail\nis what it printed, but all is well.", "a")
+    assert result.status is StepStatus.SUCCESS
+    assert str(result.context_updates["last_response"]).startswith("OUTCOME: fail")
+
+
+def test_json_that_says_nothing_about_the_step_is_part_of_the_answer() -> None:
+    result = read_answer('Here it is:\n```json\n{"colour": "blue"}\n```', "a")
+    assert result.status is StepStatus.SUCCESS
+    assert "colour" not in result.context_updates
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "x\nOUTCOME: maybe",
+        "x\nSET 3 = 4",
+        'x\n```json\n{"outcome": "fail", }\n```',
+        'x\n```json\n{"context_updates": [1]}\n```',
+        'x\n```json\n{"suggested_next_ids": "b"}\n```',
+    ],
+)
+def test_facts_that_contradict_the_contract_are_named(answer: str) -> None:
+    with pytest.raises(Unreadable):
+        read_answer(answer, "a")
