@@ -39,6 +39,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("graph", "look.graph", "Draw a pipeline, or a run in its pipeline."),
     ("files", "look.files", "Write a run's files from its log."),
     ("receipts", "look.receipts", "List a run's receipts, check them against its log and rewrite them."),
+    ("calls", "look.calls", "List the calls inside a run's steps."),
     ("artifacts", "look.files", "List a run's artifacts, or fetch one."),
     ("resume", "start.resume", "Resume a stopped run."),
     ("retry", "decide.stopped_step", "Retry the step that stopped."),

@@ -92,6 +92,13 @@ MANUAL: Mapping[str, Manual] = {
         {"onward receipts 4k7m2q": "list them, and mend what disagrees with the log"},
         {**_LOOK, FAILED: f"something still disagrees with the log; or {_REFUSED}"},
     ),
+    "calls": Manual(
+        {
+            "onward calls 4k7m2q": "model requests, effects and functions, with tokens and cost",
+            "onward calls 4k7m2q --step write": "those of one node",
+        },
+        _LOOK,
+    ),
     "artifacts": Manual(
         {
             "onward artifacts 4k7m2q": "list them",

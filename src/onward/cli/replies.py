@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from onward.operations.drawing import Drawing
-from onward.operations.kept import ArtifactContent, ArtifactListed, EffectShown
+from onward.operations.kept import ArtifactContent, ArtifactListed, CallListed, EffectShown
 from onward.operations.local_only.replies import (
     Check,
     EffectMade,
@@ -153,6 +153,7 @@ REPLIES: Mapping[str, Sequence[Reply]] = {
     "graph": (Reply(Drawing),),
     "files": (Reply(FilesWritten),),
     "receipts": (Reply(ReceiptsWritten),),
+    "calls": (Reply(list[CallListed]),),
     "artifacts": (Reply(list[ArtifactListed]), Reply(ArtifactContent, "with an artifact")),
     "notifications": (Reply(NotificationList),),
     "resume": (*_RESUMED, Reply(ResumePreview, "--dry-run")),

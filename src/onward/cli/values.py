@@ -9,9 +9,9 @@ from typing import Any
 from onward.errors import InvalidInput
 
 
-def context_of(settings: Iterable[str]) -> dict[str, Any]:
-    """The context values that `--set` gives: `KEY=VALUE` is text, `KEY:=JSON` any JSON value."""
-    return dict(_setting(setting) for setting in settings)
+def context_of(settings: Iterable[str], flag: str = "--set") -> dict[str, Any]:
+    """The values that `--set` gives: `KEY=VALUE` is text, `KEY:=JSON` any JSON value."""
+    return dict(_setting(setting, flag) for setting in settings)
 
 
 def values_of_file(path: str | None) -> dict[str, Any]:
@@ -30,18 +30,18 @@ def values_of_file(path: str | None) -> dict[str, Any]:
     return found
 
 
-def _setting(setting: str) -> tuple[str, Any]:
+def _setting(setting: str, flag: str) -> tuple[str, Any]:
     key, equals, value = setting.partition("=")
     is_json = key.endswith(":")
     key = key.removesuffix(":")
     if not equals or not key:
-        raise InvalidInput(f"--set {setting!r} sets nothing; write KEY=VALUE for text or KEY:=JSON.")
+        raise InvalidInput(f"{flag} {setting!r} sets nothing; write KEY=VALUE for text or KEY:=JSON.")
     if not is_json:
         return key, value
     try:
         return key, json.loads(value)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"--set {key}:= is followed by something that is not JSON: {error}.") from None
+        raise InvalidInput(f"{flag} {key}:= is followed by something that is not JSON: {error}.") from None
 
 
 def one_of(flags: Mapping[str, bool]) -> str | None:

@@ -104,6 +104,7 @@ class Engine:
             requests.cancel_child,
             self.effects,
             store.blobs,
+            lambda: self.sweep(),
             receipts,
             show,
         )

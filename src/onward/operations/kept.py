@@ -1,4 +1,4 @@
-"""Replies about what is kept beside the logs of runs: artifacts and effects."""
+"""Replies about what steps leave beside their results: artifacts, effects and calls."""
 
 from __future__ import annotations
 
@@ -32,6 +32,48 @@ class ArtifactContent(ArtifactListed):
 
     content: NotRequired[str]
     content_base64: NotRequired[str]
+
+
+class UsageShown(TypedDict):
+    """The tokens of a model request; `cached` are among `input`, `reasoning` among `output`."""
+
+    input: int
+    output: int
+    cached: int
+    reasoning: int
+
+
+CallListed = TypedDict(
+    "CallListed",
+    {
+        "step": str,
+        "attempt": int,
+        "call": str,
+        "try": int,
+        "type": str,
+        "name": str,
+        "state": str,
+        "repeatable": bool,
+        "began_at": Instant | None,
+        "ended_at": Instant | None,
+        "duration_s": float | None,
+        "model": str,
+        "usage": UsageShown | None,
+        "cost": float | None,
+        "request_id": str,
+        "error": str,
+        "by": str,
+    },
+)
+"""One try of a call inside a step; `state` is open, ok, error or lost."""
+
+
+class CallList(TypedDict):
+    """The calls inside the steps of a run, in the order in which they began."""
+
+    run: str
+    display_id: str
+    calls: list[CallListed]
 
 
 class EffectShown(TypedDict):

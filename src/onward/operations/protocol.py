@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol
 
 from onward.operations.drawing import Drawing
-from onward.operations.kept import ArtifactContent, ArtifactList, EffectShown
+from onward.operations.kept import ArtifactContent, ArtifactList, CallList, EffectShown
 from onward.operations.notified import NotificationList
 from onward.operations.replies import (
     Checkpoint,
@@ -36,6 +36,7 @@ from onward.operations.requests import (
     GetRun,
     GetStats,
     ListArtifacts,
+    ListCalls,
     ListCheckpoints,
     ListGates,
     ListNotifications,
@@ -93,6 +94,8 @@ class Look(Protocol):
     async def list_artifacts(self, request: ListArtifacts) -> ArtifactList: ...
 
     async def get_artifact(self, request: GetArtifact) -> ArtifactContent: ...
+
+    async def list_calls(self, request: ListCalls) -> CallList: ...
 
     async def draw_run(self, request: DrawRun) -> Drawing: ...
 

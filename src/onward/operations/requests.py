@@ -145,6 +145,13 @@ class GetArtifact(Request, frozen=True, kw_only=True):
     id: str
 
 
+class ListCalls(Request, frozen=True, kw_only=True):
+    """The calls inside the steps of a run; of one `step`, or of the steps of one node."""
+
+    run: str
+    step: str | None = None
+
+
 class DrawRun(Request, frozen=True, kw_only=True):
     """A run in the graph of its pipeline. `original`: of the pipeline that it began with."""
 
@@ -158,7 +165,9 @@ class DrawRun(Request, frozen=True, kw_only=True):
 class PreviewResume(Request, frozen=True, kw_only=True):
     """What a resume would do, with every check of it; nothing is changed.
 
-    `workdir`: the directory that the run's commands work in from then on, an absolute path.
+    `workdir`: the directory that the run's commands work in from then on, an absolute path. `answers`: with
+    `continue`, what calls in doubt answered. `repeats`: with `retry`, answered calls that must not be
+    repeated and are made again all the same.
     """
 
     run: str
@@ -170,6 +179,8 @@ class PreviewResume(Request, frozen=True, kw_only=True):
     take_over: bool = False
     restore_workspace: bool = False
     workdir: str | None = None
+    answers: dict[str, Any] = {}
+    repeats: tuple[str, ...] = ()
 
 
 class ResumeRun(PreviewResume, frozen=True, kw_only=True):

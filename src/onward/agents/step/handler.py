@@ -21,10 +21,11 @@ from onward.agents.model.stream import FinishReason
 from onward.agents.prices import Prices
 from onward.agents.step.asking import Asking
 from onward.agents.step.contract import Unreadable, read_answer
-from onward.agents.step.limits import reservation
+from onward.agents.step.limits import end_of, reservation, with_room
 from onward.agents.step.setting import AllModels, Setting, setting_of
 from onward.agents.step.thread import Thread, read_thread
 from onward.clock import Clock, Dice
+from onward.errors import LimitReached
 from onward.handlers.calls import CallOptions
 from onward.handlers.port import StepContext
 from onward.model.call import CallKind
@@ -120,6 +121,13 @@ class AgentHandler:
                 return answer, asking.continued
             except ModelFailed as failed:
                 await self._wait(step, failed, tries)
+            except LimitReached as reached:
+                request = with_room(request, reached) or await self._hold(step, reached)
+
+    async def _hold(self, step: StepContext, reached: LimitReached) -> ModelRequest:
+        """Stop here until the limit is raised; that of a day ends by itself."""
+        await step.recorder.hold("limit", str(reached), end_of(reached.scope, self._clock.now_us()))
+        raise reached  # never: a held attempt does not return
 
     def _options(
         self,

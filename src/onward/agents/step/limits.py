@@ -4,15 +4,37 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from onward.agents.model.request import ModelRequest
 from onward.agents.model.stream import Usage
 from onward.agents.prices import Prices, cost_micro
 from onward.agents.tokens import estimate_tokens
+from onward.errors import LimitReached
 from onward.handlers.port import StepContext
 from onward.model.call import Reserved
 
 OUTPUT_TOKENS = 8_192
 """What is reserved for an answer whose node sets no ceiling."""
+
+
+ANSWER_TOKENS_MIN = 64
+"""An answer with less room is not worth asking for."""
+DAY_US = 86_400_000_000
+
+
+def with_room(request: ModelRequest, reached: LimitReached) -> ModelRequest | None:
+    """The request with the ceiling that a limit on tokens leaves for its answer; None if it is too low."""
+    if reached.measure != "tokens":
+        return None
+    left = reached.limit - reached.spent - estimate_tokens(request)
+    ceiling = request.max_tokens or OUTPUT_TOKENS
+    return replace(request, max_tokens=left) if ANSWER_TOKENS_MIN <= left < ceiling else None
+
+
+def end_of(scope: str, now_us: int) -> int | None:
+    """When a scope's limit no longer counts: that of a day at its end."""
+    return (now_us // DAY_US + 1) * DAY_US if scope.startswith("day/") else None
 
 
 def reservation(step: StepContext, request: ModelRequest, prices: Prices, now_us: int) -> Reserved:

@@ -7,7 +7,7 @@ begins, so that a crash in the middle of it is noticed and a person decides.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,7 @@ from onward.engine.log.appender import Appender
 from onward.engine.log.journal import Journal
 from onward.engine.step.effects import AtMostOnce
 from onward.engine.step.shielded import unbroken
-from onward.errors import CallTimedOut, InvalidInput, Refused
+from onward.errors import CallTimedOut, InvalidInput, LimitReached, Refused
 from onward.handlers.calls import CallAnswer, CallOptions, StepPast
 from onward.handlers.plain import Calls
 from onward.machine.decide.calls import call_in_doubt, finish_call, lose_call, open_attempt, start_call
@@ -34,6 +34,8 @@ from onward.model.values.value import check_value
 from onward.store.port.blobs import Blobs
 
 RETRY_S_FIRST, RETRY_S_MAX = 0.5, 30.0
+ROOM_S = 1.0
+"""How often to ask again for what others have reserved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class CallParts:
     clock: Clock
     dice: Dice
     loop: asyncio.AbstractEventLoop
+    sweep: Callable[[], Awaitable[object]]
+    """Looks for runs whose holder died, which settles what their calls had reserved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +261,16 @@ class CallRecorder:
             thread=options.thread,
             nodes=dict(options.nodes),
         )
-        await self._parts.appender.record(partial(start_call, started=started))
+        while True:
+            try:
+                await self._parts.appender.record(partial(start_call, started=started))
+                return
+            except LimitReached as reached:
+                if not reached.fits_spent:
+                    raise
+            # Others have reserved what is left. They may be dead: then somebody must notice.
+            await self._parts.sweep()
+            await self.wait_s(ROOM_S)
 
     def _finished(
         self,

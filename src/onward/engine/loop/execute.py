@@ -121,6 +121,7 @@ class Executor:
             parts.clock,
             parts.dice,
             self._loop,
+            parts.sweep,
         )
         end_attempt = partial(runner.interrupt, HELD)
         holding = Holding(self._appender, started, self._stops_at_call, end_attempt)

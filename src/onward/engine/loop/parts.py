@@ -38,6 +38,8 @@ class EngineParts:
     """Cancel a run that a step of this run managed."""
     effects: AtMostOnce
     blobs: Blobs
+    sweep: Callable[[], Awaitable[object]]
+    """Look for runs whose holder died."""
     receipts: StepReceipts | None = None
     show: ShowLine | None = None
     """Who is shown what steps print."""

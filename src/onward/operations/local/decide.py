@@ -116,4 +116,6 @@ def resume_of(request: PreviewResume) -> Resume:
         take_over=request.take_over,
         restore_workspace=request.restore_workspace,
         workdir=request.workdir,
+        answers=request.answers,
+        repeats=request.repeats,
     )

@@ -18,20 +18,23 @@ from onward.model.ids import display_id
 from onward.model.run import Run, RunStatus
 from onward.model.worker import RegisteredWorker
 from onward.operations.drawing import Drawing
-from onward.operations.kept import ArtifactContent, ArtifactList
+from onward.operations.kept import ArtifactContent, ArtifactList, CallList
 from onward.operations.local.artifacts import view_artifact, view_content
+from onward.operations.local.calls import view_call
 from onward.operations.replies import Checkpoint, EventShown, RunPage, RunState
 from onward.operations.requests import (
     DrawRun,
     GetArtifact,
     GetRun,
     ListArtifacts,
+    ListCalls,
     ListCheckpoints,
     ReadEvents,
     ShowRun,
     ShowStep,
 )
 from onward.operations.step_page import StepPage
+from onward.read.calls import read_calls
 from onward.read.checkpoints import read_checkpoints
 from onward.read.dialect_events import Translator
 from onward.read.find_step import get_steps
@@ -156,6 +159,12 @@ class LocalLook:
         run = (await self._load(request.run)).run
         listed = [view_artifact(id, artifact) for id, artifact in sorted(run.artifacts.items())]
         return {"run": run.id, "display_id": display_id(run.id), "artifacts": listed}
+
+    async def list_calls(self, request: ListCalls) -> CallList:
+        """Every try of every call, in the order in which they began."""
+        run_id = await self._run_id(request.run)
+        calls = [view_call(call) for call in await read_calls(self.store.log, run_id, step=request.step)]
+        return {"run": run_id, "display_id": display_id(run_id), "calls": calls}
 
     async def get_artifact(self, request: GetArtifact) -> ArtifactContent:
         """One artifact, whose content is what its hash says."""

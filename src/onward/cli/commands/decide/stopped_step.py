@@ -6,17 +6,24 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from onward.cli.commands.start.resume import resume
+from onward.cli.commands.start.resume import Repeats, resume
 from onward.cli.options import COMMON, CONTINUE, Common, Continue, Out, RunName, Wait
 
 Step = Annotated[str | None, Parameter(help="The stopped step or its node, if there are several.")]
 
 
 async def retry(
-    run: RunName, /, *, step: Step = None, going: Continue = CONTINUE, common: Common = COMMON, out: Out
+    run: RunName,
+    /,
+    *,
+    step: Step = None,
+    repeats: Repeats = (),
+    going: Continue = CONTINUE,
+    common: Common = COMMON,
+    out: Out,
 ) -> int:
     """Retry a stopped step, whether it failed, was interrupted or is in doubt, and continue."""
-    return await resume(run, retry=True, step=step, going=going, common=common, out=out)
+    return await resume(run, retry=True, step=step, repeats=repeats, going=going, common=common, out=out)
 
 
 async def skip(

@@ -14,12 +14,23 @@ from onward.cli.print.cancelled import cancelled_lines
 from onward.cli.print.output import Output
 from onward.cli.print.render import instant_us
 from onward.cli.print.text import age, one_line
-from onward.cli.values import one_of
+from onward.cli.values import context_of, one_of
 from onward.clock import SystemClock
 from onward.operations.local_only.replies import ResumeOutlook
 from onward.operations.local_only.workdir import directory_of, is_elsewhere, missing_notice
 from onward.operations.replies import Resumed
 from onward.operations.requests import GetRun, ResumeRun
+
+Repeats = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--repeat",
+        help="With --retry: make this call again, although it was answered and must not be repeated. "
+        "Repeatable.",
+        negative="",
+        metavar="CALL",
+    ),
+]
 
 
 async def resume(
@@ -46,6 +57,16 @@ async def resume(
     dry_run: Annotated[
         bool, Parameter(help="Make all checks, print what would be skipped and run, change nothing.")
     ] = False,
+    answers: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--answer",
+            help="With --continue: what a call in doubt answered, CALL=TEXT or CALL:=JSON. Repeatable.",
+            negative="",
+            metavar="CALL=VALUE",
+        ),
+    ] = (),
+    repeats: Repeats = (),
     restore_workspace: Annotated[
         bool,
         Parameter(
@@ -70,6 +91,8 @@ async def resume(
         original=going.original,
         take_over=take_over,
         restore_workspace=restore_workspace,
+        answers=context_of(answers, "--answer"),
+        repeats=repeats,
         workdir=None if going.cwd is None else directory_of(going.cwd, is_here=not going.queue),
     )
     async with foreground(common, out, going.answers, verbose=going.verbose) as desk:
