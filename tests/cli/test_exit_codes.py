@@ -66,7 +66,7 @@ def test_a_command_line_that_means_nothing_exits_2(shell: Shell, words: tuple[st
         (("run", "ok.dot", "--simulate", "odd.json"), "odd.json:1: think[0]: Object contains unknown field"),
         (
             ("run", "agent.dot"),
-            "node 'think' is an agent step and no model provider is set up; try it with --simulate",
+            "node 'think' is an agent step and no model provider is set up; set OPENAI_API_KEY",
         ),
         (("run", "typed.dot"), "node 'a' needs handler 'mystery'"),
         (("run", "ok.dot", "--app", "nomodule"), "--app 'nomodule' is not package.module:name"),

@@ -34,6 +34,7 @@ EVERY = (
     (0, "graph ok.dot"),
     (0, "files fine"),
     (0, "receipts fine"),
+    (0, "calls fine"),
     (0, "artifacts fine"),
     (1, "artifacts fine none"),
     (0, "resume bad --dry-run"),

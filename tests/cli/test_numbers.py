@@ -38,6 +38,7 @@ REST: Mapping[str, tuple[str, ...]] = {
     "worker": ("--until-idle",),
     "gc": ("--dry-run",),
     "import": ("export",),
+    "notifications": (),
 }
 ATTRIBUTES = ("as_count", "as_positive", "as_integer", "as_duration_s", "as_positive_s")
 

@@ -71,7 +71,7 @@ def test_many_runs_come_from_standard_input(shell: Shell) -> None:
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "no worker is running; start one with `onward worker`\n")
     assert "2 runs of" in done.stdout
 
 

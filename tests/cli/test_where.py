@@ -214,7 +214,7 @@ def test_a_variable_that_a_command_does_not_get_is_a_warning_before_it_is_missed
 
 def test_submit_does_not_judge_the_environment_of_a_worker(shell: Shell) -> None:
     shell.write("line.dot", pipeline(("a", "deploy $STAGE")))
-    assert shell.inside("submit", "line.dot").err == ""
+    assert shell.inside("submit", "line.dot").err == "no worker is running; start one with `onward worker`\n"
 
 
 def test_a_pattern_passes_variables_on(shell: Shell) -> None:
