@@ -12,6 +12,9 @@ from onward.errors import InvalidInput
 from onward.model.values.bounds import GRACE, WAIT, Seconds, shown
 from onward.model.values.tool_env import ALWAYS, Variables, is_named
 from onward.project import CONFIG_FILE, DIRECTORY, HERE, Project, find_project
+from onward.redact.redactor import Redactor
+from onward.redact.settings import DEFAULT_REDACT, RedactSettings, read_redact
+from onward.redact.sources import DATABASE, is_secret, make_redactor, password_of
 
 if TYPE_CHECKING:
     from onward.notify.settings import NotifySettings
@@ -19,10 +22,11 @@ if TYPE_CHECKING:
 DEFAULT_DB = f"{DIRECTORY}/onward.db"
 ADDRESS = "://"
 FILE_BYTES_MAX = 1024 * 1024
-TABLES = {"agents", "providers", "prices", "notify"}
+TABLES = {"agents", "providers", "prices", "notify", "redact"}
 KNOWN = {"db", "app", "answers", "tool_env", "grace", "blocked", "runs", "files", "log"} | TABLES
 AGENT_SETTINGS = {"model"}
 _TEXTS = KNOWN - TABLES - {"grace", "blocked", "tool_env"}
+_SECRET_FILE_BYTES_MAX = 1 << 20
 _PATTERN = re.compile(r"[^\s=,$\[\]]+")
 LOG_FORMATS = ("text", "json")
 FILE_MODES = ("full", "lazy", "off")
@@ -54,6 +58,7 @@ class Settings:
     openai_base_url: str | None = None
     has_openai_key: bool = False
     prices: Mapping[str, Any] = field(default_factory=dict)
+    redact: RedactSettings = DEFAULT_REDACT
 
     @property
     def has_provider(self) -> bool:
@@ -100,7 +105,45 @@ def load_settings(
         openai_base_url=environment.get("OPENAI_BASE_URL") or None,
         has_openai_key=bool(environment.get("OPENAI_API_KEY")),
         prices=_table(file.get("prices", {}), "prices"),
+        redact=read_redact(file.get("redact", {}), file=CONFIG_FILE, path=project.path),
     )
+
+
+def redactor_of(settings: Settings) -> Redactor:
+    """Knows the secrets of this process: those of its environment, its files and its database."""
+    how = settings.redact
+    if how.off:
+        return make_redactor(how, {})
+    secrets = _own_secrets(settings.db)
+    secrets |= {name: os.environ[name] for name in how.env if name in os.environ}
+    secrets |= {os.path.basename(path): _secret_in(path) for path in how.files}
+    return make_redactor(how, secrets)
+
+
+def own_redactor(db: str | None = None) -> Redactor:
+    """The same without a file of settings."""
+    return make_redactor(DEFAULT_REDACT, _own_secrets(db or ""))
+
+
+def _own_secrets(db: str) -> dict[str, str]:
+    # A variable often has the path of a file with a secret, and the path is none.
+    found = {
+        name: value
+        for name, value in os.environ.items()
+        if is_secret(name, value) and not os.path.exists(value)
+    }
+    for address in (db, os.environ.get("ONWARD_DB", "")):
+        if password := password_of(address):
+            found[DATABASE] = password
+    return found
+
+
+def _secret_in(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_SECRET_FILE_BYTES_MAX).decode("utf-8", "surrogateescape").strip()
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}, which [redact] names: {error.strerror}.") from None
 
 
 def file_mode(files: str | None) -> str | None:
@@ -131,21 +174,26 @@ def step_key() -> str | None:
     return os.environ.get("ONWARD_IDEMPOTENCY_KEY") or None
 
 
-def read_secret(reference: str, project: Project) -> str:
-    """The secret that `env:NAME` or `file:PATH` refers to, a path being meant from the project's
-    directory."""
+def read_secret(reference: str, project: Project, redactor: Redactor) -> str:
+    """The secret that `env:NAME` or `file:PATH` refers to, a path being meant from the project's directory.
+
+    It is known to the redactor from now on.
+    """
     kind, _, name = reference.partition(":")
     if kind == "env":
         if not os.environ.get(name):
             raise InvalidInput(f"the secret of [notify] is the variable {name}, which is not set; set it.")
+        redactor.add(name, os.environ[name].strip())
         return os.environ[name]
     path = project.path(os.path.expanduser(name))
     try:
         with open(path, encoding="utf-8") as file:
-            return file.read()
+            secret = file.read()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise InvalidInput(f"cannot read {path}, the secret of [notify]: {why}.") from None
+    redactor.add(os.path.basename(path), secret.strip())
+    return secret
 
 
 def tool_environment(extra: tuple[str, ...] = ()) -> dict[str, str]:

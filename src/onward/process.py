@@ -34,10 +34,12 @@ from typing import Protocol
 
 from onward.deadline import NO_DEADLINE, Deadline
 from onward.errors import CannotExecute, InvalidInput, SpawnFailed
-from onward.supervised import Capture, Child, Nursery, within
+from onward.supervised import Capture, Child, Clean, Nursery, within
 
 SHELL = "/bin/sh"
 Hear = Callable[[str, bytes], None]
+Cleaner = Callable[[str], Clean | None]
+"""What takes secrets out of a stream of this name; None if nothing must."""
 OUTPUT_BYTES_MAX = 1 << 20
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 LINGER_S = 1.0  # for processes that the shell left running
@@ -90,8 +92,10 @@ class SystemSpawn:
         output_bytes_max: int = OUTPUT_BYTES_MAX,
         grace_s: float = GRACE_S,
         linger_s: float = LINGER_S,
+        cleaner: Cleaner = lambda stream: None,
     ) -> None:
         self._output_bytes_max, self._grace_s, self._linger_s = output_bytes_max, grace_s, linger_s
+        self._cleaner = cleaner
         self._lock = threading.Lock()
         self._nursery: Nursery | None = None
 
@@ -189,7 +193,8 @@ class SystemSpawn:
                     theirs.callback(os.close, writer)
                     fds.append(writer)
                     heard = None if hear is None else partial(hear, stream)
-                    captures.append(Capture(reader, self._output_bytes_max, heard))
+                    clean = self._cleaner(stream)
+                    captures.append(Capture(reader, self._output_bytes_max, heard, clean))
                     resources.callback(captures[-1].close)
                 await self._ask_nursery(fds)
         except OSError as error:

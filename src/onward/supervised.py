@@ -12,6 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from typing import Protocol
 
 from onward.host import commands_name, host_identity
 
@@ -194,12 +195,30 @@ class Child:
                 future.set_result(None)
 
 
+class Clean(Protocol):
+    """Takes secrets out of what comes in pieces."""
+
+    def feed(self, data: bytes) -> bytes:
+        """What can be passed on."""
+        ...
+
+    def finish(self) -> bytes:
+        """The rest."""
+        ...
+
+
 class Capture:
     """The last bytes that a command prints to one stream, however much it prints."""
 
-    def __init__(self, fd: int, bytes_max: int, hear: Callable[[bytes], None] | None = None) -> None:
-        """`hear` gets everything as it comes."""
-        self._hear = hear
+    def __init__(
+        self,
+        fd: int,
+        bytes_max: int,
+        hear: Callable[[bytes], None] | None = None,
+        clean: Clean | None = None,
+    ) -> None:
+        """`hear` gets everything as it comes. Whatever is kept or heard went through `clean` first."""
+        self._hear, self._clean = hear, clean
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self.is_cut = False
@@ -209,6 +228,7 @@ class Capture:
 
     def text(self) -> str:
         """What was kept, as text that any store can hold: invalid bytes and NUL are replaced."""
+        self._flush()
         kept = self._kept
         if self.is_cut:
             start = next((at for at in range(min(4, len(kept))) if kept[at] & 0xC0 != 0x80), 0)
@@ -220,6 +240,7 @@ class Capture:
         for _ in range(CHUNKS_LEFT_MAX):  # of a command that was ended, the pipe may hold the last words
             if not self._read():
                 break
+        self._flush()
         os.close(self._fd)
 
     def _read(self) -> bool:
@@ -229,14 +250,22 @@ class Capture:
         except BlockingIOError:
             return False
         if data:
-            self._keep(data)
+            self._keep(data if self._clean is None else self._clean.feed(data))
             return True
+        self._flush()
         self._loop.remove_reader(self._fd)
         if not self.closed.done():
             self.closed.set_result(None)
         return False
 
+    def _flush(self) -> None:
+        """Keep what was held back, because it might have been the beginning of a secret."""
+        if self._clean is not None:
+            self._keep(self._clean.finish())
+
     def _keep(self, data: bytes) -> None:
+        if not data:
+            return
         if self._hear is not None:
             self._hear(data)
         self._kept += data

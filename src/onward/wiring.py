@@ -13,6 +13,7 @@ from onward.config import (
     Settings,
     file_mode,
     own_environment,
+    own_redactor,
     read_secret,
     tool_environment,
     tool_variables,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from onward.notify.settings import NotifySettings
     from onward.pipeline.build import Pipeline, Transform
     from onward.pipeline.rules.check import Rule
+    from onward.redact.redactor import Redactor
     from onward.workspace.port import OldTrees
 
 log_warning = logging.getLogger("onward").warning
@@ -120,11 +122,13 @@ def make_engine(
     db: str | None = None,
     around: Around | None = None,
     show: ShowLine | None = None,
+    redactor: Redactor | None = None,
 ) -> Engine:
     """An engine on the system's clock and dice, with the built-in handlers and the caller's.
 
     Steps have directories below `runs`; without it, none. `db`: where the store is, for commands.
-    `show` gets what commands print, line by line.
+    `show` gets what commands print, line by line. What the `redactor` knows is stored nowhere; without one,
+    that is what the environment has.
     """
     from onward.clock import SystemClock, SystemDice, SystemIds
     from onward.engine.engine import Engine, ignore
@@ -132,24 +136,36 @@ def make_engine(
     from onward.workspace.trees import GitTrees
 
     environment = tool_environment(tool_env) | _database_variable(db, tool_env)
-    run_files = _run_files(store, runs, files, warn)
+    redactor = own_redactor(db) if redactor is None else redactor
+    tell = _redacting(warn or log_warning, redactor)
+    for name in redactor.refused:
+        tell(
+            f"the value of {name} is too short to be redacted, so it may be stored; "
+            "use a secret of at least 8 characters."
+        )
+    run_files = _run_files(store, runs, files, tell)
     return Engine(
         store,
         clock=SystemClock(),
         ids=SystemIds(),
         dice=SystemDice(),
-        handlers={**_built_in(environment), **(handlers or {})},
+        handlers={**_built_in(environment, redactor), **(handlers or {})},
         transforms=transforms,
         rules=RULES if rules is None else rules,
         observe=observe or ignore,
         files=run_files,
         trees=GitTrees(tool_environment(tool_env), _outside(runs)),
-        warn=warn or log_warning,
+        warn=tell,
         around=around,
         own=own_paths(db, runs),
         variables=tool_variables(tool_env),
         show=show,
+        redactor=redactor,
     )
+
+
+def _redacting(warn: Callable[[str], None], redactor: Redactor) -> Callable[[str], None]:
+    return lambda text: warn(redactor.redact(text))
 
 
 def make_courier(
@@ -157,11 +173,15 @@ def make_courier(
     settings: Settings,
     *,
     warn: Callable[[str], None],
+    redactor: Redactor,
     db: str | None = None,
     count: Callable[[str], None] = lambda result: None,
     is_hurried: Callable[[], bool] = lambda: False,
 ) -> Courier | None:
-    """What delivers notifications as `[notify]` says; None if nobody wants any."""
+    """What delivers notifications as `[notify]` says; None if nobody wants any.
+
+    What the `redactor` knows is told to nobody; the secret that signs requests is known to it from now on.
+    """
     notify = settings.notify
     if notify is None:
         return None
@@ -170,30 +190,36 @@ def make_courier(
 
     return Courier(
         store.outbox,
-        _sender(notify, settings, db),
+        _sender(notify, settings, redactor, db),
         SystemClock(),
         SystemDice(),
         kinds=notify.on,
         timeout_s=notify.timeout_s,
-        warn=warn,
+        warn=_redacting(warn, redactor),
+        redactor=redactor,
         count=count,
         is_hurried=is_hurried,
     )
 
 
-def _sender(notify: NotifySettings, settings: Settings, db: str | None) -> Sender:
+def _sender(notify: NotifySettings, settings: Settings, redactor: Redactor, db: str | None) -> Sender:
     from onward.clock import SystemClock
     from onward.notify.command import CommandSender
     from onward.notify.url import UrlSender, key_of
+    from onward.process import SystemSpawn
+    from onward.redact.stream import cleaner_of
 
     if notify.command is not None:
         environment = tool_environment(notify.env) | _database_variable(db, notify.env)
         cwd = settings.project.path(".")
-        return CommandSender(notify.command, environment=environment, cwd=cwd, timeout_s=notify.timeout_s)
+        spawn = SystemSpawn(cleaner=cleaner_of(lambda: redactor))
+        return CommandSender(
+            notify.command, spawn, environment=environment, cwd=cwd, timeout_s=notify.timeout_s
+        )
     secret = None
     if notify.secret is not None:
         try:
-            secret = key_of(read_secret(notify.secret, settings.project))
+            secret = key_of(read_secret(notify.secret, settings.project, redactor))
         except ValueError:
             raise InvalidInput(
                 f"the secret of [notify], {notify.secret}, is empty or not base64 behind whsec_."
@@ -213,9 +239,17 @@ def _run_files(
 
 
 def make_submitting(
-    store: Store, sources: Sources, *, kinds: Collection[str] = (), runs: Callable[[], str | None]
+    store: Store,
+    sources: Sources,
+    *,
+    redactor: Redactor,
+    kinds: Collection[str] = (),
+    runs: Callable[[], str | None],
 ) -> Submitting:
-    """What creates runs in a store without an engine: a quick command does not wait for all its imports."""
+    """What creates runs in a store without an engine: a quick command does not wait for all its imports.
+
+    What the `redactor` knows is stored nowhere.
+    """
     from onward.clock import SystemClock, SystemIds
     from onward.engine.control.create import Creating
     from onward.engine.control.submit import Submitting
@@ -223,7 +257,7 @@ def make_submitting(
     from onward.engine.loop.definitions import Definitions
 
     clock = SystemClock()
-    journal = Journal(store.log, clock)
+    journal = Journal(store.log, clock, redactor)
     workspaces = _LateWorkspaces(store, runs)
     creating = Creating(journal, clock, SystemIds(), Definitions(kinds), sources, workspaces)
     return Submitting(creating, journal, clock)
@@ -246,8 +280,11 @@ class _LateWorkspaces:
         return await found.asked(pipeline, start, run_id)
 
 
-def open_models(settings: Settings) -> Models:
-    """The models that settings describe; InvalidInput if they do so badly. Nothing is connected yet."""
+def open_models(settings: Settings, redactor: Redactor) -> Models:
+    """The models that settings describe; InvalidInput if they do so badly. Nothing is connected yet.
+
+    Every key is known to the `redactor` from the moment it is read.
+    """
     from onward.agents.keys import Keys
     from onward.agents.models import Models
     from onward.agents.providers import read_providers
@@ -256,7 +293,7 @@ def open_models(settings: Settings) -> Models:
 
     providers = read_providers(settings.providers, openai_base_url=settings.openai_base_url)
     directory = settings.project.path(".")
-    keys = Keys(variables=own_environment, spawn=SystemSpawn(), directory=directory)
+    keys = Keys(variables=own_environment, spawn=SystemSpawn(), directory=directory, known_as=redactor.add)
     return Models(providers, keys=keys, clock=SystemClock(), default=settings.model)
 
 
@@ -304,11 +341,13 @@ def _outside(runs: str | None) -> list[str]:
     return [root, *(root.removesuffix("-runs") + end for end in ("", "-wal", "-shm", "-workers"))]
 
 
-def _built_in(environment: Mapping[str, str]) -> Mapping[str, Handler]:
+def _built_in(environment: Mapping[str, str], redactor: Redactor) -> Mapping[str, Handler]:
     from onward.handlers.tool import ToolHandler
     from onward.process import SystemSpawn
+    from onward.redact.stream import cleaner_of
 
-    return {"tool": ToolHandler(SystemSpawn(), environment=environment)}
+    spawn = SystemSpawn(cleaner=cleaner_of(lambda: redactor))
+    return {"tool": ToolHandler(spawn, environment=environment)}
 
 
 def _database_variable(db: str | None, tool_env: tuple[str, ...]) -> dict[str, str]:

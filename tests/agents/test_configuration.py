@@ -11,6 +11,7 @@ from onward.agents.prices import Rates
 from onward.agents.providers import OPENAI_KEY, OPENAI_URL, READERS, full_name, read_providers
 from onward.config import AGENT_SETTINGS, load_settings
 from onward.errors import InvalidInput
+from onward.redact.redactor import NOTHING_SECRET
 from onward.wiring import open_models, open_prices
 
 PAGE = Path(__file__).parents[2] / "docs/configuration.md"
@@ -143,14 +144,14 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ONWARD_MODEL", raising=False)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
-    models = open_models(load_settings())
+    models = open_models(load_settings(), NOTHING_SECRET)
     assert models.full_name() == "local:smol"
     assert models.providers["openai"].base_url == "http://127.0.0.1:1/v1"
     price = open_prices(load_settings()).find("local:smol")
     assert price is not None
     assert (price.input, price.output) == (100_000, 2_000_000)
     monkeypatch.setenv("ONWARD_MODEL", "gpt-5")
-    assert open_models(load_settings()).full_name() == "openai:gpt-5"
+    assert open_models(load_settings(), NOTHING_SECRET).full_name() == "openai:gpt-5"
 
 
 @pytest.mark.parametrize(

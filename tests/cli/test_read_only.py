@@ -228,7 +228,7 @@ def looker(shell: Shell, postgres_url: str) -> Iterator[Shell]:
     assert shell.inside("run", "gate.dot", "--run-id", "asks").code == 75
     role = f"looker_{uuid.uuid4().hex}"
     with psycopg.connect(postgres_url, autocommit=True) as db:
-        db.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'looks'")
+        db.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'only-looks'")
         db.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
         shell.environment["ONWARD_DB"] = as_role(postgres_url, role)
         yield shell
@@ -237,7 +237,7 @@ def looker(shell: Shell, postgres_url: str) -> Iterator[Shell]:
 
 
 def as_role(url: str, role: str) -> str:
-    return re.sub(r"//[^@/]*@", f"//{role}:looks@", url)
+    return re.sub(r"//[^@/]*@", f"//{role}:only-looks@", url)
 
 
 @pytest.mark.postgres

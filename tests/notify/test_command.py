@@ -10,6 +10,7 @@ import pytest
 
 from onward.notify.command import CommandSender
 from onward.notify.sender import Sent
+from onward.process import SystemSpawn
 from tests.cli.shell import wait_until
 from tests.notify.told import delivery
 
@@ -17,7 +18,7 @@ PATH = {"PATH": "/usr/bin:/bin"}
 
 
 def sender(command: str | tuple[str, ...], cwd: Path, *, timeout_s: float = 30.0) -> CommandSender:
-    return CommandSender(command, environment=PATH, cwd=str(cwd), timeout_s=timeout_s)
+    return CommandSender(command, SystemSpawn(), environment=PATH, cwd=str(cwd), timeout_s=timeout_s)
 
 
 @pytest.mark.parametrize("is_line", [True, False])

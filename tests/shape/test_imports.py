@@ -20,7 +20,14 @@ LAYERS: dict[str, list[str]] = {
     "clock": ["model"],
     "version": [],
     "project": [],
-    "config": ["errors", "model.values", "project", "notify.settings"],  # each room checks its own table
+    "redact": ["errors"],  # pure: whatever stores or prints may use it
+    "config": [
+        "errors",
+        "model.values",
+        "project",
+        "notify.settings",
+        "redact",
+    ],  # each room checks its table
     "host": ["errors"],
     "supervisor": [],  # a program of its own
     "watchdog": [],  # another
@@ -38,12 +45,13 @@ LAYERS: dict[str, list[str]] = {
     "store": ["model", "errors", "clock", "host", "threads"],
     "handlers": [
         *("model", "errors", "clock", "deadline", "pipeline.graph", "process", "threads", "loop_watch"),
+        "redact",
     ],
     "read.log": ["model"],  # the one reading of a log: whatever tells of a run may use it
     "receipts": ["machine", "pipeline", "model", "errors", "clock", "read.log"],
     "workspace": ["model", "errors"],
     "observe": [
-        *("model", "errors", "clock"),
+        *("model", "errors", "clock", "redact"),
         *("store.port", "store.owner", "handlers.port"),  # the ports it stands around
     ],
     "read": [
@@ -53,6 +61,7 @@ LAYERS: dict[str, list[str]] = {
     "engine": [
         "read",
         *("machine", "pipeline", "model", "errors", "clock", "deadline", "version", "receipts", "threads"),
+        "redact",
         *(
             "handlers.port",
             "handlers.calls",
@@ -69,11 +78,11 @@ LAYERS: dict[str, list[str]] = {
     ],
     "operations": [
         *("engine", "read", "machine", "pipeline", "model", "errors", "clock", "version"),
-        *("carry", "draw", "process", "receipts"),
+        *("carry", "draw", "process", "receipts", "redact"),
         *("store.port", "store.codec", "store.owner", "store.privacy", "observe.figures"),
     ],
     "notify": [
-        *("machine", "model", "errors", "clock", "threads", "version", "process"),
+        *("machine", "model", "errors", "clock", "threads", "version", "process", "redact"),
         "store.port",
     ],
     "carry": [

@@ -51,8 +51,11 @@ class Keys:
         variables: Callable[[], Mapping[str, str]],
         spawn: Spawn,
         directory: str = ".",
+        known_as: Callable[[str, str], object] = lambda name, value: None,
     ) -> None:
+        """`known_as` gets the name and the value of every key that is read, so that it is stored nowhere."""
         self._variables, self._spawn, self._directory = variables, spawn, directory
+        self._known_as = known_as
 
     async def find(self, reference: str | None, *, is_needed: bool) -> str:
         """The key; empty if there is none and none is needed."""
@@ -76,6 +79,7 @@ class Keys:
             raise KeyMissing(f"{kind}:{rest} is empty")
         if not _SENDABLE.fullmatch(first):
             raise KeyMissing(f"{kind}:{rest} holds characters that no key has")
+        self._known_as("provider key" if kind == "command" else os.path.basename(rest), first)
         return first
 
     async def _of_variable(self, name: str) -> str:

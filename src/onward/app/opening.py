@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from onward.app.registering import Registering
-from onward.config import file_mode, load_settings
+from onward.config import file_mode, load_settings, own_redactor
 from onward.engine.engine import Engine, ignore
 from onward.engine.loop.parts import Observer, ShowLine
 from onward.engine.loop.serving import Around
@@ -34,7 +34,7 @@ class Opening(Registering):
         """`store`: a path, a postgresql:// address, or a store. `runs`: where steps have their directories;
         without it, next to the database. `files`: what they leave there (full, lazy or off), which overrides
         the pipelines."""
-        super().__init__()
+        super().__init__(own_redactor(store if isinstance(store, str) else None))
         self.store, self.runs, self.files = store, runs, file_mode(files)
         self.lease_s: float | None = None
         self.blocked_s = BLOCKED_S
@@ -76,6 +76,7 @@ class Opening(Registering):
                     db=self.store if isinstance(self.store, str) else None,
                     around=around,
                     show=show,
+                    redactor=self.redactor,
                 )
                 if self.blocked_s and self.handlers:
                     self._watch = LoopWatch(self.blocked_s, find_culprit)
@@ -93,7 +94,7 @@ class Opening(Registering):
         settings = load_settings()
         if not settings.has_provider:
             return {}
-        self._models = open_models(settings)
+        self._models = open_models(settings, self.redactor)
         return {AGENT: make_agent(self._models, settings)}
 
     @property

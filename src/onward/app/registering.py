@@ -13,13 +13,17 @@ from onward.handlers.function import FunctionHandler, Returned
 from onward.handlers.isolate.handler import IsolatedHandler, importable
 from onward.handlers.isolate.messages import ANSWER_BYTES_MAX
 from onward.handlers.port import Handler
+from onward.model.attempt.output import STDERR
 from onward.model.values.bounds import shown
 from onward.pipeline.build import Transform
 from onward.pipeline.prepare import checked_transform
 from onward.pipeline.rules.check import RULES, Problem, Rule, Subject
 from onward.pipeline.rules.custom import custom_rule, with_one_severity
+from onward.pipeline.rules.secrets import secret_rule
 from onward.pipeline.rules.tools import rules_beside
 from onward.process import SystemSpawn
+from onward.redact.redactor import Redactor
+from onward.redact.stream import cleaner_of
 
 # An isolated function is given an IsolatedStep, any other a StepContext.
 F = TypeVar("F", bound=Callable[[Any], Returned | Awaitable[Returned]])
@@ -31,12 +35,16 @@ AnswersT = TypeVar("AnswersT", bound=Callable[..., Any] | Interviewer)
 class Registering:
     """An app's handlers, transforms, rules and interviewers."""
 
-    def __init__(self) -> None:
-        self._spawn = SystemSpawn(output_bytes_max=ANSWER_BYTES_MAX)
+    def __init__(self, redactor: Redactor) -> None:
+        self.redactor = redactor
+        """Knows the secrets that are stored nowhere; `add` those that the environment does not have."""
+        # Standard output is the answer: it is read first, and redacted then.
+        cleaner = cleaner_of(lambda: self.redactor, streams=(STDERR,))
+        self._spawn = SystemSpawn(output_bytes_max=ANSWER_BYTES_MAX, cleaner=cleaner)
         self.handlers: dict[str, Handler] = {}
         self._places: dict[str, str] = {}  # where each handler was registered
         self.transforms: list[Transform] = []
-        self.rules: list[Rule] = list(RULES)
+        self.rules: list[Rule] = [*RULES, secret_rule(lambda text: self.redactor.knows(text))]
         self.interviewers: dict[str, Interviewer] = {"auto": AutoApprove()}
 
     def handler(self, kind: str, *, isolated: bool = False, replace: bool = False) -> Callable[[F], F]:

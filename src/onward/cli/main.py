@@ -16,11 +16,13 @@ from onward.cli.failure import tell_defect, tell_error, tell_usage
 from onward.cli.print.output import Output
 from onward.cli.values import with_script_joined
 from onward.cli.words import with_command_first
-from onward.errors import OnwardError
+from onward.config import load_settings, own_redactor, redactor_of
+from onward.errors import InvalidInput, OnwardError
 from onward.version import VERSION
 
 if TYPE_CHECKING:
     from onward.cli.options import Common
+    from onward.redact.redactor import Redactor
 
 HELP = "Durable runs of AI agent pipelines: kill it anywhere, and it continues after the last finished step."
 EPILOGUE = (
@@ -89,6 +91,7 @@ def run(tokens: Sequence[str]) -> int:
         return _complete(tokens[1:])
     own, others = _split(list(tokens))
     out = Output(is_json="--json" in own, words=own)
+    out.redactor = _redactor()
     try:
         own = with_command_first(own)
         return out.close(_call([*with_script_joined(own), *others], out))
@@ -110,6 +113,14 @@ def _complete(words: Sequence[str]) -> int:
     for line in complete(index, words[1:]):
         out.say(line)
     return FINE
+
+
+def _redactor() -> Redactor:
+    """Knows what this command must not print; settings that are wrong are told by the command itself."""
+    try:
+        return redactor_of(load_settings())
+    except InvalidInput:
+        return own_redactor()
 
 
 def _tell_usage(tokens: Sequence[str], message: str, out: Output) -> int:

@@ -9,7 +9,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from onward.config import ADDRESS, Settings, load_settings, place_in, step_key, tool_environment
+from onward.config import (
+    ADDRESS,
+    Settings,
+    load_settings,
+    place_in,
+    redactor_of,
+    step_key,
+    tool_environment,
+)
 from onward.errors import InvalidInput, NoDatabase
 from onward.project import CONFIG_FILE
 from onward.wiring import POSTGRES, PROJECT_RUNS, is_there, make_courier, open_store
@@ -82,18 +90,22 @@ async def submit_of(common: Common) -> AsyncIterator[LocalSubmit]:
     from onward.engine.control.sources import Sources
     from onward.operations.local.submit import LocalSubmit
     from onward.pipeline.graph import BUILT_IN_TYPES
+    from onward.pipeline.rules.check import RULES
+    from onward.pipeline.rules.secrets import secret_rule
     from onward.wiring import make_submitting
 
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = None if settings.app is None else app_of(settings)
     async with opened(settings.db if app is None else app.store, makes=True) as store:
         if app is None:
-            sources = Sources(store.blobs, (), BUILT_IN_TYPES)
+            redactor = redactor_of(settings)
+            sources = Sources(store.blobs, (), BUILT_IN_TYPES, [*RULES, secret_rule(redactor.knows)])
         else:
-            sources = sources_of(app, store)
+            redactor, sources = app.redactor, sources_of(app, store)
         submitting = make_submitting(
             store,
             sources,
+            redactor=redactor,
             kinds=() if app is None else app.handlers,
             runs=lambda: app_of(settings).runs_directory,
         )
@@ -177,7 +189,15 @@ async def effects_of(common: Common) -> AsyncIterator[LocalEffects]:
             'put "ONWARD_DB" into tool_env in onward.toml, or say --db.'
         )
     async with opened(place_of(common), makes=True) as store:
-        yield LocalEffects(AtMostOnce(store.effects, SystemClock(), SystemIds(), store.leases.lease_s))
+        yield LocalEffects(
+            AtMostOnce(
+                store.effects,
+                SystemClock(),
+                SystemIds(),
+                store.leases.lease_s,
+                redactor=redactor_of(settings),
+            )
+        )
 
 
 @asynccontextmanager
@@ -232,7 +252,15 @@ def courier_of(
 ) -> Courier | None:
     """What delivers notifications while a command executes runs; None without `[notify]`."""
     db = app.store if isinstance(app.store, str) else None
-    courier = make_courier(store, settings, warn=warn, db=db, count=count, is_hurried=lambda: stop.is_now)
+    courier = make_courier(
+        store,
+        settings,
+        warn=warn,
+        redactor=app.redactor,
+        db=db,
+        count=count,
+        is_hurried=lambda: stop.is_now,
+    )
     if courier is not None:
         stop.listen(courier.hurry)
     return courier
@@ -255,6 +283,10 @@ def app_of(settings: Settings) -> Onward:
         app.runs = settings.project.path(PROJECT_RUNS)
     app.files = settings.files or app.files
     app.blocked_s = app.blocked_s if settings.blocked_s is None else settings.blocked_s
+    redactor = redactor_of(settings)
+    if not settings.redact.off:
+        redactor.take(app.redactor)
+    app.redactor = redactor
     return app
 
 

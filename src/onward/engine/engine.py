@@ -37,6 +37,7 @@ from onward.model.run import Run
 from onward.model.values.tool_env import Variables
 from onward.pipeline.build import Transform
 from onward.pipeline.rules.check import RULES, Rule
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.store import Store
 from onward.workspace.port import Trees
 
@@ -68,18 +69,19 @@ class Engine:
         own: Sequence[str] = (),
         variables: Variables | None = None,
         show: ShowLine | None = None,
+        redactor: Redactor = NOTHING_SECRET,
     ) -> None:
         """`own`: the paths that are ours and no step's work, wherever they are. `variables`: the names of
-        those that commands get."""
-        self.store, self.variables = store, variables
+        those that commands get. `redactor`: what it knows is stored nowhere."""
+        self.store, self.variables, self.redactor = store, variables, redactor
         self.sources = Sources(store.blobs, transforms, {*handlers, *Definition.BUILT_IN}, rules)
         receipts = None
         if files is not None:
             receipts = StepReceipts(files, store.log, self.sources)
             observe = _each(files.observe, receipts.after, observe)
-        self.journal = journal = Journal(store.log, clock)
+        self.journal = journal = Journal(store.log, clock, redactor)
         self.leftovers = Leftovers(store, None if files is None else files.folder, trees, own)
-        self.effects = AtMostOnce(store.effects, clock, ids, store.leases.lease_s)
+        self.effects = AtMostOnce(store.effects, clock, ids, store.leases.lease_s, redactor=redactor)
         claims = Claims(store.leases, journal, clock, ids, observe)
         self.dropped, self.is_at_work = claims.dropped, claims.is_at_work
         workspaces = Workspaces(trees, files, warn)
@@ -99,7 +101,7 @@ class Engine:
             dice,
             handlers,
             observe,
-            Rooms(store.blobs, clock, files),
+            Rooms(store.blobs, clock, files, redactor),
             workspaces,
             requests.cancel_child,
             self.effects,
@@ -107,6 +109,7 @@ class Engine:
             lambda: self.sweep(),
             receipts,
             show,
+            redactor,
         )
         self._runner = runner = Runner(claims, serving, self.sources, parts, files)
         creating = Creating(journal, clock, ids, serving, self.sources, workspaces)

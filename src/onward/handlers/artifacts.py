@@ -23,6 +23,7 @@ from onward.model.attempt.artifact import (
     Form,
 )
 from onward.model.values.value import check_value, plain_text
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 
 Read = Callable[[str], Awaitable[bytes | None]]
 
@@ -53,15 +54,19 @@ class Artifacts:
         read: Read = _nothing,
         has_files: bool = False,
         loop: asyncio.AbstractEventLoop | None = None,
+        redactor: Redactor = NOTHING_SECRET,
     ) -> None:
         self._known, self._step, self._now_us, self._read = known or {}, step, now_us, read
-        self._has_files, self._loop = has_files, loop
+        self._has_files, self._loop, self._redactor = has_files, loop, redactor
         self.changes: dict[str, Artifact | None] = {}
         self.contents: dict[str, bytes] = {}
 
     def store(self, id: str, name: str, data: bytes | str | Any) -> ArtifactInfo:
-        """Store `data` under `id`; an existing artifact is replaced."""
+        """Store `data` under `id`, without secrets; an existing artifact is replaced."""
         _check_id(id)
+        if not self._redactor.is_empty:
+            id, name = self._redactor.redact(id), self._redactor.redact_value(name)
+            data = redacted_data(self._redactor, data)
         form, content = _encoded(id, data)
         return self._put(id, name, form, content)
 
@@ -178,6 +183,13 @@ def decoded(form: Form, content: bytes) -> Any:
             return content.decode()
         case "json":
             return msgspec.json.decode(content)
+
+
+def redacted_data(redactor: Redactor, data: object) -> object:
+    """What is to be stored, without secrets."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        return redactor.redact_bytes(bytes(data))
+    return redactor.redact_value(data)
 
 
 def _encoded(id: str, data: object) -> tuple[Form, bytes]:

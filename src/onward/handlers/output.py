@@ -17,6 +17,7 @@ from onward.model.attempt.output import (
     LastOutput,
     PrintedLine,
 )
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 
 Show = Callable[[str, str], None]
 """Shows a person one line of a stream."""
@@ -31,8 +32,9 @@ class AttemptOutput:
     The last lines, and the error that the handler raised, are kept for the event that ends the attempt.
     """
 
-    def __init__(self, room: Room, show: Show | None = None) -> None:
-        self._room, self._show = room, show
+    def __init__(self, room: Room, show: Show | None = None, *, redactor: Redactor = NOTHING_SECRET) -> None:
+        """What commands print was redacted by who started them; errors are redacted here."""
+        self._room, self._show, self._redactor = room, show, redactor
         self._unfinished = {STDOUT: b"", STDERR: b""}
         self._lines: deque[PrintedLine] = deque(maxlen=LINES_MAX)
         self._error = self._traceback = ""
@@ -55,7 +57,7 @@ class AttemptOutput:
 
     def raised_elsewhere(self, error: str, where: str) -> None:
         """The handler has raised an error of this type in another process."""
-        self._error, self._traceback = error, where
+        self._error, self._traceback = error, _shortened(self._redactor.redact(where))
 
     def close(self) -> None:
         """The attempt is over. A last line may lack its end."""
@@ -92,7 +94,7 @@ def _text(line: bytes) -> str:
 
 
 def traceback_of(error: BaseException) -> str:
-    """The traceback from the handler's own code on; the end of it, if it is long.
+    """The traceback from the handler's own code on.
 
     Empty for an error of Onward that no code outside Onward led to: its message says it all.
     """
@@ -104,7 +106,11 @@ def traceback_of(error: BaseException) -> str:
     elif type(error).__module__.partition(".")[0] == "onward":
         return ""
     text = "".join(told.format()).rstrip().replace("\0", "\N{REPLACEMENT CHARACTER}")
-    text = text.encode("utf-8", "backslashreplace").decode()
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _shortened(text: str) -> str:
+    """The end of a long traceback."""
     left_out = len(text) - TRACEBACK_CHARACTERS_MAX
     return text if left_out <= 0 else f"… ({left_out:,} characters before)\n{text[left_out:]}"
 

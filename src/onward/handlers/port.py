@@ -25,13 +25,14 @@ from onward.handlers.room import Room
 from onward.model.call import check_call_key
 from onward.model.event import StepStarted
 from onward.model.ids import branch_of, idempotency_key, place_of
-from onward.model.result import LOG_LINES_MAX, Result, log_line
+from onward.model.result import LOG_LINES_MAX, Result
 from onward.model.run import Run
 from onward.model.values.frozenmap import FrozenMap
 from onward.model.values.namespace import as_told, engine_values
 from onward.model.values.references import expand
-from onward.model.values.value import copied
+from onward.model.values.value import copied, plain_text
 from onward.pipeline.graph import Graph, Node
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 
 
 async def _no_past(mode: str) -> str:
@@ -68,6 +69,7 @@ class StepContext:
         "output",
         "recall",
         "recorded",
+        "redactor",
         "room",
         "stopping",
         "workspace",
@@ -88,6 +90,7 @@ class StepContext:
         clock: Clock | None = None,
         output: AttemptOutput | None = None,
         record: MakeRecorder = _no_log,
+        redactor: Redactor = NOTHING_SECRET,
     ) -> None:
         self._run, self._started, self.graph, self.node = run, started, graph, graph.nodes[started.node]
         self.room, self.recall = room, recall
@@ -101,6 +104,8 @@ class StepContext:
         """When every process of this attempt must have ended; each renewal of the lease moves it."""
         self.stopping = stopping
         """Set when the run should stop soon: a handler that can continue later may end early."""
+        self.redactor = redactor
+        """Knows the secrets that must not be stored; `add` what becomes known on the way, such as a key."""
         self.lines: list[str] = []
         self._prompt: str | None = None
         self._record = record
@@ -216,6 +221,7 @@ class StepContext:
             calls=self.calls,
             output=self.output,
             record=lambda started, functions: self.recorder,
+            redactor=self.redactor,
         )
 
     async def call(
@@ -320,7 +326,7 @@ class StepContext:
     def log(self, text: str) -> None:
         """Record a line for people who read the run later; it is stored when the attempt ends."""
         if len(self.lines) <= LOG_LINES_MAX:  # one more than are kept, to say that there were more
-            self.lines.append(log_line(text))
+            self.lines.append(plain_text(text, "a line for the log"))
 
     @property
     def goal(self) -> str:

@@ -57,7 +57,11 @@ class Result:
             ids = tuple(plain_text(one, "a suggested id of a result") for one in self.suggested_next_ids)
             object.__setattr__(self, "suggested_next_ids", ids)
         if self.log != ():
-            object.__setattr__(self, "log", log_lines(self.log))
+            # They are shortened when they are recorded: before that, secrets are looked for in the whole.
+            lines = tuple(
+                plain_text(line, "a line for the log") for line in islice(self.log, LOG_LINES_MAX + 1)
+            )
+            object.__setattr__(self, "log", lines)
 
     def with_log(self, lines: Iterable[str]) -> Result:
         """The same, and what the handler wrote down on the way before what it returned."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from onward.errors import OnwardError
-from onward.notify.sender import Sent, one_line
+from onward.notify.sender import Sent
 from onward.process import Finished, SystemSpawn
 from onward.store.port.outbox import Delivery
 
@@ -23,6 +23,7 @@ class CommandSender:
     def __init__(
         self,
         command: str | tuple[str, ...],
+        spawn: SystemSpawn,
         *,
         environment: Mapping[str, str],
         cwd: str | None,
@@ -30,7 +31,7 @@ class CommandSender:
     ) -> None:
         self._command, self._environment = command, dict(environment)
         self._cwd, self._timeout_s = cwd, timeout_s
-        self._spawn = SystemSpawn()
+        self._spawn = spawn
 
     async def send(self, delivery: Delivery) -> Sent:
         env = {**self._environment, **variables(delivery)}
@@ -45,7 +46,7 @@ class CommandSender:
                     self._command, env=env, cwd=self._cwd, timeout_s=self._timeout_s, stdin=body
                 )
         except OnwardError as error:  # it did not run
-            return Sent(None, one_line(str(error)))
+            return Sent(None, str(error))
         return _sent(finished, self._timeout_s)
 
     def close(self) -> None:
@@ -59,7 +60,7 @@ def _sent(finished: Finished, timeout_s: float) -> Sent:
         return Sent(None, f"ended by signal {finished.signal}")
     if finished.exit_code == 0:
         return Sent(0)
-    said = one_line(finished.stderr.strip() or finished.stdout.strip().rpartition("\n")[2])
+    said = finished.stderr.strip() or finished.stdout.strip().rpartition("\n")[2]
     return Sent(finished.exit_code, f"exit code {finished.exit_code}" + (f": {said}" if said else ""))
 
 

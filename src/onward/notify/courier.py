@@ -10,6 +10,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+import msgspec
+from msgspec.structs import replace
+
 from onward.clock import Clock, Dice
 from onward.errors import OnwardError, StoreGone
 from onward.machine.fold.notifications import tells
@@ -18,6 +21,7 @@ from onward.model.notification import DeliveryState, NotificationKind
 from onward.model.run import Run
 from onward.notify.backoff import attempted, is_too_late
 from onward.notify.sender import Sender, Sent, one_line
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.outbox import Attempted, Delivery, Outbox
 
 SUBSCRIBER = "notify"
@@ -32,7 +36,7 @@ CUT_OFF = "cut off: its process ended before there was an answer"
 
 
 class Courier:
-    """Subscribes to the outbox, and delivers through `sender`.
+    """Subscribes to the outbox, and delivers through `sender` what has no secrets that the `redactor` knows.
 
     `count` gets each result by its word: delivered, again or failed. Once `is_hurried` says so, nothing
     more is waited for at the end.
@@ -48,11 +52,13 @@ class Courier:
         kinds: Sequence[NotificationKind],
         timeout_s: float,
         warn: Callable[[str], None],
+        redactor: Redactor = NOTHING_SECRET,
         count: Callable[[str], None] = lambda result: None,
         is_hurried: Callable[[], bool] = lambda: False,
     ) -> None:
         self._outbox, self._sender, self._clock, self._dice = outbox, sender, clock, dice
         self._kinds, self._warn, self._count, self._is_hurried = kinds, warn, count, is_hurried
+        self._redactor = redactor
         self._lease_us = int((timeout_s + LEASE_MARGIN_S) * 1_000_000)
         self._tasks: dict[asyncio.Task[None], Delivery] = {}
         self._news = asyncio.Event()
@@ -137,9 +143,17 @@ class Courier:
 
     async def _sent(self, delivery: Delivery) -> Sent:
         try:
-            return await self._sender.send(delivery)
+            sent = await self._sender.send(self._without_secrets(delivery))
         except Exception as error:  # of any kind: a defect here must not reach a run
-            return Sent(None, one_line(f"{type(error).__name__}: {error}"))
+            sent = Sent(None, f"{type(error).__name__}: {error}")
+        return Sent(sent.response, one_line(self._redactor.redact(sent.error)))
+
+    def _without_secrets(self, delivery: Delivery) -> Delivery:
+        """What is told comes from events, and was redacted, but for what is in the pipeline itself: its
+        source is stored as it is, and may ask at a gate what nobody outside should read."""
+        body = msgspec.json.decode(delivery.body)
+        clean = self._redactor.redact_value(body)
+        return delivery if clean is body else replace(delivery, body=msgspec.json.encode(clean).decode())
 
     async def _record(self, delivery: Delivery, result: Attempted) -> None:
         try:

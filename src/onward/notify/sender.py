@@ -10,7 +10,10 @@ ERROR_CHARACTERS_MAX = 300
 
 
 class Sent(NamedTuple):
-    """How a try ended: it was delivered if `error` is empty. `response` is an HTTP status or an exit code."""
+    """How a try ended: it was delivered if `error` is empty. `response` is an HTTP status or an exit code.
+
+    `error` may be long: it is redacted as a whole before it is cut.
+    """
 
     response: int | None
     error: str = ""

@@ -18,13 +18,13 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import urlsplit
 
 from onward.clock import Clock
-from onward.notify.sender import Sent, one_line
+from onward.notify.sender import Sent
 from onward.store.port.outbox import Delivery
 from onward.threads import in_thread
 from onward.version import VERSION
 
 SECRET_PREFIX = "whsec_"
-ANSWER_BYTES_MAX = 1_000
+ANSWER_BYTES_MAX = 16 * 1024
 
 
 class UrlSender:
@@ -48,7 +48,7 @@ class UrlSender:
             return Sent(None, f"no answer within {self._timeout_s:g} s")
         except (OSError, HTTPException, RuntimeError) as error:  # the last: the system has no thread left
             why = error.strerror if isinstance(error, OSError) else None
-            return Sent(None, one_line(f"no answer: {why or str(error) or type(error).__name__}"))
+            return Sent(None, f"no answer: {why or str(error) or type(error).__name__}")
         finally:
             _shut(connection)
 
@@ -98,7 +98,7 @@ def _post(connection: HTTPConnection, target: str, body: bytes, headers: dict[st
         return Sent(status)
     if 300 <= status < 400:
         return Sent(status, f"HTTP {status}: it redirects, which is not followed; write the final address")
-    said = one_line(answer.read(ANSWER_BYTES_MAX).decode("utf-8", "replace"))
+    said = answer.read(ANSWER_BYTES_MAX).decode("utf-8", "replace").strip()
     return Sent(status, f"HTTP {status}" + (f": {said}" if said else ""))
 
 

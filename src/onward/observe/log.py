@@ -6,7 +6,7 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 import msgspec
@@ -24,6 +24,7 @@ from onward.model.event import (
 from onward.model.run import Run
 from onward.model.values.instant import rfc3339
 from onward.observe.about import current
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 _USER_INFO = re.compile(r"(://[^\s/:@\"']*):[^\s/@\"']+@")
@@ -40,9 +41,9 @@ def without_secrets(text: str) -> str:
 class JsonLines(logging.Formatter):
     """Time, level, logger and message; the run and step; and the exception, if there is one."""
 
-    def __init__(self, **always: str) -> None:
+    def __init__(self, redactor: Callable[[], Redactor] = lambda: NOTHING_SECRET, **always: str) -> None:
         super().__init__()
-        self._always = always
+        self._redactor, self._always = redactor, always
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
@@ -60,7 +61,7 @@ class JsonLines(logging.Formatter):
             line["exception"] = _exception(record.exc_info[1])
         if record.stack_info:
             line["stack"] = record.stack_info
-        return msgspec.json.encode(_plain(line)).decode()
+        return msgspec.json.encode(self._redactor().redact_value(_plain(line))).decode()
 
 
 def _exception(error: BaseException) -> Mapping[str, str]:
@@ -85,10 +86,15 @@ def _text(value: object) -> str:
     return without_secrets(str(value)).encode("utf-8", "backslashreplace").decode()
 
 
-def log_json(stream: TextIO | None = None, **always: str) -> None:
+def log_json(
+    stream: TextIO | None = None,
+    *,
+    redactor: Callable[[], Redactor] = lambda: NOTHING_SECRET,
+    **always: str,
+) -> None:
     """Log everything in this process as JSON lines on standard error."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines(**always))
+    handler.setFormatter(JsonLines(redactor, **always))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)

@@ -16,6 +16,7 @@ import msgspec
 
 from onward.cli.exits import FAILED
 from onward.cli.print.text import clean
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 
 # JSON allows these; a terminal may obey them.
 _LOUD = re.compile("[\x7f-\x9f]")
@@ -35,6 +36,8 @@ class Output:
         self.words = words
         """The command line, for errors that speak of it."""
         self.is_gone = False
+        self.redactor: Redactor = NOTHING_SECRET
+        """Knows what must not be printed."""
         self._stdout = sys.stdout
         self._trouble = ""
         self.voice: Callable[[int, str], None] | None = None
@@ -53,19 +56,24 @@ class Output:
     def say(self, text: str = "", *, end: str = "\n") -> None:
         """Print a result of the command for a person."""
         if self.voice is not None:
-            self.voice(logging.INFO, clean(text))
+            self.voice(logging.INFO, self._shown(text))
             return
-        self._write(sys.stderr if self.is_json else sys.stdout, clean(text) + end)
+        self._write(sys.stderr if self.is_json else sys.stdout, self._shown(text) + end)
 
     def note(self, text: str) -> None:
         """Print a remark for a person, on standard error."""
         if self.voice is not None:
-            self.voice(logging.WARNING, clean(text))
+            self.voice(logging.WARNING, self._shown(text))
             return
-        self._write(sys.stderr, clean(text) + "\n")
+        self._write(sys.stderr, self._shown(text) + "\n")
+
+    def _shown(self, text: str) -> str:
+        return clean(self.redactor.redact(text))
 
     def value(self, value: Any) -> None:
         """Print a JSON value on one line."""
+        if not self.redactor.is_empty:
+            value = self.redactor.redact_value(msgspec.to_builtins(value))
         text = msgspec.json.encode(value).decode()
         self._write(self._stdout, _LOUD.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 

@@ -11,6 +11,7 @@ from onward.engine.control.requests import Start
 from onward.engine.control.sources import Sources
 from onward.engine.log.journal import Creation, Journal
 from onward.engine.loop.definitions import Definitions
+from onward.engine.redacted import redacted_event
 from onward.errors import InvalidInput
 from onward.machine.definition import Definition
 from onward.model.event import Event, RunCreated
@@ -74,7 +75,7 @@ class Creating:
     async def first_event(
         self, pipeline: Pipeline, definition: Definition, start: Start
     ) -> tuple[str, RunCreated]:
-        """The id of the new run, and the event that creates it."""
+        """The id of the new run, and the event that creates it, without secrets."""
         check_given(start.inputs)
         PRIORITY.check(start.priority, "priority")
         if start.on_owner_loss not in ON_OWNER_LOSS:
@@ -89,7 +90,7 @@ class Creating:
         in_place = workspace is not None and workspace.mode == IN_PLACE
         graph, simulation = pipeline.graph, start.simulation
         assert graph.start_id is not None  # a pipeline without errors has one
-        return run_id, RunCreated(
+        created = RunCreated(
             pipeline=pipeline.name,
             pipeline_hash=pipeline.hash,
             start_node=graph.start_id,
@@ -113,3 +114,4 @@ class Creating:
             tags=checked_tags(start.tags),
             wake_at_us=start.wake_at_us,
         )
+        return run_id, redacted_event(self.journal.redactor, created)

@@ -13,6 +13,7 @@ from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.engine.log.write import applied
 from onward.engine.loop.serving import Serving
+from onward.engine.redacted import redacted_event
 from onward.errors import InvalidInput
 from onward.machine.decide.resume import pipeline_changed
 from onward.model.event import RunForked
@@ -64,6 +65,7 @@ class Forking:
             by=fork.by,
             context=copied(fork.changes),
         )
+        forked = redacted_event(self.journal.redactor, forked)
         changed = pipeline_changed(parent.run, pipeline.hash, by=fork.by)
         run, stamped = applied(parent.run, (forked, *changed), run_id=child, at_us=now_us)
         creation = self.journal.creation(

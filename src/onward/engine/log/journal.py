@@ -21,11 +21,13 @@ from onward.engine.log.reader import (
 from onward.engine.log.retry_store import OUT_OF_REACH, retry_store
 from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.engine.log.write import applied, sealed
+from onward.engine.redacted import redacted_events
 from onward.errors import OnwardError, RunNotFound, RunUnreadable, StoreError
 from onward.machine.lifecycle import RUNNING
 from onward.model.event import Event
 from onward.model.run import FOLD_VERSION, Run
 from onward.model.values.names import check_name, check_names
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.log import Held, Loaded, RunLog, TakeFilter
 from onward.store.port.stored import ORIGIN, Position, StoredEvent, Write
 from onward.store.refusals import run_exists
@@ -47,8 +49,10 @@ class Creation:
 class Journal(LogReader):
     """Reads and writes runs. Nothing else in the engine writes to the log."""
 
-    def __init__(self, log: RunLog, clock: Clock) -> None:
+    def __init__(self, log: RunLog, clock: Clock, redactor: Redactor = NOTHING_SECRET) -> None:
         super().__init__(log, clock)
+        self.redactor = redactor
+        """Requests are redacted here; results were, when the attempt ended."""
         self._ahead: Folded | None = None  # a run that had to be folded before it can be claimed
 
     def creation(
@@ -199,7 +203,7 @@ class Journal(LogReader):
         terms: RequestTerms = NO_TERMS,
     ) -> tuple[Write | None, Folded]:
         """What `decide` returns, as a write at `since_us` or later, and the run after it."""
-        events = decide(current)
+        events = redacted_events(self.redactor, decide(current))
         if not events:
             return None, current
         at_us = max(since_us, self._clock.now_us())

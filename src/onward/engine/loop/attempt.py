@@ -14,6 +14,7 @@ import contextlib
 from dataclasses import dataclass, replace
 
 from onward.clock import Clock
+from onward.engine.redacted import redacted_result
 from onward.errors import OnwardError, StoreIO, StoreUnavailable
 from onward.handlers.port import Handler, Postponed, StepContext
 from onward.model.result import Result
@@ -86,7 +87,7 @@ class AttemptRunner:
         self._is_cancelled = self._is_patient = self._is_in_doubt = False
         result: Result | Interrupted
         try:
-            result = await _call(handler, step, self._clock)
+            result = _redacted(await _call(handler, step, self._clock), step)
         except asyncio.CancelledError:
             if task.cancelling() == cancels:
                 return Result.fail("the handler waited for something that was cancelled")
@@ -108,6 +109,13 @@ class AttemptRunner:
         if not self._is_in_doubt and not (self._is_patient and step.calls.is_busy):
             return Interrupted(self._why)
         return Interrupted(f"{self._why}, and {step.calls.told}", in_doubt=True)
+
+
+def _redacted(result: Result | Interrupted, step: StepContext) -> Result | Interrupted:
+    """The result without secrets, whatever it came of: a handler, an error, a file."""
+    if isinstance(result, Result):
+        return redacted_result(step.redactor, result)
+    return replace(result, why=step.redactor.redact(result.why))
 
 
 def _this_task() -> asyncio.Task[object]:
@@ -144,6 +152,7 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
                 return in_time
             result = in_time
         step.calls.close()
+        result = redacted_result(step.redactor, result)  # before files are written from it
         if room.is_used or (step.node.auto_status and not result.is_decided):
             result = await room.settle(step.node, result)
         if result.context_updates:

@@ -68,10 +68,11 @@ class Executor:
             try:
                 workspace = await self._parts.workspaces.directory(definition, run, branch_of(started.step))
             except WorkspaceFailed as error:
-                return self._ended(started.step, Result.fail(str(error), retryable=error.may_pass))
+                return self._ended(started.step, Result.fail(self._told(error), retryable=error.may_pass))
         room = self._parts.rooms.of(definition, run, started, self._loop)
         show = self._parts.show
-        output = AttemptOutput(room, None if show is None else partial(show, started.step))
+        redactor = self._parts.redactor
+        output = AttemptOutput(room, None if show is None else partial(show, started.step), redactor=redactor)
         context = StepContext(
             run,
             started,
@@ -84,6 +85,7 @@ class Executor:
             clock=self._parts.clock,
             output=output,
             record=partial(self._recorder, runner),
+            redactor=redactor,
         )
         if self._stop.is_now:
             return AttemptCut(started.step, started.attempt, STOPPED)  # asked while the start was written
@@ -149,11 +151,15 @@ class Executor:
             tree = await self._parts.workspaces.record(self._definition, run, step)
         except WorkspaceFailed as error:
             before = f"{result.failure_reason}; " if result.failure_reason else ""
-            return self._ended(step, Result.fail(f"{before}{error}", retryable=error.may_pass))
+            return self._ended(step, Result.fail(f"{before}{self._told(error)}", retryable=error.may_pass))
         return self._ended(step, result, tree)
 
     def _ended(self, step: str, result: Result, tree: Tree | None = None) -> ActionResult:
         return AttemptEnded(step, result, self._parts.dice.roll(), tree)
+
+    def _told(self, error: Exception) -> str:
+        """What an error of the workspace says, which may show what git printed."""
+        return self._parts.redactor.redact(str(error))
 
     async def _check(self) -> None:
         """Make sure of the lease before anything happens outside."""
@@ -166,7 +172,7 @@ class Executor:
         try:
             await self._parts.workspaces.open(run)
         except (WorkspaceFailed, InvalidInput) as error:
-            return WorkspaceUnusable(str(error), has_begun=False)
+            return WorkspaceUnusable(self._told(error), has_begun=False)
         return None
 
     async def merge(self, run: Run, step: str) -> ActionResult:
@@ -178,7 +184,7 @@ class Executor:
                 self._definition, run, run.parallels[step], still_ours
             )
         except WorkspaceFailed as error:
-            return WorkspaceUnusable(str(error), has_begun=True)
+            return WorkspaceUnusable(self._told(error), has_begun=True)
         return BranchesMerged(step, merged)
 
 

@@ -15,6 +15,7 @@ from onward.engine.step.rooms import Rooms
 from onward.handlers.port import Handler
 from onward.model.event import Event
 from onward.model.run import Run
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.blobs import Blobs
 
 Observer = Callable[[Run, Sequence[Event]], None]
@@ -43,3 +44,4 @@ class EngineParts:
     receipts: StepReceipts | None = None
     show: ShowLine | None = None
     """Who is shown what steps print."""
+    redactor: Redactor = NOTHING_SECRET

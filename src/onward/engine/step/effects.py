@@ -16,12 +16,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from onward.clock import Clock, Ids
 from onward.engine.log.retry_store import retry_store
 from onward.engine.step.circles import Circles
 from onward.engine.step.shielded import unbroken
 from onward.errors import Refused, StoreError
 from onward.model.effect import (
+    CommandResult,
     EffectResult,
     FunctionResult,
     SettledResult,
@@ -31,6 +34,7 @@ from onward.model.effect import (
     unpack,
 )
 from onward.model.values.value import check_value
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.owner import owner_label
 from onward.store.port.effects import Effect, Effects
 from onward.threads import in_thread
@@ -81,6 +85,7 @@ class AtMostOnce:
     ids: Ids
     lease_s: float | None = None
     circles: Circles = field(default_factory=Circles)
+    redactor: Redactor = NOTHING_SECRET
 
     async def make(self, key: str, perform: EffectFunction, once: Once = ONCE) -> Made:
         """The result of `perform`, which is called only if no result is stored; or a refusal."""
@@ -135,7 +140,7 @@ class AtMostOnce:
     async def settle(self, key: str, text: str) -> SettledResult:
         """Store `text` as the result of an effect in doubt that a person found done."""
         found = await self._stopped(key)
-        token, result = self.ids.unique(), SettledResult(text=text)
+        token, result = self.ids.unique(), SettledResult(text=self.redactor.redact(text))
         if found.result is not None:
             raise Refused("effect_finished", f"effect {key!r} is not in doubt: it already has its result.")
         begun = await self._begin(key, token, found.token)
@@ -167,7 +172,7 @@ class AtMostOnce:
         try:
             async with self._renewed(key, token):
                 with self.circles.making(key):
-                    result = await perform()
+                    result = redacted(self.redactor, await perform())
         except NotBegun as refused:
             await self._let_go(key, token, was_in_doubt)
             raise refused.why from refused
@@ -209,6 +214,19 @@ class AtMostOnce:
             # A renewal may fail: the next may succeed, and only the token decides at the end.
             with contextlib.suppress(StoreError):
                 is_ours = await self.effects.renew(key, token)
+
+
+def redacted(redactor: Redactor, result: EffectResult) -> EffectResult:
+    """The result without secrets: so it is stored, and so every caller gets it, the first one too."""
+    if redactor.is_empty:
+        return result
+    match result:
+        case FunctionResult(value=value, error=error):
+            return FunctionResult(value=redactor.redact_value(value), error=error and redactor.redact(error))
+        case SettledResult(text=text):
+            return SettledResult(text=redactor.redact(text))
+        case CommandResult(stdout=stdout, stderr=stderr):
+            return replace(result, stdout=redactor.redact(stdout), stderr=redactor.redact(stderr))
 
 
 async def _called(function: Callable[[], Any]) -> Any:

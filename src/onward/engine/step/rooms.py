@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from onward.clock import Clock
 from onward.engine.files.output_file import OutputFile
 from onward.engine.files.run_files import RunFiles
+from onward.engine.redacted import redacted_result
 from onward.engine.step.previous_attempt import left_before
 from onward.errors import InvalidInput
 from onward.handlers.artifacts import Artifacts
@@ -24,6 +25,7 @@ from onward.model.run import Run
 from onward.pipeline.graph import Node
 from onward.receipts.names import ARTIFACTS, OUTPUT_ENDING, PROMPT, STATUS, Path, attempt_path
 from onward.receipts.status import STATUS_BYTES_MAX, as_reported, read_status
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.blobs import Blobs
 from onward.threads import in_thread
 
@@ -31,8 +33,10 @@ from onward.threads import in_thread
 class Rooms:
     """Creates the rooms of steps."""
 
-    def __init__(self, blobs: Blobs, clock: Clock, files: RunFiles | None) -> None:
-        self.blobs, self.clock, self._files = blobs, clock, files
+    def __init__(
+        self, blobs: Blobs, clock: Clock, files: RunFiles | None, redactor: Redactor = NOTHING_SECRET
+    ) -> None:
+        self.blobs, self.clock, self._files, self.redactor = blobs, clock, files, redactor
 
     def of(
         self, definition: Definition, run: Run, started: StepStarted, loop: asyncio.AbstractEventLoop
@@ -62,6 +66,7 @@ class StoredRoom(Room):
             read=self._rooms.blobs.find,
             has_files=self.is_full,
             loop=self._loop,
+            redactor=self._rooms.redactor,
         )
 
 
@@ -146,7 +151,8 @@ class RoomOnDisk(StoredRoom):
     async def prepare(self, node: Node, prompt: str) -> None:
         if node.kind == AGENT:
             if self._made is not None:
-                self._files.write(self._run.id, self._path, PROMPT, prompt.encode())
+                clean = self._rooms.redactor.redact(prompt)
+                self._files.write(self._run.id, self._path, PROMPT, clean.encode())
         else:
             self._is_kept = True
             self._files.register(self._run, self._started.step, self._path)
@@ -170,9 +176,11 @@ class RoomOnDisk(StoredRoom):
         path = f"{self.directory}/{STATUS}"
         try:
             content = self._files.folder.read(self._parts, STATUS, limit=STATUS_BYTES_MAX)
-            return result if content is None else as_reported(result, read_status(content, path))
+            if content is None:
+                return result
+            return redacted_result(self._rooms.redactor, as_reported(result, read_status(content, path)))
         except InvalidInput as error:
-            return _failed(result, str(error))
+            return _failed(result, self._rooms.redactor.redact(str(error)))
         except OSError as error:
             return _failed(result, f"{path} cannot be read: {error.strerror or error}.")
 
@@ -192,8 +200,12 @@ class RoomOnDisk(StoredRoom):
     def _take(self, found: list[Path], depth: int) -> None:
         for path in found:
             content = self._files.folder.read(path[:-1], path[-1], limit=ARTIFACT_BYTES_MAX)
-            if content is not None:
-                self.artifacts.store("/".join(path[depth:]), path[-1], content)
+            if content is None:
+                continue
+            clean = self._rooms.redactor.redact_bytes(content)
+            if clean != content:
+                self._files.folder.write(path[:-1], path[-1], clean)
+            self.artifacts.store("/".join(path[depth:]), path[-1], clean)
 
 
 def _failed(result: Result, reason: str) -> Result:

@@ -12,8 +12,9 @@ import msgspec
 
 from onward.errors import InvalidInput
 from onward.handlers.function import as_result
-from onward.model.result import LOG_LINES_MAX, Result, log_line
+from onward.model.result import LOG_LINES_MAX, Result
 from onward.model.values.namespace import check_updates
+from onward.model.values.value import plain_text
 
 REQUEST_BYTES_MAX = ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
@@ -65,7 +66,7 @@ class IsolatedStep(_Closed, frozen=True, kw_only=True):
     def log(self, text: str) -> None:
         """Record a line for people who read the run later; it is stored when the attempt ends."""
         if len(self.lines) <= LOG_LINES_MAX:  # one more than are kept, to say that there were more
-            self.lines.append(log_line(text))
+            self.lines.append(plain_text(text, "a line for the log"))
 
 
 class Request(_Closed, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from onward.machine.plan.retry import retry_at_us
 from onward.machine.plan.route import failure_transition, next_transition
 from onward.model.event import AttemptFailed, Event, Outcome, StepFinished, StepStatus, Transition
 from onward.model.ids import branch_of
-from onward.model.result import Result
+from onward.model.result import Result, log_lines
 from onward.model.run import OpenStep, Run
 from onward.model.values.frozenmap import FrozenMap
 from onward.model.values.value import changes_between, copied
@@ -76,7 +76,7 @@ def _failed_attempt(
         status=result.status,
         reason=reason,
         retry_at_us=retry_at_us,
-        log=result.log,
+        log=log_lines(result.log) if result.log else (),
         output=result.output,
         keeps_calls=result.keeps_calls,
         stop=result.stop,
@@ -113,7 +113,7 @@ def _finished(
         context=fresh,
         grown=grown,
         next=_next(definition, opened, node, outcome, before, fresh, grown),
-        log=result.log,
+        log=log_lines(result.log) if result.log else (),
         response=result.response,
         artifacts=dict(result.artifacts) if result.artifacts else {},
         contents=dict(result.contents) if result.contents else {},

@@ -37,7 +37,7 @@ def speak(out: Output, log_format: str | None) -> bool:
     """Let everything that the command says be a log for machines, if that is wanted; says whether it is."""
     if load_settings(log=log_format).log != "json":
         return False
-    log_json()
+    log_json(redactor=lambda: out.redactor)
     out.voice = log.log
     return True
 
@@ -78,7 +78,8 @@ class Watch:
             tool_env=tool_env, observe=observe, around=self._around, watched=self._watched
         )
         if self._is_logging:
-            log_json(worker=owner_label(engine.store.leases.owner))
+            worker = owner_label(engine.store.leases.owner)
+            log_json(redactor=lambda: self._out.redactor, worker=worker)
         return engine
 
     @asynccontextmanager

@@ -96,6 +96,7 @@ async def foreground(
         db=common.db, app=common.app, answers=answers, runs=common.runs, files=common.files
     )
     app, stop, progress = app_of(settings), StopSwitch(settings.grace_s), make_progress(out)
+    out.redactor = app.redactor
     interviewer = _interviewer(app, settings.answers, out, stop)
     if not makes_database:
         check_there(app.store)

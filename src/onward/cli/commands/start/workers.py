@@ -17,6 +17,7 @@ from onward.cli.options import (
     LogFormat,
     Out,
 )
+from onward.cli.print.output import Output
 from onward.cli.print.text import count, one_line, table
 from onward.cli.replies import RunsRecovered, WorkerDone
 from onward.cli.signals import Force, on_signals
@@ -42,9 +43,10 @@ DRAINING = "draining: taking no new runs; a second signal stops now"
 
 
 @asynccontextmanager
-async def _engine(common: Common, *, makes: bool = False) -> AsyncIterator[Engine]:
+async def _engine(common: Common, out: Output, *, makes: bool = False) -> AsyncIterator[Engine]:
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = app_of(settings)
+    out.redactor = app.redactor
     if not makes:
         check_there(app.store)
     try:
@@ -55,11 +57,12 @@ async def _engine(common: Common, *, makes: bool = False) -> AsyncIterator[Engin
 
 @asynccontextmanager
 async def _worker_engine(
-    common: Common, lease_s: float | None, watch: Watch, stop: StopSwitch
+    common: Common, out: Output, lease_s: float | None, watch: Watch, stop: StopSwitch
 ) -> AsyncIterator[Engine]:
     """The engine of a worker, which also delivers notifications if somebody wants them."""
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = app_of(settings)
+    out.redactor = app.redactor
     app.lease_s = app.lease_s if lease_s is None else lease_s
     courier: Courier | None = None
 
@@ -119,7 +122,7 @@ async def worker(
             watch.drain()
         stop.request(DRAIN)
 
-    async with _worker_engine(common, lease, watch, stop) as engine, watch.serving(engine.store):
+    async with _worker_engine(common, out, lease, watch, stop) as engine, watch.serving(engine.store):
         hand = Worker(
             engine,
             SystemClock(),
@@ -148,7 +151,7 @@ async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out:
     from onward.cli.commands.operate.watching import speak
 
     speak(out, log_format)
-    async with _engine(common) as engine:
+    async with _engine(common, out) as engine:
         found = await LocalOperations(engine, SystemClock()).decide.recover_runs(RecoverRuns())
     interrupted, requeued = found["interrupted"], found["requeued"]
     for run in (*interrupted, *requeued):
