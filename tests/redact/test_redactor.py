@@ -34,6 +34,8 @@ def test_a_secret_is_replaced_by_its_name(redactor: Redactor) -> None:
         quote(SECRET, safe=""),
         quote(SECRET),
         quote_plus(SECRET),
+        repr(SECRET),
+        ascii(SECRET),
     ],
 )
 def test_a_secret_is_found_as_programs_print_it(redactor: Redactor, printed: str) -> None:

@@ -21,51 +21,46 @@ from onward.redact.redactor import Redactor
 EventT = TypeVar("EventT", bound=Event)
 SAID = frozenset(
     (
-        *("about", "by", "context", "detail", "error", "failure_reason", "grown", "label", "lines", "log"),
-        *("metadata", "name", "notes", "outcome", "output", "preferred_label", "reason", "response"),
-        *("simulation", "suggested_next_ids", "text", "traceback", "why", "choice"),
+        *("about", "by", "content", "context", "detail", "error", "failure_reason", "grown", "label"),
+        *(
+            "lines",
+            "log",
+            "metadata",
+            "name",
+            "notes",
+            "outcome",
+            "output",
+            "preferred_label",
+            "reason",
+            "response",
+        ),
+        *("simulation", "suggested_next_ids", "text", "traceback", "value", "why", "choice"),
     )
 )
 """The fields of events, and of what is in them, that hold what steps and people say."""
 NAMING = frozenset(
     (
+        *("action", "after", "artifacts", "before", "blobs", "branch"),
         *(
-            "action",
-            "after",
-            "artifacts",
-            "base",
-            "before",
-            "blobs",
-            "branch",
             "branches",
+            "call",
+            "charged_to",
+            "chat",
             "child",
+            "choices",
+            "commit",
             "contents",
-        ),
-        *(
             "default",
             "definition",
-            "degraded_from",
-            "ended_at",
-            "exclusive_key",
-            "fidelity",
-            "form",
-            "from_node",
         ),
-        *("gate", "hash", "join", "key", "managed_by", "mode", "needs", "next", "node", "on_owner_loss"),
-        *("on_timeout", "parent", "parent_hash", "path", "pipeline", "pipeline_hash", "policy", "ref"),
-        *("repository", "response_blob", "restart_of", "restarted_as", "run", "start_node", "status", "step"),
-        *(
-            "stream",
-            "thread",
-            "to",
-            "type",
-            "variables",
-            "version",
-            "workdir",
-            "worker",
-            "workspace",
-            "choices",
-        ),
+        *("degraded_from", "ended_at", "exclusive_key", "fidelity", "from_node", "gate"),
+        *("hash", "head", "join", "key", "managed_by", "message", "mode", "model", "needs"),
+        *("next", "node", "on_owner_loss", "on_timeout", "parent", "parent_hash", "path"),
+        *("pipeline", "pipeline_hash", "policy", "project", "ref", "repeats", "repository"),
+        *("request_id", "reserved", "response_blob", "restart_of", "restarted_as", "run", "scopes"),
+        *("start", "start_node", "status", "step", "stream"),
+        *("streamed", "tags", "thread", "to", "type", "usage", "value_blob", "variables", "version"),
+        *("workdir", "worker", "workspace"),
     )
 )
 """The fields that name something."""
@@ -98,6 +93,8 @@ def _value(redactor: Redactor, value: Any) -> Any:
         return _struct(redactor, value)
     if isinstance(value, tuple):
         return tuple(_value(redactor, one) for one in value)
+    if isinstance(value, bytes):
+        return redactor.redact_bytes(value)
     return redactor.redact_value(value)
 
 

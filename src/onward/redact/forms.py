@@ -1,4 +1,4 @@
-"""The forms in which programs print a secret: as it is, in base64, in a URL, inside JSON."""
+"""The forms in which programs print a secret: as it is, in base64, in a URL, in JSON, as Python shows it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ def _forms(value: str) -> Iterator[str]:
     for text in (value, *_lines(value)):
         yield text
         yield from _in_json(text)
+        yield repr(text)[1:-1]  # as errors show it
+        yield ascii(text)[1:-1]
         yield quote(text, safe="", errors="surrogateescape")
         yield quote(text, errors="surrogateescape")
         yield quote_plus(text, errors="surrogateescape")

@@ -30,7 +30,9 @@ class Matcher:
 
     def __init__(self, forms: Mapping[str, str], patterns: Sequence[Pattern]) -> None:
         self._forms, self._patterns = forms, patterns
-        self._needles = (*forms, *dict.fromkeys(pattern.head for pattern in patterns))
+        self._by_sign: dict[str, list[str]] = {}
+        for pattern in patterns:
+            self._by_sign.setdefault(_sign(pattern.head), []).append(pattern.head)
         # Beginnings that are looked up, because a search for them would find too much.
         self._short = {form[:size] for form in forms for size in range(1, _HEAD)} | {
             pattern.head[:size] for pattern in patterns for size in range(1, len(pattern.head))
@@ -40,8 +42,13 @@ class Matcher:
     def may_match(self, text: str) -> bool:
         """Whether there may be a secret; quick, and nearly always no."""
         # Not any(): a generator would cost more than the search, and every text that is stored comes here.
-        for needle in self._needles:  # noqa: SIM110
-            if needle in text:
+        for sign, heads in self._by_sign.items():
+            if sign in text:
+                for head in heads:
+                    if head in text:
+                        return True
+        for form in self._forms:  # noqa: SIM110
+            if form in text:
                 return True
         return False
 
@@ -73,6 +80,11 @@ class Matcher:
         for pattern in self._patterns:
             first = min(first, pattern.begins_at(text))
         return first
+
+
+def _sign(head: str) -> str:
+    """What is looked for first: a character of the head that few words have, and else the head."""
+    return next((sign for sign in "-_" if sign in head), head)
 
 
 def _begins_at(text: str, form: str) -> int:

@@ -87,7 +87,7 @@ class AttemptRunner:
         self._is_cancelled = self._is_patient = self._is_in_doubt = False
         result: Result | Interrupted
         try:
-            result = _redacted(await _call(handler, step, self._clock), step)
+            result = await _call(handler, step, self._clock)
         except asyncio.CancelledError:
             if task.cancelling() == cancels:
                 return Result.fail("the handler waited for something that was cancelled")
@@ -109,13 +109,6 @@ class AttemptRunner:
         if not self._is_in_doubt and not (self._is_patient and step.calls.is_busy):
             return Interrupted(self._why)
         return Interrupted(f"{self._why}, and {step.calls.told}", in_doubt=True)
-
-
-def _redacted(result: Result | Interrupted, step: StepContext) -> Result | Interrupted:
-    """The result without secrets, whatever it came of: a handler, an error, a file."""
-    if isinstance(result, Result):
-        return redacted_result(step.redactor, result)
-    return replace(result, why=step.redactor.redact(result.why))
 
 
 def _this_task() -> asyncio.Task[object]:
@@ -152,25 +145,30 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
                 return in_time
             result = in_time
         step.calls.close()
-        result = redacted_result(step.redactor, result)  # before files are written from it
+        result = _without_secrets(result, step)  # before anything is written from it
         if room.is_used or (step.node.auto_status and not result.is_decided):
             result = await room.settle(step.node, result)
         if result.context_updates:
             check_updates(result.context_updates)
-        return result.with_log(step.lines) if step.lines else result
+        return result
     except Postponed as postponed:
         if not step.stopping.is_set():
             return Result.fail("the handler postponed its step without being asked to", retryable=False)
-        return Interrupted(postponed.why)
+        return Interrupted(step.redactor.redact(postponed.why))
     except OnwardError as error:
         step.output.raised(error)
         may_pass = isinstance(error, StoreUnavailable | StoreIO)  # a database may come back
-        failed = Result.fail(str(error), retryable=may_pass).with_log(step.lines)
+        failed = _without_secrets(Result.fail(str(error), retryable=may_pass), step)
         return replace(failed, keeps_calls=True)
     except (Exception, SystemExit) as error:
         step.output.raised(error)
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return replace(Result.fail(why).with_log(step.lines), keeps_calls=True)
+        return replace(_without_secrets(Result.fail(why), step), keeps_calls=True)
+
+
+def _without_secrets(result: Result, step: StepContext) -> Result:
+    """The result with what the handler wrote down on the way."""
+    return redacted_result(step.redactor, result.with_log(step.lines) if step.lines else result)
 
 
 async def _in_time(

@@ -12,6 +12,7 @@ from onward.operations.local.effects import view_command
 from onward.operations.local_only.replies import EffectMade
 from onward.operations.local_only.requests import RunEffect
 from onward.process import SystemSpawn
+from onward.redact.stream import cleaner_of
 
 STDERR_CHARACTERS = 8_000
 
@@ -19,9 +20,12 @@ STDERR_CHARACTERS = 8_000
 async def run_effect(effects: AtMostOnce, request: RunEffect, environment: Mapping[str, str]) -> EffectMade:
     """What came of the command, now or when it was run before; a refusal if that is in doubt."""
 
+    # Here, because the output is cut to its end before it is stored.
+    spawn = SystemSpawn(cleaner=cleaner_of(lambda: effects.redactor))
+
     async def perform() -> EffectResult:
         try:
-            ended = await SystemSpawn().run_program(request.command, env=environment)
+            ended = await spawn.run_program(request.command, env=environment)
         except (SpawnFailed, InvalidInput) as error:
             raise NotBegun(error) from error
         return CommandResult(

@@ -1,0 +1,153 @@
+"""A secret goes in wherever something can go in, and is found nowhere afterwards."""
+
+from __future__ import annotations
+
+import base64
+import json
+from urllib.parse import quote
+
+import pytest
+
+from tests.cli.shell import Done, Shell
+from tests.redact import canary
+from tests.redact.canary import CANARY, NAME
+
+APP = """
+import os
+from onward import Onward, Result
+
+app = Onward()
+SECRET = os.environ["CANARY_TOKEN"]
+
+@app.handler("leak")
+async def leak(step):
+    step.log("a line " + "x" * 985 + SECRET)
+    step.artifacts.store("text", f"of {SECRET}", "artifact " + SECRET)
+    step.artifacts.store("value", "value", {SECRET: [SECRET]})
+    step.artifacts.store("bytes", "bytes", b"\\xff" + SECRET.encode() + b"\\xfe")
+    stored = await step.effect("fetch", lambda: {"token": SECRET})
+    assert SECRET not in str(stored), "what is stored is what every caller gets"
+    updates = {"out": SECRET, "deep": [{"a": {SECRET: SECRET}}], "large": (SECRET + " ") * 500}
+    return Result(
+        context_updates=updates, notes=SECRET, response=f"answer {SECRET} " * 400, log=("y" * 990 + SECRET,)
+    )
+
+@app.handler("codergen")
+async def agent(step):
+    return Result(response=f"{step.prompt} {step.steering} {SECRET}")
+
+@app.handler("boxed", isolated=True)
+def boxed(step):
+    print("printed " + SECRET)
+    step.log(SECRET)
+    return {"boxed": SECRET}
+
+@app.handler("boom")
+async def boom(step):
+    raise ValueError("z" * 9000 + " cannot log in with " + SECRET)
+"""
+
+TOOL = r"""
+half=${CANARY_TOKEN%??????????}
+printf 'split: %s' "$half"; printf '%s\n' "${CANARY_TOKEN#"$half"}"
+printf '%s' "$half" >&2; printf '%s\n' "${CANARY_TOKEN#"$half"}" >&2
+printf '%s' "$CANARY_TOKEN" | base64; printf 'user:%s' "$CANARY_TOKEN" | base64
+mkdir -p "$ONWARD_STEP_DIR/artifacts"
+printf '%s' "$CANARY_TOKEN" > "$ONWARD_STEP_DIR/artifacts/made.txt"
+printf '{"outcome": "success", "notes": "%s"}' "$(printf %s "$CANARY_TOKEN" | sed 's/["\\]/\\&/g')" \
+  > "$ONWARD_STEP_DIR/status.json"
+"""
+FAILING = 'printf "no access with %s" "$CANARY_TOKEN" >&2; exit 3'
+
+PIPELINE = """
+digraph leaky {
+  start [shape=Mdiamond]
+  exit [shape=Msquare]
+  tool [shape=parallelogram, tool_command="sh tool.sh"]
+  fails [shape=parallelogram, tool_command="sh failing.sh"]
+  leak [type=leak]
+  boxed [type=boxed]
+  agent [shape=box, prompt="Use $token, $out and $tool.output"]
+  ask [shape=hexagon, label="Is $out right?", human.type=freeform]
+  boom [type=boom]
+  start -> tool -> fails
+  fails -> leak [condition="outcome=fail"]
+  fails -> exit [condition="outcome=success"]
+  leak -> boxed -> agent -> ask -> boom -> exit
+}
+"""
+
+
+@pytest.fixture
+def leaky(any_shell: Shell) -> Shell:
+    """A shell whose environment has the secret, and steps that spread it."""
+    shell = any_shell
+    shell.environment |= {NAME: CANARY, "ONWARD_TOOL_ENV": NAME, "ONWARD_APP": "leaky:app"}
+    shell.write("leaky.py", APP)
+    shell.write("tool.sh", TOOL)
+    shell.write("failing.sh", FAILING)
+    shell.write("leaky.dot", PIPELINE)
+    return shell
+
+
+def spread(shell: Shell) -> list[Done]:
+    """Two runs that get the secret from everywhere, and everything that there is to see of them."""
+    token = f"token={CANARY}"
+    encoded = {"url": quote(CANARY, safe=""), "b64": base64.b64encode(CANARY.encode()).decode()}
+    nested = f"more:={json.dumps(encoded)}"
+    said = [
+        shell("run", "leaky.dot", "--run-id", "one", "--set", token, "--set", nested, "--verbose"),
+        shell.inside("steer", "one", f"use {CANARY}"),
+        shell.inside("answer", "one", f"it is {CANARY}"),
+        shell.inside("cancel", "one", "--reason", f"because of {CANARY}"),
+        shell.inside("submit", "leaky.dot", "--run-id", "two", "--set", token),
+        shell("worker", "--until-idle", "--log-format", "json"),
+        shell.inside("answer", "two", f"it is {CANARY}", "--no-run"),
+        shell("worker", "--until-idle", "--log-format", "json"),
+        shell("effect", "key", "--", "sh", "-c", f'printf %s "${NAME}"; printf %s "${NAME}" >&2'),
+        shell.inside("effect", "key", "--json"),
+        shell.inside("run", "leaky.dot", "--bogus", CANARY),
+        shell.inside("show", CANARY),
+        shell.inside("validate", "leaky.dot"),
+        shell.inside("export", "--all", "--out", "export.jsonl"),
+        shell.inside("export", "--all", "--out", "export.zst"),
+        shell.inside("verify"),
+    ]
+    for run in ("one", "two"):
+        for words in (("show",), ("events",), ("logs",), ("receipts",), ("checkpoints",), ("artifacts",)):
+            said += [shell.inside(*words, run), shell.inside(*words, run, "--json")]
+    return said
+
+
+@pytest.mark.slow
+def test_a_secret_is_found_nowhere(leaky: Shell) -> None:
+    """S16: it went in by the environment, inputs, output, errors, files, answers and instructions."""
+    leaky.inside("effect", "none")  # creates the database
+    with canary.kept_open(leaky.db):
+        said = spread(leaky)
+        kept = canary.directory(leaky.directory)
+    printed = {f"command {at}": f"{done.out}{done.err}".encode() for at, done in enumerate(said)}
+    stored = canary.database(leaky.db)
+    assert canary.look({**printed, **kept, **stored}) == []
+    assert [done.code for done in said[:10]] == [75, 0, 1, 0, 0, 0, 0, 0, 0, 0]
+    assert {"stdout.log", "prompt.md", "response.md", "status.json", "made.txt"} <= {
+        name.rpartition("/")[2] for name in kept
+    }
+    everything = b"".join((*printed.values(), *stored.values()))
+    assert everything.count(f"[redacted {NAME}]".encode()) > 100
+    assert {event["kind"] for event in leaky.log("two")} >= {"GateDecided", "StepFinished", "AttemptFailed"}
+
+
+def test_the_look_for_the_canary_finds_it_wherever_it_is(any_shell: Shell) -> None:
+    """With redaction off, it is in the database, in files and in what is printed."""
+    shell = any_shell
+    shell.write("onward.toml", "[redact]\noff = true\n")
+    shell.environment |= {NAME: CANARY, "ONWARD_TOOL_ENV": NAME}
+    shell.write("say.sh", f'printf %s "${NAME}"')
+    shell.write("say.dot", "digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; "
+                'say [shape=parallelogram, tool_command="sh say.sh"]; start -> say -> exit }')  # fmt: skip
+    done = shell("run", "say.dot", "--run-id", "one", "--set", f"token={CANARY}", "--verbose")
+    assert done.code == 0, done.err
+    assert canary.look({"terminal": done.out.encode()})
+    assert canary.look(canary.directory(shell.directory))
+    assert canary.look(canary.database(shell.db))

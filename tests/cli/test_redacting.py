@@ -1,0 +1,140 @@
+"""Which secrets a command knows, and what it says about those that it cannot keep."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.errors import InvalidInput
+from onward.redact.settings import read_redact
+from onward.redact.sources import is_secret, password_of
+from tests.cli.shell import Shell, pipeline
+
+VALUE = "value-of-a-secret"
+
+
+def said(shell: Shell) -> str:
+    """What becomes of an input that holds the value."""
+    shell.write("line.dot", pipeline(("a", "true")))
+    done = shell.inside("run", "line.dot", "--run-id", "one", "--set", f"token={VALUE}")
+    assert done.code == 0, done.err
+    return stored(shell, "one")
+
+
+def stored(shell: Shell, run: str) -> str:
+    token: str = shell.read(run)["context"]["token"]
+    return token
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["DEPLOY_KEY", "APIKEY", "GITHUB_TOKEN", "MY_SECRET_7", "PGPASSWORD", "GCP_CREDENTIALS", "db_pass"],
+)
+def test_a_variable_that_is_named_like_a_secret_is_one(name: str) -> None:
+    assert is_secret(name, VALUE)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("MONKEY", VALUE), ("TOKENS", VALUE), ("SSH_PUBLIC_KEY", VALUE), ("COMPASS", VALUE)),
+        *(("USE_KEY", "true"), ("A_KEY", ""), ("ONWARD_IDEMPOTENCY_KEY", "one/a#1")),
+    ],
+)
+def test_others_are_none(name: str, value: str) -> None:
+    assert not is_secret(name, value)
+
+
+def test_the_value_of_such_a_variable_is_stored_nowhere(shell: Shell) -> None:
+    shell.environment["GITHUB_TOKEN"] = VALUE
+    assert said(shell) == "[redacted GITHUB_TOKEN]"
+
+
+def test_the_path_of_a_file_with_a_secret_is_none(shell: Shell) -> None:
+    shell.environment["APP_CREDENTIALS"] = str(shell.directory)
+    shell.write("line.dot", pipeline(("a", "pwd")))
+    done = shell.inside("run", "line.dot", "--verbose")
+    assert str(shell.directory) in done.out
+
+
+def test_the_settings_name_variables_and_files(shell: Shell) -> None:
+    shell.environment["LICENSE"] = VALUE
+    assert said(shell) == VALUE
+    shell.write("onward.toml", '[redact]\nenv = ["LICENSE", "MISSING"]\n')
+    shell.inside("run", "line.dot", "--run-id", "two", "--set", f"token={VALUE}")
+    assert stored(shell, "two") == "[redacted LICENSE]"
+
+
+def test_the_content_of_a_file_is_redacted(shell: Shell) -> None:
+    shell.write("key.pem", f"{VALUE}\n")
+    shell.write("onward.toml", '[redact]\nfiles = ["key.pem"]\n')
+    assert said(shell) == "[redacted key.pem]"
+
+
+def test_a_pattern_of_the_settings_is_redacted(shell: Shell) -> None:
+    shell.write("onward.toml", '[redact]\npatterns = ["of-a-[a-z]+"]\n')
+    assert said(shell) == "value-[redacted]"
+
+
+def test_redaction_can_be_switched_off(shell: Shell) -> None:
+    shell.environment["GITHUB_TOKEN"] = VALUE
+    shell.write("onward.toml", "[redact]\noff = true\n")
+    assert said(shell) == VALUE
+
+
+def test_well_known_forms_can_be_switched_off(shell: Shell) -> None:
+    token = f"ghp_{'a1B2' * 9}"
+    shell.write("onward.toml", "[redact]\nwell_known = false\n")
+    shell.write("line.dot", pipeline(("a", f"echo {token}")))
+    assert token in shell.inside("run", "line.dot", "--verbose").out
+    shell.write("onward.toml", "")
+    assert token not in shell.inside("run", "line.dot", "--verbose").out
+
+
+def test_a_secret_too_short_to_redact_is_named_in_a_warning(shell: Shell) -> None:
+    shell.environment["MY_TOKEN"] = "short"
+    shell.write("line.dot", pipeline(("a", "true")))
+    done = shell.inside("run", "line.dot")
+    assert done.err.count("the value of MY_TOKEN is too short to be redacted") == 1
+    assert shell.inside("status").err == ""
+
+
+def test_a_secret_in_a_pipeline_is_warned_of(shell: Shell) -> None:
+    shell.environment["DEPLOY_KEY"] = VALUE
+    shell.write("line.dot", pipeline(("a", f"deploy --key {VALUE}")))
+    done = shell.inside("validate", "line.dot")
+    assert done.code == 0
+    assert "tool_command of node 'a' holds the value of DEPLOY_KEY" in done.out + done.err
+    assert VALUE not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("toml", "why"),
+    [
+        ("redact = 1", "write a table [redact]"),
+        ("[redact]\nnames = []", "[redact] in onward.toml sets names; known settings are env, files"),
+        ("[redact]\nenv = 'KEY'", "env of [redact] in onward.toml is 'KEY'; write a list of texts"),
+        ("[redact]\noff = 1", "off of [redact] in onward.toml is 1; write true or false"),
+        ("[redact]\npatterns = ['(']", "the pattern '(' of [redact] in onward.toml is no regular expression"),
+        ("[redact]\nfiles = ['none.txt']", "cannot read none.txt, which [redact] names: No such file"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_sentence(shell: Shell, toml: str, why: str) -> None:
+    shell.write("onward.toml", toml)
+    shell.write("line.dot", pipeline(("a", "true")))
+    done = shell.inside("run", "line.dot")
+    assert done.code == 2
+    assert why in done.err
+    assert done.err.count("\n") == 1, done.err
+
+
+def test_the_password_of_an_address_is_a_secret() -> None:
+    assert password_of("postgresql://me:p%40ss@host/db") == "p@ss"
+    assert password_of("postgresql://host/db?user=me&password=hidden") == "hidden"
+    assert password_of("postgresql://host/db") is None
+    assert password_of("runs.db") is None
+    assert password_of("postgresql://[bad/db") is None
+
+
+def test_settings_that_are_no_table_are_refused() -> None:
+    with pytest.raises(InvalidInput):
+        read_redact([], file="onward.toml", path=str)
