@@ -159,6 +159,7 @@ def test_what_looks_like_a_secret_is_replaced(text: str, clean: str) -> None:
         "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----",
         "Bearer of good news",
         "AKIAshort",
+        "postgresql://me:***@db/runs",
     ],
 )
 def test_what_is_no_secret_is_left_alone(text: str) -> None:

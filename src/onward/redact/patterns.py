@@ -91,7 +91,7 @@ WELL_KNOWN: tuple[Pattern, ...] = (
     Pattern(
         "password",
         "://",
-        rf"://{_USER}:({_PASSWORD}{{1,512}})@",
+        rf"://{_USER}:(?!\*+@)({_PASSWORD}{{1,512}})@",
         rf"://{_USER}(?::{_PASSWORD}{{0,512}})?",
         3 + 256 + 1 + 512,
     ),
