@@ -28,6 +28,7 @@ from onward.read.checkpoints import read_checkpoints
 from onward.read.lookup import completed_of
 from onward.read.verify import verify_run
 from onward.read.view import view_row
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.codec import unseal
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.store import Store
@@ -142,6 +143,7 @@ class World:
         rules: Sequence[Rule] = RULES,
         files: Callable[[Store], RunFiles] | None = None,
         trees: Trees | None = None,
+        redactor: Redactor = NOTHING_SECRET,
     ) -> Process:
         """A new process; without `handlers` its agents, tools and `work` nodes play from `script`."""
         store = await self.connect()
@@ -162,6 +164,7 @@ class World:
             observe=observe,
             files=files(faulty) if files is not None else None,
             trees=trees,
+            redactor=redactor,
         )
         return Process(self, faulty, engine, agent, clock)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -13,6 +14,7 @@ from onward.model.notification import DeliveryState, NotificationKind
 from onward.notify.backoff import TRIES_MAX
 from onward.notify.courier import AT_ONCE_MAX, CUT_OFF, Courier
 from onward.notify.sender import Sent
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.outbox import Delivery, DeliveryQuery, Outbox
 from onward.store.port.store import Store
@@ -51,7 +53,9 @@ class Recorder:
 class Post:
     """A courier at a database, with what it said."""
 
-    def __init__(self, store: Store, clock: ManualClock, recorder: Recorder) -> None:
+    def __init__(
+        self, store: Store, clock: ManualClock, recorder: Recorder, redactor: Redactor = NOTHING_SECRET
+    ) -> None:
         self.said: list[str] = []
         self.counted: list[str] = []
         self.courier = Courier(
@@ -62,6 +66,7 @@ class Post:
             kinds=tuple(NotificationKind),
             timeout_s=1.0,
             warn=self.said.append,
+            redactor=redactor,
             count=self.counted.append,
         )
 
@@ -229,3 +234,15 @@ async def test_a_run_in_the_same_process_is_told_at_once(world: World) -> None:
     async with posts[0].courier.at_work():
         await process.start(line("a"))
         await until(lambda: recorder.ended == 1)
+
+
+async def test_neither_what_is_told_nor_what_is_answered_has_a_secret() -> None:
+    """The answer is cut after that, so that half a secret is not kept either."""
+    clock, memory = database()
+    secret, mark = "value-of-a-secret", "[redacted KEY]"
+    store, recorder = memory.connect(), Recorder(Sent(403, f"HTTP 403: {'x' * 280} {secret} is wrong"))
+    async with Post(store, clock, recorder, Redactor({"KEY": secret})).courier.at_work():
+        await finished(store, f"of-{secret}")
+        await until(lambda: len(recorder.begun) == 2)
+    assert [json.loads(one.body)["run"] for one in recorder.begun] == [f"of-{mark}"] * 2
+    assert recorder.begun[1].error == f"HTTP 403: {'x' * 280} [redacted"[:300]

@@ -221,9 +221,11 @@ class CallRecorder:
             await unbroken(self._failed(key, number, options, began_s, error))
             raise
         # Even if the caller is cancelled now: it was answered, and must not be asked again.
-        await unbroken(self._parts.appender.record(partial(finish_call, finished=finished)))
+        written = await unbroken(self._parts.appender.record(partial(finish_call, finished=finished)))
+        # The answer as it was written, without secrets: a resumed step gets no other.
+        finished = next(event for event in written if isinstance(event, CallFinished))
         memory.note(finished)
-        return value.value if isinstance(value, CallAnswer) else value
+        return finished.content if finished.is_bytes else finished.value
 
     async def _trust(self) -> None:
         """Make sure of the lease: after its deadline, the database decides before anything is done."""

@@ -20,6 +20,7 @@ from onward.engine.log.reader import Folded
 from onward.engine.log.write import applied
 from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.stop import StopSwitch
+from onward.engine.redacted import redacted_events
 from onward.errors import LeaseLost, StaleHistory
 from onward.machine.decide.orphans import orphaned
 from onward.machine.definition import Definition
@@ -85,12 +86,13 @@ class Appender:
     async def record(self, decide: Decide) -> Sequence[Event]:
         """Append what `decide` makes of the run, for a step that is under way; returns what was written.
 
-        Nothing is planned. What `decide` raises is a refusal, and nothing is written.
+        What is written has no secrets, and is what a resume would read. Nothing is planned. What `decide`
+        raises is a refusal, and nothing is written.
         """
         async with self._writing:
             while True:
                 now_us, before = self.now_us(), self._folded
-                decided = decide(before.run)
+                decided = redacted_events(self._parts.redactor, decide(before.run))
                 if not decided:
                     return ()
                 run, stamped = applied(before.run, decided, run_id=before.run.id, at_us=now_us)
