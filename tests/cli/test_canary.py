@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
 
 from tests.cli.shell import Done, Shell
+from tests.notify.receiver import Answer, Receiver, receiving
 from tests.redact import canary
-from tests.redact.canary import CANARY, NAME
+from tests.redact.canary import CANARY, NAME, PROVIDER_KEY
 
 APP = """
 import os
 from onward import Onward, Result
+from onward.agents.model.failure import ModelFailed
+from onward.agents.model.request import ModelRequest, user
+from onward.agents.model.stream import TextDelta
+from onward.config import load_settings
+from onward.wiring import open_models
 
 app = Onward()
 SECRET = os.environ["CANARY_TOKEN"]
@@ -32,9 +39,32 @@ async def leak(step):
         context_updates=updates, notes=SECRET, response=f"answer {SECRET} " * 400, log=("y" * 990 + SECRET,)
     )
 
+@app.handler("calls")
+async def calls(step):
+    answers = [await step.call(f"c{n}", lambda n=n: ANSWERS[n]) for n in range(len(ANSWERS))]
+    assert SECRET not in str(answers) and SECRET.encode() not in answers[1]
+    try:
+        await step.call("fails", fails)
+    except ValueError as error:
+        assert str(error) == SECRET, "the caller gets its own error"
+    return {"answers": str(answers)}
+
+ANSWERS = [{SECRET: [SECRET]}, b"\\xff" + SECRET.encode(), f"{SECRET} " * 500]
+
+def fails():
+    raise ValueError(SECRET)
+
 @app.handler("codergen")
 async def agent(step):
-    return Result(response=f"{step.prompt} {step.steering} {SECRET}")
+    models, said = open_models(load_settings(), step.redactor), ""
+    try:
+        for _ in range(2):  # its endpoint repeats the key: in an answer, then in an error
+            async for piece in models.stream(ModelRequest(model="acme:small", messages=(user("Hi"),))):
+                said += piece.text if isinstance(piece, TextDelta) else ""
+    except ModelFailed as failed:
+        step.log(f"{failed} {failed.failure}")
+    assert "papagei" in said, "it was asked"
+    return Result(response=f"{step.prompt} {step.steering} {SECRET} {said}", context_updates={"said": said})
 
 @app.handler("boxed", isolated=True)
 def boxed(step):
@@ -67,21 +97,71 @@ digraph leaky {
   fails [shape=parallelogram, tool_command="sh failing.sh"]
   leak [type=leak]
   boxed [type=boxed]
+  calls [type=calls]
   agent [shape=box, prompt="Use $token, $out and $tool.output"]
   ask [shape=hexagon, label="Is $out right?", human.type=freeform]
   boom [type=boom]
   start -> tool -> fails
   fails -> leak [condition="outcome=fail"]
   fails -> exit [condition="outcome=success"]
-  leak -> boxed -> agent -> ask -> boom -> exit
+  leak -> boxed -> calls -> agent -> ask -> boom -> exit
 }
 """
 
 
+NOTIFY = r"""
+cat >> told.jsonl
+printf 'cannot tell it with %s' "$CANARY_TOKEN" >&2
+exit 3
+"""
+WORKER = ("worker", "--until-idle", "--concurrency", "1", "--log-format", "json")
+GIVEN = frozenset({"provider.key", "values.json", "many.jsonl"})
+"""The files that hold the secrets from the beginning."""
+
+
 @pytest.fixture
-def leaky(any_shell: Shell) -> Shell:
+def receiver() -> Iterator[Receiver]:
+    """Told of runs, and answers with a secret."""
+    with receiving() as receiver:
+        receiver.answer = lambda: (403, {}, f"{'x' * 275} {CANARY}".encode())
+        yield receiver
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Receiver]:
+    """A model that repeats its key, in answers and in errors by turns."""
+    with receiving() as endpoint:
+
+        def answer() -> Answer:
+            key = endpoint.headers[-1]["authorization"].removeprefix("Bearer ")
+            if len(endpoint.headers) % 2:
+                choice = {"index": 0, "delta": {"content": f"your key is {key}"}, "finish_reason": "stop"}
+                body = f"data: {json.dumps({'choices': [choice]})}\n\ndata: [DONE]\n\n".encode()
+                return 200, {"content-type": "text/event-stream"}, body
+            return (
+                401,
+                {"content-type": "application/json"},
+                json.dumps(
+                    {"error": {"message": f"the key {key} is wrong", "code": f"for {CANARY}"}}
+                ).encode(),
+            )
+
+        endpoint.answer = answer
+        yield endpoint
+
+
+@pytest.fixture
+def leaky(any_shell: Shell, receiver: Receiver, endpoint: Receiver) -> Shell:
     """A shell whose environment has the secret, and steps that spread it."""
     shell = any_shell
+    base_url = endpoint.url.partition("/hook")[0] + "/v1"
+    provider = f'[providers.acme]\nbase_url = "{base_url}"\nkey = "file:provider.key"\n'
+    shell.write("onward.toml", f'{provider}[notify]\nurl = "{receiver.url}"\n')
+    shell.write("command.toml", f'{provider}[notify]\ncommand = "sh notify.sh"\nenv = ["{NAME}"]\n')
+    shell.write("provider.key", PROVIDER_KEY)
+    shell.write("notify.sh", NOTIFY)
+    shell.write("values.json", json.dumps({"token": CANARY}))
+    shell.write("many.jsonl", json.dumps({"inputs": {"token": CANARY}, "run_id": "many"}) + "\n")
     shell.environment |= {NAME: CANARY, "ONWARD_TOOL_ENV": NAME, "ONWARD_APP": "leaky:app"}
     shell.write("leaky.py", APP)
     shell.write("tool.sh", TOOL)
@@ -101,9 +181,13 @@ def spread(shell: Shell) -> list[Done]:
         shell.inside("answer", "one", f"it is {CANARY}"),
         shell.inside("cancel", "one", "--reason", f"because of {CANARY}"),
         shell.inside("submit", "leaky.dot", "--run-id", "two", "--set", token),
-        shell("worker", "--until-idle", "--log-format", "json"),
+        shell.inside("submit", "leaky.dot", "--run-id", "three", "--set-file", "values.json", "--json"),
+        shell.inside("submit", "leaky.dot", "--from-jsonl", "many.jsonl", "--json"),
+        shell.inside("notifications", "--json"),
+        notified_by_command(shell),
+        shell(*WORKER),
         shell.inside("answer", "two", f"it is {CANARY}", "--no-run"),
-        shell("worker", "--until-idle", "--log-format", "json"),
+        shell(*WORKER),
         shell("effect", "key", "--", "sh", "-c", f'printf %s "${NAME}"; printf %s "${NAME}" >&2'),
         shell.inside("effect", "key", "--json"),
         shell.inside("run", "leaky.dot", "--bogus", CANARY),
@@ -113,27 +197,40 @@ def spread(shell: Shell) -> list[Done]:
         shell.inside("export", "--all", "--out", "export.zst"),
         shell.inside("verify"),
     ]
+    said += [shell.inside("notifications"), shell.inside("notifications", "--json")]
     for run in ("one", "two"):
         for words in (("show",), ("events",), ("logs",), ("receipts",), ("checkpoints",), ("artifacts",)):
             said += [shell.inside(*words, run), shell.inside(*words, run, "--json")]
     return said
 
 
+def notified_by_command(shell: Shell) -> Done:
+    """From now on, a command is told."""
+    (shell.directory / "command.toml").rename(shell.directory / "onward.toml")
+    return shell.inside("validate", "leaky.dot")
+
+
 @pytest.mark.slow
-def test_a_secret_is_found_nowhere(leaky: Shell) -> None:
+def test_a_secret_is_found_nowhere(leaky: Shell, receiver: Receiver, endpoint: Receiver) -> None:
     """S16: it went in by the environment, inputs, output, errors, files, answers and instructions."""
     leaky.inside("effect", "none")  # creates the database
     with canary.kept_open(leaky.db):
         said = spread(leaky)
-        kept = canary.directory(leaky.directory)
+        kept = canary.directory(leaky.directory, without=GIVEN)
     printed = {f"command {at}": f"{done.out}{done.err}".encode() for at, done in enumerate(said)}
     stored = canary.database(leaky.db)
-    assert canary.look({**printed, **kept, **stored}) == []
-    assert [done.code for done in said[:10]] == [75, 0, 1, 0, 0, 0, 0, 0, 0, 0]
+    told = {"the receiver": "".join(receiver.raw).encode()}
+    assert canary.look({**printed, **kept, **stored, **told}) == []
+    assert [done.code for done in said[:14]] == [75, 0, 1, *[0] * 11]
+    assert PROVIDER_KEY in endpoint.headers[0]["authorization"]
+    assert b"cannot tell it with [redacted" in b"".join(stored.values())
+    assert b"cannot log in with [redacted" in kept["told.jsonl"] + told["the receiver"]
     assert {"stdout.log", "prompt.md", "response.md", "status.json", "made.txt"} <= {
         name.rpartition("/")[2] for name in kept
     }
     everything = b"".join((*printed.values(), *stored.values()))
+    assert b"[redacted provider.key]" in everything
+    assert b"HTTP 403" in everything
     assert everything.count(f"[redacted {NAME}]".encode()) > 100
     assert {event["kind"] for event in leaky.log("two")} >= {"GateDecided", "StepFinished", "AttemptFailed"}
 

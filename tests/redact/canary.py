@@ -1,4 +1,4 @@
-"""A secret that must be found nowhere, and where to look for it: databases, directories, what was printed.
+"""Secrets that must be found nowhere, and where to look for it: databases, directories, what was printed.
 
 Whatever stores or prints something new adds its place: `look` takes any bytes by the name of the place.
 """
@@ -19,20 +19,22 @@ from psycopg import sql
 
 NAME = "CANARY_TOKEN"
 CANARY = 'kanari/+"vogel\\9&ü 5f0c7d"e1'
+PROVIDER_KEY = "papagei/0123456789~abcdef+="
+"""One that no variable has: a file has it, which the settings name."""
 ZSTD = b"\x28\xb5\x2f\xfd"
 
 
-def needles() -> dict[str, bytes]:
-    """The canary as programs print it, and its beginning and its end, which a text that was cut may have.
+def needles(secret: str) -> dict[str, bytes]:
+    """A secret as programs print it, and its beginning and its end, which a text that was cut may have.
 
     Not by the code that is tested.
     """
-    raw = CANARY.encode()
+    raw = secret.encode()
     found = {"raw": raw, "its beginning": raw[:10], "its end": raw[-10:]}
-    found["in JSON"] = json.dumps(CANARY)[1:-1].encode()
-    found["in JSON, not only ASCII"] = json.dumps(CANARY, ensure_ascii=False)[1:-1].encode()
-    found["in a URL"], found["in a form"] = quote(CANARY, safe="").encode(), quote_plus(CANARY).encode()
-    found["as Python shows it"] = repr(CANARY)[1:-1].encode()
+    found["in JSON"] = json.dumps(secret)[1:-1].encode()
+    found["in JSON, not only ASCII"] = json.dumps(secret, ensure_ascii=False)[1:-1].encode()
+    found["in a URL"], found["in a form"] = quote(secret, safe="").encode(), quote_plus(secret).encode()
+    found["as Python shows it"] = repr(secret)[1:-1].encode()
     for before in range(3):
         encoded = base64.b64encode(b"?" * before + raw + b"??")
         found[f"in base64, {before} after a beginning"] = encoded[4:-8]
@@ -43,11 +45,12 @@ def needles() -> dict[str, bytes]:
 
 
 def look(places: Mapping[str, bytes]) -> list[str]:
-    """Where the canary is, and in which form; nowhere is as it should be."""
+    """Where the secrets are, and in which form; nowhere is as it should be."""
     return [
         f"{place}: {form}"
         for place, content in places.items()
-        for form, needle in needles().items()
+        for secret in (CANARY, PROVIDER_KEY)
+        for form, needle in needles(secret).items()
         if needle in content
     ]
 
