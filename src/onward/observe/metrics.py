@@ -26,7 +26,9 @@ class Metrics:
             "From the moment a run was due to its claim by this worker.",
             buckets=WAITS_S,
         )
-        self.driving = Gauge("onward_runs_driving", "Runs that this worker executes now.")
+        self.driving = Gauge(
+            "onward_runs_driving", "Runs that this worker executes now, or whose files it still writes."
+        )
         self.draining = Gauge("onward_draining", "1 when this worker claims no new runs, else 0.")
         self.lease_losses = Counter(
             "onward_lease_losses_total", "Runs that this worker held and lost to another process."
