@@ -8,8 +8,11 @@ import re
 from urllib.parse import quote, quote_plus
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from onward.redact.patterns import WELL_KNOWN
+from onward.redact.forms import forms_of
+from onward.redact.patterns import SHORTEST, WELL_KNOWN
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 
 SECRET = 'pässword/+"x\\y&z 9'
@@ -180,3 +183,17 @@ def test_every_pattern_finds_its_own_head() -> None:
     for pattern in WELL_KNOWN:
         assert re.compile(pattern.whole).groups <= 1
         assert pattern.begins_at(f" {pattern.head}") == 1
+
+
+@given(st.text(":/@-_skAIJzey. x", max_size=SHORTEST - 1))
+def test_a_text_that_is_too_short_to_be_looked_at_holds_no_secret(text: str) -> None:
+    assert [match for pattern in WELL_KNOWN for match in pattern.matches(text)] == []
+    assert Redactor().redact("://:x@") == "://:[redacted password]@"
+
+
+@given(st.lists(st.text(min_size=8, max_size=20), min_size=1, max_size=4, unique=True), st.data())
+def test_every_form_of_every_secret_is_noticed(secrets: list[str], data: st.DataObject) -> None:
+    """A text is looked at closely only if it has a sign, which forms share."""
+    matcher = Redactor({f"S{at}": secret for at, secret in enumerate(secrets)}).matcher
+    form = data.draw(st.sampled_from(forms_of(data.draw(st.sampled_from(secrets)))))
+    assert matcher.may_match(f"before {form} after")

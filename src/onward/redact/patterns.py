@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 TOKEN_MAX, KEY_MAX = 4_096, 16_384
+SHORTEST = 6
+"""No form is shorter: this is the password in `://:x@` with what shows that it is one."""
 
 
 @dataclass(frozen=True)

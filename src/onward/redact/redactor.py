@@ -100,9 +100,12 @@ class Redactor:
 
         A number whose digits are a secret becomes a text.
         """
-        if type(value) is str:
+        kind = type(value)
+        if kind is str:
             return self.redact(value)
-        if isinstance(value, Mapping):
+        if kind is bool or value is None:
+            return value
+        if kind is dict or isinstance(value, Mapping):
             return self._mapping(value)
         if isinstance(value, list | tuple):
             inside = [self.redact_value(one) for one in value]
