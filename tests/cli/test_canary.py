@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -19,7 +20,6 @@ import os
 from onward import Onward, Result
 from onward.agents.model.failure import ModelFailed
 from onward.agents.model.request import ModelRequest, user
-from onward.agents.model.stream import TextDelta
 from onward.config import load_settings
 from onward.wiring import open_models
 
@@ -54,17 +54,18 @@ ANSWERS = [{SECRET: [SECRET]}, b"\\xff" + SECRET.encode(), f"{SECRET} " * 500]
 def fails():
     raise ValueError(SECRET)
 
-@app.handler("codergen")
-async def agent(step):
-    models, said = open_models(load_settings(), step.redactor), ""
+@app.handler("asks")
+async def asks(step):
+    models = open_models(load_settings(), step.redactor)
     try:
-        for _ in range(2):  # its endpoint repeats the key: in an answer, then in an error
-            async for piece in models.stream(ModelRequest(model="acme:small", messages=(user("Hi"),))):
-                said += piece.text if isinstance(piece, TextDelta) else ""
+        async for piece in models.stream(ModelRequest(model="acme:small", messages=(user(REFUSED),))):
+            step.log(str(piece))
     except ModelFailed as failed:
-        step.log(f"{failed} {failed.failure}")
-    assert "papagei" in said, "it was asked"
-    return Result(response=f"{step.prompt} {step.steering} {SECRET} {said}", context_updates={"said": said})
+        return {"said": f"{failed} {failed.failure}"}
+    finally:
+        await models.close()
+
+REFUSED = "refuse me"
 
 @app.handler("boxed", isolated=True)
 def boxed(step):
@@ -98,13 +99,14 @@ digraph leaky {
   leak [type=leak]
   boxed [type=boxed]
   calls [type=calls]
+  asks [type=asks]
   agent [shape=box, prompt="Use $token, $out and $tool.output"]
   ask [shape=hexagon, label="Is $out right?", human.type=freeform]
   boom [type=boom]
   start -> tool -> fails
   fails -> leak [condition="outcome=fail"]
   fails -> exit [condition="outcome=success"]
-  leak -> boxed -> calls -> agent -> ask -> boom -> exit
+  leak -> boxed -> calls -> asks -> agent -> ask -> boom -> exit
 }
 """
 
@@ -114,6 +116,7 @@ cat >> told.jsonl
 printf 'cannot tell it with %s' "$CANARY_TOKEN" >&2
 exit 3
 """
+REFUSED = "refuse me"
 WORKER = ("worker", "--until-idle", "--concurrency", "1", "--log-format", "json")
 GIVEN = frozenset({"provider.key", "values.json", "many.jsonl"})
 """The files that hold the secrets from the beginning."""
@@ -129,22 +132,20 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def endpoint() -> Iterator[Receiver]:
-    """A model that repeats its key, in answers and in errors by turns."""
+    """A model that repeats its key, in answers and in errors."""
     with receiving() as endpoint:
 
         def answer() -> Answer:
             key = endpoint.headers[-1]["authorization"].removeprefix("Bearer ")
-            if len(endpoint.headers) % 2:
-                choice = {"index": 0, "delta": {"content": f"your key is {key}"}, "finish_reason": "stop"}
-                body = f"data: {json.dumps({'choices': [choice]})}\n\ndata: [DONE]\n\n".encode()
-                return 200, {"content-type": "text/event-stream"}, body
-            return (
-                401,
-                {"content-type": "application/json"},
-                json.dumps(
-                    {"error": {"message": f"the key {key} is wrong", "code": f"for {CANARY}"}}
-                ).encode(),
-            )
+            if REFUSED in endpoint.raw[-1]:
+                body = {"error": {"message": f"the key {key} is wrong", "code": f"for {CANARY}"}}
+                return 401, {"content-type": "application/json"}, json.dumps(body).encode()
+            pieces = [f"your key is {key[:9]}", key[9:], f" and {CANARY}"]
+            events = [{"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in pieces]
+            end: Any = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+            told = [*map(json.dumps, [*events, end]), "[DONE]"]
+            body_of = "".join(f"data: {one}\n\n" for one in told).encode()
+            return 200, {"content-type": "text/event-stream"}, body_of
 
         endpoint.answer = answer
         yield endpoint
@@ -163,6 +164,7 @@ def leaky(any_shell: Shell, receiver: Receiver, endpoint: Receiver) -> Shell:
     shell.write("values.json", json.dumps({"token": CANARY}))
     shell.write("many.jsonl", json.dumps({"inputs": {"token": CANARY}, "run_id": "many"}) + "\n")
     shell.environment |= {NAME: CANARY, "ONWARD_TOOL_ENV": NAME, "ONWARD_APP": "leaky:app"}
+    shell.environment["ONWARD_MODEL"] = "acme:small"
     shell.write("leaky.py", APP)
     shell.write("tool.sh", TOOL)
     shell.write("failing.sh", FAILING)
@@ -223,6 +225,9 @@ def test_a_secret_is_found_nowhere(leaky: Shell, receiver: Receiver, endpoint: R
     assert canary.look({**printed, **kept, **stored, **told}) == []
     assert [done.code for done in said[:14]] == [75, 0, 1, *[0] * 11]
     assert PROVIDER_KEY in endpoint.headers[0]["authorization"]
+    assert (
+        "your key is [redacted provider.key] and [redacted" in leaky.read("one")["context"]["last_response"]
+    )
     assert b"cannot tell it with [redacted" in b"".join(stored.values())
     assert b"cannot log in with [redacted" in kept["told.jsonl"] + told["the receiver"]
     assert {"stdout.log", "prompt.md", "response.md", "status.json", "made.txt"} <= {

@@ -38,7 +38,7 @@ LAYERS: dict[str, list[str]] = {
     "pipeline": ["model", "errors"],
     "agents": ["model", "errors", "clock", "deadline", "process", "threads"],
     # A handler like others, on the port of models.
-    "agents.step": ["agents", "handlers", "pipeline.graph", "model", "errors", "clock"],
+    "agents.step": ["agents", "handlers", "pipeline.graph", "model", "errors", "clock", "redact"],
     "agents.model": ["errors"],  # the port: values and pure functions
     "machine": ["pipeline", "model", "errors"],
     "draw": ["pipeline", "model", "read.log"],

@@ -55,10 +55,10 @@ NAMING = frozenset(
         ),
         *("degraded_from", "ended_at", "exclusive_key", "fidelity", "from_node", "gate"),
         *("hash", "head", "join", "key", "managed_by", "message", "mode", "model", "needs"),
-        *("next", "node", "on_owner_loss", "on_timeout", "parent", "parent_hash", "path"),
+        *("next", "node", "nodes", "on_owner_loss", "on_timeout", "parent", "parent_hash", "path"),
         *("pipeline", "pipeline_hash", "policy", "project", "ref", "repeats", "repository"),
         *("request_id", "reserved", "response_blob", "restart_of", "restarted_as", "run", "scopes"),
-        *("start", "start_node", "status", "step", "stream"),
+        *("start", "start_node", "status", "step", "stop", "stream"),
         *("streamed", "tags", "thread", "to", "type", "usage", "value_blob", "variables", "version"),
         *("workdir", "worker", "workspace"),
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
 from onward.agents.model.port import Model
@@ -14,6 +14,7 @@ from onward.agents.prices import Prices, cost_micro
 from onward.agents.step.thread import Thread
 from onward.handlers.calls import CallAnswer
 from onward.model.call import Usage
+from onward.redact.stream import RedactingStream
 
 OnText = Callable[[str, str], None]
 """Hears what streams: `text` or `reasoning`, and the piece."""
@@ -34,7 +35,7 @@ class Asking:
     async def ask(self) -> CallAnswer:
         """The answer as it is recorded. ModelFailed: there is none."""
         answer = await self._collected()
-        thread = self.continued = Thread(self.thread.head, self.thread.messages)
+        thread = self.continued = Thread(self.thread.redactor, self.thread.head, self.thread.messages)
         thread.add(answer.message)
         finished = answer.finished
         price = self.prices.find(finished.model) or self.prices.find(self.request.model)
@@ -56,15 +57,26 @@ class Asking:
     async def _collected(self) -> Answer:
         collecting = Collecting()
         stream = self.model.stream(self.request, idempotency_key=self.idempotency_key)
-        async with aclosing(stream) as pieces:
-            async for piece in pieces:
-                collecting.add(piece)
-                if isinstance(piece, TextDelta):
-                    self.heard("text", piece.text)
-                elif isinstance(piece, ReasoningDelta):
-                    self.heard("reasoning", piece.text)
+        with self._hearing() as heard:
+            async with aclosing(stream) as pieces:
+                async for piece in pieces:
+                    collecting.add(piece)
+                    if isinstance(piece, TextDelta):
+                        heard("text", piece.text)
+                    elif isinstance(piece, ReasoningDelta):
+                        heard("reasoning", piece.text)
         assert collecting.finished is not None  # the port promises it, or raises
         return Answer(message=collecting.message(), finished=collecting.finished)
+
+    @contextmanager
+    def _hearing(self) -> Iterator[OnText]:
+        """Passes pieces on without secrets, also those that come in two of them."""
+        streams = {kind: RedactingStream(self.thread.redactor) for kind in ("text", "reasoning")}
+        try:
+            yield lambda kind, text: self.heard(kind, streams[kind].feed(text))
+        finally:
+            for kind, stream in streams.items():
+                self.heard(kind, stream.finish())
 
 
 def usage_of(counted: Counted) -> Usage:

@@ -92,8 +92,9 @@ class AgentHandler:
         """The step's stored conversation; for a new step, that of its thread, and what it asks."""
         recorder = step.recorder
         if head:
-            return await read_thread(recorder.content, head)
-        before = await read_thread(recorder.content, recorder.thread_of(step.thread) if step.thread else "")
+            return await read_thread(recorder.content, head, step.redactor)
+        earlier = recorder.thread_of(step.thread) if step.thread else ""
+        before = await read_thread(recorder.content, earlier, step.redactor)
         preamble = "" if before.messages else await step.preamble()
         told = [f"Instruction from the operator: {text}" for text in step.steering]
         before.add(user("\n\n".join(filter(None, (preamble, step.prompt, *told)))))
@@ -107,7 +108,7 @@ class AgentHandler:
         Without a thread it was answered before. With one, this also returns the thread with the answer in it.
         """
         call, tries = f"m{number}", 0
-        thread = thread or Thread()
+        thread = thread or Thread(step.redactor)
         nodes = thread.take_fresh()
         request = setting.request(thread.messages)
         while True:
@@ -177,7 +178,7 @@ def _heard(step: StepContext) -> Callable[[str, str], None]:
     """Where pieces of an answer go while it grows."""
 
     def heard(kind: str, text: str) -> None:
-        if kind == "text":
+        if kind == "text" and text:
             step.output.hear("stdout", text.encode())
 
     return heard

@@ -1,7 +1,8 @@
 """Conversations as chains of messages: each node is a message and the hash of the node before it.
 
 A conversation of n messages costs n, however often it is continued; forks share what they have in common. A
-node is stored as a blob under its hash.
+node is stored as a blob under its hash. So a message is redacted before it is hashed, and the model is asked
+with what is stored.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 from blake3 import blake3
+from msgspec.structs import replace
 
-from onward.agents.model.request import AssistantMessage, Message
+from onward.agents.model.request import AssistantMessage, Message, ToolCall
 from onward.errors import InvalidInput
+from onward.redact.redactor import Redactor
 
 Find = Callable[[str], Awaitable[bytes | None]]
 
@@ -34,12 +37,13 @@ class Thread:
     `fresh` are the nodes that are not stored yet.
     """
 
-    def __init__(self, head: str = "", messages: tuple[Message, ...] = ()) -> None:
-        self.head, self.messages = head, messages
+    def __init__(self, redactor: Redactor, head: str = "", messages: tuple[Message, ...] = ()) -> None:
+        self.redactor, self.head, self.messages = redactor, head, messages
         self.fresh: dict[str, bytes] = {}
 
     def add(self, message: Message) -> None:
-        """Continue the conversation."""
+        """Continue the conversation with what the message says, without secrets."""
+        message = _without_secrets(self.redactor, message)
         content = _encode(Node(message, self.head))
         self.head = blake3(content).hexdigest()
         self.messages = (*self.messages, message)
@@ -56,7 +60,7 @@ class Thread:
         return fresh
 
 
-async def read_thread(find: Find, head: str) -> Thread:
+async def read_thread(find: Find, head: str, redactor: Redactor) -> Thread:
     """A stored conversation up to its node `head`."""
     messages: list[Message] = []
     at = head
@@ -69,4 +73,14 @@ async def read_thread(find: Find, head: str) -> Thread:
         node = _decoder.decode(content)
         messages.append(node.message)
         at = node.parent
-    return Thread(head, tuple(reversed(messages)))
+    return Thread(redactor, head, tuple(reversed(messages)))
+
+
+def _without_secrets(redactor: Redactor, message: Message) -> Message:
+    parts = tuple(
+        replace(part, arguments=redactor.redact(part.arguments))
+        if isinstance(part, ToolCall)
+        else replace(part, text=redactor.redact(part.text))
+        for part in message.parts
+    )
+    return message if parts == message.parts else replace(message, parts=parts)
