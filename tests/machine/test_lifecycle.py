@@ -15,6 +15,7 @@ from onward.model.call import (
     CallStarted,
     CallStatus,
     HoldsLifted,
+    LimitWarned,
 )
 from onward.model.catalogue import CATALOGUE
 from onward.model.event import (
@@ -95,6 +96,7 @@ SAMPLES: dict[type[Event], Event] = {
         CallLost(step="a#1", call="send", number=1),
         AttemptHeld(step="a#1", attempt=1, reason="pause"),
         HoldsLifted(why="raised"),
+        LimitWarned(scope="day/2026-01-01", measure="tokens", limit=10, spent=8),
         ParallelStarted(
             step="f#1",
             node="f",

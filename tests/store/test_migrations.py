@@ -46,8 +46,11 @@ WHERE pronamespace = 'public'::regnamespace
 ORDER BY 1, 2, 3
 """
 
-# What 011, 010, 009, 008 and 007 did, undone.
+# What 012, 011, 010, 009, 008 and 007 did, undone.
 WITHOUT_QUERIES = """
+DROP TABLE scope;
+DROP TABLE reservation;
+DROP TABLE usage;
 DROP TABLE worker;
 DROP TABLE outbox;
 DROP TABLE subscriber;

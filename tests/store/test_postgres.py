@@ -457,7 +457,7 @@ async def test_events_cannot_be_changed_or_removed_while_their_run_exists(
             "UPDATE event SET v = 1",
             "DELETE FROM event",
             "TRUNCATE event",
-            "TRUNCATE event, run, gate, stuck, backfill",
+            "TRUNCATE event, run, gate, stuck, backfill, outbox, reservation",
         ):
             with pytest.raises(psycopg.errors.RaiseException, match="events are never"):
                 await connection.execute(statement.encode())

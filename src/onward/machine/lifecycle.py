@@ -64,6 +64,7 @@ RUN: Mapping[RunStatus, Mapping[type[e.Event], RunStatus]] = {
         c.CallLost: RUNNING,
         c.AttemptHeld: RUNNING,
         c.HoldsLifted: RUNNING,
+        c.LimitWarned: RUNNING,
         e.ParallelStarted: RUNNING,
         e.BranchFinished: RUNNING,
         e.StepRouted: RUNNING,

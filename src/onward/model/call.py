@@ -60,12 +60,16 @@ class Usage(_Value, frozen=True, kw_only=True):
 
 
 class Reserved(_Value, frozen=True, kw_only=True):
-    """What a call may cost at most, reserved in each of these scopes before it begins."""
+    """What a call may cost at most, reserved in each of these scopes before it begins.
+
+    If its price is not known (`is_priced`), it may not begin in a scope with a limit on cost.
+    """
 
     scopes: tuple[str, ...]
     tokens: Number = 0
     cost_micro: Number = 0
     calls: Number = 1
+    is_priced: bool = True
 
 
 class Streamed(_Value, frozen=True, kw_only=True):
@@ -105,6 +109,8 @@ class CallFinished(Event, frozen=True, kw_only=True):
     A large answer is stored by its hash (`value_blob`), and read when it is asked for. `content` is an answer
     in bytes on its way to the store. `by` is the person who said what the answer was. `thread` is the end of
     the conversation with this answer in it, and `nodes` are messages of it on their way to the store.
+    `is_cost_unknown`: the provider may charge for it and did not say what, so it is charged what it had
+    reserved. Without this, an error without `usage` costs nothing.
     """
 
     BESIDE: ClassVar[frozenset[str]] = frozenset({"content", "nodes"})
@@ -129,6 +135,7 @@ class CallFinished(Event, frozen=True, kw_only=True):
     thread: str = ""
     nodes: dict[str, bytes] = msgspec.field(default_factory=dict)
     by: str = ""
+    is_cost_unknown: bool = False
 
 
 class CallLost(Event, frozen=True, kw_only=True):
@@ -158,6 +165,18 @@ class HoldsLifted(Event, frozen=True, kw_only=True):
 
     why: str
     by: str = ""
+
+
+class LimitWarned(Event, frozen=True, kw_only=True):
+    """A scope that the run's calls count in has spent 80 % of a limit; said once, until that is changed.
+
+    `measure` is tokens, cost (in millionths of a dollar) or calls.
+    """
+
+    scope: str
+    measure: str
+    limit: Number
+    spent: Number
 
 
 def check_call_key(key: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, HoldsLifted
+from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, HoldsLifted, LimitWarned
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -60,6 +60,7 @@ CATALOGUE: dict[type[Event], Writer] = {
     CallLost: Writer.EITHER,
     AttemptHeld: Writer.HOLDER,
     HoldsLifted: Writer.CONTROL,
+    LimitWarned: Writer.HOLDER,
     ParallelStarted: Writer.HOLDER,
     BranchFinished: Writer.HOLDER,
     StepRouted: Writer.HOLDER,

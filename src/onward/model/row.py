@@ -111,7 +111,8 @@ class CallOpened(Frozen, frozen=True, kw_only=True):
 class CallClosed(Frozen, frozen=True, kw_only=True):
     """Such a call has ended: its reservation is settled, and its message has its last state.
 
-    Without `usage` the call was lost, or failed: what it cost is not known.
+    `is_unknown`: what it cost is not known, because it was lost or says so; it is charged what it reserved.
+    One that failed and has no `usage` cost nothing.
     """
 
     step: str
@@ -123,6 +124,7 @@ class CallClosed(Frozen, frozen=True, kw_only=True):
     model: str = ""
     usage: Usage | None = None
     cost_micro: int | None = None
+    is_unknown: bool = False
 
 
 CallRow = CallOpened | CallClosed

@@ -14,7 +14,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.machine.decide.doubt import doubtful_step
+from onward.machine.decide.lost_calls import with_lost_calls
 from onward.machine.fold.apply import apply
+from onward.machine.fold.call_rows import call_rows
 from onward.machine.fold.gates import gate_rows
 from onward.machine.fold.notifications import notifications
 from onward.machine.fold.row import project
@@ -119,6 +121,7 @@ def _composed(
     blobs: Mapping[str, bytes],
 ) -> tuple[Write, Draft]:
     before, stamped = run, list[tuple[Event, int]]()
+    events = with_lost_calls(run, events)
     for event in events:
         token = event.token if isinstance(event, RunClaimed) else (run.token if run else 0)
         run = apply(run, event, run_id=run_id, at_us=at_us, token=token)
@@ -136,6 +139,7 @@ def _composed(
         steps_finished=run.steps_finished,
         row=project(run),
         gates=gate_rows(before, events, run, at_us),
+        calls=call_rows(before, events),
         notifications=notifications(events, run, after=after.seq, at_us=at_us),
         blobs={**sealed.blobs, **blobs},
     )

@@ -92,7 +92,7 @@ class FaultyStore:
         self.retention, self.carrying = faulty("retention"), faulty("carrying")
         self.workers = faulty("workers")
         self.measures, self.gates, self.backfill = faulty("measures"), faulty("gates"), faulty("backfill")
-        self.outbox = faulty("outbox")
+        self.outbox, self.limits = faulty("outbox"), faulty("limits")
         assert not parts, f"a store has no {', '.join(parts)}"
 
     def fail(self, fault: Fault, *, within: int = 1, times: int = 1) -> None:

@@ -54,6 +54,7 @@ _FOLDS: Mapping[type[e.Event], Callable[[Run, Any, int], Changes]] = {
     c.CallLost: calls.lost,
     c.AttemptHeld: calls.held,
     c.HoldsLifted: calls.holds_lifted,
+    c.LimitWarned: calls.limit_warned,
     e.ParallelStarted: branches.started,
     e.BranchFinished: branches.finished,
     e.StepRouted: steps.routed,

@@ -60,6 +60,7 @@ def _closed(known: CallOpened | OpenCall, event: CallFinished | CallLost) -> Cal
         model=(finished.model if finished else "") or known.model,
         usage=finished.usage if finished else None,
         cost_micro=finished.cost_micro if finished else None,
+        is_unknown=finished is None or finished.is_cost_unknown,
     )
 
 

@@ -14,6 +14,7 @@ from onward.model.call import (
     CallStarted,
     CallStatus,
     HoldsLifted,
+    LimitWarned,
 )
 from onward.model.event import (
     AttemptFailed,
@@ -144,6 +145,10 @@ def held(run: Run, event: AttemptHeld, at_us: int) -> Changes:
 
 def holds_lifted(run: Run, event: HoldsLifted, at_us: int) -> Changes:
     return {"open_steps": {step: lifted(opened) for step, opened in run.open_steps.items()}}
+
+
+def limit_warned(run: Run, event: LimitWarned, at_us: int) -> Changes:
+    return {}
 
 
 def lifted(opened: OpenStep) -> OpenStep:

@@ -8,6 +8,7 @@ from onward.model.run import Run
 
 NAME_CHARACTERS_MAX = 500
 """At four bytes each this is 2,000 bytes; PostgreSQL cannot index more than 2,704."""
+SCOPED_CHARACTERS_MAX = NAME_CHARACTERS_MAX - len("project/")
 _SHOWN = 40
 
 
@@ -21,10 +22,20 @@ def check_name(what: str, name: str) -> str:
     return name
 
 
+def check_scoped(what: str, id: str | None) -> None:
+    """Refuse the id of a chat or project that could not be stored with the limits that it has."""
+    if id is not None and not (id and id.isprintable()):
+        raise InvalidInput(f"{what} {id[:_SHOWN]!r} cannot be stored; use printable characters.")
+    if id is not None and len(id) > SCOPED_CHARACTERS_MAX:
+        raise InvalidInput(f"{what} has {len(id)} characters; shorten it to at most {SCOPED_CHARACTERS_MAX}.")
+
+
 def check_names(run: Run) -> None:
     """Refuse a run with a name that cannot be stored."""
     check_name("the pipeline name", run.pipeline)
     check_name("the node id", run.start_node)
     check_name("the exclusive key", run.exclusive_key or "")
+    check_scoped("the chat", run.chat)
+    check_scoped("the project", run.project)
     for need in run.needs:
         check_name("the handler name" if needed_directory(need) is None else "the directory", need)

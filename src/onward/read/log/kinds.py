@@ -55,13 +55,13 @@ _STOPS = "RunPaused RunInterrupted RunFailed RunCancelled"
 _HANDED_BACK = "RunWaiting RunQueued"
 _GATES = "GateOpened GateDecided GateWithdrawn"
 _BRANCHES = "ParallelStarted BranchFinished"
-_CALLS = "CallStarted CallFinished CallLost HoldsLifted"
+_CALLS = "CallStarted CallFinished CallLost HoldsLifted LimitWarned"
 
 LEFT_OUT: Mapping[str, frozenset[str]] = {
     "read.log.projection": _names(_CHANGES, _REQUESTS, _HANDED_BACK, _CALLS, "RunCompleted"),
     "read.log.kinds": _names(
-        *("PipelineChanged WorkdirChanged GoalRedirected BranchFinished HoldsLifted", _REQUESTS, _LIFE),
-        *(_STOPS, _HANDED_BACK),
+        *("PipelineChanged WorkdirChanged GoalRedirected BranchFinished HoldsLifted LimitWarned", _REQUESTS),
+        *(_LIFE, _STOPS, _HANDED_BACK),
     ),
     "read.past": _names(
         *(_REQUESTS, _HANDED_BACK, _CALLS, "RunCreated RunCompleted RunCancelled GateOpened GateWithdrawn"),
@@ -101,7 +101,7 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
     ),
     "read.calls": _names(
         *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "StepStarted StepFinished"),
-        "AttemptFailed AttemptInterrupted AttemptHeld HoldsLifted",
+        "AttemptFailed AttemptInterrupted AttemptHeld HoldsLifted LimitWarned",
     ),
     "engine.files.rebuild": _names(
         *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"),

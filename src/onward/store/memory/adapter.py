@@ -16,6 +16,7 @@ from onward.store.memory.carrying import MemoryCarrying
 from onward.store.memory.effects import MemoryEffects
 from onward.store.memory.gates import MemoryGates
 from onward.store.memory.leases import MemoryLeases, MemoryWorkers
+from onward.store.memory.limits import MemoryLimits
 from onward.store.memory.log import MemoryLog
 from onward.store.memory.measures import MemoryMeasures
 from onward.store.memory.outbox import MemoryOutbox
@@ -46,7 +47,8 @@ class MemoryStore:
         self.database, self.identity = database, database.identity
         self._ownership = ownership = Ownership(database, owner, lease_s)
         database.alive.add(owner)
-        self.log = MemoryLog(database, ownership)
+        self.limits = MemoryLimits(ownership)
+        self.log = MemoryLog(database, ownership, self.limits)
         self.leases = MemoryLeases(ownership)
         self.workers = MemoryWorkers(ownership)
         self.runs = MemoryRuns(ownership)

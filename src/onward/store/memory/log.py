@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.model.row import RunRow
+from onward.store.memory.limits import MemoryLimits
 from onward.store.memory.outbox import put_notifications
 from onward.store.memory.state import Ownership, State, StoredRun
 from onward.store.port.leases import Lease
@@ -19,8 +20,8 @@ from onward.store.refusals import content_missing, key_occupied, run_exists
 class MemoryLog:
     """Logs in this process's memory."""
 
-    def __init__(self, state: State, ownership: Ownership) -> None:
-        self._state, self._ownership = state, ownership
+    def __init__(self, state: State, ownership: Ownership, limits: MemoryLimits) -> None:
+        self._state, self._ownership, self._limits = state, ownership, limits
 
     async def create(self, write: Write, append_id: str | None = None) -> None:
         assert write.row is not None
@@ -49,7 +50,7 @@ class MemoryLog:
         if stored.position != write.after:
             raise StaleHistory(write.run_id, write.after.seq)
         check_content(self._state, write)
-        self._write(stored, write)
+        self._change(stored, write)
 
     async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
         stored = self._state.runs.get(run_id)
@@ -64,7 +65,7 @@ class MemoryLog:
         if stored.position != write.after:
             raise StaleHistory(run_id, write.after.seq)
         check_content(self._state, write)
-        self._write(stored, write)
+        self._change(stored, write)
         stored.appends[append_id] = write.head.seq
         return Controlled(write.head)
 
@@ -75,7 +76,7 @@ class MemoryLog:
                 write = decide(self._held(stored), loaded)
                 if write is not None:
                     check_content(self._state, write)
-                    self._write(stored, write)
+                    self._change(stored, write)
                 return Controlled(stored.position)
         return None
 
@@ -117,6 +118,11 @@ class MemoryLog:
         below = self._state.records(parent, write.after.seq - 1) if parent in self._state.runs else []
         if not below or (below[0].seq, below[0].hash) != write.after:
             raise RunNotFound(parent)
+
+    def _change(self, stored: StoredRun, write: Write) -> None:
+        if write.calls:
+            self._limits.charge(write, stored.row.pipeline)
+        self._write(stored, write)
 
     def _write(self, stored: StoredRun, write: Write) -> None:
         stored.records.extend(write.records)

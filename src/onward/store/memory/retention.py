@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from onward.store import rows
+from onward.store.memory.limits import forget_limits
 from onward.store.memory.runs import by_age
 from onward.store.memory.state import State, StoredRun
 from onward.store.port.retention import Expiry, Kin
@@ -33,6 +34,7 @@ class MemoryRetention:
             is_needed = any(other.row.parent == kin.id for other in there.values())
             if run is not None and run.row.head == kin.head and run.row.owner is None and not is_needed:
                 del there[kin.id]
+                forget_limits(self._state, kin.id)
                 first, behind = rows.keys_below(kin.id)
                 for key in [key for key in self._state.effects if first <= key < behind]:
                     del self._state.effects[key]

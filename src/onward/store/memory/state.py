@@ -10,9 +10,11 @@ from msgspec.structs import replace
 from onward.model.notification import NotificationKind
 from onward.model.row import GateRow, RunRow
 from onward.model.worker import RegisteredWorker
+from onward.store.limits.ledger import ReservationKey, UsageKey, Used
 from onward.store.port.effects import Effect
 from onward.store.port.leases import Holder
 from onward.store.port.measures import Stuck
+from onward.store.port.money.limits import Reservation, Scope
 from onward.store.port.outbox import Delivery
 from onward.store.port.runs import Listed
 from onward.store.port.stored import Position, Snapshot, StoredEvent, read_with
@@ -56,6 +58,9 @@ class State:
     workers: dict[str, tuple[RegisteredWorker, int]] = field(default_factory=dict)
     subscribers: dict[str, tuple[frozenset[NotificationKind], int]] = field(default_factory=dict)
     outbox: dict[tuple[str, str], Delivery] = field(default_factory=dict)
+    scopes: dict[str, Scope] = field(default_factory=dict)
+    reservations: dict[ReservationKey, Reservation] = field(default_factory=dict)
+    usage: dict[UsageKey, Used] = field(default_factory=dict)
     alive: set[str] = field(default_factory=set)
     watchers: list[Callable[[], None]] = field(default_factory=list)
 

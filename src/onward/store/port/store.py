@@ -14,6 +14,7 @@ from onward.store.port.gates import Gates
 from onward.store.port.leases import Leases
 from onward.store.port.log import RunLog
 from onward.store.port.measures import Measures
+from onward.store.port.money.limits import Limits
 from onward.store.port.outbox import Outbox
 from onward.store.port.retention import Retention
 from onward.store.port.runs import Runs
@@ -39,6 +40,9 @@ class Store(Protocol):
 
     @property
     def outbox(self) -> Outbox: ...
+
+    @property
+    def limits(self) -> Limits: ...
 
     @property
     def blobs(self) -> Blobs: ...

@@ -19,6 +19,7 @@ from onward.store.postgres.database.identity import read_identity
 from onward.store.postgres.database.migrate import NEWEST, check_known, migrate, schema_number
 from onward.store.postgres.effects import PostgresEffects
 from onward.store.postgres.leases import PostgresLeases, PostgresWorkers
+from onward.store.postgres.limits.limits import PostgresLimits
 from onward.store.postgres.link.connection import Address
 from onward.store.postgres.link.listening import Listener
 from onward.store.postgres.link.pool import Pool
@@ -57,10 +58,12 @@ class PostgresStore:
         self.identity = Identity("")  # until it is opened
         self._clock, self._server = clock, Server(address, patience_s)
         self._appending, self._renewing = Pool(self._server, 1), Pool(self._server, 1)
+        self._charging = Pool(self._server, 1)
         self._connections = shared = Pool(self._server, CONNECTIONS_MAX)
         owner = Ownership(now_us, int(lease_s * 1_000_000))
         writer = Writer(now_us, owner.lease_us)
-        self.log = PostgresLog(self._appending, shared, owner, writer)
+        self.limits = PostgresLimits(shared, owner, writer.warnings)
+        self.log = PostgresLog(self._appending, self._charging, shared, owner, writer)
         self.leases = PostgresLeases(self._renewing, owner, lease_s)
         self.workers = PostgresWorkers(shared, owner)
         self.runs = PostgresRuns(shared, owner)
@@ -113,7 +116,7 @@ class PostgresStore:
                 await self.leases.end()
                 await self.effects.end()
                 await self.workers.end()
-        for pool in (self._appending, self._renewing, self._connections):
+        for pool in (self._appending, self._charging, self._renewing, self._connections):
             pool.close()
 
 

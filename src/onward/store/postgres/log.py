@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from onward.errors import HistoryCorrupt, LeaseLost, RunNotFound, RunUnreadable, StoreCorrupt, StoreError
 from onward.store import rows
@@ -12,6 +13,7 @@ from onward.store.port.leases import Lease
 from onward.store.port.log import TAIL_MAX, Controlled, Decide, DecideLoaded, Held, Loaded, TakeFilter
 from onward.store.port.stored import StoredEvent, Write
 from onward.store.postgres.database.migrate import check_known
+from onward.store.postgres.limits.charging import is_charged
 from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.ownership import Ownership
@@ -29,28 +31,36 @@ from onward.store.rows import UNLIMITED
 
 
 class PostgresLog:
-    """Logs in one PostgreSQL database. Appends have a connection of their own."""
+    """Logs in one PostgreSQL database. Appends have a connection of their own.
 
-    def __init__(self, appending: Pool, connections: Pool, ownership: Ownership, writer: Writer) -> None:
-        self._appending, self._connections = appending, connections
+    So have those that reserve or settle: they wait for scopes that other processes use, and the rest of the
+    appends must not wait with them.
+    """
+
+    def __init__(
+        self, appending: Pool, charging: Pool, connections: Pool, ownership: Ownership, writer: Writer
+    ) -> None:
+        self._connections = connections
         self._ownership, self._writer = ownership, writer
-        self._group: GroupCommit[Member] = GroupCommit(self._commit)
+        self._group: GroupCommit[Member] = GroupCommit(partial(self._commit, appending))
+        self._charging: GroupCommit[Member] = GroupCommit(partial(self._commit, charging))
 
     async def create(self, write: Write, append_id: str | None = None) -> None:
         await self._group.add(Member(write, None, append_id))
         self._ownership.note(write)
 
     async def append(self, write: Write, lease: Lease) -> None:
+        member = Member(write, (lease.owner, lease.token))
         try:
-            await self._group.add(Member(write, (lease.owner, lease.token)))
+            await (self._charging if is_charged(member) else self._group).add(member)
         except LeaseLost:
             self._ownership.runs.pop(write.run_id, None)
             raise
         if write.row is not None:
             self._ownership.note(write)
 
-    async def _commit(self, group: Sequence[Member]) -> Sequence[Exception | None]:
-        return await self._appending.use(lambda wire: self._writer.commit(wire, group))
+    async def _commit(self, pool: Pool, group: Sequence[Member]) -> Sequence[Exception | None]:
+        return await pool.use(lambda wire: self._writer.commit(wire, group))
 
     async def control(self, run_id: str, *, since: int, append_id: str, decide: Decide) -> Controlled:
         answer, write = await self._connections.use(

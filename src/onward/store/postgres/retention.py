@@ -33,6 +33,7 @@ class PostgresRetention:
         # What was asked over a connection that broke is asked again, so the answer is not which runs were
         # deleted but which are left.
         calls = [deletion for kin in runs for deletion in _deletions(kin)]
+        calls += [call("scope_delete", id=id) for id in sorted(kin.id for kin in runs)]  # scopes after runs
         calls.append(call("run_remaining", ids=texts([kin.id for kin in runs])))
         *_, left = await self._connections.use(lambda wire: wire.run(*calls))
         remaining = {columns[0] for columns in left}

@@ -15,6 +15,7 @@ from onward.store.queries import load_migrations, load_queries
 PACKAGE = "onward.store.postgres"
 MIGRATIONS = load_migrations(PACKAGE)
 EVENT_ROWS = "event_rows"
+WHAT = "{what}"
 EVENT_TYPES = ("bigint", "text", "bigint", "bigint", "bigint", "text", "bytea", "text")
 ALONE_PARAMETERS = (
     *("head", "hash", "next_node", "doubtful", "steps_finished", "updated_at_us"),
@@ -51,7 +52,11 @@ def parse(name: str, text: str) -> Statement:
 
 
 _TEXTS = load_queries(PACKAGE)
-QUERIES = {name: parse(name, text) for name, text in _TEXTS.items() if EVENT_ROWS not in text}
+QUERIES = {
+    name: parse(name, text)
+    for name, text in _TEXTS.items()
+    if not any(part in text for part in (EVENT_ROWS, WHAT))  # those are statements when it is filled in
+}
 BEGIN = Call(parse("begin", "BEGIN ISOLATION LEVEL READ COMMITTED"), ())
 BEGIN_LOOKING = Call(parse("begin_looking", "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), ())
 COMMIT = Call(parse("commit", "COMMIT"), ())
@@ -74,6 +79,12 @@ def advance_alone(events: int) -> Statement:
     statement = parse(f"run_advance_alone_{events}", text)
     assert statement.parameters[: len(ALONE_PARAMETERS)] == ALONE_PARAMETERS
     return statement
+
+
+@cache
+def usage_statement(column: str) -> Statement:
+    """The statement that sums usage by this column."""
+    return parse(f"usage_list_{column}", _TEXTS["usage_list"].replace(WHAT, column))
 
 
 @cache

@@ -11,14 +11,17 @@ from msgspec.structs import astuple
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.model.row import GateRow
 from onward.store import rows
+from onward.store.limits.ledger import note_warnings
 from onward.store.member import Member
+from onward.store.port.money.limits import Warned
 from onward.store.port.stored import Position, StoredEvent, Write
+from onward.store.postgres.limits.charging import is_charged, ledger_calls, lock
 from onward.store.postgres.link.binary import byteas, number, numbers, optional_text, text, texts
 from onward.store.postgres.link.failure import AGAIN, KEY_IN_USE, ServerError
 from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.news.outbox import notification_call
 from onward.store.postgres.reading import read_records
-from onward.store.postgres.statements import QUERIES, ROLLBACK, Call, advance_alone, call
+from onward.store.postgres.statements import COMMIT, QUERIES, ROLLBACK, Call, advance_alone, call
 from onward.store.refusals import content_missing, key_occupied, run_exists
 
 KNOWN_MAX = 10_000
@@ -42,6 +45,10 @@ class Writer:
     now_us: Callable[[], int | None]
     lease_us: int
     known: set[str] = field(default_factory=set)
+    scopes: set[str] = field(default_factory=set)
+    """Scopes that have rows."""
+    warnings: dict[str, list[Warned]] = field(default_factory=dict)
+    """Limits that are nearly spent, by the run whose calls spent them, until they are told."""
 
     async def commit(self, wire: Wire, group: Sequence[Member]) -> Sequence[Exception | None]:
         """Write whatever is not refused; answers None or the refusal for each."""
@@ -54,6 +61,23 @@ class Writer:
 
     async def write(self, wire: Wire, members: Sequence[Member], *then: Call) -> Sequence[Exception | None]:
         """Write members of different runs, and `then` do something more, in one trip."""
+        if not any(map(is_charged, members)):
+            return await self._write(wire, members, *then)
+        is_ours = not wire.is_in_transaction
+        locked = await lock(wire, members, self.scopes)
+        refused = locked.charge(members)
+        sent = [member for member in members if member.write.run_id not in refused]
+        answers: dict[str, Exception | None] = {**refused}
+        if sent:
+            written = await self._write(wire, sent, *ledger_calls(locked.ledger), *(then or (COMMIT,)))
+            answers |= dict(zip((member.write.run_id for member in sent), written, strict=True))
+        if is_ours and wire.is_in_transaction:
+            await wire.run(ROLLBACK)  # all of it was refused
+        else:
+            note_warnings(self.warnings, locked.ledger)
+        return [answers[member.write.run_id] for member in members]
+
+    async def _write(self, wire: Wire, members: Sequence[Member], *then: Call) -> Sequence[Exception | None]:
         if len(members) == 1 and _is_in_passing(members[0]) and not then:
             (found,) = await wire.run(_advance_alone(members[0]))
             return [None if found else await _why_refused(wire, members[0], ())]

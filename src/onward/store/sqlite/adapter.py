@@ -17,6 +17,7 @@ from onward.store.sqlite.file.connection import Connect
 from onward.store.sqlite.file.identity import read_identity
 from onward.store.sqlite.file.transaction import Transactions
 from onward.store.sqlite.leases import SqliteLeases, SqliteWorkers
+from onward.store.sqlite.limits.limits import SqliteLimits
 from onward.store.sqlite.log import SqliteLog
 from onward.store.sqlite.measures import SqliteMeasures
 from onward.store.sqlite.news.gates import SqliteGates
@@ -57,6 +58,7 @@ class SqliteStore:
             database.close()
             raise
         writer = Writer(now_us, lease_us)
+        self.limits = SqliteLimits(database, owner, writer.warnings)
         self.log = SqliteLog(database, owner, writer)
         self.leases = SqliteLeases(database, owner, clock)
         self.workers = SqliteWorkers(database, owner)

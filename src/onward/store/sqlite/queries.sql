@@ -311,6 +311,98 @@ WHERE id = :id
 RETURNING id, subscriber, run_id, seq, kind, body, created_at_us, state, token, tries, due_at_us, tried_at_us,
     delivered_at_us, response, error;
 
+-- place_lock --
+SELECT id, head, hash, owner, token, pipeline
+FROM run
+WHERE id = :id;
+
+-- reservation_find --
+SELECT run_id, step, call, try, token, scopes, model, reserved_tokens, reserved_cost_micro, reserved_calls, state,
+    charged_tokens, charged_cost_micro, charged_calls, is_estimated
+FROM reservation
+WHERE run_id = :run_id AND call_hash = :call_hash AND state = 'open';
+
+-- scope_make --
+INSERT INTO scope (id, kind)
+VALUES (:id, :kind)
+ON CONFLICT (id) DO NOTHING;
+
+-- scope_charge --
+UPDATE scope
+SET spent_tokens = :spent_tokens, spent_cost_micro = :spent_cost_micro, spent_calls = :spent_calls,
+    reserved_tokens = :reserved_tokens, reserved_cost_micro = :reserved_cost_micro, reserved_calls = :reserved_calls,
+    warned = :warned
+WHERE id = :id;
+
+-- scope_limit --
+UPDATE scope
+SET max_tokens = :max_tokens, max_cost_micro = :max_cost_micro, max_calls = :max_calls, warned = :warned
+WHERE id = :id;
+
+-- scope_find --
+SELECT scope.id, scope.max_tokens, scope.max_cost_micro, scope.max_calls,
+    kind.max_tokens, kind.max_cost_micro, kind.max_calls,
+    scope.spent_tokens, scope.spent_cost_micro, scope.spent_calls,
+    scope.reserved_tokens, scope.reserved_cost_micro, scope.reserved_calls, scope.warned
+FROM scope
+LEFT JOIN scope AS kind ON kind.id = scope.kind
+WHERE scope.id = :id;
+
+-- scope_list --
+SELECT scope.id, scope.max_tokens, scope.max_cost_micro, scope.max_calls,
+    kind.max_tokens, kind.max_cost_micro, kind.max_calls,
+    scope.spent_tokens, scope.spent_cost_micro, scope.spent_calls,
+    scope.reserved_tokens, scope.reserved_cost_micro, scope.reserved_calls, scope.warned
+FROM scope
+LEFT JOIN scope AS kind ON kind.id = scope.kind
+ORDER BY scope.id = scope.kind DESC, scope.kind, CASE WHEN scope.kind = 'day' THEN scope.id ELSE '' END DESC, scope.id
+LIMIT :limit;
+
+-- scope_delete --
+DELETE FROM scope
+WHERE id = 'run/' || :id AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
+
+-- reservation_put --
+INSERT INTO reservation (run_id, call_hash, step, call, try, token, scopes, model, reserved_tokens, reserved_cost_micro,
+    reserved_calls, state, charged_tokens, charged_cost_micro, charged_calls, is_estimated)
+VALUES (:run_id, :call_hash, :step, :call, :number, :token, :scopes, :model, :reserved_tokens, :reserved_cost_micro,
+    :reserved_calls, :state, :charged_tokens, :charged_cost_micro, :charged_calls, :is_estimated)
+ON CONFLICT (run_id, call_hash) DO UPDATE
+SET state = excluded.state, charged_tokens = excluded.charged_tokens, charged_cost_micro = excluded.charged_cost_micro,
+    charged_calls = excluded.charged_calls, is_estimated = excluded.is_estimated;
+
+-- reservation_read --
+SELECT run_id, step, call, try, token, scopes, model, reserved_tokens, reserved_cost_micro, reserved_calls, state,
+    charged_tokens, charged_cost_micro, charged_calls, is_estimated
+FROM reservation
+WHERE run_id = :run_id;
+
+-- reservation_held --
+SELECT reservation.run_id, reservation.scopes, owner, run.token,
+    coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+FROM reservation
+JOIN run ON run.id = reservation.run_id
+WHERE reservation.state = 'open';
+
+-- usage_add --
+INSERT INTO usage (key_hash, day, project, chat, run_id, pipeline, model, input, output, cached, tokens, cost_micro, calls,
+    estimated)
+VALUES (:key_hash, :day, :project, :chat, :run_id, :pipeline, :model, :input, :output, :cached, :tokens, :cost_micro, :calls,
+    :estimated)
+ON CONFLICT (key_hash) DO UPDATE
+SET input = usage.input + excluded.input, output = usage.output + excluded.output,
+    cached = usage.cached + excluded.cached, tokens = usage.tokens + excluded.tokens,
+    cost_micro = usage.cost_micro + excluded.cost_micro, calls = usage.calls + excluded.calls,
+    estimated = usage.estimated + excluded.estimated;
+
+-- usage_list --
+-- The column that it is put together by is filled in.
+SELECT {what}, sum(input), sum(output), sum(cached), sum(tokens), sum(cost_micro), sum(calls), sum(estimated)
+FROM usage
+GROUP BY {what}
+ORDER BY CASE WHEN :by = 'day' THEN {what} ELSE '' END DESC, 6 DESC, 5 DESC, {what}
+LIMIT :limit;
+
 -- backfill_read --
 SELECT run_id
 FROM backfill

@@ -14,7 +14,14 @@ from onward.store.sqlite.statements import QUERIES
 
 _DELETIONS = [
     QUERIES[name]
-    for name in ("run_delete", "event_delete", "append_delete", "snapshot_delete", "effect_delete")
+    for name in (
+        "run_delete",
+        "event_delete",
+        "append_delete",
+        "snapshot_delete",
+        "effect_delete",
+        "scope_delete",
+    )
 ]
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import apsw
 from msgspec.structs import astuple
 
 from onward.errors import LeaseLost, Refused, RunNotFound, StaleHistory
 from onward.model.row import GateRow
+from onward.store.limits.ledger import charges, note_warnings
 from onward.store.member import Member
+from onward.store.port.money.limits import Warned
 from onward.store.port.stored import StoredEvent, Write
 from onward.store.refusals import content_missing, key_occupied, run_exists
 from onward.store.rows import gate_parameters, pack
+from onward.store.sqlite.limits.charging import open_ledger, write_ledger
 from onward.store.sqlite.news.outbox import put_notifications
 from onward.store.sqlite.reading import one, read_records
 from onward.store.sqlite.statements import QUERIES
@@ -32,6 +35,8 @@ class Writer:
 
     now_us: Callable[[], int | None]
     lease_us: int
+    warnings: dict[str, list[Warned]] = field(default_factory=dict)
+    """Limits that are nearly spent, by the run whose calls spent them, until they are told."""
 
     def write(self, db: apsw.Connection, members: Sequence[Member]) -> list[Exception | None]:
         """Write whatever is not refused; answers None or the refusal for each."""
@@ -68,6 +73,15 @@ class Writer:
         missing = _without_content(db, write)
         if missing is not None:
             return missing
+        ledger = open_ledger(db, write) if write.calls and charges(write) else None
+        if ledger is not None:
+            place = one(db, "place_lock", id=write.run_id)
+            if place is None or place[1:5] != (*write.after, owner, token):
+                _write_events(db, rows)
+                return _why_refused(db, write, owner, token)
+            limit_reached = ledger.enter(write, place[5])
+            if limit_reached is not None:
+                return limit_reached
         if write.row is None:
             head = write.head
             values = (
@@ -84,6 +98,9 @@ class Writer:
         if db.changes() == 0:
             _write_events(db, rows)
             return _why_refused(db, write, owner, token)
+        if ledger is not None:
+            write_ledger(db, ledger)
+            note_warnings(self.warnings, ledger)
         self._write(db, member, rows)
         return None
 

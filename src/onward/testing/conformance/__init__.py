@@ -34,6 +34,8 @@ CHAPTERS = (
     "finding",
     "asking",
     "news.notifying",
+    "money.reserving",
+    "money.settling",
     "measuring",
     "doing_once",
     "forgetting",

@@ -1,0 +1,1 @@
+"""Limits in PostgreSQL."""
