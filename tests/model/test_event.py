@@ -48,6 +48,7 @@ def test_work_is_written_by_the_holder() -> None:
         "StepStarted",
         "AttemptFailed",
         "CallStarted",
+        "LimitWarned",
         "AttemptHeld",
         "ParallelStarted",
         "BranchFinished",

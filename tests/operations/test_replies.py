@@ -13,7 +13,7 @@ from onward.errors import NotificationNotFound
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
 from onward.model.notification import NotificationKind
-from onward.operations import drawing, kept, notified, protocol, replies, step_page
+from onward.operations import drawing, kept, notified, protocol, replies, spending, step_page
 from onward.operations.local.operations import LocalOperations
 from onward.operations.requests import (
     DrawRun,
@@ -21,21 +21,26 @@ from onward.operations.requests import (
     GetArtifact,
     GetEffect,
     GetRun,
+    GetUsage,
     ListArtifacts,
     ListCheckpoints,
     ListGates,
+    ListLimits,
     ListNotifications,
     ListRuns,
     ListWorkers,
     PreviewResume,
     RecoverRuns,
+    ResetLimits,
     ResumeRun,
     RetryNotification,
     RunGates,
+    SetLimit,
     ShowRun,
     ShowStep,
     SubmitRun,
 )
+from onward.testing.conformance.money.calling import begun, ended, used, working
 from tests.engine.test_resume_doors import crashed
 from tests.test_pause import GATED
 from tests.world import World, line
@@ -121,6 +126,22 @@ async def test_every_reply_about_artifacts_and_effects_is_what_its_type_says(wor
     for key in ("done", "never"):
         check(await operations.effects.get_effect(GetEffect(key=key)), kept.EffectShown)
     check(await operations.effects.forget_effect(ForgetEffect(key="done")), kept.EffectShown)
+
+
+async def test_every_reply_about_limits_is_what_its_type_says(world: World) -> None:
+    process = await world.process()
+    run = await begun(process.store, await working(process.store, "run"), "chat/c", "run/run")
+    await ended(process.store, run, usage=used(60), cost_micro=6)
+    limits = LocalOperations(process.engine, process.clock).limits
+    changed = await limits.set_limit(SetLimit(scope="run/run", measure="tokens", value=70))
+    check(changed, spending.LimitChanged)
+    listed = await limits.list_limits(ListLimits())
+    check(listed, spending.LimitList)
+    assert [one["scope"] for one in listed["scopes"]] == ["chat/c", "run/run"]
+    check(await limits.reset_limits(ResetLimits(scope="chat")), spending.LimitChanged)
+    found = await limits.get_usage(GetUsage(by="chat"))
+    check(found, spending.UsageList)
+    assert [(one["what"], one["tokens"]) for one in found["usage"]] == [("c", 60)]
 
 
 async def test_every_reply_about_notifications_is_what_its_type_says(world: World) -> None:

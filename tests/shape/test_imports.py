@@ -130,6 +130,7 @@ for asking in (
     "look.show",
     "look.stats",
     "look.notifications",
+    "look.usage",
     "look.status",
     "look.watch",
     "decide.steer",
@@ -137,8 +138,7 @@ for asking in (
 ):
     LAYERS[f"cli.commands.{asking}"] = [
         *("cli", "operations.requests", "operations.replies", "operations.protocol", "operations.step_page"),
-        "operations.notified",
-        "operations.stats",
+        *("operations.notified", "operations.stats", "operations.spending"),
         *("model", "errors", "clock"),
     ]
 

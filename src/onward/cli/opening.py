@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from onward.engine.step.leftovers import Leftovers
     from onward.notify.courier import Courier
     from onward.operations.local.effects import LocalEffects
+    from onward.operations.local.limits import LocalLimits
     from onward.operations.local.lists import LocalLists
     from onward.operations.local.look import LocalLook
     from onward.operations.local.notifications import LocalNotifications
@@ -207,6 +208,16 @@ async def notifications_of(common: Common) -> AsyncIterator[LocalNotifications]:
 
     async with opened(place_of(common)) as store:
         yield LocalNotifications(store)
+
+
+@asynccontextmanager
+async def limits_of(common: Common, *, makes: bool = False) -> AsyncIterator[LocalLimits]:
+    """The limits of the database that is named; a command that sets one `makes` it."""
+    from onward.clock import SystemClock
+    from onward.operations.local.limits import LocalLimits
+
+    async with opened(place_of(common), makes=makes) as store:
+        yield LocalLimits(store, SystemClock())
 
 
 def _homes(runs: str | None, store: Store) -> Homes | None:

@@ -10,6 +10,7 @@ from onward.engine.control.answer import Answering
 from onward.engine.control.create import Creating
 from onward.engine.control.fork import Forking
 from onward.engine.control.holder_requests import HolderRequests
+from onward.engine.control.limits import LimitChanges
 from onward.engine.control.requests import Fork, Resume, Start
 from onward.engine.control.resume import Resuming
 from onward.engine.control.sources import Sources
@@ -116,7 +117,10 @@ class Engine:
         self.start = Starting(creating, journal, claims, clock, serving, runner).start
         self.submitting = Submitting(creating, journal, clock)
         self.submit, self.submit_many = self.submitting.submit, self.submitting.submit_many
-        resuming = Resuming(journal, claims, clock, serving, self.sources, runner, requests, self.leftovers)
+        resuming = Resuming(
+            *(journal, claims, clock, serving, self.sources, runner, requests, self.leftovers),
+            LimitChanges(store, clock),
+        )
         self.resume, self.preview_resume = resuming.resume, resuming.preview_resume
         answering = Answering(journal, claims, clock, runner)
         self.answer, self.attend, self.ask = answering.answer, answering.attend, answering.ask

@@ -147,10 +147,22 @@ class CallLost(Event, frozen=True, kw_only=True):
     why: str = ""
 
 
+class LimitHit(_Value, frozen=True, kw_only=True):
+    """The limit that a call did not fit into: how much is spent and reserved there, and what it wanted."""
+
+    scope: str
+    measure: str
+    limit: Number
+    spent: Number
+    reserved: Number
+    wanted: Number
+
+
 class AttemptHeld(Event, frozen=True, kw_only=True):
     """An attempt stopped between two calls, and continues later with their answers. It spends no retry.
 
     `reason` is `limit`, `rate_limit`, `gate` or `pause`; `until_us` is when it can continue by itself.
+    `limit` is the one that stops it, if one does.
     """
 
     step: str
@@ -158,6 +170,7 @@ class AttemptHeld(Event, frozen=True, kw_only=True):
     reason: str
     detail: str = ""
     until_us: Instant | None = None
+    limit: LimitHit | None = None
 
 
 class HoldsLifted(Event, frozen=True, kw_only=True):

@@ -12,12 +12,13 @@ from typing import Any
 import msgspec
 
 from onward.model.attempt.artifact import Artifact
+from onward.model.call import LimitHit
 from onward.model.event import Choice, Managed
 from onward.model.simulation import Simulation
 from onward.model.values.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import Tree, Workspace
 
-FOLD_VERSION = 13
+FOLD_VERSION = 14
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 
@@ -116,6 +117,8 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
     holds: int = 0
     stop: str = ""
     thread: str = ""
+    limit: LimitHit | None = None
+    """The limit that held it, if one did."""
 
 
 class Gate(Frozen, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Who answers requests: six small groups of one method per request."""
+"""Who answers requests: seven small groups of one method per request."""
 
 from __future__ import annotations
 
@@ -35,10 +35,12 @@ from onward.operations.requests import (
     GetEffect,
     GetRun,
     GetStats,
+    GetUsage,
     ListArtifacts,
     ListCalls,
     ListCheckpoints,
     ListGates,
+    ListLimits,
     ListNotifications,
     ListRuns,
     ListWorkers,
@@ -46,9 +48,11 @@ from onward.operations.requests import (
     PreviewResume,
     ReadEvents,
     RecoverRuns,
+    ResetLimits,
     ResumeRun,
     RetryNotification,
     RunGates,
+    SetLimit,
     SettleEffect,
     ShowRun,
     ShowStep,
@@ -56,6 +60,7 @@ from onward.operations.requests import (
     SubmitRun,
     SubmitRuns,
 )
+from onward.operations.spending import LimitChanged, LimitList, UsageList
 from onward.operations.stats import Stats
 from onward.operations.step_page import StepPage
 
@@ -136,6 +141,18 @@ class Notifications(Protocol):
     async def retry_notification(self, request: RetryNotification) -> NotificationList: ...
 
 
+class Limits(Protocol):
+    """Looks at limits and at what was spent, and changes limits."""
+
+    async def list_limits(self, request: ListLimits) -> LimitList: ...
+
+    async def set_limit(self, request: SetLimit) -> LimitChanged: ...
+
+    async def reset_limits(self, request: ResetLimits) -> LimitChanged: ...
+
+    async def get_usage(self, request: GetUsage) -> UsageList: ...
+
+
 class Start(Protocol):
     """Makes runs, and executes nothing."""
 
@@ -163,6 +180,9 @@ class Operations(Protocol):
 
     @property
     def notifications(self) -> Notifications: ...
+
+    @property
+    def limits(self) -> Limits: ...
 
     @property
     def start(self) -> Start: ...

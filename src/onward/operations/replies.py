@@ -170,12 +170,26 @@ class ManagerShown(TypedDict):
     depth: NotRequired[int]
 
 
+class LimitStop(TypedDict):
+    """The limit that stopped a run, as it was then. `cost` is in millionths of a dollar."""
+
+    scope: str
+    measure: str
+    limit: int
+    used: int
+    reserved: int
+    wanted: int
+    steps_finished: int
+    steps_open: int
+
+
 class RunState(RunListed):
     """A run in full: what it finished in order, what is open, and its context."""
 
     simulated: str | None
     context: dict[str, Any]
     open_steps: list[OpenStep]
+    limit: LimitStop | None
     gates: list[GateShown]
     restart_of: str | None
     restarted_as: str | None

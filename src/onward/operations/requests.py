@@ -13,9 +13,11 @@ import msgspec
 
 from onward.model.answer import Verdict
 from onward.model.run import RunStatus
-from onward.model.values.bounds import LISTED
+from onward.model.values.amounts import AMOUNT_MAX
+from onward.model.values.bounds import LISTED, Whole
 
 ALL = 2**31 - 1
+AMOUNT = Whole(0, AMOUNT_MAX)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,6 +92,55 @@ class RetryNotification(Request, frozen=True, kw_only=True):
     """Deliver a notification again, whatever became of it."""
 
     id: str
+
+
+class ListLimits(Request, frozen=True, kw_only=True):
+    """The limits that are set, and what is spent and reserved where."""
+
+    limit: int = 200
+
+    def __post_init__(self) -> None:
+        LISTED.check(self.limit, "limit")
+
+
+class SetLimit(Request, frozen=True, kw_only=True):
+    """Set a limit of a scope; 0 is none. `cost` is in millionths of a dollar."""
+
+    scope: str
+    measure: Literal["tokens", "cost", "calls"]
+    value: int
+    by: str = "user"
+
+    def __post_init__(self) -> None:
+        AMOUNT.check(self.value, "value")
+
+
+class ResetLimits(Request, frozen=True, kw_only=True):
+    """Go back to the defaults of its kind in a scope; in a default, to no limit. What is spent stays."""
+
+    scope: str
+    by: str = "user"
+
+
+class GetUsage(Request, frozen=True, kw_only=True):
+    """What was spent, put together by one thing."""
+
+    by: Literal["run", "chat", "project", "day", "pipeline", "model"] = "day"
+    limit: int = 50
+
+    def __post_init__(self) -> None:
+        LISTED.check(self.limit, "limit")
+
+
+class LimitRaise(Request, frozen=True, kw_only=True):
+    """A limit to raise before a run is resumed: that of its day, run, chat or project; 0 is none."""
+
+    kind: Literal["chat", "day", "project", "run"]
+    measure: Literal["tokens", "cost", "calls"]
+    value: int
+
+    def __post_init__(self) -> None:
+        AMOUNT.check(self.value, "value")
 
 
 # -- one run -------------------------------------------------------------------------------------------
@@ -189,6 +240,8 @@ class ResumeRun(PreviewResume, frozen=True, kw_only=True):
     by: str = "user"
     key: str | None = None
     if_head: int | None = None
+    raises: tuple[LimitRaise, ...] = ()
+    """Limits that are raised first."""
 
 
 class RunChange(Request, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from onward.errors import HistoryCorrupt
 from onward.machine.fold.apply import apply
@@ -15,6 +16,7 @@ from onward.model.event import StepFinished
 from onward.model.row import GateRow
 from onward.model.run import FOLD_VERSION, Run
 from onward.read.lookup import PAGE
+from onward.read.reservations import ReservedAs, ReservedCall, compare_reservations, note_reservation
 from onward.read.view import instant
 from onward.receipts import pages
 from onward.receipts.homes import Homes, Said
@@ -22,6 +24,7 @@ from onward.receipts.names import CHECKPOINT
 from onward.store.codec import check_chain, unseal
 from onward.store.port.blobs import Blobs
 from onward.store.port.log import Loaded, RunLog
+from onward.store.port.money.limits import Reservation
 from onward.store.port.store import Store
 from onward.store.port.stored import ORIGIN, Position, StoredEvent
 
@@ -44,12 +47,13 @@ async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> V
     In `homes` the run may have a directory. Its files are written after the commits that they show.
     """
     acknowledged = _acknowledged(homes, run_id)  # before the log, which may grow while it is read
-    loaded, stored_gates = await _stored(store, run_id)
+    loaded, beside = await _stored(store, run_id)
     if loaded is None:
         return Verified(run_id, 0, (f"run {run_id} is gone",))
     run: Run | None = None
     position, problems, finished = ORIGIN, list[str](), list[str]()
     gates: dict[str, GateRow] = {}
+    reserved: dict[ReservedCall, ReservedAs] = {}
     try:
         async for page in _pages(store.log, run_id, loaded.position.seq):
             for record in page:
@@ -57,6 +61,7 @@ async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> V
                 event = unseal(record)
                 before, run = run, apply(run, event, run_id=run_id, at_us=record.at_us, token=record.token)
                 note_gates(gates, before, event, run, record.at_us)
+                note_reservation(reserved, event)
                 finished += [event.node] if isinstance(event, StepFinished) else []
                 if loaded.snapshot is not None and record.seq == loaded.snapshot.seq:
                     problems += _compare_snapshot(run, position, loaded.snapshot.hash, loaded.snapshot.body)
@@ -65,23 +70,36 @@ async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> V
     except IllegalEvent as error:
         return Verified(run_id, position.seq, (f"event {position.seq} of run {run_id}: {error}",))
     problems += await _missing_artifacts(store.blobs, run)
-    problems += _compare_gates(run, gates, stored_gates)
+    problems += [] if beside is None else _compare_gates(run, gates, beside.gates)
+    problems += [] if beside is None else compare_reservations(reserved, beside.reservations)
     problems += _lost(run, finished, acknowledged, homes)
     return Verified(
         run_id, position.seq, (*problems, *_compare_row(run, position, loaded.position, loaded.row))
     )
 
 
-async def _stored(store: Store, run_id: str) -> tuple[Loaded | None, Sequence[GateRow] | None]:
-    """The run and its gates at one moment; None for the gates if they change too often to find one.
+class _Beside(NamedTuple):
+    """What is stored beside a log."""
 
-    A gate is opened once and closed once, so gates that are the same before and after did not change.
+    gates: Sequence[GateRow]
+    reservations: Sequence[Reservation]
+
+
+async def _beside(store: Store, run_id: str) -> _Beside:
+    return _Beside(await store.gates.of(run_id), await store.limits.reservations(run_id))
+
+
+async def _stored(store: Store, run_id: str) -> tuple[Loaded | None, _Beside | None]:
+    """The run and what is beside its log at one moment; None for that if it changes too often to find one.
+
+    A gate is opened once and closed once, and so is a reservation: what is the same before and after did not
+    change.
     """
     for _ in range(TRIES_MAX):
-        gates = await store.gates.of(run_id)
+        beside = await _beside(store, run_id)
         loaded = await store.log.load(run_id, fold_version=FOLD_VERSION)
-        if await store.gates.of(run_id) == gates:
-            return loaded, gates
+        if await _beside(store, run_id) == beside:
+            return loaded, beside
     return await store.log.load(run_id, fold_version=FOLD_VERSION), None
 
 
@@ -164,10 +182,8 @@ def _compare_row(run: Run | None, position: Position, stored: Position, row: obj
     return problems
 
 
-def _compare_gates(
-    run: Run | None, expected: Mapping[str, GateRow], stored: Sequence[GateRow] | None
-) -> list[str]:
-    if stored is None or (run is not None and run.is_final and not stored):
+def _compare_gates(run: Run | None, expected: Mapping[str, GateRow], stored: Sequence[GateRow]) -> list[str]:
+    if run is not None and run.is_final and not stored:
         return []  # it ended before gates had rows: these were filled in for runs that could still ask
     found = {row.gate: row for row in stored}
     names = [name for name in {**expected, **found} if expected.get(name) != found.get(name)]

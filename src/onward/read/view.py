@@ -127,6 +127,7 @@ def view_run(
             }
             for opened in run.open_steps.values()
         ],
+        "limit": view_limit(run),
         "gates": [view_gate(gate) for gate in run.gates.values()],
         "restart_of": run.restart_of,
         "restarted_as": run.restarted_as,
@@ -149,6 +150,24 @@ def view_run(
         "workdir": run.workdir,
         "variables": list(run.variables),
         "workspace": view_workspace(run),
+    }
+
+
+def view_limit(run: Run) -> dict[str, Any] | None:
+    """The limit that a stopped run waits for, as it was when the run stopped; `used` is what was spent."""
+    hits = [opened.limit for opened in run.open_steps.values() if opened.limit is not None]
+    if not hits or run.reason != "limit":
+        return None
+    hit = hits[0]
+    return {
+        "scope": hit.scope,
+        "measure": hit.measure,
+        "limit": hit.limit,
+        "used": hit.spent,
+        "reserved": hit.reserved,
+        "wanted": hit.wanted,
+        "steps_finished": run.steps_finished,
+        "steps_open": len(run.open_steps),
     }
 
 

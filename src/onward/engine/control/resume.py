@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from onward.clock import Clock
 from onward.engine.control.holder_requests import HolderRequests
+from onward.engine.control.limits import LimitChanges, check_limits
 from onward.engine.control.preview import Preview
 from onward.engine.control.requests import Resume
 from onward.engine.control.sources import Sources
@@ -75,6 +76,7 @@ class Resuming:
     runner: Runner
     requests: HolderRequests
     leftovers: Leftovers
+    limits: LimitChanges
 
     async def resume(
         self,
@@ -150,6 +152,10 @@ class Resuming:
         if stop is not None and (resume.wait or _is_ending(known)):
             known = await self._wait_free(known, stop, None if resume.wait else ENDING_S)
         check_resumable(known.run, self.claims.holder_view(known), resume)
+        if resume.raises and stop is not None:  # else it is only asked what a resume would do
+            await self.limits.raise_for(known.run, resume.raises, by=resume.by)
+        if resume.action != "abort":
+            await check_limits(self.limits.store, known.run)
         executes = resume.run and resume.action != "abort"
         check_workdir(resume.workdir, is_here=executes)
         if executes and resume.workdir is None:

@@ -137,6 +137,7 @@ def held(run: Run, event: AttemptHeld, at_us: int) -> Changes:
         held=event.reason,
         reason=event.detail,
         retry_at_us=event.until_us,
+        limit=event.limit,
         holds=opened.holds + 1 if event.reason == RATE_LIMIT else opened.holds,
         worked_us=opened.worked_us + max(0, at_us - opened.began_at_us),
     )
@@ -155,7 +156,7 @@ def lifted(opened: OpenStep) -> OpenStep:
     """A step that a limit held tries again; one that waits for something else waits on."""
     if opened.state is not HELD or opened.held != LIMIT:
         return opened
-    return replace(opened, state=INTERRUPTED, held="", retry_at_us=None)
+    return replace(opened, state=INTERRUPTED, held="", retry_at_us=None, limit=None)
 
 
 def begun_again(opened: OpenStep, head: int, attempt: int) -> StepCalls | None:

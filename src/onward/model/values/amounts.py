@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
 from typing import NamedTuple
 
+from onward.errors import InvalidInput
 from onward.model.call import Reserved, Usage
 
 MEASURES = ("tokens", "cost", "calls")
 """The names of what is limited, in the order of the fields of `Amounts`."""
 WARN_PERCENT = 80
+AMOUNT_MAX = 10**15
+MICRO = 1_000_000
+_WHOLE = re.compile(r"[0-9][0-9_,]{0,20}")
+_DOLLARS = re.compile(r"\$?[0-9][0-9_,]{0,12}(\.[0-9]{1,6})?")
 
 
 class Amounts(NamedTuple):
@@ -48,3 +55,32 @@ def used_amounts(usage: Usage | None, cost_micro: int | None, most: Amounts) -> 
     if usage is None:
         return Amounts(0, cost_micro or 0, most.calls)
     return Amounts(usage.tokens, most.cost_micro if cost_micro is None else cost_micro, most.calls)
+
+
+def check_measure(text: str) -> str:
+    """The measure that this text names."""
+    if text not in MEASURES:
+        raise InvalidInput(f"{text[:40]!r} is nothing that can be limited; write tokens, cost or calls.")
+    return text
+
+
+def read_amount(measure: str, text: str) -> int:
+    """How much is meant: a whole number, or dollars for cost. 0 is no limit."""
+    is_cost = check_measure(measure) == "cost"
+    if not (_DOLLARS if is_cost else _WHOLE).fullmatch(text):
+        what = "dollars, such as 2.50" if is_cost else "a whole number, such as 200000"
+        raise InvalidInput(f"{text[:40]!r} cannot be a limit on {measure}; write {what}, or 0 for no limit.")
+    number = Decimal(re.sub(r"[$_,]", "", text))
+    amount = int(number * MICRO) if is_cost else int(number)
+    if amount > AMOUNT_MAX:
+        raise InvalidInput(f"a limit of {text[:40]} on {measure} is too large; write 0 for no limit.")
+    return amount
+
+
+def shown_amount(measure: str, amount: int) -> str:
+    """An amount for people: `200,000`, or `$2.50`."""
+    if measure != "cost":
+        return f"{amount:,}"
+    dollars = f"{Decimal(amount) / MICRO:,.6f}".rstrip("0")
+    whole, _, cents = dollars.partition(".")
+    return f"${whole}.{cents.ljust(2, '0')}"

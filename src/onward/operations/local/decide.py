@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from onward.clock import Clock
@@ -17,6 +18,7 @@ from onward.operations.replies import Recovered, Resumed, ResumePreview, RunReco
 from onward.operations.requests import (
     AnswerGate,
     CancelRun,
+    LimitRaise,
     PauseRun,
     PreviewResume,
     RecoverRuns,
@@ -118,4 +120,9 @@ def resume_of(request: PreviewResume) -> Resume:
         workdir=request.workdir,
         answers=request.answers,
         repeats=request.repeats,
+        raises=_raises(request.raises) if isinstance(request, ResumeRun) else (),
     )
+
+
+def _raises(wanted: Sequence[LimitRaise]) -> tuple[tuple[str, str, int], ...]:
+    return tuple((one.kind, one.measure, one.value) for one in wanted)

@@ -6,6 +6,7 @@ from onward.clock import Clock
 from onward.engine.engine import Engine
 from onward.operations.local.decide import LocalDecide
 from onward.operations.local.effects import LocalEffects
+from onward.operations.local.limits import LocalLimits
 from onward.operations.local.lists import LocalLists
 from onward.operations.local.look import LocalLook
 from onward.operations.local.notifications import LocalNotifications
@@ -21,4 +22,5 @@ class LocalOperations:
         self.decide = LocalDecide(engine, clock)
         self.effects = LocalEffects(engine.effects)
         self.notifications = LocalNotifications(engine.store)
+        self.limits = LocalLimits(engine.store, clock)
         self.start = LocalStart(engine)

@@ -103,6 +103,10 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
         *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "StepStarted StepFinished"),
         "AttemptFailed AttemptInterrupted AttemptHeld HoldsLifted LimitWarned",
     ),
+    "read.reservations": _names(
+        *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "StepStarted StepFinished"),
+        "AttemptFailed AttemptInterrupted AttemptHeld HoldsLifted LimitWarned",
+    ),
     "engine.files.rebuild": _names(
         *(_CHANGES, _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES, _BRANCHES, "AttemptInterrupted"),
         *(_CALLS, "AttemptHeld"),

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from onward.cli.commands.look.preview import tell_preview
 from onward.cli.commands.start.foreground import Foreground, foreground
 from onward.cli.exits import FINE
+from onward.cli.limit_values import raise_of
 from onward.cli.options import COMMON, CONTINUE, Common, Continue, Out, RunName
 from onward.cli.print.cancelled import cancelled_lines
 from onward.cli.print.output import Output
@@ -74,6 +75,14 @@ async def resume(
             help="Put the work tree back to the last checkpoint; what it holds now is kept under a ref.",
         ),
     ] = False,
+    raises: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--raise",
+            negative="",
+            help="Raise a limit of the run first, such as day.tokens=200000 or run.cost=2.50.",
+        ),
+    ] = (),
     common: Common = COMMON,
     out: Out,
 ) -> int:
@@ -82,6 +91,7 @@ async def resume(
     one_of({"accept-changes": going.accept_changes, "original": going.original})
     for name, is_given in (("abort", abort), ("dry-run", dry_run), ("wait", going.wait)):
         one_of({"queue": going.queue, name: is_given})
+    one_of({"raise": bool(raises), "dry-run": dry_run})
     asking = ResumeRun(
         run=run,
         from_node=from_node,
@@ -94,6 +104,7 @@ async def resume(
         answers=context_of(answers, "--answer"),
         repeats=repeats,
         workdir=None if going.cwd is None else directory_of(going.cwd, is_here=not going.queue),
+        raises=tuple(map(raise_of, raises)),
     )
     async with foreground(common, out, going.answers, verbose=going.verbose) as desk:
         if dry_run:

@@ -1,0 +1,122 @@
+"""`onward limits`: how much may be spent, and how much of that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal, cast
+
+from cyclopts import Parameter
+
+from onward.cli.exits import FINE
+from onward.cli.numbers import number
+from onward.cli.opening import limits_of
+from onward.cli.options import COMMON, Common, Out
+from onward.cli.print.bars import bar
+from onward.cli.print.output import Output
+from onward.cli.print.text import count, table
+from onward.errors import InvalidInput
+from onward.model.values.amounts import MEASURES, check_measure, read_amount, shown_amount
+from onward.model.values.bounds import LIMIT
+from onward.model.values.scopes import KINDS, check_scope
+from onward.operations.requests import ListLimits, ResetLimits, SetLimit
+from onward.operations.spending import LimitChanged, MeasureShown, ScopeShown
+
+HEADINGS = ("SCOPE", "OF", "LIMIT", "SPENT", "RESERVED", "USED")
+
+
+async def limits(
+    action: Annotated[Literal["show", "set", "reset"], Parameter(help="What to do.")] = "show",
+    scope: Annotated[
+        str | None,
+        Parameter(help="chat/ID, project/ID, run/ID, day/YYYY-MM-DD, or a bare chat, project, run or day."),
+    ] = None,
+    key: Annotated[str | None, Parameter(help="tokens, cost or calls.")] = None,
+    value: Annotated[
+        str | None, Parameter(help="The limit; cost in dollars, such as 2.50; 0 is none.")
+    ] = None,
+    /,
+    *,
+    limit: Annotated[int, number(LIMIT, help="How many scopes to show.")] = 200,
+    common: Common = COMMON,
+    out: Out,
+) -> int:
+    """Show the limits on model tokens, cost and calls, set one, or reset those of a scope.
+
+    `onward limits set day tokens 200000` is for every UTC day, `… set run cost 2.50` for every run that has
+    no limit of its own (docs/limits.md). A raised limit lets running runs that it held continue.
+    """
+    if action == "set":
+        return await _set(_given(scope, key, value), common, out)
+    if key is not None or (action == "show" and scope is not None):
+        raise InvalidInput(
+            "`onward limits show` takes no scope, and `reset` one; a limit is set with "
+            "`onward limits set SCOPE KEY VALUE`."
+        )
+    if action == "reset":
+        if scope is None:
+            raise InvalidInput("say which scope to reset, as in `onward limits reset day`.")
+        async with limits_of(common, makes=True) as asked:
+            return _tell(out, await asked.reset_limits(ResetLimits(scope=check_scope(scope))))
+    async with limits_of(common) as asked:
+        found = await asked.list_limits(ListLimits(limit=limit))
+    if out.is_json:
+        out.value(found)
+        return FINE
+    for line in _lines(found["scopes"]):
+        out.say(line)
+    return FINE
+
+
+def _given(scope: str | None, key: str | None, value: str | None) -> SetLimit:
+    if scope is None or key is None or value is None:
+        raise InvalidInput("say what to set, as in `onward limits set day tokens 200000`.")
+    measure = cast('Literal["tokens", "cost", "calls"]', check_measure(key))
+    return SetLimit(scope=check_scope(scope), measure=measure, value=read_amount(measure, value))
+
+
+async def _set(request: SetLimit, common: Common, out: Output) -> int:
+    async with limits_of(common, makes=True) as asked:
+        return _tell(out, await asked.set_limit(request))
+
+
+def _tell(out: Output, changed: LimitChanged) -> int:
+    scope = changed["scope"]
+    told = [
+        f"{measure} {'none' if shown['limit'] is None else shown_amount(measure, shown['limit'])}"
+        for measure, shown in _measures(scope)
+    ]
+    every = f"every {scope['kind']}" if scope["scope"] in KINDS else scope["scope"]
+    out.say(f"limits of {every}: {', '.join(told)}")
+    if changed["lifted"]:
+        out.say(f"{count(len(changed['lifted']), 'running run')} that it held can continue")
+    if out.is_json:
+        out.value(changed)
+    return FINE
+
+
+def _lines(scopes: Sequence[ScopeShown]) -> Iterator[str]:
+    rows = [
+        _row(scope["scope"], measure, shown)
+        for scope in scopes
+        for measure, shown in _measures(scope)
+        if shown["limit"] or (scope["scope"] not in KINDS and (shown["spent"] or shown["reserved"]))
+    ]
+    if not rows:
+        yield "no limits, and nothing was spent; set one with `onward limits set day tokens 200000`"
+        return
+    yield from table(HEADINGS, rows)
+
+
+def _row(scope: str, measure: str, shown: MeasureShown) -> tuple[str, ...]:
+    limit, is_default = shown["limit"], scope in KINDS
+    told = "none" if limit is None else shown_amount(measure, limit)
+    if is_default:
+        return f"every {scope}", measure, told, "", "", ""
+    used = "" if limit is None else bar(shown["spent"], limit, shown["reserved"])
+    own = "" if shown["is_own"] or limit is None else " (default)"
+    amounts = (shown_amount(measure, shown["spent"]), shown_amount(measure, shown["reserved"]))
+    return scope, measure, f"{told}{own}", *amounts, used
+
+
+def _measures(scope: ScopeShown) -> Sequence[tuple[str, MeasureShown]]:
+    return tuple(zip(MEASURES, (scope["tokens"], scope["cost_micro"], scope["calls"]), strict=True))

@@ -1,0 +1,102 @@
+"""Changing limits: the scopes of a run, and holds that a raised limit lifts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from onward.clock import Clock, SystemIds
+from onward.engine.log.journal import Journal
+from onward.errors import InvalidInput, Refused, RunNotFound
+from onward.machine.decide.lifting import decide_lift, is_held_by_limit
+from onward.model.run import Run
+from onward.model.values.amounts import MEASURES, shown_amount
+from onward.model.values.scopes import kind_of, scopes_of
+from onward.store.port.money.limits import Scope
+from onward.store.port.store import Store
+
+
+def run_scopes(run: Run, at_us: int) -> tuple[str, ...]:
+    """The scopes that a call of this run counts in, if it begins now."""
+    return scopes_of(root=run.charged_to or run.id, chat=run.chat, project=run.project, at_us=at_us)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitChanges:
+    """Changes limits, and lets the runs that they held try again."""
+
+    store: Store
+    clock: Clock
+
+    async def change(
+        self, scope: str, changes: Mapping[str, int | None], *, by: str
+    ) -> tuple[Scope, Sequence[str]]:
+        """Set limits of a scope by their measures; returns it, and the runs whose holds that lifts."""
+        changed = await self.store.limits.change(scope, changes)
+        return changed, await self._lift(scope, by)
+
+    async def raise_for(self, run: Run, raises: Sequence[tuple[str, str, int]], *, by: str) -> None:
+        """Raise limits of the scopes that a run counts in: each is the kind of the scope, a measure, a limit.
+
+        All are checked before the first is changed.
+        """
+        scopes = {kind_of(scope): scope for scope in run_scopes(run, self.clock.now_us())}
+        for kind, measure, limit in raises:
+            if kind not in scopes:
+                there = ", ".join(sorted(scopes))
+                raise InvalidInput(f"run {run.id} has no {kind}, so it has no such limit; it has {there}.")
+            (now,) = await self.store.limits.read([scopes[kind]])
+            _check_raised(now, measure, limit)
+        for kind, measure, limit in raises:
+            await self.change(scopes[kind], {measure: limit}, by=by)
+
+    async def _lift(self, scope: str, by: str) -> Sequence[str]:
+        journal, lifted = Journal(self.store.log, self.clock), list[str]()
+        for listed in await self.store.runs.held():
+            try:
+                run = (await journal.load(listed.row.id)).run
+                if not is_held_by_limit(run) or not self._is_of(scope, run):
+                    continue
+                folded = await journal.control(
+                    run.id,
+                    lambda found: decide_lift(found.run, why=f"a limit of {scope} was changed", by=by),
+                    append_id=SystemIds().unique(),
+                )
+            except RunNotFound:
+                continue  # it was deleted meanwhile
+            if folded.run.head > run.head:
+                lifted.append(run.id)
+        return lifted
+
+    def _is_of(self, scope: str, run: Run) -> bool:
+        scopes = run_scopes(run, self.clock.now_us())
+        held_in = [opened.limit.scope for opened in run.open_steps.values() if opened.limit is not None]
+        return any(scope in (one, kind_of(one)) for one in (*scopes, *held_in))
+
+
+def _check_raised(now: Scope, measure: str, limit: int) -> None:
+    current = now.limit[MEASURES.index(measure)]
+    if limit and current and limit < current:
+        raise InvalidInput(
+            f"the limit of {now.id} on {measure} is {shown_amount(measure, current)} already; to lower it, "
+            f"use `onward limits set`."
+        )
+
+
+async def check_limits(store: Store, run: Run) -> None:
+    """Refuse to resume a run that a limit stopped, if that limit still allows no call at all."""
+    for opened in run.open_steps.values():
+        if opened.limit is None or run.reason != "limit":
+            continue
+        measure = opened.limit.measure
+        (now,) = await store.limits.read([opened.limit.scope])
+        at = MEASURES.index(measure)
+        spent, limit = now.spent[at], now.limit[at]
+        if limit and spent >= limit:
+            raise Refused(
+                "limit_exceeded",
+                f"{now.id} has spent {shown_amount(measure, spent)} of {shown_amount(measure, limit)} "
+                f"{measure if measure != 'cost' else 'dollars'}; raise the limit and resume with "
+                f"`onward resume {run.id} --raise {kind_of(now.id)}.{measure}=N`.",
+                details={"scope": now.id, "measure": measure, "used": spent, "limit": limit},
+            )

@@ -1,0 +1,132 @@
+"""Limits and usage through the real command line."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from onward.model.event import RunPaused
+from onward.testing.conformance.money.calling import begun, ended, used, working
+from onward.testing.drafts import requested
+from onward.wiring import open_store
+from tests.cli.shell import Shell
+
+
+def spent(shell: Shell, run_id: str, *scopes: str, tokens: int, cost_micro: int = 0, **fields: Any) -> None:
+    """Let a run make one call."""
+
+    async def spend() -> None:
+        store = await open_store(shell.db)
+        run = await begun(store, await working(store, run_id, **fields), *scopes, tokens=tokens)
+        run = await ended(store, run, usage=used(tokens), cost_micro=cost_micro)
+        await requested(store, run, RunPaused(reason="operator"))
+        await store.close()
+
+    asyncio.run(spend())
+
+
+def test_limits_are_set_shown_and_reset(any_shell: Shell) -> None:
+    shell = any_shell
+    done = shell.inside("limits", "set", "day", "tokens", "200000")
+    assert (done.code, done.out) == (0, "limits of every day: tokens 200,000, cost none, calls none\n")
+    assert shell.inside("limits", "set", "chat/c", "cost", "2.50").out.endswith("cost $2.50, calls none\n")
+    spent(shell, "a", "chat/c", "day/2023-11-14", "run/a", tokens=50_000, cost_micro=2_250_000)
+    lines = [line.split() for line in shell.inside("limits").out.splitlines()]
+    assert lines[0] == ["SCOPE", "OF", "LIMIT", "SPENT", "RESERVED", "USED"]
+    assert ["every", "day", "tokens", "200,000"] in lines
+    assert any(
+        line[:4] == ["chat/c", "cost", "$2.50", "$2.25"] and line[-2:] == ["90", "%"] for line in lines
+    )
+    assert any(line[:4] == ["day/2023-11-14", "tokens", "200,000", "(default)"] for line in lines)
+    found = shell.inside("limits", "--json").json["scopes"]
+    (chat,) = [one for one in found if one["scope"] == "chat/c"]
+    assert chat["cost_micro"] == {"limit": 2_500_000, "is_own": True, "spent": 2_250_000, "reserved": 0}
+    assert chat["warned"] == ["cost"]
+    assert "cost none" in shell.inside("limits", "reset", "chat/c").out
+    (chat,) = [one for one in shell.inside("limits", "--json").json["scopes"] if one["scope"] == "chat/c"]
+    assert (chat["cost_micro"]["limit"], chat["cost_micro"]["spent"]) == (None, 2_250_000)
+
+
+def test_a_run_is_named_in_short_and_its_root_is_meant(shell: Shell) -> None:
+    spent(shell, "first", "run/first", tokens=10)
+    spent(shell, "second", "run/first", tokens=10, charged_to="first")
+    changed = shell.inside("limits", "set", "run/seco", "calls", "7", "--json").json
+    assert changed["scope"]["scope"] == "run/first"
+    assert changed["scope"]["calls"] == {"limit": 7, "is_own": True, "spent": 2, "reserved": 0}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("set", "dya", "tokens", "1"), "'dya' is no scope"),
+        (("set", "day/2026-02-30", "tokens", "1"), "'2026-02-30' is no day"),
+        (("set", "chat/", "tokens", "1"), "'chat/' is no scope"),
+        (("set", "day", "token", "1"), "write tokens, cost or calls"),
+        (("set", "day", "tokens", "many"), "write a whole number, such as 200000"),
+        (("set", "day", "tokens", "1.5"), "write a whole number"),
+        (("set", "day", "tokens", "-1"), ""),
+        (("set", "day", "cost", "2.1234567"), "write dollars, such as 2.50"),
+        (("set", "day", "tokens", "9999999999999999"), "too large"),
+        (("set", "day", "tokens"), "as in `onward limits set day tokens 200000`"),
+        (("set", "run/nowhere", "tokens", "1"), "no run 'nowhere'"),
+        (("reset",), "say which scope to reset"),
+        (("show", "day"), "takes no scope"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_one_sentence(
+    shell: Shell, words: tuple[str, ...], says: str
+) -> None:
+    refused = shell.inside("limits", *words)
+    assert refused.code in (1, 2)
+    assert says in refused.err
+    assert "Traceback" not in refused.err
+
+
+def test_a_database_that_is_not_there_is_not_made_by_looking(shell: Shell) -> None:
+    for command in ("limits", "usage"):
+        assert "there is no database" in shell.inside(command).err
+
+
+def test_usage_is_shown_with_bars(any_shell: Shell) -> None:
+    shell = any_shell
+    spent(shell, "a", "chat/c", "day/2023-11-14", tokens=300, cost_micro=4_000_000, pipeline="story")
+    spent(shell, "b", "chat/c", "day/2023-11-15", tokens=100, cost_micro=1_000_000, pipeline="tale")
+    lines = shell.inside("usage", "--by", "pipeline").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["PIPELINE", "story", "tale"]
+    assert lines[1].count("█") == 20
+    assert lines[2].count("█") == 5
+    assert "$4.00" in lines[1]
+    found = shell.inside("usage", "--by", "chat", "--json").json
+    assert found["by"] == "chat"
+    assert [(one["what"], one["tokens"], one["cost_micro"], one["calls"]) for one in found["usage"]] == [
+        ("c", 400, 5_000_000, 2)
+    ]
+    days = [one["what"] for one in shell.inside("usage", "--json").json["usage"]]
+    assert days == ["2023-11-15", "2023-11-14"]
+
+
+def test_verify_finds_a_reservation_that_is_not_what_the_log_says(shell: Shell) -> None:
+    import apsw
+
+    spent(shell, "a", "day/2023-11-14", tokens=300)
+    assert shell.inside("verify", "a").code == 0
+    db = apsw.Connection(shell.db)
+    db.execute("UPDATE reservation SET charged_tokens = 1")
+    db.close()
+    damaged = shell.inside("verify", "a")
+    assert damaged.code == 1
+    assert "the reservation of call m1" in damaged.out + damaged.err
+
+
+def test_a_limit_to_raise_is_checked_before_the_run_is_looked_at(shell: Shell) -> None:
+    spent(shell, "a", "run/a", tokens=10)
+    for text, says in (
+        ("day", "names no limit"),
+        ("week.tokens=1", "names no limit"),
+        ("day.cost=x", "dollars"),
+    ):
+        refused = shell.inside("resume", "a", "--raise", text)
+        assert refused.code in (1, 2)
+        assert says in refused.err
