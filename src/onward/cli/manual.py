@@ -118,6 +118,7 @@ MANUAL: Mapping[str, Manual] = {
             "onward resume 4k7m2q": "continue after the last finished step",
             "onward resume 4k7m2q --dry-run": "only say what would run",
             "onward resume 4k7m2q --accept-changes": "with the pipeline file as it is now",
+            "onward resume 4k7m2q --raise day.tokens=400000": "raise the limit that stopped it first",
         },
         {**_CONTINUE, FINE: "the run completed; with --queue or --dry-run, it was decided or shown"},
     ),
@@ -180,6 +181,22 @@ MANUAL: Mapping[str, Manual] = {
     "recover": Manual(
         {"onward recover": "stop or requeue the runs of dead processes"},
         {**_LOOK, FAILED: f"a run could not be recovered; or {_REFUSED}"},
+    ),
+    "limits": Manual(
+        {
+            "onward limits": "what is set, spent and reserved",
+            "onward limits set day tokens 200000": "for every UTC day",
+            "onward limits set run/4k7m2q cost 2.50": "dollars, for one run; 0 is no limit",
+            "onward limits reset day": "forget what was set",
+        },
+        _LOOK,
+    ),
+    "usage": Manual(
+        {
+            "onward usage": "what calls cost, day by day",
+            "onward usage --by model --json": "by model, for a program",
+        },
+        _LOOK,
     ),
     "stats": Manual({"onward stats --json": "the database in numbers, for a program"}, _LOOK),
     "effect": Manual(

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from onward.engine.step.leftovers import Leftovers
     from onward.notify.courier import Courier
     from onward.operations.local.effects import LocalEffects
-    from onward.operations.local.limits import LocalLimits
     from onward.operations.local.lists import LocalLists
     from onward.operations.local.look import LocalLook
+    from onward.operations.local.money.limits import LocalLimits
     from onward.operations.local.notifications import LocalNotifications
     from onward.operations.local.submit import LocalSubmit
     from onward.operations.local_only.files import RunDirectories
@@ -214,7 +214,7 @@ async def notifications_of(common: Common) -> AsyncIterator[LocalNotifications]:
 async def limits_of(common: Common, *, makes: bool = False) -> AsyncIterator[LocalLimits]:
     """The limits of the database that is named; a command that sets one `makes` it."""
     from onward.clock import SystemClock
-    from onward.operations.local.limits import LocalLimits
+    from onward.operations.local.money.limits import LocalLimits
 
     async with opened(place_of(common), makes=makes) as store:
         yield LocalLimits(store, SystemClock())

@@ -32,6 +32,7 @@ from onward.operations.replies import (
     RunState,
     WorkerListed,
 )
+from onward.operations.spending import LimitChanged, LimitList, UsageList
 from onward.operations.stats import Stats
 from onward.operations.step_page import StepPage
 
@@ -156,6 +157,8 @@ REPLIES: Mapping[str, Sequence[Reply]] = {
     "calls": (Reply(list[CallListed]),),
     "artifacts": (Reply(list[ArtifactListed]), Reply(ArtifactContent, "with an artifact")),
     "notifications": (Reply(NotificationList),),
+    "limits": (Reply(LimitList), Reply(LimitChanged, "with set or reset")),
+    "usage": (Reply(UsageList),),
     "resume": (*_RESUMED, Reply(ResumePreview, "--dry-run")),
     "retry": _RESUMED,
     "skip": _RESUMED,

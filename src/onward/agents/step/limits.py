@@ -47,4 +47,5 @@ def reservation(step: StepContext, request: ModelRequest, prices: Prices, now_us
         tokens=usage.input + usage.output,
         cost_micro=0 if price is None else cost_micro(usage, price),
         calls=1,
+        is_priced=price is not None,
     )

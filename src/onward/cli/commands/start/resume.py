@@ -8,8 +8,8 @@ from cyclopts import Parameter
 
 from onward.cli.commands.look.preview import tell_preview
 from onward.cli.commands.start.foreground import Foreground, foreground
+from onward.cli.commands.start.raising import raise_of
 from onward.cli.exits import FINE
-from onward.cli.limit_values import raise_of
 from onward.cli.options import COMMON, CONTINUE, Common, Continue, Out, RunName
 from onward.cli.print.cancelled import cancelled_lines
 from onward.cli.print.output import Output

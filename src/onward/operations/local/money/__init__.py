@@ -1,0 +1,1 @@
+"""Limits and usage, answered in this process."""

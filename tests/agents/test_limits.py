@@ -1,0 +1,60 @@
+"""Agents under limits: a call that does not fit is not made, and the run continues when there is room."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.engine.engine import Resume
+from onward.model.call import CallStarted
+from onward.model.run import RunStatus
+from onward.store.port.money.limits import UsageKind
+from tests.agents.test_agent_step import NAME, at, calls, model
+from tests.world import World, line
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_an_agent_costs_is_in_the_tables_and_adds_up_to_the_log(world: World) -> None:
+    process = await at(world, model())
+    await process.start(line("a", "b"), chat="c", project="p")
+    answers = await calls(process)
+    tokens = sum(one.usage.tokens for one in answers if one.usage is not None)
+    cost = sum(one.cost_micro or 0 for one in answers)
+    scopes = await process.store.limits.read(["chat/c", "project/p", "run/run"])
+    assert [(one.spent, one.reserved) for one in scopes] == [((tokens, cost, 2), (0, 0, 0))] * 3
+    (used,) = await process.store.limits.usage(UsageKind.MODEL, limit=9)
+    assert (used.what, used.tokens, used.cost_micro, used.calls) == (NAME, tokens, cost, 2)
+    assert await process.is_sound()
+
+
+@pytest.mark.parametrize("scope", ["chat/c", "project/p", "run/run", "day"])
+async def test_a_spent_limit_interrupts_the_run_and_a_raised_one_continues_it(
+    world: World, scope: str
+) -> None:
+    """S0-11, S0-32, B0-4, B0-5: whichever scope it is, and again on the resumed run."""
+    scripted = model()
+    process = await at(world, scripted)
+    await process.store.limits.change(scope, {"calls": 1})
+    run = await process.start(line("a", "b", "c"), chat="c", project="p")
+    assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "limit")
+    assert scope in run.detail
+    assert len(scripted.received) == 1
+    await process.store.limits.change(scope, {"calls": 2})
+    run = await process.resume()
+    assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "limit")
+    kind = scope.partition("/")[0]
+    resumed = await process.engine.resume("run", Resume(raises=((kind, "calls", 9),)))
+    assert resumed.run.status is RunStatus.COMPLETED
+    assert len(scripted.received) == 3
+    assert await process.is_sound()
+
+
+async def test_a_model_without_a_price_is_not_asked_under_a_limit_on_cost(world: World) -> None:
+    scripted = model()
+    process = await at(world, scripted)
+    await process.store.limits.change("run", {"cost": 1_000_000})
+    run = await process.start(line("a", a='llm_model="free"'))
+    assert run.status is RunStatus.FAILED
+    assert "price" in run.detail
+    assert scripted.received == []
+    assert not [event for event in await process.events() if isinstance(event, CallStarted)]
