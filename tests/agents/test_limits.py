@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.engine.engine import Resume
-from onward.model.call import CallStarted
+from onward.model.call import CallStarted, LimitWarned
 from onward.model.run import RunStatus
 from onward.store.port.money.limits import UsageKind
 from tests.agents.test_agent_step import NAME, at, calls, model
@@ -58,3 +58,13 @@ async def test_a_model_without_a_price_is_not_asked_under_a_limit_on_cost(world:
     assert "price" in run.detail
     assert scripted.received == []
     assert not [event for event in await process.events() if isinstance(event, CallStarted)]
+
+
+async def test_a_limit_that_is_nearly_spent_is_said_in_the_log_once(world: World) -> None:
+    process = await at(world, model())
+    await process.store.limits.change("run/run", {"calls": 5})
+    run = await process.start(line("a", "b", "c", "d", "e"))
+    assert run.status is RunStatus.COMPLETED
+    said = [event for event in await process.events() if isinstance(event, LimitWarned)]
+    assert said == [LimitWarned(scope="run/run", measure="calls", limit=5, spent=4)]
+    assert await process.is_sound()

@@ -111,6 +111,7 @@ class Engine:
             receipts,
             show,
             redactor,
+            store.limits.take_warnings,
         )
         self._runner = runner = Runner(claims, serving, self.sources, parts, files)
         creating = Creating(journal, clock, ids, serving, self.sources, workspaces)

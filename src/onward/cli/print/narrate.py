@@ -9,6 +9,7 @@ from onward.cli.print.conflicts import Conflicts
 from onward.cli.print.failed_output import failed_lines
 from onward.cli.print.render import SIMULATED
 from onward.cli.print.text import clean, one_line
+from onward.model.call import LimitWarned
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -27,6 +28,7 @@ from onward.model.event import (
 )
 from onward.model.ids import display_id
 from onward.model.run import AttemptState, OpenStep, Run
+from onward.model.values.amounts import shown_amount
 from onward.model.values.instant import span
 from onward.read.view import view_simulation
 
@@ -131,6 +133,10 @@ class Narrator:
                 yield _told("restarts", f"run {display_id(run.id)}", f"as run {display_id(successor)}")
             case StepRouted():
                 yield _told("routed", event.step, f"to {event.next.to}: an edge can be taken now")
+            case LimitWarned():
+                spent = shown_amount(event.measure, event.spent)
+                limit = shown_amount(event.measure, event.limit)
+                yield _told("warned", event.scope, f"{spent} of {limit} {event.measure} are spent")
             case GoalRedirected():
                 yield _told("back to", event.next.to, f"goal gate {event.gate} is unmet")
 

@@ -109,6 +109,8 @@ def next_command(run: Mapping[str, Any], common: Common) -> str | None:
             return common.command("answer", name)
         case "interrupted" if reason == "in_doubt":
             return common.command("resume", name, "--retry|--skip|--continue|--abort")
+        case "interrupted" if reason == "limit":
+            return common.command("resume", name, "--raise SCOPE.KEY=VALUE")
         case "queued" | "paused" | "interrupted":
             return common.command("resume", name)
         case "failed" if reason == "no_way_on":

@@ -27,6 +27,7 @@ from onward.machine.definition import Definition
 from onward.machine.plan.action import Action
 from onward.machine.plan.advance import advance
 from onward.machine.plan.results import ActionResult, events_of
+from onward.model.call import LimitWarned
 from onward.model.event import Event
 from onward.model.run import Pending, Run
 
@@ -57,6 +58,7 @@ class Appender:
         self._folded, self._on_requests = folded, on_requests
         self._writing = asyncio.Lock()
         self._checkpoint: Alarm | None = None
+        self._warned: tuple[Event, ...] = ()
         # If this process's clock is slow, it counts from the run's wake time: by its own clock there would be
         # nothing to do yet, and it would requeue the run again and again.
         self._ahead_us = max(0, folded.run.updated_at_us - parts.clock.now_us())
@@ -95,6 +97,8 @@ class Appender:
                 decided = redacted_events(self._parts.redactor, decide(before.run))
                 if not decided:
                     return ()
+                warned = self._warnings()
+                decided = (*warned, *decided)
                 run, stamped = applied(before.run, decided, run_id=before.run.id, at_us=now_us)
                 events = [event for event, _ in stamped]
                 try:
@@ -103,13 +107,15 @@ class Appender:
                     await self.catch_up()
                     self._on_requests(self.run.pending)
                     continue
+                self._warned = ()
                 self._parts.observe(run, events)
-                return events
+                return events[len(warned) :]
 
     async def _append(self, results: Sequence[ActionResult]) -> Action:
         while True:
             now_us, before = self.now_us(), self._folded
             first = events_of(self._definition, before.run, results, now_us=now_us) if results else ()
+            first = (*self._warnings(), *first)
             ahead = advance(self._definition, before.run, first, now_us=now_us, stop_reason=self._stop.reason)
             if not ahead.events:
                 return ahead.action
@@ -121,6 +127,7 @@ class Appender:
             except StaleHistory:
                 await self.catch_up()
                 continue
+            self._warned = ()
             self._parts.observe(ahead.run, ahead.events)
             if before.run.open_steps:
                 for child in orphaned(before.run, ahead.run, ahead.events):
@@ -128,6 +135,13 @@ class Appender:
             if receipts is not None and ahead.run.worker is not None:
                 self._write_soon(receipts)
             return ahead.action
+
+    def _warnings(self) -> tuple[Event, ...]:
+        """Limits that are nearly spent, to be said with what is written next."""
+        for one in self._parts.take_warnings(self.run.id):
+            said = LimitWarned(scope=one.scope, measure=one.measure, limit=one.limit, spent=one.spent)
+            self._warned = (*self._warned, said)
+        return self._warned
 
     async def requests(self) -> Pending:
         """The requests to the run, read from the log; the state here does not change."""

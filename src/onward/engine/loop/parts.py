@@ -17,10 +17,15 @@ from onward.model.event import Event
 from onward.model.run import Run
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.blobs import Blobs
+from onward.store.port.money.limits import Warned
 
 Observer = Callable[[Run, Sequence[Event]], None]
 ShowLine = Callable[[str, str, str], None]
 """Shows a line that a step printed: the step, the stream, and the line."""
+
+
+def _no_warnings(run_id: str) -> Sequence[Warned]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +50,5 @@ class EngineParts:
     show: ShowLine | None = None
     """Who is shown what steps print."""
     redactor: Redactor = NOTHING_SECRET
+    take_warnings: Callable[[str], Sequence[Warned]] = _no_warnings
+    """The limits that the calls of a run have nearly spent, since this was last asked."""
