@@ -46,11 +46,14 @@ WHERE pronamespace = 'public'::regnamespace
 ORDER BY 1, 2, 3
 """
 
-# What 012, 011, 010, 009, 008 and 007 did, undone.
+# What 013, 012, 011, 010, 009, 008 and 007 did, undone.
 WITHOUT_QUERIES = """
 DROP TABLE scope;
 DROP TABLE reservation;
 DROP TABLE usage;
+DROP TABLE chunk;
+DROP TABLE message;
+DROP TABLE chat;
 DROP TABLE worker;
 DROP TABLE outbox;
 DROP TABLE subscriber;

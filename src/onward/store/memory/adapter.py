@@ -13,6 +13,7 @@ from onward.model.identity import Identity
 from onward.store.memory.backfill import MemoryBackfill
 from onward.store.memory.blobs import MemoryBlobs
 from onward.store.memory.carrying import MemoryCarrying
+from onward.store.memory.chats.messages import MemoryMessages
 from onward.store.memory.effects import MemoryEffects
 from onward.store.memory.gates import MemoryGates
 from onward.store.memory.leases import MemoryLeases, MemoryWorkers
@@ -54,6 +55,7 @@ class MemoryStore:
         self.runs = MemoryRuns(ownership)
         self.gates = MemoryGates(database)
         self.outbox = MemoryOutbox(database)
+        self.messages = MemoryMessages(database)
         self.blobs = MemoryBlobs(database)
         self.effects = MemoryEffects(ownership)
         self.retention = MemoryRetention(database)

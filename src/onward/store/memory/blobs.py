@@ -25,6 +25,7 @@ class MemoryBlobs:
     async def sweep(self, before_us: int, limit: int) -> Swept:
         blobs, touched = self._state.blobs, self._state.touched
         used = {name for run in self._state.runs.values() for name in _names(run)}
+        used.update(said.message.content or "" for said in self._state.said.values())
         old = [name for name, at_us in touched.items() if at_us < before_us and name not in used][:limit]
         for name in old:
             del touched[name]

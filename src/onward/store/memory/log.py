@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from onward.errors import LeaseLost, RunNotFound, StaleHistory
 from onward.model.row import RunRow
+from onward.store.memory.chats.messages import put_messages
 from onward.store.memory.limits import MemoryLimits
 from onward.store.memory.outbox import put_notifications
 from onward.store.memory.state import Ownership, State, StoredRun
@@ -127,6 +128,7 @@ class MemoryLog:
     def _write(self, stored: StoredRun, write: Write) -> None:
         stored.records.extend(write.records)
         stored.gates.update((row.gate, row) for row in write.gates)
+        put_messages(self._state, write)
         put_notifications(self._state, write.notifications)
         if write.row is not None:
             if write.row.token != stored.row.token or not stored.lease_until_us:

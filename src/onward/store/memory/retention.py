@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from onward.model.chats.message import chat_of_run
 from onward.store import rows
 from onward.store.memory.limits import forget_limits
 from onward.store.memory.runs import by_age
@@ -35,6 +36,10 @@ class MemoryRetention:
             if run is not None and run.row.head == kin.head and run.row.owner is None and not is_needed:
                 del there[kin.id]
                 forget_limits(self._state, kin.id)
+                own = chat_of_run(kin.id)
+                self._state.chats.pop(own, None)
+                for id in [id for id, said in self._state.said.items() if said.message.chat == own]:
+                    del self._state.said[id]
                 first, behind = rows.keys_below(kin.id)
                 for key in [key for key in self._state.effects if first <= key < behind]:
                     del self._state.effects[key]

@@ -11,6 +11,7 @@ from onward.model.notification import NotificationKind
 from onward.model.row import GateRow, RunRow
 from onward.model.worker import RegisteredWorker
 from onward.store.limits.ledger import ReservationKey, UsageKey, Used
+from onward.store.memory.chats.said import Said
 from onward.store.port.effects import Effect
 from onward.store.port.leases import Holder
 from onward.store.port.measures import Stuck
@@ -61,6 +62,8 @@ class State:
     scopes: dict[str, Scope] = field(default_factory=dict)
     reservations: dict[ReservationKey, Reservation] = field(default_factory=dict)
     usage: dict[UsageKey, Used] = field(default_factory=dict)
+    chats: dict[str, int] = field(default_factory=dict)
+    said: dict[str, Said] = field(default_factory=dict)
     alive: set[str] = field(default_factory=set)
     watchers: list[Callable[[], None]] = field(default_factory=list)
 

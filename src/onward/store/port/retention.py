@@ -52,7 +52,8 @@ class Retention(Protocol):
     async def delete(self, runs: Sequence[Kin]) -> Sequence[str]:
         """Delete runs with all that is theirs, in this order and one transaction; the ids that are gone now.
 
-        Theirs are also the effects whose keys begin with the run's id and a `/`.
+        Theirs are also the effects whose keys begin with the run's id and a `/`, and the chat that a run has
+        if it was given none. What it said in another chat stays there.
 
         One stays if its log has grown, if a process holds it, or if a fork stands on it.
         """

@@ -9,6 +9,7 @@ from onward.model.identity import Identity
 from onward.store.port.backfill import Backfill
 from onward.store.port.blobs import Blobs
 from onward.store.port.carrying import Carrying
+from onward.store.port.chats.messages import Messages
 from onward.store.port.effects import Effects
 from onward.store.port.gates import Gates
 from onward.store.port.leases import Leases
@@ -43,6 +44,9 @@ class Store(Protocol):
 
     @property
     def limits(self) -> Limits: ...
+
+    @property
+    def messages(self) -> Messages: ...
 
     @property
     def blobs(self) -> Blobs: ...

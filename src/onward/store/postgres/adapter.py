@@ -14,6 +14,7 @@ from onward.store.port.store import Unwatch
 from onward.store.postgres.backfill import PostgresBackfill
 from onward.store.postgres.blobs import PostgresBlobs
 from onward.store.postgres.carrying import PostgresCarrying
+from onward.store.postgres.chats.messages import PostgresMessages
 from onward.store.postgres.database.checks import check_database
 from onward.store.postgres.database.identity import read_identity
 from onward.store.postgres.database.migrate import NEWEST, check_known, migrate, schema_number
@@ -59,6 +60,7 @@ class PostgresStore:
         self._clock, self._server = clock, Server(address, patience_s)
         self._appending, self._renewing = Pool(self._server, 1), Pool(self._server, 1)
         self._charging = Pool(self._server, 1)
+        self._flushing = Pool(self._server, 1)  # never that of the appends, which would wait for chats
         self._connections = shared = Pool(self._server, CONNECTIONS_MAX)
         owner = Ownership(now_us, int(lease_s * 1_000_000))
         writer = Writer(now_us, owner.lease_us)
@@ -69,6 +71,7 @@ class PostgresStore:
         self.runs = PostgresRuns(shared, owner)
         self.gates = PostgresGates(shared)
         self.outbox = PostgresOutbox(shared, now_us)
+        self.messages = PostgresMessages(self._flushing, shared)
         self.blobs = PostgresBlobs(shared)
         self.effects = PostgresEffects(self._renewing, shared, owner)
         self.retention = PostgresRetention(shared)
@@ -116,7 +119,8 @@ class PostgresStore:
                 await self.leases.end()
                 await self.effects.end()
                 await self.workers.end()
-        for pool in (self._appending, self._charging, self._renewing, self._connections):
+        own = self._appending, self._charging, self._renewing, self._flushing
+        for pool in (*own, self._connections):
             pool.close()
 
 

@@ -879,6 +879,10 @@ SELECT ltrim(ref.value, '~') COLLATE "C"
 FROM event, unnest(string_to_array(event.refs, ' ')) AS ref (value)
 WHERE event.refs IS NOT NULL
 EXCEPT
+SELECT content
+FROM message
+WHERE content IS NOT NULL
+EXCEPT
 SELECT (body::json ->> 'before') COLLATE "C"
 FROM event
 WHERE kind = 'PipelineChanged'
@@ -916,3 +920,226 @@ ON CONFLICT (run_id, seq) DO NOTHING;
 INSERT INTO effect (key, state, token, owner, lease_until_us, result, begun_at_us, finished_at_us)
 VALUES (:key, :state, :token, :owner, 0, :result, :begun_at_us, :finished_at_us)
 ON CONFLICT (key) DO NOTHING;
+
+-- chat_put --
+-- Differs because whether the writes they come with were refused is known only here, and so that no two
+-- transactions wait for each other's new chats.
+INSERT INTO chat (id, created_at_us)
+SELECT begun.chat, min(begun.at_us)
+FROM unnest(:chat::text[], :at_us::bigint[], :run_id::text[], :head::bigint[], :hash::bytea[])
+    AS begun (chat, at_us, run_id, head, hash)
+JOIN run ON run.id = ANY (ARRAY[begun.run_id]) AND run.head = begun.head AND run.hash = begun.hash
+GROUP BY begun.chat
+ORDER BY begun.chat COLLATE "C"
+ON CONFLICT (id) DO NOTHING;
+
+-- chat_lock --
+-- The chats in which these writes begin and end messages, in the order of their ids.
+SELECT chat.n
+FROM chat
+WHERE chat.n IN (
+    SELECT chat.n
+    FROM chat
+    WHERE chat.id = ANY (:chats::text[])
+    UNION
+    SELECT message.chat
+    FROM message
+    WHERE message.run_id = ANY (:ending::text[]) AND message.state = 'streaming'
+)
+ORDER BY chat.id
+FOR NO KEY UPDATE OF chat;
+
+-- message_begin --
+-- Differs because whether the write it came with was refused is known only here.
+WITH begun AS (
+    INSERT INTO message (
+        id, chat, run_id, step, call, try, role, state, token, next_index, first_position, model, begun_at_us
+    )
+    SELECT :id::text, chat.n, run.id, :step::text, :call::text, :number::bigint, 'assistant', 'streaming',
+        :token::bigint, 1, chat.position + 1, :model::text, :at_us::bigint
+    FROM run
+    CROSS JOIN chat
+    WHERE run.id = :run_id AND run.head = :head AND run.hash = :hash AND chat.id = :chat
+    ON CONFLICT (id) DO NOTHING
+    RETURNING chat, first_position AS position, n, 0::bigint AS "index"
+),
+moved AS (
+    {chat_moved}
+)
+INSERT INTO chunk (chat, position, message, "index", kind, text)
+SELECT begun.chat, begun.position, begun.n, begun."index", 'start', 'assistant'
+FROM begun;
+
+-- message_end --
+-- Differs because whether the write it came with was refused is known only here.
+WITH begun AS (
+    UPDATE message
+    SET state = :state::text, next_index = message.next_index + 1, ended_at_us = :at_us::bigint,
+        last_position = chat.position + 1,
+        model = CASE WHEN :model::text = '' THEN message.model ELSE :model::text END
+    FROM run
+    CROSS JOIN chat
+    WHERE run.id = :run_id AND run.head = :head AND run.hash = :hash AND message.run_id = :run_id
+        AND message.state = 'streaming' AND message.step = :step AND message.call = :call
+        AND message.try = :number AND chat.n = message.chat
+    RETURNING message.chat, message.last_position AS position, message.n, message.next_index - 1 AS "index"
+),
+moved AS (
+    {chat_moved}
+)
+INSERT INTO chunk (chat, position, message, "index", kind, text)
+SELECT begun.chat, begun.position, begun.n, begun."index", 'end', :state::text
+FROM begun;
+
+-- chat_moved --
+-- A part: the chat of a message that begins or ends has one more chunk.
+UPDATE chat
+    SET position = begun.position
+    FROM begun
+    WHERE chat.n = begun.chat;
+
+-- message_lock --
+-- Differs because here each chat is locked, and one that is locked by others is passed over. A message changes only
+-- under the lock of its chat, and locking it reads it as it is then.
+WITH free AS MATERIALIZED (
+    SELECT chat.n, chat.position
+    FROM chat
+    WHERE chat.id = ANY (:chats::text[])
+    ORDER BY chat.id
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT message.id, message.n, message.run_id, message.state, message.token, message.next_index, free.n,
+    free.position
+FROM free
+JOIN message ON message.chat = free.n
+WHERE message.id = ANY (:ids::text[])
+ORDER BY message.id
+FOR NO KEY UPDATE OF message;
+
+-- message_look --
+-- As they are without a lock: what has ended stays so.
+SELECT message.id, message.run_id, message.state, message.token
+FROM message
+WHERE message.id = ANY (:ids::text[]);
+
+-- chunk_insert --
+-- Differs because the chunks come as arrays.
+INSERT INTO chunk (chat, position, message, "index", kind, text)
+SELECT *
+FROM unnest(
+    :chat::bigint[], :position::bigint[], :message::bigint[], :index::bigint[], :kind::text[], :text::text[]
+);
+
+-- message_move --
+-- Differs because the messages come as arrays.
+UPDATE message
+SET next_index = moved.next_index
+FROM unnest(:n::bigint[], :next_index::bigint[]) AS moved (n, next_index)
+WHERE message.n = ANY (ARRAY[moved.n]);
+
+-- chat_move --
+-- Differs because the chats come as arrays.
+UPDATE chat
+SET position = moved.position
+FROM unnest(:n::bigint[], :position::bigint[]) AS moved (n, position)
+WHERE chat.n = ANY (ARRAY[moved.n]);
+
+-- chat_positions --
+-- Differs because the names come as an array.
+SELECT id, position
+FROM chat
+WHERE id = ANY (:chats::text[]);
+
+-- message_unsealed --
+-- Differs because those that somebody else is about to seal are passed over.
+SELECT n
+FROM message
+WHERE state <> 'streaming' AND content IS NULL
+ORDER BY n
+LIMIT :limit
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- message_untidied --
+-- Differs as message_unsealed does.
+SELECT n, chat, first_position, last_position
+FROM message
+WHERE content IS NOT NULL AND is_tidied = 0 AND ended_at_us < :before_us
+ORDER BY ended_at_us
+LIMIT :limit
+FOR NO KEY UPDATE SKIP LOCKED;
+
+-- chunk_read --
+SELECT chunk.position, message.id, chunk."index", chunk.kind, chunk.text
+FROM chat
+JOIN chunk ON chunk.chat = chat.n
+JOIN message ON message.n = chunk.message
+WHERE chat.id = :chat AND chunk.position > :after
+ORDER BY chunk.position
+LIMIT :limit;
+
+-- message_resets --
+SELECT message.id, message.last_position, message.role, message.state, message.content
+FROM chat
+JOIN message ON message.chat = chat.n
+WHERE chat.id = :chat AND message.is_tidied = 1 AND message.last_position > :after
+ORDER BY message.last_position
+LIMIT :limit;
+
+-- message_get --
+SELECT message.n, message.content
+FROM message
+WHERE message.id = :id;
+
+-- message_of_run --
+SELECT message.id, chat.id, message.run_id, message.step, message.call, message.try, message.role, message.state,
+    message.model, message.begun_at_us, message.ended_at_us, message.first_position, message.last_position,
+    message.content, message.is_tidied
+FROM message
+JOIN chat ON chat.n = message.chat
+WHERE message.run_id = :run_id
+ORDER BY message.begun_at_us, message.n
+LIMIT :limit;
+
+-- message_of_chat --
+SELECT message.id, chat.id, message.run_id, message.step, message.call, message.try, message.role, message.state,
+    message.model, message.begun_at_us, message.ended_at_us, message.first_position, message.last_position,
+    message.content, message.is_tidied
+FROM chat
+JOIN message ON message.chat = chat.n
+WHERE chat.id = :chat AND message.first_position > :after
+ORDER BY message.first_position
+LIMIT :limit;
+
+-- message_chunks --
+SELECT chunk.kind, chunk.text
+FROM message
+JOIN chunk ON chunk.chat = message.chat AND chunk.position >= message.first_position
+    AND chunk.position <= coalesce(message.last_position, 9223372036854775807) AND chunk.message = message.n
+WHERE message.n = :n
+ORDER BY chunk.position;
+
+-- message_seal --
+UPDATE message
+SET content = :content
+WHERE n = :n AND content IS NULL;
+
+-- chunk_tidy --
+DELETE FROM chunk
+WHERE chunk.chat = :chat AND chunk.position >= :first AND chunk.position <= :last AND chunk.message = :n;
+
+-- message_tidy --
+UPDATE message
+SET is_tidied = 1
+WHERE n = :n;
+
+-- chunk_delete --
+DELETE FROM chunk
+WHERE chat IN (SELECT n FROM chat WHERE id = :chat) AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
+
+-- message_delete --
+DELETE FROM message
+WHERE chat IN (SELECT n FROM chat WHERE id = :chat) AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
+
+-- chat_delete --
+DELETE FROM chat
+WHERE id = :chat AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onward.model.chats.message import chat_of_run
 from onward.store import rows
 from onward.store.port.retention import Expiry, Kin
 from onward.store.postgres.link.binary import texts
@@ -46,4 +47,8 @@ def _deletions(kin: Kin) -> Sequence[Call]:
         call("run_delete", id=kin.id, head=kin.head),
         *(call(name, id=kin.id) for name in ("event_delete", "append_delete", "snapshot_delete")),
         call("effect_delete", id=kin.id, first=first, behind=behind),
+        *(
+            call(name, id=kin.id, chat=chat_of_run(kin.id))
+            for name in ("chunk_delete", "message_delete", "chat_delete")
+        ),
     )

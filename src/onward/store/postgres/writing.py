@@ -15,6 +15,7 @@ from onward.store.limits.ledger import note_warnings
 from onward.store.member import Member
 from onward.store.port.money.limits import Warned
 from onward.store.port.stored import Position, StoredEvent, Write
+from onward.store.postgres.chats.projecting import message_calls
 from onward.store.postgres.limits.charging import is_charged, ledger_calls, lock
 from onward.store.postgres.link.binary import byteas, number, numbers, optional_text, text, texts
 from onward.store.postgres.link.failure import AGAIN, KEY_IN_USE, ServerError
@@ -91,6 +92,7 @@ class Writer:
         held = sorted(self.known & blobs.keys())
         snapshots = [member.write for member in sent if member.write.snapshot is not None]
         gates = [gate_call(row, member.write.head) for member in sent for row in member.write.gates]
+        said = message_calls([member.write for member in sent if member.write.calls])
         told = [
             notification_call(one, member.write.head, self.now_us())
             for member in sent
@@ -103,7 +105,7 @@ class Writer:
             content += relying_on(member.write.relied_on, member.write.at_us)
         try:
             answers = await wire.run(
-                *statements, *content, *gates, *told, *map(_snapshot_call, snapshots), *notices, *then
+                *statements, *said, *content, *gates, *told, *map(_snapshot_call, snapshots), *notices, *then
             )
         except ServerError as error:
             if error.sqlstate == CONTENT_MISSING and held:

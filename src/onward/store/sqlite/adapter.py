@@ -11,6 +11,7 @@ from onward.store.port.store import Unwatch
 from onward.store.sqlite.backfill import SqliteBackfill
 from onward.store.sqlite.blobs import SqliteBlobs
 from onward.store.sqlite.carrying import SqliteCarrying
+from onward.store.sqlite.chats.messages import SqliteMessages
 from onward.store.sqlite.effects import SqliteEffects
 from onward.store.sqlite.file.checks import check_database
 from onward.store.sqlite.file.connection import Connect
@@ -65,6 +66,7 @@ class SqliteStore:
         self.runs = SqliteRuns(database, owner, clock)
         self.gates = SqliteGates(database)
         self.outbox = SqliteOutbox(database, now_us)
+        self.messages = SqliteMessages(database)
         self.blobs = SqliteBlobs(database)
         self.effects = SqliteEffects(database, owner)
         self.retention = SqliteRetention(database)

@@ -644,6 +644,10 @@ SELECT ltrim(ref.value, '~')
 FROM event, json_each('["' || replace(event.refs, ' ', '","') || '"]') AS ref
 WHERE event.refs IS NOT NULL
 EXCEPT
+SELECT content
+FROM message
+WHERE content IS NOT NULL
+EXCEPT
 SELECT json_extract(body, '$.before')
 FROM event
 WHERE kind = 'PipelineChanged'
@@ -668,3 +672,143 @@ ON CONFLICT (run_id, seq) DO NOTHING;
 INSERT INTO effect (key, state, token, owner, lease_until_us, result, begun_at_us, finished_at_us)
 VALUES (:key, :state, :token, :owner, 0, :result, :begun_at_us, :finished_at_us)
 ON CONFLICT (key) DO NOTHING;
+
+-- chat_put --
+INSERT INTO chat (id, created_at_us)
+VALUES (:chat, :at_us)
+ON CONFLICT (id) DO NOTHING;
+
+-- message_begin --
+INSERT INTO message (
+    id, chat, run_id, step, call, try, role, state, token, next_index, first_position, model, begun_at_us
+)
+SELECT :id, chat.n, :run_id, :step, :call, :number, 'assistant', 'streaming', :token, 1, chat.position + 1, :model,
+    :at_us
+FROM chat
+WHERE chat.id = :chat
+ON CONFLICT (id) DO NOTHING
+RETURNING chat, first_position, n;
+
+-- message_end --
+UPDATE message
+SET state = :state, next_index = next_index + 1, ended_at_us = :at_us,
+    last_position = (SELECT chat.position + 1 FROM chat WHERE chat.n = message.chat),
+    model = CASE WHEN :model = '' THEN model ELSE :model END
+WHERE run_id = :run_id AND state = 'streaming' AND step = :step AND call = :call AND try = :number
+RETURNING chat, last_position, n, next_index - 1;
+
+-- message_lock --
+-- Differs because the whole database is locked.
+SELECT message.n, message.run_id, message.state, message.token, message.next_index, chat.n, chat.position
+FROM message
+JOIN chat ON chat.n = message.chat
+WHERE message.id = ?;
+
+-- chunk_insert --
+INSERT INTO chunk (chat, position, message, "index", kind, text)
+VALUES (?, ?, ?, ?, ?, ?);
+
+-- message_move --
+UPDATE message
+SET next_index = ?
+WHERE n = ?;
+
+-- chat_move --
+UPDATE chat
+SET position = ?
+WHERE n = ?;
+
+-- chat_positions --
+SELECT id, position
+FROM chat
+WHERE id IN (SELECT value FROM json_each(:chats));
+
+-- message_unsealed --
+SELECT n
+FROM message
+WHERE state <> 'streaming' AND content IS NULL
+ORDER BY n
+LIMIT :limit;
+
+-- message_untidied --
+SELECT n, chat, first_position, last_position
+FROM message
+WHERE content IS NOT NULL AND is_tidied = 0 AND ended_at_us < :before_us
+ORDER BY ended_at_us
+LIMIT :limit;
+
+-- chunk_read --
+SELECT chunk.position, message.id, chunk."index", chunk.kind, chunk.text
+FROM chat
+JOIN chunk ON chunk.chat = chat.n
+JOIN message ON message.n = chunk.message
+WHERE chat.id = :chat AND chunk.position > :after
+ORDER BY chunk.position
+LIMIT :limit;
+
+-- message_resets --
+SELECT message.id, message.last_position, message.role, message.state, message.content
+FROM chat
+JOIN message ON message.chat = chat.n
+WHERE chat.id = :chat AND message.is_tidied = 1 AND message.last_position > :after
+ORDER BY message.last_position
+LIMIT :limit;
+
+-- message_get --
+SELECT message.n, message.content
+FROM message
+WHERE message.id = :id;
+
+-- message_of_run --
+SELECT message.id, chat.id, message.run_id, message.step, message.call, message.try, message.role, message.state,
+    message.model, message.begun_at_us, message.ended_at_us, message.first_position, message.last_position,
+    message.content, message.is_tidied
+FROM message
+JOIN chat ON chat.n = message.chat
+WHERE message.run_id = :run_id
+ORDER BY message.begun_at_us, message.n
+LIMIT :limit;
+
+-- message_of_chat --
+SELECT message.id, chat.id, message.run_id, message.step, message.call, message.try, message.role, message.state,
+    message.model, message.begun_at_us, message.ended_at_us, message.first_position, message.last_position,
+    message.content, message.is_tidied
+FROM chat
+JOIN message ON message.chat = chat.n
+WHERE chat.id = :chat AND message.first_position > :after
+ORDER BY message.first_position
+LIMIT :limit;
+
+-- message_chunks --
+SELECT chunk.kind, chunk.text
+FROM message
+JOIN chunk ON chunk.chat = message.chat AND chunk.position >= message.first_position
+    AND chunk.position <= coalesce(message.last_position, 9223372036854775807) AND chunk.message = message.n
+WHERE message.n = :n
+ORDER BY chunk.position;
+
+-- message_seal --
+UPDATE message
+SET content = :content
+WHERE n = :n AND content IS NULL;
+
+-- chunk_tidy --
+DELETE FROM chunk
+WHERE chunk.chat = :chat AND chunk.position >= :first AND chunk.position <= :last AND chunk.message = :n;
+
+-- message_tidy --
+UPDATE message
+SET is_tidied = 1
+WHERE n = :n;
+
+-- chunk_delete --
+DELETE FROM chunk
+WHERE chat IN (SELECT n FROM chat WHERE id = :chat) AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
+
+-- message_delete --
+DELETE FROM message
+WHERE chat IN (SELECT n FROM chat WHERE id = :chat) AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
+
+-- chat_delete --
+DELETE FROM chat
+WHERE id = :chat AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);

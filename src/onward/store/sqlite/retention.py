@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import apsw
 
+from onward.model.chats.message import chat_of_run
 from onward.store import rows
 from onward.store.port.retention import Expiry, Kin
 from onward.store.sqlite.file.transaction import Transactions
@@ -15,12 +16,8 @@ from onward.store.sqlite.statements import QUERIES
 _DELETIONS = [
     QUERIES[name]
     for name in (
-        "run_delete",
-        "event_delete",
-        "append_delete",
-        "snapshot_delete",
-        "effect_delete",
-        "scope_delete",
+        *("run_delete", "event_delete", "append_delete", "snapshot_delete", "effect_delete"),
+        *("scope_delete", "chunk_delete", "message_delete", "chat_delete"),
     )
 ]
 
@@ -51,6 +48,7 @@ def _delete(db: apsw.Connection, runs: Sequence[Kin]) -> Sequence[str]:
     for kin in runs:
         first, behind = rows.keys_below(kin.id)
         values = {"id": kin.id, "head": kin.head, "first": first, "behind": behind}
+        values["chat"] = chat_of_run(kin.id)
         for deletion in _DELETIONS:
             db.execute(deletion, values)
     ids = json.dumps([kin.id for kin in runs])

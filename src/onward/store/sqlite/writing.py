@@ -16,6 +16,7 @@ from onward.store.port.money.limits import Warned
 from onward.store.port.stored import StoredEvent, Write
 from onward.store.refusals import content_missing, key_occupied, run_exists
 from onward.store.rows import gate_parameters, pack
+from onward.store.sqlite.chats.projecting import put_messages
 from onward.store.sqlite.limits.charging import open_ledger, write_ledger
 from onward.store.sqlite.news.outbox import put_notifications
 from onward.store.sqlite.reading import one, read_records
@@ -113,6 +114,8 @@ class Writer:
                 put_blob(db, name, content, write.at_us)
         if write.gates:
             put_gates(db, write.gates)
+        if write.calls:
+            put_messages(db, write)
         if write.notifications:
             put_notifications(db, write.notifications, self.now_us())
         if write.snapshot is not None:

@@ -36,6 +36,8 @@ CHAPTERS = (
     "news.notifying",
     "money.reserving",
     "money.settling",
+    "chats.saying",
+    "chats.keeping_text",
     "measuring",
     "doing_once",
     "forgetting",

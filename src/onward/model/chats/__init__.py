@@ -1,0 +1,1 @@
+"""What is said in chats, and stored while it grows."""

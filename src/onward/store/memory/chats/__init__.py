@@ -1,0 +1,1 @@
+"""What is said in chats, in memory. Begin with `messages`."""

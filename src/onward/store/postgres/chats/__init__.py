@@ -1,0 +1,1 @@
+"""What is said in chats, in PostgreSQL. Begin with `messages`."""

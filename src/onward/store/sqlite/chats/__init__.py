@@ -1,0 +1,1 @@
+"""What is said in chats, in SQLite. Begin with `messages`."""
