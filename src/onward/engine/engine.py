@@ -28,6 +28,8 @@ from onward.engine.loop.parts import EngineParts, Observer, ShowLine
 from onward.engine.loop.runner import Runner
 from onward.engine.loop.serving import Around, Serving
 from onward.engine.managed.oversee import Overseer
+from onward.engine.messages.flusher import Flusher
+from onward.engine.messages.tidying import MessageTidying
 from onward.engine.step.effects import AtMostOnce, Once
 from onward.engine.step.leftovers import Leftovers
 from onward.engine.step.rooms import Rooms
@@ -82,6 +84,7 @@ class Engine:
             observe = _each(files.observe, receipts.after, observe)
         self.journal = journal = Journal(store.log, clock, redactor)
         self.leftovers = Leftovers(store, None if files is None else files.folder, trees, own)
+        self.flusher = Flusher(store.messages, clock)
         self.effects = AtMostOnce(store.effects, clock, ids, store.leases.lease_s, redactor=redactor)
         claims = Claims(store.leases, journal, clock, ids, observe)
         self.dropped, self.is_at_work = claims.dropped, claims.is_at_work
@@ -128,7 +131,9 @@ class Engine:
         self.fork = Forking(store.log, journal, clock, ids, serving, self.sources, workspaces).fork
         taking = Taking(store.measures, journal, claims, clock, handlers, runner.run_from_queue)
         self.take, self.unserved = taking.take, taking.unserved
-        self._sweeper = Sweeper(store.runs, store.gates, store.workers, claims)
+        self._sweeper = Sweeper(
+            store.runs, store.gates, store.workers, claims, MessageTidying(store.messages, clock)
+        )
         self.sweep, self.recover = self._sweeper.sweep, self._sweeper.recover
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
@@ -136,8 +141,9 @@ class Engine:
         return await self.effects.call(key, function, Once(only_success=only_success))
 
     async def close(self) -> None:
-        """Release the runs that this process holds and does not execute, then close the store."""
+        """Release the runs that this process holds and does not execute, and close the store."""
         await self.dropped.settle()
+        await self.flusher.close()
         await self.store.close()
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from onward.engine.lease.claims import Claims
+from onward.engine.messages.tidying import MessageTidying
 from onward.errors import OnwardError
 from onward.machine.decide.owner_loss import decide_loss
 from onward.model.row import GateRow
@@ -42,7 +43,10 @@ class Swept:
 class Sweeper:
     """Takes over runs whose holder is dead. One bad run never keeps it from the others."""
 
-    def __init__(self, runs: Runs, gates: Gates, workers: Workers, claims: Claims) -> None:
+    def __init__(
+        self, runs: Runs, gates: Gates, workers: Workers, claims: Claims, messages: MessageTidying
+    ) -> None:
+        self._messages = messages
         self._runs, self._gates, self._workers, self._claims = runs, gates, workers, claims
         self._logged: dict[str, str] = {}
 
@@ -63,6 +67,7 @@ class Sweeper:
                 continue
             if found is not None:
                 (requeued if found.status is RunStatus.QUEUED else stopped).append(found)
+        await self._messages.tidy()
         return Swept(tuple(stopped), tuple(requeued), tuple(broken))
 
     async def recover(self) -> Swept:

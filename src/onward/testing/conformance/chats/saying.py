@@ -69,7 +69,7 @@ async def only(store: Store, run_id: str) -> Message:
 
 
 async def test_a_message_is_there_with_the_event_that_begins_its_call(store: Store, other: Store) -> None:
-    """S2-9: an empty message with the state `streaming` exists before the model says anything."""
+    """An empty message with the state `streaming` exists before the model says anything."""
     draft = await speaking(store)
     message = await only(other, draft.id)
     assert (message.role, message.state, message.model) == (Role.ASSISTANT, MessageState.STREAMING, "gpt")
@@ -104,7 +104,7 @@ async def test_the_same_append_again_begins_and_ends_a_message_once(store: Store
 
 
 async def test_text_is_read_while_it_grows(store: Store, other: Store) -> None:
-    """S2-1, S2-20, S2-25: what was flushed is there for everybody, before the answer is complete."""
+    """What was flushed is there for everybody, before the answer is complete."""
     draft = await speaking(store)
     chat = chat_of_run(draft.id)
     assert await store.messages.flush([growth(draft, "Once ", "upon")]) == [STORED]
