@@ -1,5 +1,5 @@
 """`make bench`: pipelines, steps and runs against the floor, resume, growth, files, `status`, models,
-workers.
+messages, workers.
 
 Each figure is the median of interleaved rounds; a ratio compares with a floor measured in the same round.
 """
@@ -24,6 +24,7 @@ from bench.dialect import Timing, dialect_timings
 from bench.figure import Figure
 from bench.files import files_cost
 from bench.floor import Row, postgres_rate, sqlite_rate
+from bench.messages import message_streams
 from bench.models import model_streams
 from bench.pipelines import engine_on, line, loop, looping_engine
 from bench.rates import AT_A_TIME, RUNS, STEPS, runs_rate, steps_rate
@@ -45,6 +46,7 @@ PARTS = (
     "files",
     "status",
     "models",
+    "messages",
     "workers",
     "takeover",
 )
@@ -246,6 +248,9 @@ async def report(rounds: int, only: str | None) -> bool:
             add(*await files_cost(fresh_file, rounds))
         if only in (None, "status"):
             add(await listing(directory))
+        if only in (None, "messages"):
+            for place in (sqlite, postgres):
+                add(*await message_streams(place.fresh(), place.name))
         if only in (None, "workers"):
             add(*await workers(fresh_file, server.create_database, rounds))
         if only in (None, "takeover"):

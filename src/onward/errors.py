@@ -15,6 +15,7 @@
     - ArtifactNotFound        the caller: the run has no artifact of this id
     - StepNotFound            the caller: the run has started no step of this name
     - NotificationNotFound    the caller: there is no notification of this id
+    - ChatNotFound            the caller: there is no run and no chat of this name
     - UnknownHandler          the definition or the app: no handler serves this node type
     - SpawnFailed             the machine: a command could not be started, and did not run
         - CannotExecute       the caller: there is no such program, or it may not be run
@@ -167,6 +168,17 @@ class NotificationNotFound(OnwardError):
     def __init__(self, wanted: str) -> None:
         self.wanted = wanted
         super().__init__(f"there is no notification {wanted!r}; `onward notifications` lists them.")
+
+
+class ChatNotFound(OnwardError):
+    """There is no run and no chat with this name."""
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted = wanted
+        super().__init__(
+            f"there is no run {wanted!r}, and nothing was said in a chat of this name; "
+            "`onward status` lists runs."
+        )
 
 
 class UnknownHandler(OnwardError):

@@ -131,6 +131,7 @@ for asking in (
     "look.stats",
     "look.notifications",
     "look.usage",
+    "look.messages",
     "look.status",
     "look.watch",
     "decide.steer",
@@ -138,7 +139,7 @@ for asking in (
 ):
     LAYERS[f"cli.commands.{asking}"] = [
         *("cli", "operations.requests", "operations.replies", "operations.protocol", "operations.step_page"),
-        *("operations.notified", "operations.stats", "operations.spending"),
+        *("operations.notified", "operations.said", "operations.stats", "operations.spending"),
         *("model", "errors", "clock"),
     ]
 

@@ -23,7 +23,8 @@ from onward.operations.local.submit import start_of
 from onward.operations.local.wait import wait_stopped
 from onward.operations.local_only.workdir import directory_of
 from onward.operations.replies import EventShown, RunList
-from onward.operations.requests import ListRuns, ReadEvents, SubmitRun
+from onward.operations.requests import ListRuns, ReadEvents, ReadMessages, SubmitRun
+from onward.operations.said import MessagePiece
 from onward.pipeline.build import Pipeline
 from onward.worker.embedded import EmbeddedWorker
 
@@ -157,6 +158,18 @@ class Queueing(Opening):
         request = ReadEvents(run=run, after=after, follow=follow)
         async for event in (await self._operations()).look.read_events(request):
             yield event
+
+    async def messages(
+        self, of: str, *, after: int = 0, follow: bool = False
+    ) -> AsyncGenerator[MessagePiece]:
+        """What the models of a run said, or what was said in a chat, behind position `after`.
+
+        In pieces, as `onward messages --json` shows them. `follow`: also what is said until the run has
+        stopped. Whoever continues after the last position it saw misses nothing.
+        """
+        request = ReadMessages(of=of, after=after, follow=follow)
+        async for piece in (await self._operations()).messages.read_messages(request):
+            yield piece
 
     async def wait(self, run: str | Run, *, timeout: float | None = None) -> Run:
         """Wait until a run stops, whichever process executes it; returns its state.

@@ -36,6 +36,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("status", "look.status", "List runs, or show the status of one."),
     ("show", "look.show", "Show one run or one of its steps: what happened, what is open."),
     ("logs", "look.logs", "Print what the steps of a run printed."),
+    ("messages", "look.messages", "Print what the models of a run said, or what was said in a chat."),
     ("events", "look.show", "Print a run's log."),
     ("checkpoints", "look.show", "List a run's checkpoints."),
     ("graph", "look.graph", "Draw a pipeline, or a run in its pipeline."),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from onward.operations.local.effects import LocalEffects
     from onward.operations.local.lists import LocalLists
     from onward.operations.local.look import LocalLook
+    from onward.operations.local.messages import LocalMessages
     from onward.operations.local.money.limits import LocalLimits
     from onward.operations.local.notifications import LocalNotifications
     from onward.operations.local.submit import LocalSubmit
@@ -218,6 +219,16 @@ async def limits_of(common: Common, *, makes: bool = False) -> AsyncIterator[Loc
 
     async with opened(place_of(common), makes=makes) as store:
         yield LocalLimits(store, SystemClock())
+
+
+@asynccontextmanager
+async def messages_of(common: Common) -> AsyncIterator[LocalMessages]:
+    """What is said in the chats of the database that is named."""
+    from onward.clock import SystemClock
+    from onward.operations.local.messages import LocalMessages
+
+    async with opened(place_of(common)) as store:
+        yield LocalMessages(store, SystemClock())
 
 
 def _homes(runs: str | None, store: Store) -> Homes | None:

@@ -41,12 +41,14 @@ from onward.operations.requests import (
     ListCheckpoints,
     ListGates,
     ListLimits,
+    ListMessages,
     ListNotifications,
     ListRuns,
     ListWorkers,
     PauseRun,
     PreviewResume,
     ReadEvents,
+    ReadMessages,
     RecoverRuns,
     ResetLimits,
     ResumeRun,
@@ -60,6 +62,7 @@ from onward.operations.requests import (
     SubmitRun,
     SubmitRuns,
 )
+from onward.operations.said import MessagePiece, MessageShown
 from onward.operations.spending import LimitChanged, LimitList, UsageList
 from onward.operations.stats import Stats
 from onward.operations.step_page import StepPage
@@ -153,6 +156,18 @@ class Limits(Protocol):
     async def get_usage(self, request: GetUsage) -> UsageList: ...
 
 
+class Messages(Protocol):
+    """Reads what is said in chats; changes nothing."""
+
+    async def list_messages(self, request: ListMessages) -> list[MessageShown]: ...
+
+    def read_messages(
+        self, request: ReadMessages, *, stop: asyncio.Event | None = None
+    ) -> AsyncGenerator[MessagePiece]:
+        """Pieces of messages as they come; `stop` ends a wait for more."""
+        ...
+
+
 class Start(Protocol):
     """Makes runs, and executes nothing."""
 
@@ -183,6 +198,9 @@ class Operations(Protocol):
 
     @property
     def limits(self) -> Limits: ...
+
+    @property
+    def messages(self) -> Messages: ...
 
     @property
     def start(self) -> Start: ...

@@ -14,7 +14,7 @@ import msgspec
 from onward.model.answer import Verdict
 from onward.model.run import RunStatus
 from onward.model.values.amounts import AMOUNT_MAX
-from onward.model.values.bounds import LISTED, Whole
+from onward.model.values.bounds import LISTED, POSITION, Whole
 
 ALL = 2**31 - 1
 AMOUNT = Whole(0, AMOUNT_MAX)
@@ -175,6 +175,26 @@ class ReadEvents(Request, frozen=True, kw_only=True):
     after: int = 0
     follow: bool = False
     dialect: bool = False
+
+
+class ReadMessages(Request, frozen=True, kw_only=True):
+    """What is said in a chat behind position `after`: by the run that `of` names, or, of a chat, by all.
+
+    With `follow`, also what is said until the run has stopped; in a chat, for ever.
+    """
+
+    of: str
+    after: int = 0
+    follow: bool = False
+
+    def __post_init__(self) -> None:
+        POSITION.check(self.after, "after")
+
+
+class ListMessages(Request, frozen=True, kw_only=True):
+    """The messages of a run, or of a chat, each with all of its text."""
+
+    of: str
 
 
 class ListCheckpoints(Request, frozen=True, kw_only=True):

@@ -83,6 +83,7 @@ def shown(value: object) -> str:
 
 PRIORITY = Whole(-(2**31), 2**31 - 1)
 EVENT = Whole(0, INTEGER_MAX)
+POSITION = Whole(0, INTEGER_MAX)
 INSTANT = Whole(0, INSTANT_US_MAX)
 ATTEMPT = Whole(1, INTEGER_MAX)
 LISTED = Whole(0, 2**31)

@@ -8,6 +8,7 @@ from onward.operations.local.decide import LocalDecide
 from onward.operations.local.effects import LocalEffects
 from onward.operations.local.lists import LocalLists
 from onward.operations.local.look import LocalLook
+from onward.operations.local.messages import LocalMessages
 from onward.operations.local.money.limits import LocalLimits
 from onward.operations.local.notifications import LocalNotifications
 from onward.operations.local.start import LocalStart
@@ -23,4 +24,5 @@ class LocalOperations:
         self.effects = LocalEffects(engine.effects)
         self.notifications = LocalNotifications(engine.store)
         self.limits = LocalLimits(engine.store, clock)
+        self.messages = LocalMessages(engine.store, clock)
         self.start = LocalStart(engine)

@@ -6,14 +6,27 @@ import asyncio
 
 from onward.clock import Clock
 from onward.engine.engine import Engine
+from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.errors import StillGoing
 from onward.model.run import RunStatus
 from onward.model.values.bounds import WAIT
 from onward.read.lookup import find_run
+from onward.store.port.store import Store
 
 POLL_S = 0.1
 GOING = (RunStatus.QUEUED, RunStatus.RUNNING)
+MAY_GO_ON = (RunStatus.QUEUED, RunStatus.WAITING)
+
+
+async def has_stopped(store: Store, clock: Clock, run_id: str) -> bool:
+    """Whether nothing more comes from a run unless someone resumes it."""
+    folded = await Journal(store.log, clock).load(run_id)
+    run, holder = folded.run, folded.holder
+    if run.status is not RunStatus.RUNNING:
+        return run.status not in MAY_GO_ON
+    is_dead = holder is None or not holder.is_alive
+    return is_dead and run.on_owner_loss != "requeue"
 
 
 async def wait_stopped(engine: Engine, clock: Clock, wanted: str, timeout_s: float | None = None) -> Folded:

@@ -7,10 +7,9 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from onward.clock import Clock
-from onward.engine.log.journal import Journal
 from onward.errors import InvalidInput
 from onward.model.event import AttemptFailed, Event, StepFinished, StepStarted
-from onward.model.run import RunStatus
+from onward.operations.local.wait import has_stopped
 from onward.operations.local_only.replies import LogPiece
 from onward.operations.local_only.requests import ReadLogs
 from onward.operations.local_only.tries import PrintedTry
@@ -25,7 +24,6 @@ from onward.store.port.store import Store
 
 POLL_S = 0.2
 TOOL_OUTPUT = "tool.output"
-MAY_GO_ON = (RunStatus.QUEUED, RunStatus.WAITING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,11 @@ class RunLogs:
         stop, reading, heard = stop or asyncio.Event(), _Reading(request, self.runs), 0
         while True:
             # Asked before reading, so that the last lines are read once more.
-            is_over = not request.follow or await self._is_over(run_id) or reading.has_finished
+            is_over = (
+                not request.follow
+                or await has_stopped(self.store, self.clock, run_id)
+                or reading.has_finished
+            )
             async for page in log_pages(self.store.log, run_id, after=heard):
                 heard = page[-1].seq
                 for record in page:
@@ -54,15 +56,6 @@ class RunLogs:
             if is_over or stop.is_set():
                 return
             await self.clock.wait_s(POLL_S, stop)
-
-    async def _is_over(self, run_id: str) -> bool:
-        """Whether the run has stopped: nothing more is printed unless someone resumes it."""
-        folded = await Journal(self.store.log, self.clock).load(run_id)
-        run, holder = folded.run, folded.holder
-        if run.status is not RunStatus.RUNNING:
-            return run.status not in MAY_GO_ON
-        is_dead = holder is None or not holder.is_alive
-        return is_dead and run.on_owner_loss != "requeue"
 
 
 @dataclass(slots=True)

@@ -779,6 +779,15 @@ WHERE chat.id = :chat AND message.first_position > :after
 ORDER BY message.first_position
 LIMIT :limit;
 
+-- message_named --
+SELECT message.id, chat.id, message.run_id, message.step, message.call, message.try, message.role, message.state,
+    message.model, message.begun_at_us, message.ended_at_us, message.first_position, message.last_position,
+    message.content, message.is_tidied
+FROM message
+JOIN chat ON chat.n = message.chat
+WHERE message.id IN (SELECT value FROM json_each(:ids))
+ORDER BY message.begun_at_us, message.n;
+
 -- message_chunks --
 SELECT chunk.kind, chunk.text
 FROM message

@@ -46,6 +46,8 @@ class MemoryMessages:
 
     async def list(self, query: MessageQuery) -> Sequence[Message]:
         every = [said.message for said in self._state.said.values()]  # in the order in which they began
+        if query.ids:
+            return [one for one in every if one.id in query.ids]
         if query.run_id is not None:
             found = [one for one in every if one.run_id == query.run_id]
             return sorted(found, key=lambda one: one.begun_at_us)[: query.limit]

@@ -49,10 +49,11 @@ class Flushed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """Which messages to list, in the order in which they began: those of a run, or of a chat."""
+    """Which messages to list, in the order in which they began: those of a run, of a chat, or by id."""
 
     run_id: str | None = None
     chat: str | None = None
+    ids: tuple[str, ...] = ()
     after_position: int = 0
     limit: int = LISTED_MAX
 

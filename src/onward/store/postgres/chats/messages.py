@@ -45,7 +45,8 @@ class PostgresMessages:
 
     async def list(self, query: MessageQuery) -> Sequence[Message]:
         name, values = growing.listing(query)
-        return rows.sound(await self._ask(call(name, **values)), growing.message_of)
+        asked = call("message_named", ids=texts(query.ids)) if query.ids else call(name, **values)
+        return rows.sound(await self._ask(asked), growing.message_of)
 
     async def content(self, message: str) -> Sequence[Part] | None:
         return await self._connections.use(lambda wire: _content(wire, message))

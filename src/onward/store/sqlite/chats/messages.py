@@ -37,6 +37,8 @@ class SqliteMessages:
 
     async def list(self, query: MessageQuery) -> Sequence[Message]:
         name, values = growing.listing(query)
+        if query.ids:
+            name, values = "message_named", {"ids": json.dumps(query.ids)}
         return await self._database.look(
             lambda db: rows.sound(db.execute(QUERIES[name], values), growing.message_of)
         )

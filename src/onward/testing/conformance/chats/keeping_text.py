@@ -106,6 +106,7 @@ async def test_a_list_has_the_messages_of_a_run_or_a_chat_as_they_began(store: S
     assert [one.call for one in await store.messages.list(MessageQuery(run_id=draft.id))] == ["m1", "m2"]
     (last,) = await store.messages.list(MessageQuery(chat="talk", after_position=3))
     assert last.run_id == other.id
+    assert await store.messages.list(MessageQuery(ids=(last.id, "nobody's"))) == [last]
 
 
 async def test_a_chat_outlives_its_runs_and_keeps_their_text(store: Store) -> None:

@@ -1,0 +1,111 @@
+"""What is said in chats, as it is asked for: whole, in pieces, and while it grows."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onward.errors import ChatNotFound, InvalidInput
+from onward.model.chats.message import chat_of_run
+from onward.model.event import AttemptInterrupted, RunCancelled
+from onward.operations import said
+from onward.operations.local.messages import LocalMessages
+from onward.operations.requests import ListMessages, ReadMessages
+from onward.operations.said import MessagePiece
+from onward.store.port.store import Store
+from onward.testing.clock import ManualClock
+from onward.testing.conformance.chats.saying import STEP, answered, appended, growth, speaking
+from onward.testing.drafts import Draft, requested
+from tests.operations.test_replies import check
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def messages(store: Store) -> LocalMessages:
+    return LocalMessages(store, ManualClock())
+
+
+async def pieces(messages: LocalMessages, request: ReadMessages) -> list[MessagePiece]:
+    return [piece async for piece in messages.read_messages(request)]
+
+
+async def ended(store: Store, draft: Draft) -> None:
+    stopped = AttemptInterrupted(step=STEP, attempt=1, why="tests")
+    await requested(store, draft, stopped, RunCancelled(reason="user"))
+
+
+async def test_a_run_is_read_in_pieces_and_whole(store: Store, messages: LocalMessages) -> None:
+    draft = await speaking(store, run_id="spoken")
+    await store.messages.flush([growth(draft, "Once ", "upon")])
+    await appended(store, draft, answered())
+    found = await pieces(messages, ReadMessages(of="spok"))
+    for piece in found:
+        check(piece, said.MessagePiece)
+    assert [(piece["position"], piece["kind"], piece["text"], piece["state"]) for piece in found] == [
+        (1, "start", "", None),
+        (2, "text", "Once ", None),
+        (3, "text", "upon", None),
+        (4, "end", "", "complete"),
+    ]
+    (whole,) = await messages.list_messages(ListMessages(of="spoken"))
+    check(whole, said.MessageShown)
+    assert (whole["text"], whole["state"], whole["model"]) == ("Once upon", "complete", "gpt")
+    for place in (3, 4):
+        again = await pieces(messages, ReadMessages(of="spoken", after=place))
+        assert [piece["position"] for piece in again] == list(range(place + 1, 5))
+
+
+async def test_a_tidied_message_is_a_reset_with_all_of_its_parts(
+    store: Store, messages: LocalMessages
+) -> None:
+    draft = await speaking(store)
+    await store.messages.flush([growth(draft, "Once ", "upon")])
+    await appended(store, draft, answered())
+    await store.messages.seal(at_us=1, limit=10)
+    await store.messages.tidy(before_us=2**60, limit=10)
+    (piece,) = await pieces(messages, ReadMessages(of=chat_of_run(draft.id), after=2))
+    check(piece, said.MessagePiece)
+    assert (piece["kind"], piece["text"], piece["state"]) == ("reset", "Once upon", "complete")
+    assert piece["parts"] == [{"kind": "text", "text": "Once upon"}]
+
+
+async def test_of_a_chat_everybody_is_heard_and_of_a_name_that_is_none_nobody(
+    store: Store, messages: LocalMessages
+) -> None:
+    first, second = [await speaking(store, chat="talk") for _ in range(2)]
+    found = await pieces(messages, ReadMessages(of="talk"))
+    assert [piece["run"] for piece in found] == [first.id, second.id]
+    assert len(await messages.list_messages(ListMessages(of="talk"))) == 2
+    with pytest.raises(ChatNotFound, match="there is no run 'silence', and nothing was said in a chat"):
+        await messages.list_messages(ListMessages(of="silence"))
+    with pytest.raises(InvalidInput, match="after is -1"):
+        ReadMessages(of="talk", after=-1)
+
+
+async def test_a_follower_gets_what_is_said_until_the_run_stops(
+    store: Store, messages: LocalMessages
+) -> None:
+    """S2-20: also what is said after it has come."""
+    draft = await speaking(store)
+    heard: list[MessagePiece] = []
+
+    async def follow() -> None:
+        async for piece in messages.read_messages(ReadMessages(of=draft.id, follow=True)):
+            heard.append(piece)
+
+    async def until(count: int) -> None:
+        while len(heard) < count:  # noqa: ASYNC110 - nothing announces it
+            await asyncio.sleep(0)
+
+    following = asyncio.create_task(follow())
+    await until(1)
+    for number in range(1, 4):
+        await store.messages.flush([growth(draft, f"{number}", first=number)])
+        await until(number + 1)
+        assert heard[-1]["text"] == f"{number}"
+    await ended(store, await appended(store, draft, answered()))
+    await following
+    assert [piece["position"] for piece in heard] == [1, 2, 3, 4, 5]
+    assert heard[-1]["state"] == "complete"
