@@ -13,10 +13,11 @@ from onward.machine.fold.gates import note_gates
 from onward.machine.fold.row import project
 from onward.machine.fold.snapshot import decode_run
 from onward.model.event import StepFinished
-from onward.model.row import GateRow
+from onward.model.row import GateRow, MessageState
 from onward.model.run import FOLD_VERSION, Run
 from onward.read.lookup import PAGE
 from onward.read.reservations import ReservedAs, ReservedCall, compare_reservations, note_reservation
+from onward.read.verify_messages import CallPlace, note_message, verify_messages
 from onward.read.view import instant
 from onward.receipts import pages
 from onward.receipts.homes import Homes, Said
@@ -54,6 +55,7 @@ async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> V
     position, problems, finished = ORIGIN, list[str](), list[str]()
     gates: dict[str, GateRow] = {}
     reserved: dict[ReservedCall, ReservedAs] = {}
+    said: dict[CallPlace, tuple[str, MessageState]] = {}
     try:
         async for page in _pages(store.log, run_id, loaded.position.seq):
             for record in page:
@@ -62,6 +64,8 @@ async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> V
                 before, run = run, apply(run, event, run_id=run_id, at_us=record.at_us, token=record.token)
                 note_gates(gates, before, event, run, record.at_us)
                 note_reservation(reserved, event)
+                if record.run_id == run_id:
+                    note_message(said, event)
                 finished += [event.node] if isinstance(event, StepFinished) else []
                 if loaded.snapshot is not None and record.seq == loaded.snapshot.seq:
                     problems += _compare_snapshot(run, position, loaded.snapshot.hash, loaded.snapshot.body)
@@ -72,6 +76,7 @@ async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> V
     problems += await _missing_artifacts(store.blobs, run)
     problems += [] if beside is None else _compare_gates(run, gates, beside.gates)
     problems += [] if beside is None else compare_reservations(reserved, beside.reservations)
+    problems += await verify_messages(store.messages, store.blobs, run_id, said)
     problems += _lost(run, finished, acknowledged, homes)
     return Verified(
         run_id, position.seq, (*problems, *_compare_row(run, position, loaded.position, loaded.row))

@@ -1,0 +1,88 @@
+"""Checks that the messages of a run ended as its calls did, and that their text is complete and intact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus
+from onward.model.chats.message import Chunk, ChunkKind, Message, joined
+from onward.model.event import Event
+from onward.model.row import MessageState
+from onward.store.port.blobs import Blobs
+from onward.store.port.chats.messages import READ_MAX, MessageQuery, Messages
+
+LISTED_ALL = 2**31 - 1
+
+
+class CallPlace(NamedTuple):
+    """A try of a call."""
+
+    step: str
+    call: str
+    number: int
+
+
+def note_message(expected: dict[CallPlace, tuple[str, MessageState]], event: Event) -> None:
+    """Note which message a call has, and its state. Begin with the first event of the run's own log."""
+    if isinstance(event, CallStarted) and event.streamed is not None:
+        place = CallPlace(event.step, event.call, event.number)
+        expected[place] = event.streamed.message, MessageState.STREAMING
+    elif isinstance(event, CallFinished | CallLost):
+        place = CallPlace(event.step, event.call, event.number)
+        if place in expected:
+            expected[place] = expected[place][0], _state(event)
+
+
+def _state(event: CallFinished | CallLost) -> MessageState:
+    if isinstance(event, CallLost):
+        return MessageState.INTERRUPTED
+    return MessageState.COMPLETE if event.status is CallStatus.OK else MessageState.ERROR
+
+
+async def verify_messages(
+    messages: Messages, blobs: Blobs, run_id: str, expected: Mapping[CallPlace, tuple[str, MessageState]]
+) -> list[str]:
+    """What is wrong with the messages of these calls. One that streams may have ended since."""
+    if not expected:
+        return []
+    stored = {one.id: one for one in await messages.list(MessageQuery(run_id=run_id, limit=LISTED_ALL))}
+    problems: list[str] = []
+    for place, (name, state) in expected.items():
+        found = stored.get(name)
+        about = f"message {name} of call {place.call} of step {place.step}"
+        if found is None or (found.step, found.call, found.number) != place:
+            problems.append(f"{about} is missing")
+        elif state is not MessageState.STREAMING and found.state is not state:
+            problems.append(f"{about} is {found.state.value}, but the log says {state.value}")
+        elif found.state is not MessageState.STREAMING:
+            problems += [f"{about}: {why}" for why in await _verify_text(messages, blobs, found)]
+    return problems
+
+
+async def _verify_text(messages: Messages, blobs: Blobs, message: Message) -> list[str]:
+    if message.content is not None and await blobs.find(message.content) is None:
+        return [f"its content {message.content} is missing or damaged"]
+    chunks = await _chunks(messages, message)
+    if chunks is None:
+        return []  # it was tidied
+    is_whole = [chunk.index for chunk in chunks] == list(range(len(chunks))) and len(chunks) > 1
+    if not is_whole or chunks[0].kind is not ChunkKind.START or chunks[-1].kind is not ChunkKind.END:
+        return ["some of its chunks are missing"]
+    said = joined((chunk.kind, chunk.text) for chunk in chunks)
+    if message.content is not None and await messages.content(message.id) != said:
+        return [f"its chunks are not the text that is sealed as {message.content}"]
+    return []
+
+
+async def _chunks(messages: Messages, message: Message) -> list[Chunk] | None:
+    """The chunks of a message that has ended; None if they are gone."""
+    found: list[Chunk] = []
+    cursor, last = message.first_position - 1, message.last_position or 0
+    while cursor < last and (page := await messages.read(message.chat, after=cursor, limit=READ_MAX)):
+        cursor = page[-1].position
+        own = [one for one in page if one.message == message.id]
+        if any(not isinstance(one, Chunk) for one in own):
+            return None
+        found += [one for one in own if isinstance(one, Chunk)]
+    return found

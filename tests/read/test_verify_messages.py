@@ -1,0 +1,61 @@
+"""Verifying messages: what was changed behind the store's back is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from onward.read.verify import verify_run
+from onward.store.port.store import Store
+from onward.testing.conformance.chats.saying import answered, appended, growth, speaking
+from onward.wiring import open_store
+
+pytestmark = pytest.mark.anyio
+
+
+async def spoken(store: Store) -> str:
+    draft = await speaking(store)
+    await store.messages.flush([growth(draft, "Once ", "upon")])
+    await appended(store, draft, answered())
+    return draft.id
+
+
+async def test_messages_are_sound_while_they_stream_and_at_every_stage_after_it(store: Store) -> None:
+    draft = await speaking(store)
+    assert (await verify_run(store, draft.id)).problems == ()
+    await store.messages.flush([growth(draft, "so far")])
+    assert (await verify_run(store, draft.id)).problems == ()
+    await appended(store, draft, answered())
+    assert (await verify_run(store, draft.id)).problems == ()
+    await store.messages.seal(at_us=1, limit=10)
+    assert (await verify_run(store, draft.id)).problems == ()
+    await store.messages.tidy(before_us=2**60, limit=10)
+    assert (await verify_run(store, draft.id)).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("UPDATE message SET state = 'error'", "is error, but the log says complete"),
+        ("UPDATE message SET call = 'm9'", "is missing"),
+        ("DELETE FROM message", "is missing"),
+        ("DELETE FROM chunk WHERE position = 2", "some of its chunks are missing"),
+        ("DELETE FROM chunk WHERE kind = 'end'", "some of its chunks are missing"),
+        ("UPDATE chunk SET text = 'Twice ' WHERE position = 2", "its chunks are not the text that is sealed"),
+        ("DELETE FROM blob", "is missing or damaged"),
+    ],
+)
+async def test_what_was_changed_is_found(tmp_path: Path, statement: str, problem: str) -> None:
+    path = str(tmp_path / "onward.db")
+    store = await open_store(path)
+    run_id = await spoken(store)
+    await store.messages.seal(at_us=1, limit=10)
+    assert (await verify_run(store, run_id)).problems == ()
+    db = apsw.Connection(path)
+    db.execute(statement)
+    db.close()
+    (found,) = (await verify_run(store, run_id)).problems
+    assert problem in found
+    await store.close()
