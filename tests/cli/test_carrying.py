@@ -227,7 +227,7 @@ def damages(content: bytes) -> Iterator[tuple[bytes, str]]:
     yield b"\x00\xff\xfe", "is not an export of Onward"
     yield b"[1, 2]\n", "is not an export of Onward"
     yield b'{"format": "something"}\n', "is not an export of Onward"
-    yield put(0, changed(header, version=2, novelty=1)), "version 2 of the format"
+    yield put(0, changed(header, version=3, novelty=1)), "version 3 of the format"
     yield content[:-1], "is truncated"
     yield b"".join(lines[:-1]), "is truncated"
     yield b"".join(lines[: event + 1]), "is truncated"

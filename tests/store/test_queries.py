@@ -26,7 +26,7 @@ def test_both_databases_have_the_same_queries_in_the_same_order() -> None:
     for name in ("run_inserted", "run_change", "run_lock", "run_written"):
         postgres.remove(name)  # what these and those for a group have in common
     postgres.remove("scope_lock")  # which the whole file is
-    for name in ("chat_lock", "chat_moved", "message_look"):
+    for name in ("chat_lock", "chat_moved", "message_look", "chat_receive"):
         postgres.remove(name)  # in SQLite the whole database is locked
     postgres.remove("due_notify")  # a file tells no process
     sqlite.remove("owner_named")  # a server's processes leave no files

@@ -18,17 +18,23 @@ from onward.carry.lines import (
     End,
     EventLine,
     Header,
+    MessageLine,
     write_line,
 )
-from onward.errors import HistoryCorrupt, Refused, RunNotFound
-from onward.model.row import RunRow
-from onward.store.codec import check_chain
+from onward.errors import HistoryCorrupt, Refused, RunNotFound, StoreCorrupt
+from onward.machine.fold.messages import MessagesSeen, note_message
+from onward.model.call import CallFinished, CallLost, CallStarted
+from onward.model.chats.message import Message, seal_parts
+from onward.model.row import MessageState, RunRow
+from onward.store.codec import check_chain, content_hash, unseal
+from onward.store.port.chats.messages import MessageQuery
 from onward.store.port.runs import Runs
 from onward.store.port.store import Store
 from onward.store.port.stored import KEPT_APART, StoredEvent
 from onward.version import VERSION as ONWARD
 
-EFFECTS_MAX = 2**31 - 1  # all of them
+EFFECTS_MAX = MESSAGES_MAX = 2**31 - 1  # all of them
+CALLS = frozenset(kind.__name__ for kind in (CallStarted, CallFinished, CallLost))
 
 PAGE_FIRST, PAGE_MAX = 8, 512
 BYTES_AT_ONCE = 2 * 1024 * 1024
@@ -42,6 +48,7 @@ class Carried:
     events: int = 0
     blobs: int = 0
     effects: int = 0
+    messages: int = 0
     bytes: int = 0
 
 
@@ -111,20 +118,38 @@ class Exporter:
         return found[0]
 
     async def _run(self, run: CarriedRun) -> None:
-        position = run.start
+        position, said = run.start, MessagesSeen()
         async for page in self._pages(run):
             position = check_chain(position, page)
             for record in page:
                 for name in content_of(record):
                     await self._blob(record, name)
                 self._put(EventLine.of(record))
+                if record.kind in CALLS:
+                    note_message(said, unseal(record))
             self.carried.events += len(page)
         if position != run.end:
             raise HistoryCorrupt(run.id, position.seq + 1, "the event is missing")
         for effect in await self._store.effects.read(run.id, limit=EFFECTS_MAX):
             self._put(EffectLine.of(effect))
             self.carried.effects += 1
+        await self._messages(run.id, said)
         self.carried.runs.append(run.id)
+
+    async def _messages(self, run_id: str, said: MessagesSeen) -> None:
+        """The messages of the calls in the log that is exported, and their text up to now."""
+        states = dict(said.values())
+        query = MessageQuery(run_id=run_id, limit=MESSAGES_MAX)
+        for one in await self._store.messages.list(query) if said else ():
+            if one.id not in states:
+                continue
+            parts = await self._store.messages.content(one.id)
+            if parts is None:
+                raise StoreCorrupt(f"the text of message {one.id} of run {run_id} is missing or damaged.")
+            content = seal_parts(parts)
+            self._put_blob(content_hash(content), content)
+            self._put(message_line(one, states[one.id], content_hash(content)))
+            self.carried.messages += 1
 
     async def _pages(self, run: CarriedRun) -> AsyncIterator[Sequence[StoredEvent]]:
         """The events in pages whose size depends on their large values."""
@@ -142,6 +167,11 @@ class Exporter:
         content = record.values.get(name) or await self._store.blobs.find(name)
         if content is None:
             raise HistoryCorrupt(record.run_id, record.seq, f"its content {name} is missing or damaged")
+        self._put_blob(name, content)
+
+    def _put_blob(self, name: str, content: bytes) -> None:
+        if name in self._stored:
+            return
         self._put(BlobLine(hash=name, content=content))
         self._stored.add(name)
         self.carried.blobs += 1
@@ -152,6 +182,24 @@ class Exporter:
         self._lines += 1
         self.carried.bytes += len(written)
         self._write(written)
+
+
+def message_line(message: Message, state: MessageState, content: str) -> MessageLine:
+    """A message as an export has it; one that streams in this log may have ended since."""
+    return MessageLine(
+        id=message.id,
+        chat=message.chat,
+        run=message.run_id,
+        step=message.step,
+        call=message.call,
+        number=message.number,
+        role=message.role,
+        state=state,
+        model=message.model,
+        begun_at_us=message.begun_at_us,
+        ended_at_us=None if state is MessageState.STREAMING else message.ended_at_us,
+        content=content,
+    )
 
 
 def _size(record: StoredEvent) -> int:

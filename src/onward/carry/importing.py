@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from onward.carry.exporting import content_of, row_of, sources_of
-from onward.carry.lines import EVENT_BEGINS, EffectLine, EventLine, read_line
+from onward.carry.lines import EVENT_BEGINS, MESSAGE_BEGINS, EffectLine, EventLine, MessageLine, read_line
 from onward.carry.spool import Spool, unreadable
 from onward.carry.survey import Section, Survey
 from onward.clock import Clock
@@ -15,6 +15,7 @@ from onward.errors import InvalidInput, Refused
 from onward.machine.decide.owner_loss import decide_arrival, decide_held_back
 from onward.machine.fold.gates import gate_rows
 from onward.machine.fold.row import project
+from onward.model.chats.message import Message
 from onward.model.row import GateRow, RunRow
 from onward.model.run import Run, RunStatus
 from onward.model.values.names import check_names
@@ -164,22 +165,30 @@ class Importer:
             next(again)
             return again
 
-        await self.store.carrying.receive(Arrival(write, rest, self._effects(plan.section)))
+        await self.store.carrying.receive(
+            Arrival(write, rest, self._effects(plan.section), self._messages(plan))
+        )
 
     async def _keep(self, section: Section) -> None:
         """Store what a run refers to, a few megabytes at a time."""
         now_us = self.clock.now_us()
         waiting: dict[str, bytes] = {}
-        for page in self._pages(section):
-            for name in (name for record in page for name in content_of(record)):
-                if now_us - self._kept.get(name, 0) <= TOUCH_EVERY_US:
-                    continue
-                waiting[name] = self.checked.survey.blob(name)
-                self._kept[name] = now_us
-                if sum(map(len, waiting.values())) >= BYTES_AT_ONCE:
-                    await self.store.blobs.put(waiting, at_us=now_us)
-                    waiting = {}
+        for name in self._content(section):
+            if now_us - self._kept.get(name, 0) <= TOUCH_EVERY_US:
+                continue
+            waiting[name] = self.checked.survey.blob(name)
+            self._kept[name] = now_us
+            if sum(map(len, waiting.values())) >= BYTES_AT_ONCE:
+                await self.store.blobs.put(waiting, at_us=now_us)
+                waiting = {}
         await self.store.blobs.put(waiting, at_us=now_us)
+
+    def _content(self, section: Section) -> Iterator[str]:
+        for page in self._pages(section):
+            for record in page:
+                yield from content_of(record)
+        for line in self._message_lines(section):
+            yield line.content
 
     def _sources(self, section: Section) -> set[str]:
         """The pipelines of a run: no event refers to these as content, so they come with the run itself."""
@@ -205,6 +214,16 @@ class Importer:
         lines = (line for _, line in self.checked.spool.lines(section.begins, section.ends))
         found = (read_line(line) for line in lines if line.startswith(b'{"line":"effect",'))
         return [line.effect() for line in found if isinstance(line, EffectLine)]
+
+    def _message_lines(self, section: Section) -> Iterator[MessageLine]:
+        for _, line in self.checked.spool.lines(section.begins, section.ends):
+            if line.startswith(MESSAGE_BEGINS):
+                found = read_line(line)
+                assert isinstance(found, MessageLine)
+                yield found
+
+    def _messages(self, plan: _Planned) -> list[Message]:
+        return [line.message(ended_at_us=plan.at_us) for line in self._message_lines(plan.section)]
 
 
 def _joined(

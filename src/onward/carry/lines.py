@@ -1,8 +1,8 @@
 """The format of an export: one JSON object per line, with closed schemas.
 
-First a header with the runs, parents before their forks. Then, for each run, its events and effects; content
-comes before the first event that refers to it. Last an end with the number of lines and the hash of their
-bytes, so that a truncated or changed file is noticed.
+First a header with the runs, parents before their forks. Then, for each run, its events, effects and
+messages; content comes before the first of these that refers to it. Last an end with the number of lines and
+the hash of their bytes, so that a truncated or changed file is noticed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from typing import Annotated
 
 import msgspec
 
+from onward.model.chats.message import Message, Role
+from onward.model.row import MessageState
 from onward.model.values.bounds import Instant, Number
 from onward.store.codec import content_hash
 from onward.store.port.effects import Effect
 from onward.store.port.stored import Position, StoredEvent
 
-FORMAT, VERSION = "onward-export", 1
+FORMAT, VERSION = "onward-export", 2
+"""Version 2 has messages; everything else is as in version 1."""
 # Text that every database can store: a file with any other is refused before anything is written.
 Text = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*\Z")]
 
@@ -122,6 +125,44 @@ class EffectLine(Line, frozen=True, kw_only=True, tag="effect"):
         )
 
 
+class MessageLine(Line, frozen=True, kw_only=True, tag="message"):
+    """A message of a run, in the state that the run's log in this file gives it. `content` names its text."""
+
+    id: Text
+    chat: Text
+    run: Text
+    step: Text
+    call: Text
+    number: Number = msgspec.field(name="try")
+    role: Role
+    state: MessageState
+    model: Text
+    begun_at_us: Instant
+    ended_at_us: Instant | None = None
+    content: str
+
+    def message(self, *, ended_at_us: int) -> Message:
+        """The message as it arrives: nobody writes it any more, and it has no chunks."""
+        is_cut_off = self.state is MessageState.STREAMING
+        return Message(
+            id=self.id,
+            chat=self.chat,
+            run_id=self.run,
+            step=self.step,
+            call=self.call,
+            number=self.number,
+            role=self.role,
+            state=MessageState.INTERRUPTED if is_cut_off else self.state,
+            model=self.model,
+            begun_at_us=self.begun_at_us,
+            ended_at_us=ended_at_us if self.ended_at_us is None else self.ended_at_us,
+            first_position=0,
+            last_position=0,
+            content=self.content,
+            is_tidied=True,
+        )
+
+
 class End(Line, frozen=True, kw_only=True, tag="end"):
     """The last line: how many there were before it, and the BLAKE3 of their bytes."""
 
@@ -129,10 +170,11 @@ class End(Line, frozen=True, kw_only=True, tag="end"):
     hash: str
 
 
-AnyLine = Header | BlobLine | EventLine | EffectLine | End
+AnyLine = Header | BlobLine | EventLine | EffectLine | MessageLine | End
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(AnyLine)
 EVENT_BEGINS = b'{"line":"event",'
+MESSAGE_BEGINS = b'{"line":"message",'
 
 
 def write_line(line: AnyLine) -> bytes:

@@ -14,12 +14,14 @@ from onward.carry.exporting import content_of
 from onward.carry.lines import (
     FORMAT,
     VERSION,
+    AnyLine,
     BlobLine,
     CarriedRun,
     EffectLine,
     End,
     EventLine,
     Header,
+    MessageLine,
     read_line,
 )
 from onward.carry.spool import Spool, unreadable
@@ -27,6 +29,8 @@ from onward.errors import HistoryCorrupt, InvalidInput, Refused
 from onward.machine.fold.apply import apply
 from onward.machine.fold.change import IllegalEvent
 from onward.machine.fold.gates import note_gates
+from onward.machine.fold.messages import CallPlace, MessagesSeen, note_message
+from onward.model.chats.message import RUN_CHATS, chat_of_run, unseal_parts
 from onward.model.ids import check_run_id
 from onward.model.row import GateRow
 from onward.model.run import Run
@@ -45,6 +49,7 @@ class Section:
     ends: int = 0
     fold: Run | None = None
     gates: dict[str, GateRow] = field(default_factory=dict)
+    said: MessagesSeen = field(default_factory=dict)
 
 
 class Survey:
@@ -137,7 +142,7 @@ class Survey:
         except (ValueError, KeyError, InvalidInput):
             raise unreadable(self._spool.name, "is damaged: its header names impossible runs") from None
 
-    def _read(self, number: int, line: bytes) -> Header | BlobLine | EventLine | EffectLine | End:
+    def _read(self, number: int, line: bytes) -> AnyLine:
         try:
             return read_line(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -168,8 +173,24 @@ class Survey:
                 if not self._is_whole() or not key.startswith(f"{section.run.id}/"):
                     raise self._damaged(number, f"the effect {key!r} does not belong here")
                 section.ends = end
+            case MessageLine():
+                self._message(number, line)
+                section.ends = end
             case Header():
                 raise self._damaged(number, "there is a second header")
+
+    def _message(self, number: int, line: MessageLine) -> None:
+        place, run_id = CallPlace(line.step, line.call, line.number), self._section.run.id
+        is_of_call = self._section.said.get(place) == (line.id, line.state)
+        is_own_chat = not line.chat.startswith(RUN_CHATS) or line.chat == chat_of_run(run_id)
+        if not self._is_whole() or line.run != run_id or not is_of_call or not is_own_chat:
+            raise self._damaged(number, f"the message {line.id!r} does not belong here")
+        if line.content not in self._blobs:
+            raise self._damaged(number, f"the content {line.content} is missing")
+        try:
+            unseal_parts(self.blob(line.content))
+        except (msgspec.MsgspecError, RecursionError):
+            raise self._damaged(number, f"the content {line.content} is not the text of a message") from None
 
     def _event(self, number: int, line: EventLine) -> None:
         run = self._section.run
@@ -185,6 +206,7 @@ class Survey:
             before = self._fold
             self._fold = apply(before, event, run_id=run.id, at_us=record.at_us, token=record.token)
             note_gates(self._section.gates, before, event, self._fold, record.at_us)
+            note_message(self._section.said, event)
         except HistoryCorrupt as error:
             raise self._damaged(number, f"event {error.seq} of run {error.run_id}: {error.why}") from None
         except (IllegalEvent, ValueError, KeyError, TypeError, RecursionError) as error:

@@ -10,14 +10,15 @@ from onward.errors import HistoryCorrupt
 from onward.machine.fold.apply import apply
 from onward.machine.fold.change import IllegalEvent
 from onward.machine.fold.gates import note_gates
+from onward.machine.fold.messages import MessagesSeen, note_message
 from onward.machine.fold.row import project
 from onward.machine.fold.snapshot import decode_run
 from onward.model.event import StepFinished
-from onward.model.row import GateRow, MessageState
+from onward.model.row import GateRow
 from onward.model.run import FOLD_VERSION, Run
 from onward.read.lookup import PAGE
 from onward.read.reservations import ReservedAs, ReservedCall, compare_reservations, note_reservation
-from onward.read.verify_messages import CallPlace, note_message, verify_messages
+from onward.read.verify_messages import verify_messages
 from onward.read.view import instant
 from onward.receipts import pages
 from onward.receipts.homes import Homes, Said
@@ -55,7 +56,7 @@ async def verify_run(store: Store, run_id: str, homes: Homes | None = None) -> V
     position, problems, finished = ORIGIN, list[str](), list[str]()
     gates: dict[str, GateRow] = {}
     reserved: dict[ReservedCall, ReservedAs] = {}
-    said: dict[CallPlace, tuple[str, MessageState]] = {}
+    said: MessagesSeen = {}
     try:
         async for page in _pages(store.log, run_id, loaded.position.seq):
             for record in page:

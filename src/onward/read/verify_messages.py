@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
-from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus
+from onward.machine.fold.messages import MessagesSeen
 from onward.model.chats.message import Chunk, ChunkKind, Message, joined
-from onward.model.event import Event
 from onward.model.row import MessageState
 from onward.store.port.blobs import Blobs
 from onward.store.port.chats.messages import READ_MAX, MessageQuery, Messages
@@ -15,34 +11,7 @@ from onward.store.port.chats.messages import READ_MAX, MessageQuery, Messages
 LISTED_ALL = 2**31 - 1
 
 
-class CallPlace(NamedTuple):
-    """A try of a call."""
-
-    step: str
-    call: str
-    number: int
-
-
-def note_message(expected: dict[CallPlace, tuple[str, MessageState]], event: Event) -> None:
-    """Note which message a call has, and its state. Begin with the first event of the run's own log."""
-    if isinstance(event, CallStarted) and event.streamed is not None:
-        place = CallPlace(event.step, event.call, event.number)
-        expected[place] = event.streamed.message, MessageState.STREAMING
-    elif isinstance(event, CallFinished | CallLost):
-        place = CallPlace(event.step, event.call, event.number)
-        if place in expected:
-            expected[place] = expected[place][0], _state(event)
-
-
-def _state(event: CallFinished | CallLost) -> MessageState:
-    if isinstance(event, CallLost):
-        return MessageState.INTERRUPTED
-    return MessageState.COMPLETE if event.status is CallStatus.OK else MessageState.ERROR
-
-
-async def verify_messages(
-    messages: Messages, blobs: Blobs, run_id: str, expected: Mapping[CallPlace, tuple[str, MessageState]]
-) -> list[str]:
+async def verify_messages(messages: Messages, blobs: Blobs, run_id: str, expected: MessagesSeen) -> list[str]:
     """What is wrong with the messages of these calls. One that streams may have ended since."""
     if not expected:
         return []

@@ -130,6 +130,24 @@ def _change(write: Write, row: CallOpened | CallClosed) -> MessageBegun | Messag
     )
 
 
+def arrival_values(message: Message) -> dict[str, str | int | None]:
+    """The columns of a message of another database that keeps only its text."""
+    return {
+        "id": message.id,
+        "chat": message.chat,
+        "run_id": message.run_id,
+        "step": message.step,
+        "call": message.call,
+        "number": message.number,
+        "role": message.role.value,
+        "state": message.state.value,
+        "model": message.model,
+        "content": message.content,
+        "begun_at_us": message.begun_at_us,
+        "ended_at_us": message.ended_at_us,
+    }
+
+
 def message_of(columns: Sequence[Any]) -> Message:
     """A message from its columns, which are in the order of its fields."""
     values = dict(zip(_MESSAGE_FIELDS, columns, strict=True))

@@ -54,7 +54,7 @@ def _closed(known: CallOpened | OpenCall, event: CallFinished | CallLost) -> Cal
         step=event.step,
         call=event.call,
         number=event.number,
-        state=_state(event),
+        state=message_state(event),
         is_reserved=known.is_reserved,
         is_streamed=known.is_streamed,
         model=(finished.model if finished else "") or known.model,
@@ -64,7 +64,8 @@ def _closed(known: CallOpened | OpenCall, event: CallFinished | CallLost) -> Cal
     )
 
 
-def _state(event: CallFinished | CallLost) -> MessageState:
+def message_state(event: CallFinished | CallLost) -> MessageState:
+    """The state of a message after the event that ends its call."""
     if isinstance(event, CallLost):
         return MessageState.INTERRUPTED
     return MessageState.COMPLETE if event.status is CallStatus.OK else MessageState.ERROR

@@ -74,6 +74,7 @@ class Exported(TypedDict):
     events: int
     blobs: int
     effects: int
+    messages: int
     bytes: int
     at_work: list[RunAtWork]
 

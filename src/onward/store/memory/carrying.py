@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from onward.store.memory.chats.messages import receive_messages
 from onward.store.memory.log import MemoryLog, check_content
 from onward.store.memory.state import State
 from onward.store.port.carrying import Arrival
+from onward.store.refusals import content_missing
 
 
 class MemoryCarrying:
@@ -20,7 +22,10 @@ class MemoryCarrying:
             return
         rest = [record for page in arrival.rest() for record in page]
         check_content(self._state, write, rest)
+        if not arrival.message_content <= self._state.blobs.keys():
+            raise content_missing(write.run_id)
         await self._log.create(write, arrival.append_id)
         self._state.runs[write.run_id].records.extend(rest)
+        receive_messages(self._state, arrival.messages)
         for effect in arrival.effects:
             self._state.effects.setdefault(effect.key, (effect, 0))

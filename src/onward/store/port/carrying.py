@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from onward.model.chats.message import Message
 from onward.store.port.effects import Effect
 from onward.store.port.stored import StoredEvent, Write
 
@@ -20,6 +21,13 @@ class Arrival:
     write: Write
     rest: Callable[[], Iterator[Sequence[StoredEvent]]]
     effects: Sequence[Effect] = ()
+    messages: Sequence[Message] = ()
+    """Those of its calls: ended, without chunks, and with their text stored as content."""
+
+    @property
+    def message_content(self) -> set[str]:
+        """The hashes of the text of its messages."""
+        return {message.content for message in self.messages if message.content is not None}
 
     @property
     def append_id(self) -> str:
@@ -35,5 +43,6 @@ class Carrying(Protocol):
 
         Its id must be free and what it was forked from must be there. No process is at its effects any more:
         one that has no result is in doubt. One whose key is taken stays as it is.
+        Its messages stand at the end of their chats, in their order.
         """
         ...

@@ -6,6 +6,7 @@ from onward.store import rows
 from onward.store.member import Member
 from onward.store.port.carrying import Arrival
 from onward.store.port.stored import content_named
+from onward.store.postgres.chats.projecting import arriving_calls
 from onward.store.postgres.link.failure import ServerError
 from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.wire import Wire
@@ -40,4 +41,10 @@ class PostgresCarrying:
                     raise content_missing(write.run_id) from None
                 raise
         effects = (call("effect_receive", **rows.effect_columns(effect)) for effect in arrival.effects)
-        await wire.run(*effects, COMMIT)
+        relied_on = relying_on(arrival.message_content, write.at_us)
+        try:
+            await wire.run(*relied_on, *arriving_calls(arrival.messages), *effects, COMMIT)
+        except ServerError as error:
+            if error.sqlstate == CONTENT_MISSING:
+                raise content_missing(write.run_id) from None
+            raise

@@ -1153,3 +1153,27 @@ WHERE chat IN (SELECT n FROM chat WHERE id = :chat) AND NOT EXISTS (SELECT 1 FRO
 -- chat_delete --
 DELETE FROM chat
 WHERE id = :chat AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
+
+-- message_receive --
+-- Differs because it moves the chat, too.
+WITH begun AS (
+    INSERT INTO message (
+        id, chat, run_id, step, call, try, role, state, token, next_index, first_position, last_position, model, content,
+        begun_at_us, ended_at_us, is_tidied
+    )
+    SELECT :id::text, chat.n, :run_id::text, :step::text, :call::text, :number::bigint, :role::text, :state::text, 0, 1,
+        chat.position + 1, chat.position + 1, :model::text, :content::text, :begun_at_us::bigint, :ended_at_us::bigint, 1
+    FROM chat
+    WHERE chat.id = :chat
+    ON CONFLICT (id) DO NOTHING
+    RETURNING chat, last_position AS position
+)
+{chat_moved};
+
+-- chat_receive --
+-- So that no two transactions wait for each other's new chats.
+INSERT INTO chat (id, created_at_us)
+SELECT DISTINCT ON (said.chat COLLATE "C") said.chat, said.at_us
+FROM unnest(:chat::text[], :at_us::bigint[]) AS said (chat, at_us)
+ORDER BY said.chat COLLATE "C", said.at_us
+ON CONFLICT (id) DO NOTHING;

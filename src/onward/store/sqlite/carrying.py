@@ -8,6 +8,7 @@ from onward.store import rows
 from onward.store.member import Member
 from onward.store.port.carrying import Arrival
 from onward.store.port.stored import content_named
+from onward.store.sqlite.chats.projecting import receive_messages
 from onward.store.sqlite.file.transaction import Transactions
 from onward.store.sqlite.statements import QUERIES
 from onward.store.sqlite.writing import Writer, check_content, event_columns
@@ -35,5 +36,9 @@ class SqliteCarrying:
             if missing is not None:
                 raise missing
             db.executemany(QUERIES["event_receive"], event_columns(page))
+        missing = check_content(db, write.run_id, arrival.message_content, write.at_us)
+        if missing is not None:
+            raise missing
+        receive_messages(db, arrival.messages)
         for effect in arrival.effects:
             db.execute(QUERIES["effect_receive"], rows.effect_columns(effect))

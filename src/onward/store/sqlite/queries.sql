@@ -821,3 +821,15 @@ WHERE chat IN (SELECT n FROM chat WHERE id = :chat) AND NOT EXISTS (SELECT 1 FRO
 -- chat_delete --
 DELETE FROM chat
 WHERE id = :chat AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
+
+-- message_receive --
+INSERT INTO message (
+    id, chat, run_id, step, call, try, role, state, token, next_index, first_position, last_position, model, content,
+    begun_at_us, ended_at_us, is_tidied
+)
+SELECT :id, chat.n, :run_id, :step, :call, :number, :role, :state, 0, 1, chat.position + 1, chat.position + 1, :model,
+    :content, :begun_at_us, :ended_at_us, 1
+FROM chat
+WHERE chat.id = :chat
+ON CONFLICT (id) DO NOTHING
+RETURNING chat, last_position;

@@ -53,7 +53,7 @@ async def export(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Write whole runs into one file: logs, pipelines, large values, artifacts, effects.
+    """Write whole runs into one file: logs, pipelines, large values, artifacts, effects, messages.
 
     The file is what the database held at one moment; the runs stay and continue where they are.
     """
@@ -131,6 +131,7 @@ def _tell_exported(carried: Exported, path: str, out: Output) -> None:
         )
     what = f"{count(len(carried['runs']), 'run')} with {count(carried['events'], 'event')}"
     more = f"{count(carried['blobs'], 'blob')} and {count(carried['effects'], 'effect')}"
+    more += f" and {count(carried['messages'], 'message')}" if carried["messages"] else ""
     say(f"exported {what}, {more} to {'the output' if path == STANDARD else path}")
     if out.is_json and path != STANDARD:
         written: ExportWritten = {

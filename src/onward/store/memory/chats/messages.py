@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -126,6 +126,15 @@ def _end(state: State, ended: MessageEnded) -> None:
                 ended_at_us=ended.at_us,
                 last_position=state.chats[one.chat],
             )
+
+
+def receive_messages(state: State, messages: Iterable[Message]) -> None:
+    """Add messages of another database, each at the end of its chat."""
+    for message in messages:
+        if message.id not in state.said:
+            position = state.chats[message.chat] = state.chats.get(message.chat, 0) + 1
+            there = replace(message, first_position=position, last_position=position)
+            state.said[message.id] = Said(there, token=0, next_index=1)
 
 
 def add_chunk(state: State, said: Said, kind: ChunkKind, text: str) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onward.store.growing import MessageBegun, MessageEnded, message_changes
+from onward.model.chats.message import Message
+from onward.store.growing import MessageBegun, MessageEnded, arrival_values, message_changes
 from onward.store.port.stored import Write
 from onward.store.postgres.link.binary import byteas, numbers, texts
 from onward.store.postgres.statements import Call, call
@@ -42,3 +43,16 @@ def _chats(begun: Sequence[tuple[Write, MessageBegun]]) -> Call:
 def _change(write: Write, change: MessageBegun | MessageEnded) -> Call:
     name = "message_begin" if isinstance(change, MessageBegun) else "message_end"
     return call(name, **change._asdict(), head=write.head.seq, hash=write.head.hash)
+
+
+def arriving_calls(messages: Sequence[Message]) -> Sequence[Call]:
+    """What adds messages of another database, each at the end of its chat."""
+    if not messages:
+        return ()
+    chats = [message.chat for message in messages]
+    begun_at_us = numbers([message.begun_at_us for message in messages])
+    return (
+        call("chat_receive", chat=texts(chats), at_us=begun_at_us),
+        call("chat_lock", chats=texts(sorted(set(chats))), ending=texts([])),
+        *(call("message_receive", **arrival_values(message)) for message in messages),
+    )

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from onward.model.chats.message import ChunkKind, Part, Reset, Role, chat_of_run, message_id, unseal_parts
+import pytest
+
+from onward.errors import Refused
+from onward.model.chats.message import (
+    ChunkKind,
+    Message,
+    Part,
+    Reset,
+    Role,
+    chat_of_run,
+    message_id,
+    unseal_parts,
+)
 from onward.model.event import AttemptInterrupted, RunCancelled
 from onward.model.row import MessageState
+from onward.store.growing import sealed_content
+from onward.store.port.carrying import Arrival
 from onward.store.port.chats.messages import MessageQuery
 from onward.store.port.retention import Kin
 from onward.store.port.store import Store
@@ -18,7 +32,7 @@ from onward.testing.conformance.chats.saying import (
     only,
     speaking,
 )
-from onward.testing.drafts import START_US, requested
+from onward.testing.drafts import START_US, creation, requested
 
 TEXT, REASONING, TOOL_CALL, TOOL_RESULT = (
     ChunkKind.TEXT,
@@ -137,3 +151,37 @@ async def test_a_run_that_was_given_no_chat_takes_its_own_with_it(store: Store) 
     assert await store.messages.positions([chat_of_run(over.id)]) == {}
     await store.blobs.sweep(LATER_US, 100)
     assert await store.blobs.find(message.content or "") is None
+
+
+async def test_messages_of_another_database_stand_whole_at_the_end_of_their_chats(store: Store) -> None:
+    here = await speaking(store, chat="talk")
+    name, content = sealed_content([Part(TEXT, "from afar")])
+    write, away = creation("away")
+    message = Message(
+        id="afar",
+        chat="talk",
+        run_id="away",
+        step=STEP,
+        call="m1",
+        number=1,
+        role=Role.ASSISTANT,
+        state=MessageState.INTERRUPTED,
+        model="gpt",
+        begun_at_us=START_US,
+        ended_at_us=START_US,
+        first_position=0,
+        last_position=0,
+        content=name,
+        is_tidied=True,
+    )
+    arrival = Arrival(write, lambda: iter(()), messages=[message])
+    with pytest.raises(Refused, match="content"):
+        await store.carrying.receive(arrival)
+    await store.blobs.put({name: content}, at_us=START_US)
+    for _ in range(2):
+        await store.carrying.receive(arrival)
+    await store.messages.flush([growth(here, "here", chat="talk")])
+    _, whole, last = await store.messages.read("talk", after=0)
+    assert isinstance(whole, Reset)
+    assert (whole.position, whole.parts, last.position) == (2, ((TEXT, "from afar"),), 3)
+    assert (await only(store, away.id)).state is MessageState.INTERRUPTED
