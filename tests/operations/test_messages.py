@@ -10,7 +10,7 @@ from onward.errors import ChatNotFound, InvalidInput
 from onward.model.chats.message import chat_of_run
 from onward.model.event import AttemptInterrupted, RunCancelled
 from onward.operations import said
-from onward.operations.local.messages import LocalMessages
+from onward.operations.local.chats.messages import LocalMessages
 from onward.operations.requests import ListMessages, ReadMessages
 from onward.operations.said import MessagePiece
 from onward.store.port.store import Store

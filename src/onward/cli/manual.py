@@ -72,6 +72,13 @@ MANUAL: Mapping[str, Manual] = {
         },
         _LOOK,
     ),
+    "messages": Manual(
+        {
+            "onward messages 4k7m2q --follow": "what its models say, until it stops",
+            "onward messages 4k7m2q --after 812 --json": "continue behind a position",
+        },
+        _LOOK,
+    ),
     "events": Manual(
         {
             "onward events 4k7m2q --follow": "the log, and what is appended to it",

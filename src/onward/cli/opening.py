@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from onward.engine.loop.stop import StopSwitch
     from onward.engine.step.leftovers import Leftovers
     from onward.notify.courier import Courier
+    from onward.operations.local.chats.messages import LocalMessages
     from onward.operations.local.effects import LocalEffects
     from onward.operations.local.lists import LocalLists
     from onward.operations.local.look import LocalLook
-    from onward.operations.local.messages import LocalMessages
     from onward.operations.local.money.limits import LocalLimits
     from onward.operations.local.notifications import LocalNotifications
     from onward.operations.local.submit import LocalSubmit
@@ -225,7 +225,7 @@ async def limits_of(common: Common, *, makes: bool = False) -> AsyncIterator[Loc
 async def messages_of(common: Common) -> AsyncIterator[LocalMessages]:
     """What is said in the chats of the database that is named."""
     from onward.clock import SystemClock
-    from onward.operations.local.messages import LocalMessages
+    from onward.operations.local.chats.messages import LocalMessages
 
     async with opened(place_of(common)) as store:
         yield LocalMessages(store, SystemClock())

@@ -32,6 +32,7 @@ from onward.operations.replies import (
     RunState,
     WorkerListed,
 )
+from onward.operations.said import MessagePiece
 from onward.operations.spending import LimitChanged, LimitList, UsageList
 from onward.operations.stats import Stats
 from onward.operations.step_page import StepPage
@@ -149,6 +150,7 @@ REPLIES: Mapping[str, Sequence[Reply]] = {
     ),
     "show": (Reply(RunPage), Reply(StepPage, "with a step")),
     "logs": (Reply(LogPiece, is_lines=True),),
+    "messages": (Reply(MessagePiece, is_lines=True),),
     "events": (Reply(EventShown, is_lines=True),),
     "checkpoints": (Reply(list[Checkpoint]),),
     "graph": (Reply(Drawing),),

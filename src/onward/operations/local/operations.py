@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from onward.clock import Clock
 from onward.engine.engine import Engine
+from onward.operations.local.chats.messages import LocalMessages
 from onward.operations.local.decide import LocalDecide
 from onward.operations.local.effects import LocalEffects
 from onward.operations.local.lists import LocalLists
 from onward.operations.local.look import LocalLook
-from onward.operations.local.messages import LocalMessages
 from onward.operations.local.money.limits import LocalLimits
 from onward.operations.local.notifications import LocalNotifications
 from onward.operations.local.start import LocalStart

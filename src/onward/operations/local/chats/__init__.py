@@ -1,0 +1,1 @@
+"""What is said in chats, as it is asked for."""
