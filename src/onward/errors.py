@@ -20,6 +20,7 @@
     - SpawnFailed             the machine: a command could not be started, and did not run
         - CannotExecute       the caller: there is no such program, or it may not be run
     - EffectFailed            the effect: it ran once, failed, and does not run again
+    - CallFailed              the call: the service that it asked failed
     - CallTimedOut            the call: it took longer than its time limit
     - LimitReached            the call: a limit does not allow it, now or at all
     - WorkdirGone             the machine: the directory that a run works in is not there
@@ -212,6 +213,12 @@ class EffectFailed(OnwardError):
         self.key, self.why = key, why
         how = f"`onward retry RUN --repeat {call}`" if call else f"`onward effect {key} --forget`"
         super().__init__(f"effect {key!r} failed and does not run again: {why}. {how} lets it run again.")
+
+
+class CallFailed(OnwardError):
+    """The service that a call asked failed; `may_have_cost` if it may charge for the call all the same."""
+
+    may_have_cost = False
 
 
 class CallTimedOut(OnwardError):

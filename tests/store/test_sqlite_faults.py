@@ -62,7 +62,7 @@ def text_of(number: int) -> str:
 
 def limited(path: str, opened: list[apsw.Connection]) -> apsw.Connection:
     opened.append(apsw.Connection(path))
-    opened[-1].execute("PRAGMA max_page_count = 60")
+    opened[-1].execute("PRAGMA max_page_count = 100")
     return opened[-1]
 
 

@@ -110,6 +110,7 @@ class Engine:
             requests.cancel_child,
             self.effects,
             store.blobs,
+            self.flusher,
             lambda: self.sweep(),
             receipts,
             show,

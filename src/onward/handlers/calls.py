@@ -8,11 +8,24 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from onward.errors import InvalidInput
-from onward.model.call import CallKind, Reserved, Streamed, Usage
+from onward.model.call import CallKind, LimitHit, Reserved, Usage
+from onward.model.chats.message import ChunkKind
 from onward.model.values.bounds import Seconds, Whole
 
 RETRIES = Whole(0, 100)
 TIME_LIMIT = Seconds(0.001)
+
+
+class TextSink(Protocol):
+    """A message that grows while its call is under way."""
+
+    def write(self, kind: ChunkKind, text: str) -> None:
+        """Add text; it is stored soon."""
+        ...
+
+    async def ready(self) -> None:
+        """Wait while much of it is not stored yet."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +55,13 @@ class CallOptions:
     thread: str = ""
     nodes: Mapping[str, bytes] = field(default_factory=dict)
     reserved: Reserved | None = None
-    streamed: Streamed | None = None
-    is_started: bool = False
-    """Whether its start is recorded, although it may be repeated."""
+    chat: str = ""
+    """The chat in which its text is stored while it grows; its function gets the message to write to."""
 
     @property
     def records_start(self) -> bool:
         """Whether the call is on disk before it begins."""
-        return not self.repeatable or self.is_started or bool(self.reserved or self.streamed)
+        return not self.repeatable or bool(self.reserved or self.chat)
 
     def check(self, key: str, function: Callable[..., Any]) -> CallOptions:
         """The options themselves; InvalidInput if they cannot be kept."""
@@ -93,7 +105,9 @@ class Recorder(Protocol):
         """The end of the conversation with this key, which earlier steps had; empty if there is none."""
         ...
 
-    async def hold(self, reason: str, detail: str, until_us: int | None = None) -> None:
+    async def hold(
+        self, reason: str, detail: str, until_us: int | None = None, limit: LimitHit | None = None
+    ) -> None:
         """End the attempt between two calls; the run continues it later. This never returns."""
         ...
 

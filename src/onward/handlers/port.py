@@ -23,6 +23,7 @@ from onward.handlers.plain import Calls
 from onward.handlers.previous_attempt import PreviousAttempt
 from onward.handlers.room import Room
 from onward.model.call import check_call_key
+from onward.model.chats.message import chat_of_run
 from onward.model.event import StepStarted
 from onward.model.ids import branch_of, idempotency_key, place_of
 from onward.model.result import LOG_LINES_MAX, Result
@@ -194,6 +195,11 @@ class StepContext:
         chat = () if run.chat is None else (f"chat/{run.chat}",)
         project = () if run.project is None else (f"project/{run.project}",)
         return (*chat, *project, f"run/{run.charged_to or run.id}")
+
+    @property
+    def chat(self) -> str:
+        """The chat that the run's messages are said in: that of its conversation, or its own."""
+        return self._run.chat or chat_of_run(self._run.id)
 
     @property
     def child(self) -> str | None:

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from onward.agents.model.stream import Usage
-from onward.errors import OnwardError
+from onward.errors import CallFailed
 
 
 class FailureKind(StrEnum):
@@ -52,9 +52,9 @@ class Failure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """Whether the provider may charge for it: it got the request, and did not refuse it."""
 
 
-class ModelFailed(OnwardError):
+class ModelFailed(CallFailed):
     """A request to a model failed; `failure` says how."""
 
     def __init__(self, failure: Failure) -> None:
-        self.failure = failure
+        self.failure, self.may_have_cost = failure, failure.may_have_cost
         super().__init__(failure.message)

@@ -12,12 +12,13 @@ from onward.agents.model.stream import Answer, Collecting, ReasoningDelta, TextD
 from onward.agents.model.stream import Usage as Counted
 from onward.agents.prices import Prices, cost_micro
 from onward.agents.step.thread import Thread
-from onward.handlers.calls import CallAnswer
+from onward.handlers.calls import CallAnswer, TextSink
 from onward.model.call import Usage
+from onward.model.chats.message import ChunkKind
 from onward.redact.stream import RedactingStream
 
-OnText = Callable[[str, str], None]
-"""Hears what streams: `text` or `reasoning`, and the piece."""
+OnText = Callable[[ChunkKind, str], None]
+"""Hears what streams: whether it is text or reasoning, and the piece."""
 
 
 @dataclass(slots=True)
@@ -32,9 +33,9 @@ class Asking:
     heard: OnText
     continued: Thread | None = None
 
-    async def ask(self) -> CallAnswer:
+    async def ask(self, message: TextSink) -> CallAnswer:
         """The answer as it is recorded. ModelFailed: there is none."""
-        answer = await self._collected()
+        answer = await self._collected(message)
         thread = self.continued = Thread(self.thread.redactor, self.thread.head, self.thread.messages)
         thread.add(answer.message)
         finished = answer.finished
@@ -54,29 +55,36 @@ class Asking:
             nodes=thread.take_fresh(),
         )
 
-    async def _collected(self) -> Answer:
+    async def _collected(self, message: TextSink) -> Answer:
         collecting = Collecting()
         stream = self.model.stream(self.request, idempotency_key=self.idempotency_key)
-        with self._hearing() as heard:
+        with self._hearing(message) as heard:
             async with aclosing(stream) as pieces:
                 async for piece in pieces:
                     collecting.add(piece)
                     if isinstance(piece, TextDelta):
-                        heard("text", piece.text)
+                        heard(ChunkKind.TEXT, piece.text)
                     elif isinstance(piece, ReasoningDelta):
-                        heard("reasoning", piece.text)
+                        heard(ChunkKind.REASONING, piece.text)
+                    await message.ready()
         assert collecting.finished is not None  # the port promises it, or raises
         return Answer(message=collecting.message(), finished=collecting.finished)
 
     @contextmanager
-    def _hearing(self) -> Iterator[OnText]:
+    def _hearing(self, message: TextSink) -> Iterator[OnText]:
         """Passes pieces on without secrets, also those that come in two of them."""
-        streams = {kind: RedactingStream(self.thread.redactor) for kind in ("text", "reasoning")}
+        kinds = (ChunkKind.TEXT, ChunkKind.REASONING)
+        streams = {kind: RedactingStream(self.thread.redactor) for kind in kinds}
+
+        def tell(kind: ChunkKind, text: str) -> None:
+            message.write(kind, text)
+            self.heard(kind, text)
+
         try:
-            yield lambda kind, text: self.heard(kind, streams[kind].feed(text))
+            yield lambda kind, text: tell(kind, streams[kind].feed(text))
         finally:
             for kind, stream in streams.items():
-                self.heard(kind, stream.finish())
+                tell(kind, stream.finish())
 
 
 def usage_of(counted: Counted) -> Usage:

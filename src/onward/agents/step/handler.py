@@ -21,7 +21,7 @@ from onward.agents.model.stream import FinishReason
 from onward.agents.prices import Prices
 from onward.agents.step.asking import Asking
 from onward.agents.step.contract import Unreadable, read_answer
-from onward.agents.step.limits import end_of, reservation, with_room
+from onward.agents.step.limits import end_of, hit_of, reservation, with_room
 from onward.agents.step.setting import AllModels, Setting, setting_of
 from onward.agents.step.thread import Thread, read_thread
 from onward.clock import Clock, Dice
@@ -29,6 +29,7 @@ from onward.errors import LimitReached
 from onward.handlers.calls import CallOptions
 from onward.handlers.port import StepContext
 from onward.model.call import CallKind
+from onward.model.chats.message import ChunkKind
 from onward.model.result import Result
 from onward.pipeline.graph import Node
 
@@ -127,7 +128,8 @@ class AgentHandler:
 
     async def _hold(self, step: StepContext, reached: LimitReached) -> ModelRequest:
         """Stop here until the limit is raised; that of a day ends by itself."""
-        await step.recorder.hold("limit", str(reached), end_of(reached.scope, self._clock.now_us()))
+        until_us = end_of(reached.scope, self._clock.now_us())
+        await step.recorder.hold("limit", str(reached), until_us, hit_of(reached))
         raise reached  # never: a held attempt does not return
 
     def _options(
@@ -146,7 +148,7 @@ class AgentHandler:
             thread=thread.head,
             nodes=nodes,
             reserved=reservation(step, request, self._prices, self._clock.now_us()),
-            is_started=True,
+            chat=step.chat,
         )
 
     async def _wait(self, step: StepContext, failed: ModelFailed, tries: int) -> None:
@@ -174,7 +176,7 @@ def _changed(step: StepContext) -> Result:
     return replace(failed, stop="pipeline_error", keeps_calls=True)
 
 
-def _heard(step: StepContext) -> Callable[[str, str], None]:
+def _heard(step: StepContext) -> Callable[[ChunkKind, str], None]:
     """Where pieces of an answer go while it grows."""
 
     def heard(kind: str, text: str) -> None:

@@ -12,7 +12,7 @@ from onward.agents.prices import Prices, cost_micro
 from onward.agents.tokens import estimate_tokens
 from onward.errors import LimitReached
 from onward.handlers.port import StepContext
-from onward.model.call import Reserved
+from onward.model.call import LimitHit, Reserved
 
 OUTPUT_TOKENS = 8_192
 """What is reserved for an answer whose node sets no ceiling."""
@@ -30,6 +30,18 @@ def with_room(request: ModelRequest, reached: LimitReached) -> ModelRequest | No
     left = reached.limit - reached.spent - estimate_tokens(request)
     ceiling = request.max_tokens or OUTPUT_TOKENS
     return replace(request, max_tokens=left) if ANSWER_TOKENS_MIN <= left < ceiling else None
+
+
+def hit_of(reached: LimitReached) -> LimitHit:
+    """The limit that stops the step, as it is recorded."""
+    return LimitHit(
+        scope=reached.scope,
+        measure=reached.measure,
+        limit=reached.limit,
+        spent=reached.spent,
+        reserved=reached.reserved,
+        wanted=reached.wanted,
+    )
 
 
 def end_of(scope: str, now_us: int) -> int | None:

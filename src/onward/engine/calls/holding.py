@@ -15,7 +15,7 @@ from onward.engine.log.appender import Appender
 from onward.engine.step.shielded import unbroken
 from onward.machine.decide.calls import attempt_over, hold_attempt
 from onward.machine.fold.calls import PAUSE
-from onward.model.call import AttemptHeld
+from onward.model.call import AttemptHeld, LimitHit
 from onward.model.event import StepStarted
 
 
@@ -59,7 +59,9 @@ class Holding:
         self._leaves.discard(call)
         self._hold_if_idle()
 
-    def ask(self, reason: str, detail: str = "", until_us: int | None = None) -> None:
+    def ask(
+        self, reason: str, detail: str = "", until_us: int | None = None, limit: LimitHit | None = None
+    ) -> None:
         """Let no further call begin, and end the attempt when those that are open have finished."""
         if self._wanted is None:
             self._wanted = AttemptHeld(
@@ -68,6 +70,7 @@ class Holding:
                 reason=reason,
                 detail=detail,
                 until_us=until_us,
+                limit=limit,
             )
         self._hold_if_idle()
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from onward.clock import Clock, Dice
 from onward.engine.calls.effects import effect
@@ -22,13 +25,16 @@ from onward.engine.calls.told import told
 from onward.engine.lease.keeper import Hold, LeaseKeeper
 from onward.engine.log.appender import Appender
 from onward.engine.log.journal import Journal
+from onward.engine.messages.flusher import Flusher
+from onward.engine.messages.stream import MessageStream
 from onward.engine.step.effects import AtMostOnce
 from onward.engine.step.shielded import unbroken
-from onward.errors import CallTimedOut, InvalidInput, LimitReached, Refused
+from onward.errors import CallFailed, CallTimedOut, InvalidInput, LimitReached, Refused, StoreError
 from onward.handlers.calls import CallAnswer, CallOptions, StepPast
 from onward.handlers.plain import Calls
 from onward.machine.decide.calls import call_in_doubt, finish_call, lose_call, open_attempt, start_call
-from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, call_key
+from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, LimitHit, Streamed, call_key
+from onward.model.chats.message import message_id
 from onward.model.event import StepStarted
 from onward.model.values.value import check_value
 from onward.store.port.blobs import Blobs
@@ -51,6 +57,7 @@ class CallParts:
     clock: Clock
     dice: Dice
     loop: asyncio.AbstractEventLoop
+    flusher: Flusher
     sweep: Callable[[], Awaitable[object]]
     """Looks for runs whose holder died, which settles what their calls had reserved."""
 
@@ -138,9 +145,11 @@ class CallRecorder:
         """The end of the conversation with this key, which earlier steps had; empty if there is none."""
         return self._parts.appender.run.threads.get(key, "")
 
-    async def hold(self, reason: str, detail: str, until_us: int | None = None) -> None:
+    async def hold(
+        self, reason: str, detail: str, until_us: int | None = None, limit: LimitHit | None = None
+    ) -> None:
         """End the attempt between two calls; the run continues it later. This never returns."""
-        self._holding.ask(reason, detail, until_us)
+        self._holding.ask(reason, detail, until_us, limit)
         await self._holding.boundary()
 
     async def wait_s(self, seconds: float) -> None:
@@ -182,7 +191,11 @@ class CallRecorder:
         return await asyncio.shield(self._memory)
 
     async def _make(
-        self, memory: CallMemory, key: str, function: Callable[[str], Any], options: CallOptions
+        self,
+        memory: CallMemory,
+        key: str,
+        function: Callable[[str, MessageStream | None], Any],
+        options: CallOptions,
     ) -> Any:
         tries = 0
         while True:
@@ -203,23 +216,31 @@ class CallRecorder:
         return {} if opened is None or opened.calls is None else opened.calls.lost
 
     async def _try(
-        self, memory: CallMemory, key: str, function: Callable[[str], Any], options: CallOptions
+        self,
+        memory: CallMemory,
+        key: str,
+        function: Callable[[str, MessageStream | None], Any],
+        options: CallOptions,
     ) -> Any:
         """One try of the call, and the record of its end."""
         await self._trust()
         number = memory.next_try(key)
+        streamed = self._streamed(key, number, options)
         if options.records_start:
-            await self._start(key, number, options)
+            await self._start(key, number, options, streamed)
         began_s = self._parts.clock.awake_s()
-        try:
-            value = await function(key)
-            finished = self._finished(key, number, options, began_s, value)
-        except CallTimedOut as error:
-            await unbroken(self._too_late(key, number, options, began_s, error))
-            raise
-        except Exception as error:
-            await unbroken(self._failed(key, number, options, began_s, error))
-            raise
+        with self._open(streamed) as stream:
+            try:
+                value = await function(key, stream)
+                finished = self._finished(key, number, options, began_s, value)
+                if stream is not None:
+                    await stream.drain()  # the end of a message comes after its text
+            except CallTimedOut as error:
+                await unbroken(self._too_late(key, number, options, began_s, error))
+                raise
+            except Exception as error:
+                await unbroken(self._failed(key, number, options, began_s, error, stream))
+                raise
         # Even if the caller is cancelled now: it was answered, and must not be asked again.
         written = await unbroken(self._parts.appender.record(partial(finish_call, finished=finished)))
         # The answer as it was written, without secrets: a resumed step gets no other.
@@ -227,14 +248,34 @@ class CallRecorder:
         memory.note(finished)
         return finished.content if finished.is_bytes else finished.value
 
+    def _streamed(self, key: str, number: int, options: CallOptions) -> Streamed | None:
+        """The message that the text of the call is stored in, if there is a chat for it."""
+        if not options.chat:
+            return None
+        run_id, step = self._parts.appender.run.id, self._started.step
+        return Streamed(chat=options.chat, message=message_id(run_id, step, key, number))
+
+    def _open(self, streamed: Streamed | None) -> AbstractContextManager[MessageStream | None]:
+        """The message, once the start of its call is recorded. A refused flush means: ask for the lease."""
+        if streamed is None:
+            return nullcontext()
+        lease = self._parts.hold.lease
+        return self._parts.flusher.open(streamed, run_id=lease.run_id, token=lease.token)
+
     async def _trust(self) -> None:
         """Make sure of the lease: after its deadline, the database decides before anything is done."""
         if not self._parts.keeper.is_trusted(self._parts.hold):
             await self._parts.keeper.regain(self._parts.hold)
 
     async def _run(
-        self, function: Callable[..., Any], arguments: Sequence[Any], options: CallOptions, key: str
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[Any],
+        options: CallOptions,
+        key: str,
+        stream: MessageStream | None,
     ) -> Any:
+        arguments = arguments if stream is None else (*arguments, stream)
         token = _enclosing.set(_Enclosing(self, key, options.repeatable))
         try:
             return await execute_in_time(
@@ -245,7 +286,7 @@ class CallRecorder:
 
     # -- recording it --------------------------------------------------------------------------------
 
-    async def _start(self, key: str, number: int, options: CallOptions) -> None:
+    async def _start(self, key: str, number: int, options: CallOptions, streamed: Streamed | None) -> None:
         if key in self._lost():
             raise call_in_doubt(self._started.step, key)
         started = CallStarted(
@@ -258,7 +299,7 @@ class CallRecorder:
             definition=options.definition,
             repeatable=options.repeatable,
             reserved=options.reserved,
-            streamed=options.streamed,
+            streamed=streamed,
             model=options.model,
             thread=options.thread,
             nodes=dict(options.nodes),
@@ -311,9 +352,20 @@ class CallRecorder:
         )
 
     async def _failed(
-        self, key: str, number: int, options: CallOptions, began_s: float, error: Exception
+        self,
+        key: str,
+        number: int,
+        options: CallOptions,
+        began_s: float,
+        error: Exception,
+        stream: MessageStream | None = None,
     ) -> None:
+        if stream is not None:
+            with suppress(StoreError):  # what came of the answer stays visible, if the store takes it
+                await stream.drain()
         failed = self._finished(key, number, options, began_s, error=told(error))
+        if isinstance(error, CallFailed):
+            failed = replace(failed, is_cost_unknown=error.may_have_cost)
         await self._parts.appender.record(partial(finish_call, finished=failed))
 
     async def _too_late(

@@ -123,6 +123,7 @@ class Executor:
             parts.clock,
             parts.dice,
             self._loop,
+            parts.flusher,
             parts.sweep,
         )
         end_attempt = partial(runner.interrupt, HELD)

@@ -10,6 +10,7 @@ from onward.engine.files.receipts import StepReceipts
 from onward.engine.files.workspaces import Workspaces
 from onward.engine.lease.keeper import LeaseKeeper
 from onward.engine.log.journal import Journal
+from onward.engine.messages.flusher import Flusher
 from onward.engine.step.effects import AtMostOnce
 from onward.engine.step.rooms import Rooms
 from onward.handlers.port import Handler
@@ -44,6 +45,7 @@ class EngineParts:
     """Cancel a run that a step of this run managed."""
     effects: AtMostOnce
     blobs: Blobs
+    flusher: Flusher
     sweep: Callable[[], Awaitable[object]]
     """Look for runs whose holder died."""
     receipts: StepReceipts | None = None
