@@ -84,7 +84,7 @@ class Engine:
             observe = _each(files.observe, receipts.after, observe)
         self.journal = journal = Journal(store.log, clock, redactor)
         self.leftovers = Leftovers(store, None if files is None else files.folder, trees, own)
-        self.flusher = Flusher(store.messages, clock)
+        self.flusher = Flusher(store.messages, clock, redactor=redactor)
         self.effects = AtMostOnce(store.effects, clock, ids, store.leases.lease_s, redactor=redactor)
         claims = Claims(store.leases, journal, clock, ids, observe)
         self.dropped, self.is_at_work = claims.dropped, claims.is_at_work

@@ -15,6 +15,7 @@ from onward.errors import StoreCorrupt, StoreUnavailable
 from onward.model.call import Streamed
 from onward.model.chats.message import ChunkKind, chat_of_run, message_id
 from onward.model.row import MessageState
+from onward.redact.redactor import Redactor
 from onward.store.port.chats.messages import Flushed, Growth, Messages
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
@@ -280,3 +281,24 @@ async def test_workers_seal_what_has_ended_and_tidy_it_a_day_later(store: Store)
     assert await tidying.tidy() == 1
     assert (await only(store, draft.id)).is_tidied
     assert await store.messages.content(message_id(draft.id, STEP, "m1", 1)) == ((TEXT, "all"),)
+
+
+async def test_a_secret_that_comes_in_pieces_is_stored_nowhere(
+    store: Store, watched: Watched, clock: ManualClock
+) -> None:
+    secret = "correct-horse-battery"
+    flusher = Flusher(watched, clock, redactor=Redactor({"KEY": secret}))  # type: ignore[arg-type]
+    draft = await speaking(store)
+    with stream_of(flusher, draft) as stream:
+        for piece in ("it is correct", "-horse-", "batt"):
+            stream.write(TEXT, piece)
+            await clock.until_waiting()
+            clock.advance(TICK_S)
+            await until(lambda: not stream.has_rest)
+        stream.write(TEXT, "ery, and corr")
+        stream.write(TOOL_CALL, f"use {secret}")
+        assert await stream.drain()
+    sent = "".join(text for batch in watched.batches for growth in batch for _, text in growth.chunks)
+    assert secret not in sent
+    parts = await store.messages.content(message_id(draft.id, STEP, "m1", 1))
+    assert parts == ((TEXT, "it is [redacted KEY], and corr"), (TOOL_CALL, "use [redacted KEY]"))

@@ -11,6 +11,7 @@ from onward.engine.log.retry_store import OUT_OF_REACH, retry_store
 from onward.engine.messages.stream import MessageStream
 from onward.errors import StoreUnavailable
 from onward.model.call import Streamed
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.chats.messages import Flushed, Messages
 
 log = logging.getLogger("onward.messages")
@@ -23,10 +24,19 @@ BATCH_MAX = 200
 class Flusher:
     """Stores the text of all messages that this process streams.
 
-    It has a task only while there is something to store. `note`, `forget` and `turn_of` are for its streams.
+    It has a task only while there is something to store. What the `redactor` knows is never stored. `note`,
+    `forget` and `turn_of` are for its streams.
     """
 
-    def __init__(self, messages: Messages, clock: Clock, *, tick_s: float = TICK_S) -> None:
+    def __init__(
+        self,
+        messages: Messages,
+        clock: Clock,
+        *,
+        redactor: Redactor = NOTHING_SECRET,
+        tick_s: float = TICK_S,
+    ) -> None:
+        self._redactor = redactor
         self._messages, self._clock, self._tick_s = messages, clock, tick_s
         self._waiting: dict[MessageStream, None] = {}
         self._urgent, self._turn = asyncio.Event(), asyncio.Event()
@@ -47,7 +57,9 @@ class Flusher:
         `on_refused` is called once, if the message is not streaming under this token any more: ask for the
         lease.
         """
-        return MessageStream(self, streamed, run_id=run_id, token=token, on_refused=on_refused)
+        return MessageStream(
+            self, streamed, run_id=run_id, token=token, redactor=self._redactor, on_refused=on_refused
+        )
 
     async def close(self) -> None:
         """Store nothing more but what is under way."""
@@ -100,17 +112,18 @@ class Flusher:
 
     async def _flush(self, streams: Sequence[MessageStream]) -> bool:
         """Flush these; says whether others had locked a chat."""
-        batch = [stream.growth() for stream in streams]
-        if not batch:
-            return False
         try:
+            grown = [(stream, sent) for stream in streams if (sent := stream.growth()).chunks]
+            if not grown:
+                return False
+            batch = [sent for _, sent in grown]
             answers = await retry_store(self._clock, lambda: self._messages.flush(batch))
         except Exception as error:  # of any kind: whoever waits must know
             if len(streams) > 1 and not isinstance(error, OUT_OF_REACH):
                 return any([await self._flush([stream]) for stream in streams])  # it may be about one alone
             self._fail(streams, error)
             return False
-        for stream, sent, came in zip(streams, batch, answers, strict=True):
+        for (stream, sent), came in zip(grown, answers, strict=True):
             self._waiting[stream] = self._waiting.pop(stream, None)  # the others first, if not all fitted
             stream.settle(sent, came)
         self._told = ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Self
 
+from onward.engine.messages.redaction import ChunkRedaction
 from onward.model.call import Streamed
 from onward.model.chats.message import RUNNING_TEXT, WRITTEN, ChunkKind
+from onward.redact.redactor import Redactor
 from onward.store.port.chats.messages import Flushed, Growth
 
 if TYPE_CHECKING:
@@ -34,22 +36,24 @@ class MessageStream:
         *,
         run_id: str,
         token: int,
+        redactor: Redactor,
         on_refused: Callable[[], object] | None,
     ) -> None:
         self._flusher, self._on_refused = flusher, on_refused
         self._streamed, self._run_id, self._token = streamed, run_id, token
         self._written: list[tuple[ChunkKind, list[str]]] = []
         self._chunks: list[tuple[ChunkKind, str]] = []
+        self._redaction = ChunkRedaction(redactor)
         self._first = 1  # the message's start is chunk 0
         self._fresh = self._behind = 0
-        self._is_closed = False
+        self._is_closed = self._is_draining = False
         self.is_refused = False
         self.failure: Exception | None = None
 
     @property
     def has_rest(self) -> bool:
         """Whether something is not durable yet."""
-        return bool(self._chunks or self._written)
+        return bool(self._chunks or self._written or (self._is_draining and self._redaction.holds))
 
     def write(self, kind: ChunkKind, text: str) -> None:
         """Add text. It is stored with the next flush; `ready` says when there is room for more.
@@ -80,9 +84,16 @@ class MessageStream:
 
     async def drain(self) -> bool:
         """Wait until everything so far is durable; False if it was refused. Call it before the call's end is
-        recorded. Raises what keeps the store from taking it."""
-        while self.has_rest and not self.is_refused:
-            await self._flusher.turn_of(self)
+        recorded. Raises what keeps the store from taking it.
+
+        What was held back, because it may be the beginning of a secret, is stored too: what follows is
+        another text."""
+        self._is_draining = True
+        try:
+            while self.has_rest and not self.is_refused:
+                await self._flusher.turn_of(self)
+        finally:
+            self._is_draining = False
         return not self.is_refused
 
     def close(self) -> None:
@@ -100,13 +111,18 @@ class MessageStream:
     def growth(self) -> Growth:
         """What to flush now. What was sent once is sent again in the same chunks."""
         for kind, pieces in self._written:
-            text = _storable("".join(pieces))
-            step = CHUNK_CHARACTERS_MAX if kind in RUNNING_TEXT else len(text)
-            self._chunks += [(kind, text[at : at + step]) for at in range(0, len(text), step)]
+            self._cut(self._redaction.feed(kind, _storable("".join(pieces))))
+        if self._is_draining:
+            self._cut(self._redaction.finish())
         self._written, self._fresh = [], 0
         chunks = tuple(self._chunks[:FLUSH_CHUNKS_MAX])
         chat, message = self._streamed.chat, self._streamed.message
         return Growth(chat, message, self._run_id, self._token, self._first, chunks)
+
+    def _cut(self, pieces: Iterable[tuple[ChunkKind, str]]) -> None:
+        for kind, text in pieces:
+            step = CHUNK_CHARACTERS_MAX if kind in RUNNING_TEXT else max(len(text), 1)
+            self._chunks += [(kind, text[at : at + step]) for at in range(0, len(text), step)]
 
     def settle(self, sent: Growth, came: Flushed) -> None:
         """Note what came of a flush."""
