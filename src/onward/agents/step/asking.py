@@ -72,19 +72,19 @@ class Asking:
 
     @contextmanager
     def _hearing(self, message: TextSink) -> Iterator[OnText]:
-        """Passes pieces on without secrets, also those that come in two of them."""
+        """Passes pieces on: to the message, which redacts what it stores, and to whoever hears, redacted."""
         kinds = (ChunkKind.TEXT, ChunkKind.REASONING)
         streams = {kind: RedactingStream(self.thread.redactor) for kind in kinds}
 
         def tell(kind: ChunkKind, text: str) -> None:
             message.write(kind, text)
-            self.heard(kind, text)
+            self.heard(kind, streams[kind].feed(text))
 
         try:
-            yield lambda kind, text: tell(kind, streams[kind].feed(text))
+            yield tell
         finally:
             for kind, stream in streams.items():
-                tell(kind, stream.finish())
+                self.heard(kind, stream.finish())
 
 
 def usage_of(counted: Counted) -> Usage:
