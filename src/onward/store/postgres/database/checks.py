@@ -52,7 +52,15 @@ _RIGHTS = Call(
             ('snapshot', 'UPDATE'), ('blob', 'SELECT'), ('blob', 'INSERT'), ('blob', 'UPDATE'),
             ('stuck', 'SELECT'), ('stuck', 'INSERT'), ('stuck', 'UPDATE'), ('gate', 'SELECT'),
             ('gate', 'INSERT'), ('gate', 'UPDATE'), ('backfill', 'SELECT'), ('worker', 'SELECT'),
-            ('worker', 'INSERT'), ('worker', 'UPDATE'), ('worker', 'DELETE')
+            ('worker', 'INSERT'), ('worker', 'UPDATE'), ('worker', 'DELETE'),
+            ('outbox', 'SELECT'), ('outbox', 'INSERT'), ('outbox', 'UPDATE'),
+            ('subscriber', 'SELECT'), ('subscriber', 'INSERT'), ('subscriber', 'UPDATE'),
+            ('scope', 'SELECT'), ('scope', 'INSERT'), ('scope', 'UPDATE'),
+            ('reservation', 'SELECT'), ('reservation', 'INSERT'), ('reservation', 'UPDATE'),
+            ('usage', 'SELECT'), ('usage', 'INSERT'), ('usage', 'UPDATE'),
+            ('chat', 'SELECT'), ('chat', 'INSERT'), ('chat', 'UPDATE'),
+            ('message', 'SELECT'), ('message', 'INSERT'), ('message', 'UPDATE'),
+            ('chunk', 'SELECT'), ('chunk', 'INSERT'), ('chunk', 'DELETE')
         ) AS wanted (table_name, right_name)
         """,
     ),
