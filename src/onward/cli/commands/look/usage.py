@@ -68,4 +68,4 @@ def _row(row: UsageShown, largest: int, *, is_priced: bool) -> tuple[str, ...]:
 def _notes(rows: Sequence[UsageShown]) -> Iterator[str]:
     estimated = sum(row["estimated"] for row in rows)
     if estimated:
-        yield f"{count(estimated, 'call')} had no answer and count with what they had reserved"
+        yield f"without an answer, counted with what was reserved: {count(estimated, 'call')}"
