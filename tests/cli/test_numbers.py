@@ -39,6 +39,9 @@ REST: Mapping[str, tuple[str, ...]] = {
     "gc": ("--dry-run",),
     "import": ("export",),
     "notifications": (),
+    "usage": (),
+    "limits": (),
+    "messages": ("done",),
 }
 ATTRIBUTES = ("as_count", "as_positive", "as_integer", "as_duration_s", "as_positive_s")
 

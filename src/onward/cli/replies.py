@@ -103,6 +103,7 @@ class ExportWritten(TypedDict):
     events: int
     blobs: int
     effects: int
+    messages: int
     bytes: int
 
 

@@ -140,6 +140,7 @@ def _tell_exported(carried: Exported, path: str, out: Output) -> None:
             "events": carried["events"],
             "blobs": carried["blobs"],
             "effects": carried["effects"],
+            "messages": carried["messages"],
             "bytes": carried["bytes"],
         }
         out.value(written)
