@@ -28,7 +28,7 @@ def connect():
     database = MemoryDatabase()
     async def connect():
         store = Mine(database, database.connect().leases.owner)
-        store.log = Log(database, store._ownership)
+        store.log = Log(database, store._ownership, store.limits)
         store.leases = Leases(store._ownership)
         return store
     return connect
