@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -15,12 +15,14 @@ from onward.engine.loop.stop import StopSwitch
 from onward.errors import CallTimedOut, InvalidInput, Refused, RunNotFound
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
+from onward.handlers.running import running
 from onward.machine.decide.doubt import calls_in_doubt
 from onward.model.call import CallFinished, CallLost, CallStarted
 from onward.model.result import Result
 from onward.model.run import AttemptState, RunStatus
 from onward.read.verify import verify_run
 from onward.testing.faults import Died, Fault, FaultyStore
+from tests.cli.shell import wait_until
 from tests.world import Process, World, line, until
 
 Body = Callable[[StepContext], Awaitable[Any]]
@@ -40,6 +42,13 @@ class Outside:
     def do_plainly(self, what: str) -> str:
         self.done[what] += 1
         return f"{what} {self.done[what]}"
+
+
+@pytest.fixture(autouse=True)
+async def _no_thread_is_left() -> AsyncIterator[None]:
+    """The runs of all these tests have one name: a thread of one must not be there for the next."""
+    yield
+    await asyncio.to_thread(wait_until, lambda: not running.has("run/work#1"))
 
 
 async def _nothing(step: StepContext) -> None:

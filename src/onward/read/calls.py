@@ -40,10 +40,7 @@ class CallSeen(Frozen, frozen=True, kw_only=True):
 
 
 async def read_calls(log: RunLog, run_id: str, *, after: int = 0, step: str | None = None) -> list[CallSeen]:
-    """Every try of every call after an event, in the order in which they began; of one step, or of all.
-
-    The step is named by its id, or by its node.
-    """
+    """Every try of every call after an event, in the order in which they began; of one step, or of all."""
     seen: dict[tuple[str, str, int], CallSeen] = {}
     while page := await log.read(run_id, after=after, limit=TAIL_MAX):
         after = page[-1].seq
@@ -51,7 +48,7 @@ async def read_calls(log: RunLog, run_id: str, *, after: int = 0, step: str | No
             if record.kind in KINDS:
                 event = unseal(record)
                 assert isinstance(event, CallStarted | CallFinished | CallLost)
-                if step is None or event.step == step or event.step.rpartition("#")[0] == step:
+                if step is None or event.step == step:
                     _note(seen, event, record.at_us)
     return list(seen.values())
 

@@ -227,7 +227,11 @@ class CallRecorder:
         number = memory.next_try(key)
         streamed = self._streamed(key, number, options)
         if options.records_start:
-            await self._start(key, number, options, streamed)
+            try:
+                await self._start(key, number, options, streamed)
+            except LimitReached:
+                memory.tries[key] = number - 1  # it was not begun
+                raise
         began_s = self._parts.clock.awake_s()
         with self._open(streamed) as stream:
             try:

@@ -76,6 +76,11 @@ class LimitChanges:
 
 def _check_raised(now: Scope, measure: str, limit: int) -> None:
     current = now.limit[MEASURES.index(measure)]
+    if limit and not current:
+        raise InvalidInput(
+            f"there is no limit of {now.id} on {measure}, so there is nothing to raise; to set one, use "
+            f"`onward limits set`."
+        )
     if limit and current and limit < current:
         raise InvalidInput(
             f"the limit of {now.id} on {measure} is {shown_amount(measure, current)} already; to lower it, "

@@ -11,7 +11,7 @@ from onward.clock import Clock
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.engine.step.leftovers import Leftovers, view_left
-from onward.errors import ArtifactNotFound
+from onward.errors import ArtifactNotFound, Refused
 from onward.machine.decide.doubt import is_in_doubt
 from onward.machine.fold.row import project
 from onward.model.ids import display_id
@@ -37,7 +37,7 @@ from onward.operations.step_page import StepPage
 from onward.read.calls import read_calls
 from onward.read.checkpoints import read_checkpoints
 from onward.read.dialect_events import Translator
-from onward.read.find_step import get_steps
+from onward.read.find_step import get_steps, is_meant
 from onward.read.lookup import completed_of, find_run, log_pages, read_projection
 from onward.read.one_step import read_history
 from onward.read.steps import state_of, view_steps
@@ -163,7 +163,14 @@ class LocalLook:
     async def list_calls(self, request: ListCalls) -> CallList:
         """Every try of every call, in the order in which they began."""
         run_id = await self._run_id(request.run)
-        calls = [view_call(call) for call in await read_calls(self.store.log, run_id, step=request.step)]
+        found = await read_calls(self.store.log, run_id)
+        if request.step is not None:
+            known = ", ".join(dict.fromkeys(call.step for call in found)) or "none"
+            found = [call for call in found if is_meant(call.step, request.step)]
+            if not found:
+                why = f"no step {request.step!r} of this run has recorded calls; steps that have: {known}."
+                raise Refused("step_without_calls", why)
+        calls = [view_call(call) for call in found]
         return {"run": run_id, "display_id": display_id(run_id), "calls": calls}
 
     async def get_artifact(self, request: GetArtifact) -> ArtifactContent:
