@@ -14,7 +14,7 @@ from onward.agents.prices import read_prices
 from onward.agents.step.handler import CONTINUE, AgentHandler
 from onward.clock import Clock
 from onward.engine.loop.stop import StopSwitch
-from onward.errors import InvalidInput
+from onward.errors import InvalidInput, RunNotFound
 from onward.model.call import CallFinished, CallStarted, CallStatus
 from onward.model.run import AttemptState, RunStatus
 from onward.testing.clock import ManualClock, SeededDice
@@ -93,7 +93,7 @@ async def test_a_crash_at_any_call_of_the_store_never_asks_an_answered_question_
         second = await at(world, scripted)
         try:
             answered = {(e.step, e.call) for e in await calls(second, run_id)}
-        except Exception:  # it died before the run existed
+        except RunNotFound:  # it died before the run existed
             continue
         before = Counter(one.idempotency_key for one in scripted.received)
         run = (await second.load(run_id)).run
