@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,11 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
-@pytest.fixture
-def full(shell: Shell) -> Shell:
-    """A shell with files, a run that completed and one that waits."""
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """A shell with files, a run that completed and one that waits; no test changes them."""
+    directory = tmp_path_factory.mktemp("full")
+    shell = Shell(directory, str(directory / "onward.db"))
     shell.environment["PATH"] = f"{Path(ONWARD).parent}{os.pathsep}{shell.environment['PATH']}"
     shell.write("hello.dot", pipeline(("a", "true")))
     shell.write("help me.txt", "")
@@ -32,13 +35,14 @@ def full(shell: Shell) -> Shell:
     assert shell.inside("run", "gate.dot", "--run-id", "asks").code == 75
     for name in ("bash", "zsh", "fish"):
         shell.write(f"onward.{name}", shell.inside("completion", name).out)
-    return shell
+    yield shell
+    shell.close()
 
 
 def offered(shell: Shell, line: str) -> list[str]:
     """The words that are offered at the end of a line."""
     words = line.split(" ")
-    done = shell("__complete", str(len(words) - 1), *words)
+    done = shell.inside("__complete", str(len(words) - 1), *words)
     assert (done.code, done.err) == (0, "")
     return [one.partition("\t")[0] for one in done.out.splitlines()]
 

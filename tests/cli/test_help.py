@@ -5,14 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 
 import pytest
 
 from onward.cli.main import COMMANDS, GROUPS
 from onward.cli.manual import MANUAL
-from tests.cli.shell import ONWARD, Shell
+from tests.cli.shell import ONWARD, Done, Shell
 
 NAMES = [name for name, _, _ in COMMANDS]
+
+
+@pytest.fixture(scope="module")
+def helps(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Done]:
+    """`onward NAME --help`, printed once for all tests."""
+    directory = tmp_path_factory.mktemp("helps")
+    shell = Shell(directory, str(directory / "onward.db"))
+    return cache(lambda name: shell.inside(name, "--help"))
 
 
 def test_the_help_has_a_heading_for_each_kind_of_command(shell: Shell) -> None:
@@ -24,9 +34,11 @@ def test_the_help_has_a_heading_for_each_kind_of_command(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_command_has_examples_and_exit_codes_in_its_help(shell: Shell, name: str) -> None:
+def test_every_command_has_examples_and_exit_codes_in_its_help(
+    helps: Callable[[str], Done], name: str
+) -> None:
     assert name in MANUAL, f"`onward {name}` has no examples and exit codes; add a row to cli/manual.py."
-    done = shell.inside(name, "--help")
+    done = helps(name)
     assert done.code == 0
     for line, says in MANUAL[name].examples.items():
         assert f"  {line}\n      {says}\n" in done.out
@@ -38,15 +50,15 @@ def test_every_command_has_examples_and_exit_codes_in_its_help(shell: Shell, nam
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_help_calls_a_flag_that_is_off_false(shell: Shell, name: str) -> None:
-    said = " ".join(shell.inside(name, "--help").out.split())
+def test_no_help_calls_a_flag_that_is_off_false(helps: Callable[[str], Done], name: str) -> None:
+    said = " ".join(helps(name).out.split())
     assert "default: False" not in said
     assert "default: True" not in said
     assert "default: ]" not in said
 
 
-def test_the_help_of_a_command_says_all_of_its_docstring(shell: Shell) -> None:
-    said = " ".join(shell.inside("export", "--help").out.split())
+def test_the_help_of_a_command_says_all_of_its_docstring(helps: Callable[[str], Done]) -> None:
+    said = " ".join(helps("export").out.split())
     assert (
         "The file is what the database held at one moment; the runs stay and continue where they are." in said
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import textwrap
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,21 +23,28 @@ from onward.store.sqlite.statements import MIGRATIONS, QUERIES
 from tests.cli.shell import GATE, PATIENCE_S, Done, Shell, pipeline
 
 NOBODY = 65534
-# Permissions do not hold for root, so root becomes nobody. The same command is first executed on another
+# Permissions do not hold for root, so root becomes nobody. The same commands are first executed on another
 # database: nobody may not read the directories of all modules.
 READER = f"""
-import contextlib, encodings.ascii, io, os, sys
+import contextlib, encodings.ascii, io, json, os, sys
 from onward.cli.main import run
-db, before, *words = sys.argv[1:]
+def printed(words):
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(words)
+    for stream in (out, err):
+        stream.flush()
+    return code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode()
+db, before, lines = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 if os.getuid() == 0:
     os.environ["ONWARD_DB"] = before
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        run(words)
+    for words in lines:
+        printed(words)
     os.setgroups([])
     os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
     os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
 os.environ["ONWARD_DB"] = db
-sys.exit(run(words))
+print(json.dumps([printed(words) for words in lines]))
 """
 
 
@@ -58,8 +66,13 @@ class Kept:
         self.place.chmod(0o555)
 
     def __call__(self, *words: str) -> Done:
+        (done,) = self.read(words)
+        return done
+
+    def read(self, *lines: Sequence[str]) -> list[Done]:
+        """What the reader is told by each of the commands."""
         done = subprocess.run(
-            [sys.executable, "-c", READER, self.db, self.shell.db, *words],
+            [sys.executable, "-c", READER, self.db, self.shell.db, json.dumps(lines)],
             cwd="/",
             env=self.shell.environment,
             capture_output=True,
@@ -67,7 +80,8 @@ class Kept:
             stdin=subprocess.DEVNULL,
             timeout=PATIENCE_S,
         )
-        return Done(done.returncode, done.stdout, done.stderr)
+        assert (done.returncode, done.stderr) == (0, "")
+        return [Done(*each) for each in json.loads(done.stdout)]
 
 
 @pytest.fixture
@@ -84,9 +98,9 @@ def kept(shell: Shell) -> Iterator[Kept]:
         kept.place.chmod(0o755)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_what_only_looks_works_on_a_database_that_can_only_be_read(kept: Kept) -> None:
+    before = sorted(os.listdir(kept.place))
+    looks = (
         ("status",),
         ("status", "fine"),
         ("show", "fine"),
@@ -102,35 +116,24 @@ def kept(shell: Shell) -> Iterator[Kept]:
         ("answer",),
         ("export", "--all"),
         ("effect", "pay"),
-    ],
-)
-def test_what_only_looks_works_on_a_database_that_can_only_be_read(
-    kept: Kept, words: tuple[str, ...]
-) -> None:
-    before = sorted(os.listdir(kept.place))
-    done = kept(*words)
-    assert done.code == 0, done
-    assert "onward:" not in done.err
+    )
+    for words, done in zip(looks, kept.read(*looks), strict=True):
+        assert (done.code, "onward:" in done.err) == (0, False), (words, done)
     assert sorted(os.listdir(kept.place)) == before
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_what_changes_a_run_is_refused_on_a_database_that_can_only_be_read(kept: Kept) -> None:
+    changes = (
         ("cancel", "asks"),
         ("answer", "asks", "Yes", "--no-run"),
         ("pause", "asks"),
         ("effect", "k", "--", "true"),
-    ],
-)
-def test_what_changes_a_run_is_refused_on_a_database_that_can_only_be_read(
-    kept: Kept, words: tuple[str, ...]
-) -> None:
-    done = kept(*words)
-    assert done.code == 1
-    assert done.err.splitlines()[-1].startswith("onward: ")
-    assert "cannot be written" in done.err or "writable" in done.err
-    assert "Traceback" not in done.err
+    )
+    for words, done in zip(changes, kept.read(*changes), strict=True):
+        assert done.code == 1, (words, done)
+        assert done.err.splitlines()[-1].startswith("onward: "), (words, done)
+        assert "cannot be written" in done.err or "writable" in done.err, (words, done)
+        assert "Traceback" not in done.err, (words, done)
 
 
 def test_the_doctor_says_that_a_database_can_only_be_read(kept: Kept) -> None:
