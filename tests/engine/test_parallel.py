@@ -106,7 +106,8 @@ async def crashed_in(world: World, source: str, node: str) -> Process:
     before = -1
     while before != len(process.store.calls):
         before = len(process.store.calls)
-        for _ in range(2_000):
+        for _ in range(100):
+            await process.clock.until_idle()  # however long a database takes
             await asyncio.sleep(0)
     await process.die()
     running.cancel()

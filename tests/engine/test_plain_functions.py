@@ -50,8 +50,8 @@ class Charge:
         for door in list(self._doors):
             door.set()
 
-    def close(self) -> None:
-        """Leave no thread to the next test, which may have a run of the same name."""
+    def finish(self) -> None:
+        """Let all calls through, and wait until their threads have ended."""
         self.release()
         for thread in threading.enumerate():
             if thread.name.startswith("onward "):
@@ -62,7 +62,7 @@ class Charge:
 def charge() -> Iterator[Charge]:
     charge = Charge()
     yield charge
-    charge.close()
+    charge.finish()  # leaves no thread to the next test, which may have a run of the same name
 
 
 async def serving(memory: World, charge: Charge) -> Process:
@@ -287,6 +287,6 @@ async def test_an_effect_over_the_time_limit_of_its_step_is_waited_for_and_remem
     await until(lambda: charge.begun == 1)
     await pass_time(process, 20)
     assert (charge.begun, driving.done()) == (1, False)
-    charge.release()
+    charge.finish()  # before time passes: it would use up all patience while the thread wakes
     assert (await ending(process, driving)).status is RunStatus.COMPLETED
     assert charge.ledger == ["begun", "ended"]

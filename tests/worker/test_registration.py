@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from onward.testing.handlers import Doorway
 from onward.worker.registration import Registration
 from onward.worker.worker import Worker
 from tests.worker.test_worker import at_work, real, submitted, worker
-from tests.world import Process, World, line, until
+from tests.world import PATIENCE_S, Process, World, line, until
 
 GREETING = line("a", a="type=greet")
 
@@ -43,13 +44,12 @@ async def listed(process: Process) -> list[Any]:
     return list(await operations(process).lists.list_workers(ListWorkers()))
 
 
-async def until_so(condition: Callable[[], Awaitable[bool]], turns: int = 200_000) -> None:
+async def until_so(condition: Callable[[], Awaitable[bool]]) -> None:
     """Wait until the database is as wanted; a test that waits in vain fails instead of hanging."""
-    for _ in range(turns):
-        if await condition():
-            return
+    give_up_at = time.monotonic() + PATIENCE_S
+    while not await condition():
+        assert time.monotonic() < give_up_at, "waited in vain"
         await asyncio.sleep(0)
-    raise AssertionError("waited in vain")
 
 
 async def until_listed(process: Process, condition: Callable[[list[Any]], bool]) -> None:
