@@ -22,6 +22,10 @@ FAST := not slow and not crash and not postgres
 LOCK = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
 	--no-header --no-emit-index-url --no-emit-find-links
 
+# Most tests of SQLite would wait for the disk, which none is about: a power loss is simulated. Containers
+# often have too little memory there.
+export PYTEST_DEBUG_TEMPROOT := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 2000000 {print $$6}')
+
 # Without bytecode on disk every process would compile the package again, and pytest every test.
 unexport PYTHONDONTWRITEBYTECODE
 
