@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
@@ -31,6 +32,8 @@ settings.load_profile(SAME)  # `--hypothesis-profile` is read later, so it wins
 
 
 DATABASES = ("sqlite", "postgres")
+FEW_BYTES = 1_000_000
+"""A database of this size is emptied faster by deleting rows than by making new files for its tables."""
 ON_ALL_STORES = ("store", "crash", "worker")
 """Folders whose tests are about the stores themselves, or about processes at them."""
 
@@ -111,6 +114,26 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> str:
+    """The name of a database that has the schema and nothing else."""
+    url = postgres_server.create_database()
+    asyncio.run(_migrate(url))
+    return url.rpartition("/")[2]
+
+
+async def _migrate(url: str) -> None:
+    await (await open_store(url)).close()
+
+
+@pytest.fixture
+def postgres_ready_url(postgres_server: PostgresServer, postgres_template: str) -> Iterator[str]:
+    """A new database of this test's own that has the schema: a copy is made in half the time."""
+    url = postgres_server.create_database(template=postgres_template)
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture(scope="session")
 def postgres_shared_url(postgres_server: PostgresServer) -> str:
     """A database that tests use one after the other: making one takes longer than most tests do."""
     return postgres_server.create_database()
@@ -127,12 +150,14 @@ def postgres_emptied_url(postgres_shared_url: str) -> Iterator[str]:
         )
         connection.execute("SET session_replication_role = replica")  # the schema forbids what comes now
         tables = connection.execute(
-            "SELECT tablename FROM pg_tables "
+            "SELECT tablename, pg_relation_size(tablename::regclass) FROM pg_tables "
             "WHERE schemaname = 'public' AND tablename NOT IN ('migration', 'identity')"
         ).fetchall()
-        names = sql.SQL(", ").join(sql.Identifier(name) for (name,) in tables)
-        if tables:
-            connection.execute(sql.SQL("TRUNCATE {}").format(names))
+        names = [sql.Identifier(name) for name, _ in tables]
+        if sum(size for _, size in tables) > FEW_BYTES:
+            connection.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(names)))
+        else:
+            connection.execute(sql.SQL(";").join(sql.SQL("DELETE FROM {}").format(name) for name in names))
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

@@ -14,7 +14,11 @@ from tests.cli.shell import Shell, pipeline
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
     """A shell at a new database of each kind."""
-    db = str(tmp_path / "onward.db") if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    db = (
+        str(tmp_path / "onward.db")
+        if request.param == "sqlite"
+        else request.getfixturevalue("postgres_emptied_url")
+    )
     shell = Shell(tmp_path, db)
     yield shell
     shell.close()

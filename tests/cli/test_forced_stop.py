@@ -88,7 +88,7 @@ SOON_S = 30  # it takes 5 s; the rest is for a busy machine
 def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
     """A shell at an empty database of either kind, with an app whose handlers do not react."""
     is_file = request.param == "sqlite"
-    db = str(tmp_path / "onward.db") if is_file else request.getfixturevalue("postgres_url")
+    db = str(tmp_path / "onward.db") if is_file else request.getfixturevalue("postgres_emptied_url")
     shell = Shell(tmp_path, db)
     shell.write("mine.py", APP)
     for kind in KINDS:

@@ -224,16 +224,16 @@ def test_a_read_that_a_write_came_between_is_made_again(kept: Kept) -> None:
 
 
 @pytest.fixture
-def looker(shell: Shell, postgres_url: str) -> Iterator[Shell]:
+def looker(shell: Shell, postgres_ready_url: str) -> Iterator[Shell]:
     """A shell at a PostgreSQL database with a role that may only read."""
-    shell.environment["ONWARD_DB"] = postgres_url
+    shell.environment["ONWARD_DB"] = postgres_ready_url
     shell.write("gate.dot", GATE)
     assert shell.inside("run", "gate.dot", "--run-id", "asks").code == 75
     role = f"looker_{uuid.uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as db:
+    with psycopg.connect(postgres_ready_url, autocommit=True) as db:
         db.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'only-looks'")
         db.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
-        shell.environment["ONWARD_DB"] = as_role(postgres_url, role)
+        shell.environment["ONWARD_DB"] = as_role(postgres_ready_url, role)
         yield shell
         db.execute(f"DROP OWNED BY {role}")
         db.execute(f"DROP ROLE {role}")
@@ -255,9 +255,9 @@ def test_a_role_that_may_only_read_can_look_and_change_nothing(looker: Shell) ->
 
 @pytest.mark.postgres
 def test_an_old_schema_that_a_role_may_not_bring_up_to_date_is_one_sentence(
-    looker: Shell, postgres_url: str
+    looker: Shell, postgres_ready_url: str
 ) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as db:
+    with psycopg.connect(postgres_ready_url, autocommit=True) as db:
         db.execute("DELETE FROM migration WHERE number = (SELECT max(number) FROM migration)")
     done = looker.inside("status")
     assert (done.code, done.err.count("\n")) == (1, 1)

@@ -55,18 +55,18 @@ def indexes(plan: list[dict[str, Any]]) -> list[str]:
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("rows", ROWS)
-async def test_postgres_claims_by_the_index_of_due_runs(postgres_url: str, rows: int) -> None:
+async def test_postgres_claims_by_the_index_of_due_runs(postgres_ready_url: str, rows: int) -> None:
     """Read in the order of the index, so that a claim looks at one run and not at all that are due."""
-    await (await open_store(postgres_url)).close()
-    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+    await (await open_store(postgres_ready_url)).close()
+    async with await psycopg.AsyncConnection.connect(postgres_ready_url, autocommit=True) as connection:
         for kind in kinds(rows):
             await connection.execute(POSTGRES_ROWS, kind)
         await connection.execute("ANALYZE")
-    plan = await explained(postgres_url, "run_due")
+    plan = await explained(postgres_ready_url, "run_due")
     assert indexes(plan) == ["run_due", "run_exclusive"]
     assert not [node for node in plan if "Sort" in node["Node Type"]]
-    assert indexes(await explained(postgres_url, "run_held")) == ["run_held"]
-    (counted_by,) = indexes(await explained(postgres_url, "ceiling_used"))
+    assert indexes(await explained(postgres_ready_url, "run_held")) == ["run_held"]
+    (counted_by,) = indexes(await explained(postgres_ready_url, "ceiling_used"))
     assert counted_by in ("run_held", "run_by_status")  # of running runs alone
 
 

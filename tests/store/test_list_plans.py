@@ -75,14 +75,14 @@ WHERE run.id = 'completed1'
 
 
 @pytest.mark.postgres
-async def test_postgres_lists_what_is_rare_by_the_index_that_fits(postgres_url: str) -> None:
+async def test_postgres_lists_what_is_rare_by_the_index_that_fits(postgres_ready_url: str) -> None:
     """What most runs are can be read from the list of all; a cursor says how much of it is left."""
-    store = await open_store(postgres_url)
-    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+    store = await open_store(postgres_ready_url)
+    async with await psycopg.AsyncConnection.connect(postgres_ready_url, autocommit=True) as connection:
         await connection.execute(POSTGRES_ROWS, finished(20_000))
         await connection.execute(FEW)
         await connection.execute("ANALYZE")
-    async with await connect(Address.parse(postgres_url)) as session:
+    async with await connect(Address.parse(postgres_ready_url)) as session:
         for index, query in RUNS:
             parent, pipeline = query.parent and "completed1", query.pipeline and "rare"
             rare = replace(query, after=None, pipeline=pipeline, parent=parent)
@@ -97,7 +97,7 @@ async def test_postgres_lists_what_is_rare_by_the_index_that_fits(postgres_url: 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     is_file = request.param == "sqlite"
-    return str(tmp_path / "onward.db") if is_file else str(request.getfixturevalue("postgres_url"))
+    return str(tmp_path / "onward.db") if is_file else str(request.getfixturevalue("postgres_ready_url"))
 
 
 async def test_a_search_ends_after_so_many_runs(db: str, monkeypatch: pytest.MonkeyPatch) -> None:

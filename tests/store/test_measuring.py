@@ -50,10 +50,10 @@ async def test_what_is_counted_is_read_from_indexes_alone(tmp_path: object) -> N
 
 
 @pytest.mark.postgres
-async def test_postgres_counts_many_runs_by_its_indexes(postgres_url: str) -> None:
-    store = await open_store(postgres_url)
+async def test_postgres_counts_many_runs_by_its_indexes(postgres_ready_url: str) -> None:
+    store = await open_store(postgres_ready_url)
     await _one_that_is_over(store)
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
+    with psycopg.connect(postgres_ready_url, autocommit=True) as connection:
         connection.execute(
             f"INSERT INTO run (id, {COLUMNS}) SELECT 'r' || n, {COLUMNS} "
             f"FROM generate_series(2, {MANY}) AS number (n), run WHERE run.id = 'seed'".encode()

@@ -58,7 +58,7 @@ def asked(name: str, text: str) -> str:
 async def explain(request: pytest.FixtureRequest, tmp_path: Path) -> Explain:
     """How a database that has been used would answer a query of ours."""
     is_postgres = request.param == "postgres"
-    db = request.getfixturevalue("postgres_emptied_url") if is_postgres else str(tmp_path / "onward.db")
+    db = request.getfixturevalue("postgres_ready_url") if is_postgres else str(tmp_path / "onward.db")
     store = await open_store(db)
     await created(store, "first")
     await store.close()

@@ -72,15 +72,15 @@ def time() -> Time:
 
 
 @pytest.fixture
-async def store(postgres_url: str, time: Time) -> AsyncIterator[PostgresStore]:
-    store = await PostgresStore.open(postgres_url, lease_s=LEASE_S, now_us=lambda: time.now_us)
+async def store(postgres_ready_url: str, time: Time) -> AsyncIterator[PostgresStore]:
+    store = await PostgresStore.open(postgres_ready_url, lease_s=LEASE_S, now_us=lambda: time.now_us)
     yield store
     await store.close()
 
 
 @pytest.fixture
-async def other(postgres_url: str, time: Time) -> AsyncIterator[PostgresStore]:
-    store = await PostgresStore.open(postgres_url, lease_s=LEASE_S, now_us=lambda: time.now_us)
+async def other(postgres_ready_url: str, time: Time) -> AsyncIterator[PostgresStore]:
+    store = await PostgresStore.open(postgres_ready_url, lease_s=LEASE_S, now_us=lambda: time.now_us)
     yield store
     await store.close()
 
@@ -155,15 +155,15 @@ async def test_of_many_that_claim_an_expired_run_exactly_one_wins(
     assert await is_alive(store, run.id)
 
 
-async def test_the_servers_clock_ends_a_lease(postgres_url: str) -> None:
-    store = await PostgresStore.open(postgres_url, lease_s=0.2)
+async def test_the_servers_clock_ends_a_lease(postgres_ready_url: str) -> None:
+    store = await PostgresStore.open(postgres_ready_url, lease_s=0.2)
     run = await held(store)
     while await holder_of(store, run.id) == Holder(store.leases.owner, 1, True):
         pass
     await store.leases.renew([run.lease._replace(token=2)])
     assert await holder_of(store, run.id) == Holder(store.leases.owner, 1, False)
     await store.close()
-    store = await PostgresStore.open(postgres_url, lease_s=3600)
+    store = await PostgresStore.open(postgres_ready_url, lease_s=3600)
     await store.leases.renew([run.lease])
     assert await is_alive(store, run.id)
     await store.close()
@@ -176,9 +176,9 @@ async def test_a_store_says_how_long_and_how_often(store: PostgresStore) -> None
 
 
 @pytest.fixture
-def process(postgres_url: str) -> Iterator[subprocess.Popen[str]]:
+def process(postgres_ready_url: str) -> Iterator[subprocess.Popen[str]]:
     """A process that holds the run `theirs`, and says under which name."""
-    command = [sys.executable, "-c", HOLD, postgres_url]
+    command = [sys.executable, "-c", HOLD, postgres_ready_url]
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
         yield process
@@ -192,11 +192,11 @@ def wait_until(process: subprocess.Popen[str], state: int) -> None:
 
 @pytest.mark.slow
 async def test_a_process_that_was_killed_on_this_machine_is_dead_at_once(
-    process: subprocess.Popen[str], postgres_url: str
+    process: subprocess.Popen[str], postgres_ready_url: str
 ) -> None:
     assert process.stdout is not None
     name = process.stdout.readline().strip()
-    store = await PostgresStore.open(postgres_url)
+    store = await PostgresStore.open(postgres_ready_url)
     assert await holder_of(store, "theirs") == Holder(name, 1, True)
     process.send_signal(signal.SIGSTOP)
     wait_until(process, os.WSTOPPED)
@@ -237,9 +237,9 @@ async def test_the_name_of_an_owner_proves_which_process_it_is(store: PostgresSt
 
 
 async def test_closing_ends_the_leases_that_are_left_and_no_others(
-    postgres_url: str, store: PostgresStore, time: Time
+    postgres_ready_url: str, store: PostgresStore, time: Time
 ) -> None:
-    closing = await PostgresStore.open(postgres_url, now_us=lambda: time.now_us)
+    closing = await PostgresStore.open(postgres_ready_url, now_us=lambda: time.now_us)
     mine, theirs, lost = await held(store), await held(closing), await held(closing)
     await claimed(store, lost)
     await closing.close()
@@ -278,23 +278,23 @@ def _indexes(node: dict[str, Any]) -> Iterator[str]:
 
 @pytest.mark.parametrize("rows", [0, 1, 20, 5_000])
 async def test_every_plan_finds_runs_by_their_ids_even_one_made_while_there_were_none(
-    store: PostgresStore, postgres_url: str, rows: int
+    store: PostgresStore, postgres_ready_url: str, rows: int
 ) -> None:
-    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+    async with await psycopg.AsyncConnection.connect(postgres_ready_url, autocommit=True) as connection:
         await connection.execute(RUNS, (rows,))
         await connection.execute("ANALYZE")
     for name in ("run_advance", "run_update"):
-        assert await plan_of(postgres_url, name) == ["run_pkey", "run_pkey"]
+        assert await plan_of(postgres_ready_url, name) == ["run_pkey", "run_pkey"]
     for alone in (QUERIES["run_update_alone"], advance_alone(1), advance_alone(2)):
-        assert await plan_of(postgres_url, alone) == ["run_pkey"]
-    assert await plan_of(postgres_url, "lease_renew") == ["run_pkey", "run_pkey"]
+        assert await plan_of(postgres_ready_url, alone) == ["run_pkey"]
+    assert await plan_of(postgres_ready_url, "lease_renew") == ["run_pkey", "run_pkey"]
     for name in ("run_position", "run_get", "run_fork"):
-        assert await plan_of(postgres_url, name) == ["run_pkey"]
+        assert await plan_of(postgres_ready_url, name) == ["run_pkey"]
     for name in ("event_read", "event_hash", "snapshot_put"):
-        assert await plan_of(postgres_url, name) == ["event_pkey"]
+        assert await plan_of(postgres_ready_url, name) == ["event_pkey"]
     if rows > 1_000:
-        assert await plan_of(postgres_url, "run_by_prefix") == ["run_pkey", "run_by_display_id"]
-        assert await plan_of(postgres_url, "run_by_display_id") == ["run_by_display_id"]
+        assert await plan_of(postgres_ready_url, "run_by_prefix") == ["run_pkey", "run_by_display_id"]
+        assert await plan_of(postgres_ready_url, "run_by_display_id") == ["run_by_display_id"]
 
 
 async def transactions_of(url: str, runs: Sequence[Draft]) -> int:
@@ -308,10 +308,10 @@ async def transactions_of(url: str, runs: Sequence[Draft]) -> int:
 
 
 async def test_a_group_of_all_kinds_of_writes_is_one_transaction(
-    store: PostgresStore, postgres_url: str
+    store: PostgresStore, postgres_ready_url: str
 ) -> None:
     runs = await asyncio.gather(*(held(store) for _ in range(20)))
-    assert await transactions_of(postgres_url, runs) == 1
+    assert await transactions_of(postgres_ready_url, runs) == 1
     writes = [
         run.then(*step(run, text="x" * 5_000), with_row=number % 2 > 0, snapshot_version=FOLD_VERSION)[0]
         for number, run in enumerate(runs)
@@ -321,7 +321,7 @@ async def test_a_group_of_all_kinds_of_writes_is_one_transaction(
         *(store.log.append(write, run.lease) for write, run in zip(writes, runs, strict=True)),
         store.log.create(made, "creation"),
     )
-    assert await transactions_of(postgres_url, [*runs, new]) == 1
+    assert await transactions_of(postgres_ready_url, [*runs, new]) == 1
 
 
 async def is_free(url: str, run_id: str) -> bool:
@@ -340,30 +340,30 @@ async def wait_blocked(url: str) -> None:
 
 @pytest.mark.parametrize("full", ["b", "abc", "c", "", "renewal"])
 async def test_the_runs_of_a_group_are_locked_in_the_order_of_their_ids(
-    store: PostgresStore, postgres_url: str, full: str
+    store: PostgresStore, postgres_ready_url: str, full: str
 ) -> None:
     runs = [await held(store, run_id) for run_id in "cab"]
     writes = [run.then(*step(run), with_row=run.id in full)[0] for run in runs]
-    async with await psycopg.AsyncConnection.connect(postgres_url) as rival:
+    async with await psycopg.AsyncConnection.connect(postgres_ready_url) as rival:
         await rival.execute("SELECT 1 FROM run WHERE id = 'b' FOR UPDATE")
         waiting: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(store.log.append(write, run.lease))
             for write, run in zip(writes, runs, strict=True)
             if full != "renewal"
         ] or [asyncio.ensure_future(store.leases.renew([run.lease for run in runs]))]
-        await wait_blocked(postgres_url)
-        assert [await is_free(postgres_url, run_id) for run_id in "abc"] == [False, False, True]
+        await wait_blocked(postgres_ready_url)
+        assert [await is_free(postgres_ready_url, run_id) for run_id in "abc"] == [False, False, True]
     await asyncio.gather(*waiting)
 
 
 async def test_a_run_that_somebody_is_about_to_take_is_passed_over_and_not_waited_for(
-    store: PostgresStore, postgres_url: str, time: Time
+    store: PostgresStore, postgres_ready_url: str, time: Time
 ) -> None:
     for run_id in "ab":
         await created(store, run_id, at_us=time.now_us)
     seen: list[str] = []
     wanted = TakeFilter()
-    async with await psycopg.AsyncConnection.connect(postgres_url) as rival:
+    async with await psycopg.AsyncConnection.connect(postgres_ready_url) as rival:
         await rival.execute("SELECT 1 FROM run WHERE id = 'a' FOR UPDATE")
         async with asyncio.timeout(5):
             await store.log.take(
@@ -392,7 +392,7 @@ async def is_taken(url: str, insert: LiteralString, name: str) -> bool:
 
 @pytest.mark.parametrize("kind", ["runs", "blobs"])
 async def test_what_a_group_makes_is_made_in_the_order_of_its_names(
-    store: PostgresStore, postgres_url: str, kind: str
+    store: PostgresStore, postgres_ready_url: str, kind: str
 ) -> None:
     """Two groups that make the same things would else wait for each other."""
     await created(store, "there")
@@ -402,17 +402,17 @@ async def test_what_a_group_makes_is_made_in_the_order_of_its_names(
     insert, names = (NEW_RUN, list("abc")) if kind == "runs" else (NEW_BLOB, blobs)
     if kind == "blobs":
         writes.sort(key=lambda write: list(write.blobs), reverse=True)
-    async with await psycopg.AsyncConnection.connect(postgres_url) as rival:
+    async with await psycopg.AsyncConnection.connect(postgres_ready_url) as rival:
         await rival.execute(insert, (names[1],))
         making = [asyncio.ensure_future(store.log.create(write, write.run_id)) for write in writes]
-        await wait_blocked(postgres_url)
-        assert [await is_taken(postgres_url, insert, name) for name in names] == [True, True, False]
+        await wait_blocked(postgres_ready_url)
+        assert [await is_taken(postgres_ready_url, insert, name) for name in names] == [True, True, False]
         await rival.rollback()
     await asyncio.gather(*making)
 
 
 async def test_whatever_comes_of_a_request_the_run_is_let_go_of(
-    store: PostgresStore, postgres_url: str
+    store: PostgresStore, postgres_ready_url: str
 ) -> None:
     old, other = await held(store, exclusive_key="chat"), await created(store, exclusive_key="chat")
     run = await stepped(store, old)
@@ -441,7 +441,7 @@ async def test_whatever_comes_of_a_request_the_run_is_let_go_of(
     )
     expected = [Controlled, Controlled, Refused, StaleHistory, Refused, RunNotFound]
     assert [type(answer) for answer in answers] == expected
-    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+    async with await psycopg.AsyncConnection.connect(postgres_ready_url, autocommit=True) as connection:
         cursor = await connection.execute(
             "SELECT state FROM pg_stat_activity WHERE datname = current_database()"
         )
@@ -449,10 +449,10 @@ async def test_whatever_comes_of_a_request_the_run_is_let_go_of(
 
 
 async def test_events_cannot_be_changed_or_removed_while_their_run_exists(
-    store: PostgresStore, postgres_url: str
+    store: PostgresStore, postgres_ready_url: str
 ) -> None:
     run = await stepped(store, await held(store))
-    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+    async with await psycopg.AsyncConnection.connect(postgres_ready_url, autocommit=True) as connection:
         for statement in (
             "UPDATE event SET v = 1",
             "DELETE FROM event",
@@ -467,11 +467,11 @@ async def test_events_cannot_be_changed_or_removed_while_their_run_exists(
 
 
 async def test_the_run_that_a_fork_stands_on_cannot_be_removed(
-    store: PostgresStore, postgres_url: str
+    store: PostgresStore, postgres_ready_url: str
 ) -> None:
     run = await held(store)
     await store.log.create(fork(run)[0], "creation")
-    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
+    async with await psycopg.AsyncConnection.connect(postgres_ready_url, autocommit=True) as connection:
         with pytest.raises(psycopg.errors.ForeignKeyViolation):
             await connection.execute("DELETE FROM run WHERE id = %s", (run.id,))
 

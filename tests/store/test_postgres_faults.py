@@ -29,8 +29,8 @@ Act = Callable[[PostgresStore], Awaitable[Any]]
 
 
 @pytest.fixture
-async def proxy(postgres_url: str) -> AsyncIterator[Proxy]:
-    async with Proxy(postgres_url) as proxy:
+async def proxy(postgres_ready_url: str) -> AsyncIterator[Proxy]:
+    async with Proxy(postgres_ready_url) as proxy:
         yield proxy
 
 
@@ -43,9 +43,9 @@ async def store(proxy: Proxy) -> AsyncIterator[PostgresStore]:
 
 
 @pytest.fixture
-async def witness(postgres_url: str) -> AsyncIterator[PostgresStore]:
+async def witness(postgres_ready_url: str) -> AsyncIterator[PostgresStore]:
     """A store with a connection that nobody breaks."""
-    store = await PostgresStore.open(postgres_url)
+    store = await PostgresStore.open(postgres_ready_url)
     yield store
     await store.close()
 
@@ -165,8 +165,10 @@ async def test_a_server_that_falls_silent_is_given_up(proxy: Proxy, witness: Pos
         await wire.run(call("run_count"))
 
 
-async def test_a_server_that_stays_away_is_unavailable_to_everybody_who_waits(postgres_url: str) -> None:
-    async with Proxy(postgres_url) as proxy:
+async def test_a_server_that_stays_away_is_unavailable_to_everybody_who_waits(
+    postgres_ready_url: str,
+) -> None:
+    async with Proxy(postgres_ready_url) as proxy:
         store = await PostgresStore.open(proxy.url, patience_s=0.2)
         runs = await asyncio.gather(*(held(store) for _ in range(20)))
         await proxy.close()
@@ -209,15 +211,15 @@ async def test_a_restart_of_the_server_loses_and_doubles_nothing(
 
 
 async def test_a_request_that_waits_for_the_row_of_a_terminated_session_goes_on(
-    witness: PostgresStore, postgres_url: str
+    witness: PostgresStore, postgres_ready_url: str
 ) -> None:
     run = await held(witness)
-    address = Address.parse(postgres_url)
+    address = Address.parse(postgres_ready_url)
     stuck = Wire(await connect(address))
     _, ((_, _, _, _, _, _),) = await stuck.run(BEGIN, call("run_position", id=run.id, now_us=None))
     assert stuck.is_in_transaction
     waiting = asyncio.create_task(stepped(witness, run))
-    async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as other:
+    async with await psycopg.AsyncConnection.connect(postgres_ready_url, autocommit=True) as other:
         blocked: Any = None
         while not blocked:
             found = await other.execute("SELECT pid FROM pg_locks WHERE NOT granted")
@@ -268,11 +270,11 @@ def failing(sqlstate: str, *, at_commit: bool) -> tuple[str, str]:
     ],
 )
 async def test_a_failure_is_told_by_its_kind_and_nothing_is_written(
-    witness: PostgresStore, postgres_url: str, sqlstate: str, kind: type[StoreError], at_commit: bool
+    witness: PostgresStore, postgres_ready_url: str, sqlstate: str, kind: type[StoreError], at_commit: bool
 ) -> None:
     run = await held(witness, "bad")
     before = await everything_of(witness, run.id)
-    await executed(postgres_url, *failing(sqlstate, at_commit=at_commit))
+    await executed(postgres_ready_url, *failing(sqlstate, at_commit=at_commit))
     with pytest.raises(kind) as raised:
         await stepped(witness, run)
     assert type(raised.value) is kind
@@ -281,36 +283,36 @@ async def test_a_failure_is_told_by_its_kind_and_nothing_is_written(
             run.id, since=0, append_id="x", decide=lambda *_: run.then(PauseRequested(after="now", by="x"))[0]
         )
     assert await everything_of(witness, run.id) == before
-    await executed(postgres_url, "DROP FUNCTION broken CASCADE")
+    await executed(postgres_ready_url, "DROP FUNCTION broken CASCADE")
     await stepped(witness, run)
 
 
 @pytest.mark.parametrize("at_commit", [False, True])
 async def test_one_write_that_the_database_rejects_does_not_take_its_group_with_it(
-    witness: PostgresStore, postgres_url: str, at_commit: bool
+    witness: PostgresStore, postgres_ready_url: str, at_commit: bool
 ) -> None:
     runs = [await held(witness, name) for name in ("one", "bad", "two", "three")]
-    await executed(postgres_url, *failing("23514", at_commit=at_commit))
+    await executed(postgres_ready_url, *failing("23514", at_commit=at_commit))
     answers = await asyncio.gather(*(stepped(witness, run) for run in runs), return_exceptions=True)
     assert isinstance(answers[1], StoreIO)
     assert [len(await log_of(witness, run.id)) for run in runs] == [4, 2, 4, 4]
 
 
 async def test_a_database_that_was_read_only_from_the_start_says_so_at_once_and_can_be_read(
-    postgres_url: str,
+    postgres_ready_url: str,
 ) -> None:
     """Then the address is wrong, and waiting does not help."""
-    store = await PostgresStore.open(postgres_url)
+    store = await PostgresStore.open(postgres_ready_url)
     run = await held(store)
     await store.close()
-    (name,) = (await executed(postgres_url, "SELECT current_database()"))[0]
-    await executed(postgres_url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    store = await PostgresStore.open(postgres_url, patience_s=3600)
+    (name,) = (await executed(postgres_ready_url, "SELECT current_database()"))[0]
+    await executed(postgres_ready_url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    store = await PostgresStore.open(postgres_ready_url, patience_s=3600)
     assert len(await log_of(store, run.id)) == 2
     with pytest.raises(StoreReadOnly, match="cannot be written, because it is a standby or set to read-only"):
         await created(store)
     await executed(
-        postgres_url, "SET default_transaction_read_only = off", f"ALTER DATABASE {name} RESET ALL"
+        postgres_ready_url, "SET default_transaction_read_only = off", f"ALTER DATABASE {name} RESET ALL"
     )
     await created(store)
     await store.close()
@@ -333,9 +335,9 @@ async def read_only(postgres_server: PostgresServer) -> AsyncIterator[Callable[[
 
 
 async def test_a_server_that_stays_read_only_is_told_in_one_sentence_and_can_be_read(
-    postgres_url: str, read_only: Callable[[bool], Awaitable[None]]
+    postgres_ready_url: str, read_only: Callable[[bool], Awaitable[None]]
 ) -> None:
-    store = await PostgresStore.open(postgres_url, patience_s=0.2)
+    store = await PostgresStore.open(postgres_ready_url, patience_s=0.2)
     run = await stepped(store, await held(store))
     await read_only(True)
     write, after = run.then(*step(run))
@@ -374,27 +376,27 @@ async def test_one_connection_that_is_refused_as_read_only_makes_all_of_them_rec
     await unwatch()
 
 
-async def test_of_several_servers_that_are_all_read_only_none_is_used(postgres_url: str) -> None:
-    (name,) = (await executed(postgres_url, "SELECT current_database()"))[0]
-    await executed(postgres_url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    place = postgres_url.partition("@")[2].partition("/")[0]
+async def test_of_several_servers_that_are_all_read_only_none_is_used(postgres_ready_url: str) -> None:
+    (name,) = (await executed(postgres_ready_url, "SELECT current_database()"))[0]
+    await executed(postgres_ready_url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    place = postgres_ready_url.partition("@")[2].partition("/")[0]
     with pytest.raises(
         StoreUnavailable, match="session is read-only; start or promote the primary, or add it to the address"
     ):
-        await PostgresStore.open(postgres_url.replace(place, f"{place},{place}"))
+        await PostgresStore.open(postgres_ready_url.replace(place, f"{place},{place}"))
 
 
 async def test_damage_is_named_and_the_other_runs_stay_usable(
-    witness: PostgresStore, postgres_server: PostgresServer, postgres_url: str
+    witness: PostgresStore, postgres_server: PostgresServer, postgres_ready_url: str
 ) -> None:
     well = await stepped(witness, await held(witness), times=2)
     bad = await held(witness)
     while bad.position.seq < 200:
         bad = await stepped(witness, bad, text="x" * 200)
-    await executed(postgres_url, "VACUUM (FREEZE) event", "CHECKPOINT")
-    ((path, block),) = await executed(postgres_url, LAST_BLOCK)
+    await executed(postgres_ready_url, "VACUUM (FREEZE) event", "CHECKPOINT")
+    ((path, block),) = await executed(postgres_ready_url, LAST_BLOCK)
     ((first,),) = await executed(
-        postgres_url, f"SELECT min(seq) FROM event WHERE (ctid::text::point)[0]::int = {block}"
+        postgres_ready_url, f"SELECT min(seq) FROM event WHERE (ctid::text::point)[0]::int = {block}"
     )
     with (postgres_server.directory / "data" / path).open("r+b") as file:
         file.seek(block * 8192)
@@ -408,9 +410,9 @@ async def test_damage_is_named_and_the_other_runs_stay_usable(
 
 
 async def test_a_failed_statement_undoes_everything_that_was_sent_with_it(
-    witness: PostgresStore, postgres_url: str
+    witness: PostgresStore, postgres_ready_url: str
 ) -> None:
-    wire = Wire(await connect(Address.parse(postgres_url)))
+    wire = Wire(await connect(Address.parse(postgres_ready_url)))
     blob = call("blob_put", hash="0" * 64, encoding="plain", content=b"", touched_at_us=0)
     wrong = call("blob_put", hash="short", encoding="plain", content=b"", touched_at_us=0)
     with pytest.raises(ServerError) as raised:

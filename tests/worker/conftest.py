@@ -16,7 +16,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
     """A shell at an empty database of either kind."""
     is_file = request.param == "sqlite"
     shell = Shell(
-        tmp_path, str(tmp_path / "onward.db") if is_file else request.getfixturevalue("postgres_url")
+        tmp_path, str(tmp_path / "onward.db") if is_file else request.getfixturevalue("postgres_emptied_url")
     )
     yield shell
     shell.close()
