@@ -246,14 +246,12 @@ class LimitReached(OnwardError):
         reserved: int,
         wanted: int,
         fits_spent: bool,
+        says: str,
     ) -> None:
         self.scope, self.measure = scope, measure
         self.limit, self.spent, self.reserved, self.wanted = limit, spent, reserved, wanted
         self.fits_spent = fits_spent
-        super().__init__(
-            f"the limit of {scope} on {measure} is {limit:,}: {spent:,} are spent, {reserved:,} reserved, "
-            f"and the call may need {wanted:,}; raise it with `onward limits set {scope} {measure} N`."
-        )
+        super().__init__(says)
 
 
 class WorkdirGone(OnwardError):

@@ -15,6 +15,7 @@ from onward.operations.replies import (
     Forked,
     GateList,
     GateShown,
+    LimitStop,
     Recovered,
     Resumed,
     ResumePreview,
@@ -76,6 +77,8 @@ class Lists(Protocol):
     async def list_gates(self, request: ListGates) -> GateList: ...
 
     async def run_gates(self, request: RunGates) -> list[GateShown]: ...
+
+    async def run_limit(self, request: GetRun) -> LimitStop | None: ...
 
     async def list_workers(self, request: ListWorkers) -> list[WorkerListed]: ...
 

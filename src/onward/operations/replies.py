@@ -171,7 +171,10 @@ class ManagerShown(TypedDict):
 
 
 class LimitStop(TypedDict):
-    """The limit that stopped a run, as it was then. `cost` is in millionths of a dollar."""
+    """The limit that stopped a run, as it was then. `cost` is in millionths of a dollar.
+
+    `raise_to` is what `onward resume --raise` takes; None if the limit leaves more room by now.
+    """
 
     scope: str
     measure: str
@@ -179,6 +182,7 @@ class LimitStop(TypedDict):
     used: int
     reserved: int
     wanted: int
+    raise_to: str | None
     steps_finished: int
     steps_open: int
 

@@ -166,6 +166,7 @@ def view_limit(run: Run) -> dict[str, Any] | None:
         "used": hit.spent,
         "reserved": hit.reserved,
         "wanted": hit.wanted,
+        "raise_to": None,
         "steps_finished": run.steps_finished,
         "steps_open": len(run.open_steps),
     }

@@ -18,7 +18,7 @@ from onward.model.attempt.output import LastOutput
 from onward.model.ids import display_id
 from onward.model.values.instant import span
 from onward.model.workspace import WORKTREE
-from onward.operations.replies import RunListed, RunState
+from onward.operations.replies import LimitStop, RunListed, RunState
 from onward.read.view import dead_end
 
 SIMULATED = {
@@ -110,7 +110,7 @@ def next_command(run: Mapping[str, Any], common: Common) -> str | None:
         case "interrupted" if reason == "in_doubt":
             return common.command("resume", name, "--retry|--skip|--continue|--abort")
         case "interrupted" if reason == "limit":
-            return common.command("resume", name, "--raise SCOPE.KEY=VALUE")
+            return common.command("resume", name, *_raise(run["limit"]))
         case "queued" | "paused" | "interrupted":
             return common.command("resume", name)
         case "failed" if reason == "no_way_on":
@@ -119,6 +119,11 @@ def next_command(run: Mapping[str, Any], common: Common) -> str | None:
             return common.command("resume", name)
         case _:
             return None
+
+
+def _raise(limit: LimitStop | None) -> tuple[str, ...]:
+    """The flag that raises the limit that stopped a run, unless it leaves room by now."""
+    return () if limit is None or limit["raise_to"] is None else ("--raise", limit["raise_to"])
 
 
 def summary(run: RunState) -> str:

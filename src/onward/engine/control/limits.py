@@ -10,7 +10,13 @@ from onward.engine.log.journal import Journal
 from onward.errors import InvalidInput, Refused, RunNotFound
 from onward.machine.decide.lifting import decide_lift, is_held_by_limit
 from onward.model.run import Run
-from onward.model.values.amounts import MEASURES, shown_amount
+from onward.model.values.amounts import (
+    MEASURES,
+    leaves_more_room,
+    raise_argument,
+    raised_amount,
+    shown_amount,
+)
 from onward.model.values.scopes import kind_of, scopes_of
 from onward.store.port.money.limits import Scope
 from onward.store.port.store import Store
@@ -88,20 +94,57 @@ def _check_raised(now: Scope, measure: str, limit: int) -> None:
         )
 
 
-async def check_limits(store: Store, run: Run) -> None:
-    """Refuse to resume a run that a limit stopped, if that limit still allows no call at all."""
+@dataclass(frozen=True, slots=True)
+class StillHeld:
+    """A limit that stopped a run and leaves no more room than it did then; `enough` would leave some."""
+
+    step: str
+    scope: Scope
+    measure: str
+    spent: int
+    limit: int
+    enough: int
+
+    @property
+    def argument(self) -> str:
+        """What `--raise` takes to continue the run."""
+        return raise_argument(self.scope.id, self.measure, self.enough)
+
+
+async def still_held(store: Store, run: Run, now_us: int) -> StillHeld | None:
+    """The limit that would stop a run again at the same call; None if nothing is known to.
+
+    A day that is over holds nothing: the call would count in another.
+    """
+    scopes = run_scopes(run, now_us)
     for opened in run.open_steps.values():
-        if opened.limit is None or run.reason != "limit":
+        hit = opened.limit
+        if hit is None or run.reason != "limit" or hit.scope not in scopes:
             continue
-        measure = opened.limit.measure
-        (now,) = await store.limits.read([opened.limit.scope])
-        at = MEASURES.index(measure)
+        (now,) = await store.limits.read([hit.scope])
+        at = MEASURES.index(hit.measure)
         spent, limit = now.spent[at], now.limit[at]
-        if limit and spent >= limit:
-            raise Refused(
-                "limit_exceeded",
-                f"{now.id} has spent {shown_amount(measure, spent)} of {shown_amount(measure, limit)} "
-                f"{measure if measure != 'cost' else 'dollars'}; raise the limit and resume with "
-                f"`onward resume {run.id} --raise {kind_of(now.id)}.{measure}=N`.",
-                details={"scope": now.id, "measure": measure, "used": spent, "limit": limit},
-            )
+        if not leaves_more_room(hit, limit=limit, spent=spent):
+            enough = raised_amount(hit, limit=limit, spent=spent, reserved=now.reserved[at])
+            return StillHeld(opened.step, now, hit.measure, spent, limit, enough)
+    return None
+
+
+async def check_limits(store: Store, run: Run, now_us: int, *, repeats: bool) -> None:
+    """Refuse to resume a run that would stop at the same limit again.
+
+    If it `repeats` the call that did not fit, there must be more room than there was. Else another call is
+    next, which may need less: something must be left.
+    """
+    held = await still_held(store, run, now_us)
+    if held is None or (not repeats and held.spent < held.limit):
+        return
+    measure, unit = held.measure, "" if held.measure == "cost" else f" {held.measure}"
+    spent, limit = (shown_amount(measure, amount) for amount in (held.spent, held.limit))
+    raise Refused(
+        "limit_exceeded",
+        f"{held.scope.id} has spent {spent} of {limit}{unit}, which leaves too little "
+        f"for the next call of step {held.step}; raise the limit and resume with "
+        f"`onward resume {run.id} --raise {held.argument}`.",
+        details={"scope": held.scope.id, "measure": measure, "used": held.spent, "limit": held.limit},
+    )

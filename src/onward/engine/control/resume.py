@@ -155,7 +155,8 @@ class Resuming:
         if resume.raises and stop is not None:  # else it is only asked what a resume would do
             await self.limits.raise_for(known.run, resume.raises, by=resume.by)
         if resume.action != "abort":
-            await check_limits(self.limits.store, known.run)
+            repeats = resume.action is None and resume.from_node is None and not resume.accept_changes
+            await check_limits(self.limits.store, known.run, self.clock.now_us(), repeats=repeats)
         executes = resume.run and resume.action != "abort"
         check_workdir(resume.workdir, is_here=executes)
         if executes and resume.workdir is None:
@@ -170,9 +171,9 @@ class Resuming:
             if resume.run
             else {}
         )
-        repeats = repeat_notice(definition, known.run, resume.from_node)
+        twice = repeat_notice(definition, known.run, resume.from_node)
         lacks = self._lacking(known.run) if executes else ""
-        notice = "; ".join(filter(None, (notice, repeats, lacks)))
+        notice = "; ".join(filter(None, (notice, twice, lacks)))
         return _Ready(known, pipeline, notice, Served(definition, handlers), resume)
 
     def _lacking(self, run: Run) -> str:

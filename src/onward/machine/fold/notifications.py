@@ -27,6 +27,7 @@ from onward.model.event import (
 from onward.model.ids import display_id
 from onward.model.notification import Facts, GateFacts, Notification, NotificationKind, notification_id
 from onward.model.run import Gate, Run, RunStatus
+from onward.model.values.amounts import raise_argument, raised_amount
 from onward.model.values.instant import rfc3339
 
 _STOPS = frozenset({RunPaused, RunInterrupted, RunFailed, RunCompleted, RunCancelled})
@@ -118,4 +119,16 @@ def _next_command(run: Run, gate: Gate | None) -> str | None:
         is_alone = sum(one.decided is None for one in run.gates.values()) == 1
         which = "" if is_alone else f" --gate {shlex.quote(gate.gate)}"
         return f"onward answer {display_id(run.id)}{which}"
-    return f"onward resume {display_id(run.id)}" if is_recoverable(run.status, run.reason) else None
+    if not is_recoverable(run.status, run.reason):
+        return None
+    return " ".join(("onward", "resume", display_id(run.id), *_raise(run)))
+
+
+def _raise(run: Run) -> tuple[str, ...]:
+    """The flag that raises the limit that stopped the run, if one did."""
+    hits = [opened.limit for opened in run.open_steps.values() if opened.limit is not None]
+    if run.reason != "limit" or not hits:
+        return ()
+    hit = hits[0]
+    enough = raised_amount(hit, limit=hit.limit, spent=hit.spent, reserved=hit.reserved)
+    return "--raise", raise_argument(hit.scope, hit.measure, enough)

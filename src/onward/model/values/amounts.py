@@ -7,7 +7,8 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from onward.errors import InvalidInput
-from onward.model.call import Reserved, Usage
+from onward.model.call import LimitHit, Reserved, Usage
+from onward.model.values.scopes import kind_of
 
 MEASURES = ("tokens", "cost", "calls")
 """The names of what is limited, in the order of the fields of `Amounts`."""
@@ -84,3 +85,24 @@ def shown_amount(measure: str, amount: int) -> str:
     dollars = f"{Decimal(amount) / MICRO:,.6f}".rstrip("0")
     whole, _, cents = dollars.partition(".")
     return f"${whole}.{cents.ljust(2, '0')}"
+
+
+def raise_argument(scope: str, measure: str, amount: int) -> str:
+    """What `--raise` takes to raise a limit of a run: `run.tokens=200000`, `day.cost=2.50`."""
+    typed = shown_amount(measure, amount).replace(",", "").lstrip("$")
+    return f"{kind_of(scope)}.{measure}={typed}"
+
+
+def leaves_more_room(hit: LimitHit, *, limit: int, spent: int) -> bool:
+    """Whether a call that did not fit may fit by now; 0 is no limit."""
+    return not limit or limit - spent > hit.limit - hit.spent
+
+
+def raised_amount(hit: LimitHit, *, limit: int, spent: int, reserved: int) -> int:
+    """A limit that leaves room for the call that did not fit, and more: at least twice the present one.
+
+    It is rounded up to two digits, so that it is easy to read and to type.
+    """
+    least = max(2 * limit, spent + reserved + hit.wanted)
+    step: int = 10 ** max(0, len(str(least)) - 2)
+    return -(-least // step) * step

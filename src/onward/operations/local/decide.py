@@ -45,7 +45,10 @@ class LocalDecide:
         notices: list[str] = []
         how = replace(resume_of(request), by=request.by, run=False, terms=terms_of(request))
         folded = await self.engine.resume(await self._run_id(request.run), how, tell=notices.append)
-        return {**await run_state(self.engine.store, folded), "notice": "; ".join(notices)}
+        return {
+            **await run_state(self.engine.store, folded, self.clock.now_us()),
+            "notice": "; ".join(notices),
+        }
 
     async def answer_gate(self, request: AnswerGate) -> RunState:
         """Decide an open gate and queue the run that waited for it."""
@@ -57,13 +60,13 @@ class LocalDecide:
             run=False,
             terms=terms_of(request),
         )
-        return await run_state(self.engine.store, folded)
+        return await run_state(self.engine.store, folded, self.clock.now_us())
 
     async def pause_run(self, request: PauseRun) -> RunState:
         """Ask a run to stop; it stops at once if no live process holds it."""
         run_id = await self._run_id(request.run)
         folded = await self.engine.pause(run_id, after=request.after, by=request.by, terms=terms_of(request))
-        return await run_state(self.engine.store, folded)
+        return await run_state(self.engine.store, folded, self.clock.now_us())
 
     async def cancel_run(self, request: CancelRun) -> RunState:
         """Cancel a run for good, and with it the runs that it manages."""
@@ -71,13 +74,13 @@ class LocalDecide:
         folded = await self.engine.cancel(
             run_id, by=request.by, reason=request.reason, terms=terms_of(request)
         )
-        return await run_state(self.engine.store, folded)
+        return await run_state(self.engine.store, folded, self.clock.now_us())
 
     async def steer_run(self, request: SteerRun) -> RunState:
         """Give the run's agents an instruction; the next agent step takes it."""
         run_id = await self._run_id(request.run)
         folded = await self.engine.steer(run_id, request.text, by=request.by, terms=terms_of(request))
-        return await run_state(self.engine.store, folded)
+        return await run_state(self.engine.store, folded, self.clock.now_us())
 
     async def recover_runs(self, request: RecoverRuns) -> Recovered:
         """Take runs from processes that died; a run that cannot be handled does not hide the others."""

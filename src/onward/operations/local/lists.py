@@ -17,11 +17,12 @@ from onward.operations.replies import (
     GateList,
     GateListed,
     GateShown,
+    LimitStop,
     RunList,
     RunListed,
     WorkerListed,
 )
-from onward.operations.requests import GetStats, ListGates, ListRuns, ListWorkers, RunGates
+from onward.operations.requests import GetRun, GetStats, ListGates, ListRuns, ListWorkers, RunGates
 from onward.operations.stats import Stats
 from onward.read.lookup import completed_of, find_run, list_runs
 from onward.read.view import instant, view_gate, view_row
@@ -88,6 +89,14 @@ class LocalLists:
         """What one run waits for, with all that is known of each question."""
         run = await self._run((await find_run(self.store.runs, request.run)).row.id)
         return [cast("GateShown", view_gate(gate)) for gate in run.gates.values() if gate.decided is None]
+
+    async def run_limit(self, request: GetRun) -> LimitStop | None:
+        """The limit that stopped a run, and what to raise; None if none did."""
+        from onward.clock import SystemClock
+        from onward.operations.local.money.stopped import limit_stop
+
+        run = await self._run((await find_run(self.store.runs, request.run)).row.id)
+        return await limit_stop(self.store, run, SystemClock().now_us())
 
     async def list_workers(self, request: ListWorkers) -> list[WorkerListed]:
         """The workers, idle or not, and the other processes that hold runs; and whether they are alive."""

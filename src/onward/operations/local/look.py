@@ -21,6 +21,7 @@ from onward.operations.drawing import Drawing
 from onward.operations.kept import ArtifactContent, ArtifactList, CallList
 from onward.operations.local.artifacts import view_artifact, view_content
 from onward.operations.local.calls import view_call
+from onward.operations.local.money.stopped import limit_stop
 from onward.operations.replies import Checkpoint, EventShown, RunPage, RunState
 from onward.operations.requests import (
     DrawRun,
@@ -52,11 +53,12 @@ if TYPE_CHECKING:
 POLL_S = 0.2
 
 
-async def run_state(store: Store, folded: Folded) -> RunState:
+async def run_state(store: Store, folded: Folded, now_us: int) -> RunState:
     """A run in full, as a decision left it."""
     completed, run = await completed_of(store.log, folded.run.id), folded.run
     workers = await _workers(store, run)
-    return cast("RunState", view_run(project(run), folded.holder, run, completed, workers=workers))
+    viewed = view_run(project(run), folded.holder, run, completed, workers=workers)
+    return cast("RunState", {**viewed, "limit": await limit_stop(store, run, now_us)})
 
 
 async def _workers(store: Store, run: Run) -> Sequence[RegisteredWorker] | None:
@@ -78,7 +80,7 @@ class LocalLook:
 
     async def get_run(self, request: GetRun) -> RunState:
         """A run as it stands."""
-        return await run_state(self.store, await self._load(request.run))
+        return await run_state(self.store, await self._load(request.run), self.clock.now_us())
 
     async def show_run(self, request: ShowRun) -> RunPage:
         """All that `onward show` says about a run."""
@@ -88,6 +90,7 @@ class LocalLook:
         run, workers = folded.run, await _workers(self.store, folded.run)
         page = {
             **view_run(project(run), folded.holder, run, log.completed(), workers=workers),
+            "limit": await limit_stop(self.store, run, self.clock.now_us()),
             "steps": view_steps(log, run, is_held=is_held),
             "left": await self._left(folded),
             **await self._relatives(run.id),

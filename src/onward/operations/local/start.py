@@ -47,4 +47,7 @@ class LocalStart:
             terms=terms_of(request),
         )
         folded = await self.engine.fork(parent, fork, tell=notices.append)
-        return {**await run_state(self.engine.store, folded), "notice": "; ".join(notices)}
+        return {
+            **await run_state(self.engine.store, folded, folded.run.updated_at_us),
+            "notice": "; ".join(notices),
+        }

@@ -20,6 +20,7 @@ from onward.model.event import StepFinished
 from onward.model.ids import display_id
 from onward.operations.local.decide import answer_of, resume_of
 from onward.operations.local.look import run_state
+from onward.operations.local.money.stopped import limit_stop
 from onward.operations.local.preview import is_asking
 from onward.operations.local.submit import prepared, start_of
 from onward.operations.local.terms import terms_of
@@ -130,8 +131,10 @@ class Execution:
         if self.interviewer is not None:
             folded = await self.engine.attend(folded, self.interviewer, self.stop)
         if self.completed:
-            return await run_state(self.engine.store, folded)
-        return cast("RunState", view_run(project(folded.run), folded.holder, folded.run, ()))
+            return await run_state(self.engine.store, folded, self.clock.now_us())
+        viewed = view_run(project(folded.run), folded.holder, folded.run, ())
+        limit = await limit_stop(self.engine.store, folded.run, self.clock.now_us())
+        return cast("RunState", {**viewed, "limit": limit})
 
     async def _last_checkpoint(self, folded: Folded) -> LastCheckpoint | None:
         record = await last_checkpoint(self.engine.store.log, folded.run.id, folded.run.head)

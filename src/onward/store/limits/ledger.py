@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from onward.errors import LimitReached, OnwardError, Refused
 from onward.model.call import Reserved, Usage
 from onward.model.row import CallClosed, CallOpened
-from onward.model.values.amounts import MEASURES, Amounts, amounts_of, used_amounts
+from onward.model.values.amounts import MEASURES, Amounts, amounts_of, shown_amount, used_amounts
 from onward.model.values.scopes import DAY, day_of, part_of
 from onward.store.port.money.limits import Reservation, ReservationState, Scope, Warned
 from onward.store.port.stored import Write
@@ -209,8 +209,17 @@ def judge(scope: Scope, wanted: Amounts, *, is_priced: bool = True) -> OnwardErr
                 reserved=reserved,
                 wanted=needed,
                 fits_spent=spent + needed <= limit,
+                says=_reached(scope.id, measure, limit, spent, reserved, needed),
             )
     return None
+
+
+def _reached(scope: str, measure: str, *figures: int) -> str:
+    limit, spent, reserved, needed = (shown_amount(measure, figure) for figure in figures)
+    return (
+        f"the limit of {scope} on {measure} is {limit}: {spent} spent, {reserved} reserved, "
+        f"and the next call may need {needed}."
+    )
 
 
 def _may_pass(refusal: OnwardError) -> bool:

@@ -26,8 +26,8 @@ from onward.errors import InvalidInput, NoDatabase
 from onward.model.run import RunStatus
 from onward.model.values.bounds import LIMIT
 from onward.operations.protocol import Lists
-from onward.operations.replies import RunList, RunListed
-from onward.operations.requests import ALL, ListRuns, RunGates
+from onward.operations.replies import LimitStop, RunList, RunListed
+from onward.operations.requests import ALL, GetRun, ListRuns, RunGates
 
 StatusName = Literal[
     "queued", "running", "waiting", "paused", "interrupted", "failed", "completed", "cancelled"
@@ -88,15 +88,21 @@ async def _tell(lists: Lists, wanted: ListRuns, watch: bool, common: Common, out
     if out.is_json:
         out.value(runs if wanted.run is None else runs[0])
         return
-    for line in _list(found, wanted) if wanted.run is None else _one(runs[0], common):
+    if wanted.run is None:
+        for line in _list(found, wanted):
+            out.say(line)
+        return
+    # Only for a run that a limit or a gate stopped is its log worth reading.
+    (run,) = runs
+    limit = await lists.run_limit(GetRun(run=run["id"])) if run["reason"] == "limit" else None
+    for line in _one(run, limit, common):
         out.say(line)
-    if wanted.run is not None and runs[0]["status"] == "waiting":  # only then is its log worth reading
-        for gate in await lists.run_gates(RunGates(run=runs[0]["id"])):
-            for line in gate_lines(gate):
-                out.say(f"  {line}")
+    for gate in await lists.run_gates(RunGates(run=run["id"])) if run["status"] == "waiting" else ():
+        for line in gate_lines(gate):
+            out.say(f"  {line}")
 
 
-def _one(run: RunListed, common: Common) -> Iterator[str]:
+def _one(run: RunListed, limit: LimitStop | None, common: Common) -> Iterator[str]:
     yield f"run {run['display_id']}: {one_line(run['pipeline'])} (id {run['id']})"
     detail = one_line(run["detail"], 1_000)
     yield f"  status   {status_words(run)}" + (f": {detail}" if detail else "")
@@ -106,7 +112,7 @@ def _one(run: RunListed, common: Common) -> Iterator[str]:
         yield f"  held by  {run['holder']}"
     yield f"  steps    {run['steps_finished']} finished" + (f", next {run['next']}" if run["next"] else "")
     yield f"  changed  {age(instant_us(run['updated_at']), SystemClock().now_us())}"
-    ahead = next_command(run, common)
+    ahead = next_command({**run, "limit": limit}, common)
     if ahead:
         yield f"  continue {ahead}"
 
