@@ -57,6 +57,30 @@ def test_no_help_calls_a_flag_that_is_off_false(helps: Callable[[str], Done], na
     assert "default: ]" not in said
 
 
+@pytest.mark.parametrize(
+    ("name", "takes"),
+    [
+        ("show", "RUN [STEP]"),
+        ("run", "FILE"),
+        ("status", "[RUN]"),
+        ("answer", "[RUN] [CHOICE]"),
+        ("artifacts", "RUN [ID]"),
+        ("messages", "RUN|CHAT"),
+        ("graph", "RUN|FILE"),
+        ("effect", "KEY [-- COMMAND...]"),
+        ("limits", "[show | set SCOPE KEY VALUE | reset SCOPE]"),
+    ],
+)
+def test_the_usage_line_names_what_a_command_takes(helps: Callable[[str], Done], name: str, takes: str) -> None:
+    line = helps(name).out.splitlines()[0]
+    assert line == f"Usage: onward {name} {takes} [OPTIONS]"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_usage_line_says_args(helps: Callable[[str], Done], name: str) -> None:
+    assert "ARGS" not in helps(name).out.splitlines()[0]
+
+
 def test_the_help_of_a_command_says_all_of_its_docstring(helps: Callable[[str], Done]) -> None:
     said = " ".join(helps("export").out.split())
     assert (
@@ -67,7 +91,7 @@ def test_the_help_of_a_command_says_all_of_its_docstring(helps: Callable[[str], 
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (("statsu",), " Did you mean stats?"),
+        (("statsu",), " Did you mean stats or status?"),
         (("resme", "x"), " Did you mean resume?"),
         (("check",), " Did you mean checkpoints?"),
         (("run", "x.dot", "--simulat"), " Did you mean --simulate?"),

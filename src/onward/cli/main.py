@@ -180,9 +180,9 @@ def room_of(name: str, module: str) -> str:
 
 
 def _explained(name: str, place: str) -> dict[str, Any]:
-    from onward.cli.manual import description, epilogue
+    from onward.cli.manual import description, epilogue, usage
 
-    return {"help": description(place), "help_epilogue": epilogue(name)}
+    return {"usage": usage(name, place), "help": description(place), "help_epilogue": epilogue(name)}
 
 
 def _shown_default(value: Any) -> Any:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from inspect import cleandoc
+from inspect import Parameter, cleandoc, signature
 from textwrap import fill
 
 from onward.cli.exits import FAILED, FINE, INTERRUPTED, UNFINISHED, USAGE
 
 WIDTH = 78
 Codes = Mapping[int | str, str]
+_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
 _REFUSED = "it was refused, or the database could not be used"
 _USAGE = "the command line is wrong, or what it names cannot be read"
 _LOOK: Codes = {FINE: "done", FAILED: _REFUSED, USAGE: _USAGE, INTERRUPTED: "Ctrl-C"}
@@ -31,6 +32,8 @@ class Manual:
 
     examples: Mapping[str, str]
     exits: Codes
+    takes: str = ""
+    """The names behind a command, if its signature does not say them well."""
 
 
 MANUAL: Mapping[str, Manual] = {
@@ -75,9 +78,10 @@ MANUAL: Mapping[str, Manual] = {
     "messages": Manual(
         {
             "onward messages 4k7m2q --follow": "what its models say, until it stops",
-            "onward messages 4k7m2q --after 812 --json": "continue behind a position",
+            "onward messages 4k7m2q --after 812 --json": "continue after a position",
         },
         _LOOK,
+        takes="RUN|CHAT",
     ),
     "events": Manual(
         {
@@ -93,6 +97,7 @@ MANUAL: Mapping[str, Manual] = {
             "onward graph 4k7m2q --out run.svg": "what happened in a run, as a picture",
         },
         _LOOK,
+        takes="RUN|FILE",
     ),
     "files": Manual({"onward files 4k7m2q --out copy": "write the run's files below copy/"}, _LOOK),
     "receipts": Manual(
@@ -134,8 +139,9 @@ MANUAL: Mapping[str, Manual] = {
     "abort": Manual({"onward abort 4k7m2q": "give the run up; nothing is undone"}, _LOOK),
     "replay": Manual(
         {
-            "onward checkpoints 4k7m2q": "first, find a checkpoint",
-            "onward replay 4k7m2q --checkpoint 9 --set topic=tea": "fork there with another value, and run",
+            "onward replay 4k7m2q --from write --set topic=tea": "fork before a step, with another value",
+            "onward checkpoints 4k7m2q": "lists all points at which a fork can begin",
+            "onward replay 4k7m2q --checkpoint 9": "fork at one of them, and run",
         },
         {**_RUN, FINE: "the fork completed; with --no-run, it was made"},
     ),
@@ -197,6 +203,7 @@ MANUAL: Mapping[str, Manual] = {
             "onward limits reset day": "forget what was set",
         },
         _LOOK,
+        takes="[show | set SCOPE KEY VALUE | reset SCOPE]",
     ),
     "usage": Manual(
         {
@@ -221,6 +228,7 @@ MANUAL: Mapping[str, Manual] = {
             127: "there is no such command",
             "128+N": "the command was ended by signal N",
         },
+        takes="KEY [-- COMMAND...]",
     ),
     "gc": Manual(
         {
@@ -235,6 +243,7 @@ MANUAL: Mapping[str, Manual] = {
             "onward export 4k7m2q | onward import - --db other.db": "one run, into another database",
         },
         {**_LOOK, FAILED: f"the file exists, or the reader of the output left; or {_REFUSED}"},
+        takes="[RUN...]",
     ),
     "import": Manual(
         {"onward import backup.jsonl.zst --paused": "nothing continues before it is resumed"},
@@ -265,6 +274,20 @@ def description(place: str) -> str:
     module, _, function = place.partition(":")
     said = cleandoc(getattr(import_module(module), function).__doc__ or "")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in said.split("\n\n"))
+
+
+def usage(name: str, place: str) -> str:
+    """The line that says what a command takes, with a name for every argument; options go last, as typed."""
+    module, _, function = place.partition(":")
+    found = signature(getattr(import_module(module), function)).parameters.values()
+    taken = MANUAL[name].takes or " ".join(_taken(one) for one in found if one.kind in _BY_PLACE)
+    return " ".join(filter(None, ("Usage: onward", name, taken, "[OPTIONS]")))
+
+
+def _taken(parameter: Parameter) -> str:
+    if parameter.kind is Parameter.VAR_POSITIONAL:
+        return f"[{parameter.name.upper()}...]"
+    return parameter.name.upper() if parameter.default is Parameter.empty else f"[{parameter.name.upper()}]"
 
 
 def epilogue(name: str) -> str:

@@ -16,6 +16,8 @@ from cyclopts.exceptions import (
     UnusedCliTokensError,
 )
 
+OFFERED_MAX = 2
+
 
 def sentence(error: CycloptsError, commands: Collection[str]) -> str:
     """What was typed and is not known, and the name that it nearly is, if there is one."""
@@ -46,7 +48,7 @@ def _hint(typed: str, names: Collection[str]) -> str:
     from onward.pipeline.rules.words.vocabulary import is_near
 
     word = typed.lower().lstrip("-")
-    near = sorted(name for name in names if is_near(word, name.lstrip("-")))
+    near = sorted({name for name in names if is_near(word, name.lstrip("-"))})
     longer = sorted(name for name in names if len(word) >= 3 and name.lstrip("-").startswith(word))
-    found = near[:1] or (longer if len(longer) == 1 else [])
-    return f" Did you mean {found[0]}?" if found else ""
+    found = near[:OFFERED_MAX] or (longer if len(longer) == 1 else [])
+    return f" Did you mean {' or '.join(found)}?" if found else ""
