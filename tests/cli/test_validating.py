@@ -57,14 +57,37 @@ def test_an_agent_step_without_a_provider_is_mentioned_before_a_run_refuses_it(s
     assert checked.code == 0
     assert checked.out.splitlines() == [
         "agent.dot:3:3: info [agent_served] node 'a' is an agent step and no model provider is set up "
-        "(run it with --simulate, or name an app with a handler for 'codergen' with --app)",
+        "(set OPENAI_API_KEY or [providers.NAME], and ONWARD_MODEL (docs/agents.md), run it with --simulate, "
+        "or name an app with a handler for 'codergen' with --app)",
         "agent.dot is valid: 3 nodes, 0 warnings",
     ]
-    assert shell.inside("run", "agent.dot").code == 2
+    refused = shell.inside("run", "agent.dot")
+    assert refused.code == 2
+    for name in (
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "[providers.NAME]",
+        "ONWARD_MODEL",
+        "--simulate",
+        "--app",
+    ):
+        assert name in refused.err
     assert shell.inside("run", "agent.dot", "--simulate").code == 0
     shell.write("mine.py", MINE.replace('"mine"', '"codergen"'))
     assert "info" not in shell.inside("validate", "agent.dot", "--app", "mine:app").out
     assert "info" not in shell.inside("validate", "agent.dot", "--for-workers").out
+
+
+def test_a_misspelt_command_is_one_finding(shell: Shell) -> None:
+    shell.write(
+        "typo.dot",
+        "digraph {\n  start; exit; start -> a -> exit\n  a [shape=parallelogram, tool_comand=ls]\n}",
+    )
+    checked = shell.inside("validate", "typo.dot")
+    assert checked.out.splitlines() == [
+        "typo.dot:3:39: error [tool_command] tool node 'a' has no command to run "
+        "(tool_comand has no effect; did you mean tool_command?)"
+    ]
 
 
 def test_the_warning_that_explains_an_error_is_shown_beside_it(shell: Shell) -> None:

@@ -178,7 +178,10 @@ def agent_served(subject: Subject) -> Iterator[Problem]:
         asks = node.kind == DEFAULT_KIND or (node.kind == FAN_IN and node.prompt)
         if asks and node.id not in (graph.start_id, graph.exit_id):
             message = f"node {node.id!r} is an agent step and no model provider is set up"
-            fix = f"run it with --simulate, or name an app with a handler for {DEFAULT_KIND!r} with --app"
+            fix = (
+                "set OPENAI_API_KEY or [providers.NAME], and ONWARD_MODEL (docs/agents.md), run it with "
+                f"--simulate, or name an app with a handler for {DEFAULT_KIND!r} with --app"
+            )
             yield about(node, message, fix=fix)
             return
 

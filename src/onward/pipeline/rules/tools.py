@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from onward.pipeline.graph import Node
 from onward.pipeline.rules.rule import Problem, Rule, Subject, about
+from onward.pipeline.rules.words.vocabulary import NODE_ATTRIBUTES, meant
 
 TOOL, COMMAND, VARIABLE = "tool", "tool_command", "tool_variable"
 
@@ -17,7 +19,19 @@ def tool_command(subject: Subject) -> Iterator[Problem]:
     for node in graph.nodes.values():
         if node.kind == TOOL and node.id not in silent and not node.text(COMMAND).strip():
             message = f"tool node {node.id!r} has no command to run"
-            yield about(node, message, key=COMMAND, fix=f'write {COMMAND}="..."')
+            typo = misspelt_command(node)
+            if typo:
+                yield about(node, message, key=typo, fix=f"{typo} has no effect; did you mean {COMMAND}?")
+            else:
+                yield about(node, message, key=COMMAND, fix=f'write {COMMAND}="..."')
+
+
+def misspelt_command(node: Node) -> str:
+    """The attribute of a tool node that was meant to be its command, if it has none; else empty."""
+    if node.kind != TOOL or COMMAND in node.attrs:
+        return ""
+    unknown = (key for key in node.attrs if key in node.written and key not in NODE_ATTRIBUTES)
+    return next((key for key in unknown if meant(key, (COMMAND,))), "")
 
 
 def rules_beside(kind: str, rules: Sequence[Rule]) -> list[Rule]:

@@ -8,6 +8,7 @@ from itertools import chain
 
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
 from onward.pipeline.rules.rule import Problem, Subject, about, owner_of
+from onward.pipeline.rules.tools import misspelt_command
 from onward.pipeline.rules.words.vocabulary import (
     EDGE_ATTRIBUTES,
     FOREIGN_GRAPH,
@@ -34,9 +35,10 @@ def attribute_known(subject: Subject) -> Iterator[Problem]:
     graph = subject.graph
     names = _Names()
     for owner in chain[Graph | Node | Edge]((graph,), graph.nodes.values(), graph.edges):
-        ours = _ours(owner)
+        # What an error about the node says is not said again.
+        ours, said = _ours(owner), misspelt_command(owner) if isinstance(owner, Node) else ""
         for key in owner.attrs:
-            if key not in ours and key in owner.written:
+            if key not in ours and key in owner.written and key != said:
                 yield from names.problems(owner, key)
 
 
