@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -47,6 +48,31 @@ def test_limits_are_set_shown_and_reset(any_shell: Shell) -> None:
     assert "cost none" in shell.inside("limits", "reset", "chat/c").out
     (chat,) = [one for one in shell.inside("limits", "--json").json["scopes"] if one["scope"] == "chat/c"]
     assert (chat["cost_micro"]["limit"], chat["cost_micro"]["spent"]) == (None, 2_250_000)
+
+
+def test_a_limit_below_what_is_spent_says_that_runs_stop(shell: Shell) -> None:
+    today = f"day/{datetime.now(UTC).date().isoformat()}"
+    spent(shell, "a", "chat/c", today, "run/a", tokens=500)
+    assert "its runs stop" not in shell.inside("limits", "set", "chat/c", "tokens", "501").out
+    lowered = shell.inside("limits", "set", "chat/c", "tokens", "400")
+    assert (
+        lowered.out.splitlines()[1] == "chat/c has spent 500 of 400 tokens: its runs stop at their next call"
+    )
+    default = shell.inside("limits", "set", "day", "tokens", "400")
+    assert f"{today} has spent 500 of 400 tokens: its runs stop at their next call" in default.out
+
+
+def test_a_changed_default_says_which_scopes_keep_a_limit_of_their_own(shell: Shell) -> None:
+    shell.inside("limits", "set", "day/2001-01-01", "tokens", "7")
+    shell.inside("limits", "set", "day/2999-01-01", "tokens", "9")
+    for words in (("set", "day", "tokens", "0"), ("reset", "day")):
+        changed = shell.inside("limits", *words).out.splitlines()[1:]
+        assert changed == [
+            "day/2999-01-01 keeps its own limits (tokens 9); to drop them: onward limits reset day/2999-01-01"
+        ]
+    assert shell.inside("limits", "set", "day", "calls", "3").out.count("\n") == 1
+    found = shell.inside("limits", "set", "day", "tokens", "5", "--json").json
+    assert [one["scope"] for one in found["apart"]] == ["day/2999-01-01"]
 
 
 def test_a_run_is_named_in_short_and_its_root_is_meant(shell: Shell) -> None:
@@ -126,6 +152,8 @@ def test_a_limit_to_raise_is_checked_before_the_run_is_looked_at(shell: Shell) -
         ("day", "names no limit"),
         ("week.tokens=1", "names no limit"),
         ("day.cost=x", "dollars"),
+        ("day/2026-02-30.tokens=1", "is no day"),
+        ("day/2001-01-01.tokens=1", "not in day/2001-01-01"),
     ):
         refused = shell.inside("resume", "a", "--raise", text)
         assert refused.code in (1, 2)

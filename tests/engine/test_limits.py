@@ -9,6 +9,7 @@ from onward.engine.engine import Resume, Start
 from onward.errors import InvalidInput, Refused
 from onward.model.call import AttemptHeld, LimitHit
 from onward.model.event import RunInterrupted, RunPaused, StepStarted
+from onward.model.ids import display_id
 from onward.model.run import AttemptState, RunStatus
 from onward.model.values.amounts import raise_argument, raised_amount
 from onward.operations.local.operations import LocalOperations
@@ -169,10 +170,22 @@ async def test_what_is_no_raise_and_no_scope_of_the_run_is_refused_before_anythi
     changes = LimitChanges(process.store, process.clock)
     with pytest.raises(InvalidInput, match="has no chat"):
         await changes.raise_for(draft.run, [("run", "tokens", 900), ("chat", "tokens", 5)], by="pat")
+    with pytest.raises(InvalidInput, match="count in run/run, not in run/other"):
+        await changes.raise_for(draft.run, [("run", "tokens", 900), ("run/other", "tokens", 900)], by="pat")
     with pytest.raises(InvalidInput, match="100 already"):
         await changes.raise_for(draft.run, [("run", "tokens", 50)], by="pat")
     (scope,) = await process.store.limits.read(["run/run"])
     assert scope.limit.tokens == 100
+
+
+async def test_a_limit_to_raise_may_be_named_by_its_scope(world: World) -> None:
+    process = await world.process()
+    draft = await stopped_by_limit(process, "run/run")
+    changes = LimitChanges(process.store, process.clock)
+    await changes.raise_for(draft.run, [("run/run", "tokens", 900)], by="pat")
+    await changes.raise_for(draft.run, [(f"run/{display_id('run')}", "tokens", 901)], by="pat")
+    (scope,) = await process.store.limits.read(["run/run"])
+    assert scope.limit.tokens == 901
 
 
 async def test_a_raised_limit_lifts_the_holds_of_runs_that_are_running(world: World) -> None:

@@ -133,9 +133,13 @@ class GetUsage(Request, frozen=True, kw_only=True):
 
 
 class LimitRaise(Request, frozen=True, kw_only=True):
-    """A limit to raise before a run is resumed: that of its day, run, chat or project; 0 is none."""
+    """A limit to raise before a run is resumed: that of its day, run, chat or project; 0 is none.
+
+    With `id` it must be the one that the run counts in; a run has only one of each kind.
+    """
 
     kind: Literal["chat", "day", "project", "run"]
+    id: str = ""
     measure: Literal["tokens", "cost", "calls"]
     value: int
 

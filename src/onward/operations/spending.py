@@ -35,10 +35,17 @@ class LimitList(TypedDict):
 
 
 class LimitChanged(TypedDict):
-    """A scope after a change, and the running runs whose held attempts try again."""
+    """A scope after a change, and the running runs whose held attempts try again.
+
+    `spent_up` are the scopes in which the limit leaves nothing: their runs stop at their next call. After a
+    change of a default, `apart` are the scopes of its kind with a limit of their own, which is unchanged. Of
+    days only those that are not over are in both; after a change of the default of runs, no run is.
+    """
 
     scope: ScopeShown
     lifted: list[str]
+    spent_up: list[ScopeShown]
+    apart: list[ScopeShown]
 
 
 class UsageShown(TypedDict):

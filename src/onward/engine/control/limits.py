@@ -9,6 +9,7 @@ from onward.clock import Clock, SystemIds
 from onward.engine.log.journal import Journal
 from onward.errors import InvalidInput, Refused, RunNotFound
 from onward.machine.decide.lifting import decide_lift, is_held_by_limit
+from onward.model.ids import display_id
 from onward.model.run import Run
 from onward.model.values.amounts import (
     MEASURES,
@@ -42,19 +43,17 @@ class LimitChanges:
         return changed, await self._lift(scope, by)
 
     async def raise_for(self, run: Run, raises: Sequence[tuple[str, str, int]], *, by: str) -> None:
-        """Raise limits of the scopes that a run counts in: each is the kind of the scope, a measure, a limit.
+        """Raise limits of the scopes that a run counts in: each is the scope or its kind, a measure, a limit.
 
         All are checked before the first is changed.
         """
-        scopes = {kind_of(scope): scope for scope in run_scopes(run, self.clock.now_us())}
-        for kind, measure, limit in raises:
-            if kind not in scopes:
-                there = ", ".join(sorted(scopes))
-                raise InvalidInput(f"run {run.id} has no {kind}, so it has no such limit; it has {there}.")
-            (now,) = await self.store.limits.read([scopes[kind]])
+        there = run_scopes(run, self.clock.now_us())
+        meant = [(_scope_of(run, there, scope), measure, limit) for scope, measure, limit in raises]
+        for scope, measure, limit in meant:
+            (now,) = await self.store.limits.read([scope])
             _check_raised(now, measure, limit)
-        for kind, measure, limit in raises:
-            await self.change(scopes[kind], {measure: limit}, by=by)
+        for scope, measure, limit in meant:
+            await self.change(scope, {measure: limit}, by=by)
 
     async def _lift(self, scope: str, by: str) -> Sequence[str]:
         journal, lifted = Journal(self.store.log, self.clock), list[str]()
@@ -78,6 +77,21 @@ class LimitChanges:
         scopes = run_scopes(run, self.clock.now_us())
         held_in = [opened.limit.scope for opened in run.open_steps.values() if opened.limit is not None]
         return any(scope in (one, kind_of(one)) for one in (*scopes, *held_in))
+
+
+def _scope_of(run: Run, there: Sequence[str], wanted: str) -> str:
+    """The scope of the run that is meant by its kind or by its name; a run also has a display id."""
+    kind = kind_of(wanted)
+    scope = next((one for one in there if kind_of(one) == kind), None)
+    if scope is None:
+        kinds = ", ".join(sorted(map(kind_of, there)))
+        raise InvalidInput(f"run {run.id} has no {kind}, so it has no such limit; it has {kinds}.")
+    if wanted not in (kind, scope, f"run/{run.id}", f"run/{display_id(run.id)}"):
+        raise InvalidInput(
+            f"the calls of run {run.id} count in {scope}, not in {wanted}; raise {kind}, or change the other "
+            f"with `onward limits set {wanted}`."
+        )
+    return scope
 
 
 def _check_raised(now: Scope, measure: str, limit: int) -> None:

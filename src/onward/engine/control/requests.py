@@ -66,7 +66,7 @@ class Resume(ResumeRequest):
     `action` decides about a step that stopped: retry, skip, continue or abort; `step` names it if there are
     several. `from_node` starts again at a node. `accept_changes` takes the changed pipeline file, `original`
     the stored source. `take_over` takes the run from a live holder, `wait` waits for it. `run=False` only
-    decides: a worker executes the run. `raises` are limits that are raised first: the kind of the scope, the
+    decides: a worker executes the run. `raises` are limits that are raised first: the scope or its kind, the
     measure and the limit.
     """
 

@@ -128,4 +128,4 @@ def resume_of(request: PreviewResume) -> Resume:
 
 
 def _raises(wanted: Sequence[LimitRaise]) -> tuple[tuple[str, str, int], ...]:
-    return tuple((one.kind, one.measure, one.value) for one in wanted)
+    return tuple((f"{one.kind}/{one.id}".rstrip("/"), one.measure, one.value) for one in wanted)

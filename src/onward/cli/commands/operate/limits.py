@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, cast
 
@@ -21,6 +22,7 @@ from onward.model.values.scopes import KINDS, check_scope
 from onward.operations.requests import ListLimits, ResetLimits, SetLimit
 from onward.operations.spending import LimitChanged, MeasureShown, ScopeShown
 
+SHOWN_MAX = 5
 HEADINGS = ("SCOPE", "OF", "LIMIT", "SPENT", "RESERVED", "USED")
 
 
@@ -56,7 +58,7 @@ async def limits(
         if scope is None:
             raise InvalidInput("say which scope to reset, as in `onward limits reset day`.")
         async with limits_of(common, makes=True) as asked:
-            return _tell(out, await asked.reset_limits(ResetLimits(scope=check_scope(scope))))
+            return _tell(await asked.reset_limits(ResetLimits(scope=check_scope(scope))), common, out)
     async with limits_of(common) as asked:
         found = await asked.list_limits(ListLimits(limit=limit))
     if out.is_json:
@@ -76,10 +78,10 @@ def _given(scope: str | None, key: str | None, value: str | None) -> SetLimit:
 
 async def _set(request: SetLimit, common: Common, out: Output) -> int:
     async with limits_of(common, makes=True) as asked:
-        return _tell(out, await asked.set_limit(request))
+        return _tell(await asked.set_limit(request), common, out)
 
 
-def _tell(out: Output, changed: LimitChanged) -> int:
+def _tell(changed: LimitChanged, common: Common, out: Output) -> int:
     scope = changed["scope"]
     told = [
         f"{measure} {'none' if shown['limit'] is None else shown_amount(measure, shown['limit'])}"
@@ -87,11 +89,36 @@ def _tell(out: Output, changed: LimitChanged) -> int:
     ]
     every = f"every {scope['kind']}" if scope["scope"] in KINDS else scope["scope"]
     out.say(f"limits of {every}: {', '.join(told)}")
+    for line in _consequences(changed, common):
+        out.say(line)
     if changed["lifted"]:
         out.say(f"{count(len(changed['lifted']), 'running run')} that it held can continue")
     if out.is_json:
         out.value(changed)
     return FINE
+
+
+def _consequences(changed: LimitChanged, common: Common) -> Iterator[str]:
+    """Where the change stops runs, and where it does not count."""
+    for scope in changed["spent_up"][:SHOWN_MAX]:
+        used = [
+            f"{shown_amount(measure, shown['spent'])} of {shown_amount(measure, shown['limit'])} {measure}"
+            for measure, shown in _measures(scope)
+            if shown["limit"] and shown["spent"] >= shown["limit"]
+        ]
+        yield f"{scope['scope']} has spent {', '.join(used)}: its runs stop at their next call"
+    for scope in changed["apart"][:SHOWN_MAX]:
+        own = [
+            f"{measure} {'no limit' if not shown['limit'] else shown_amount(measure, shown['limit'])}"
+            for measure, shown in _measures(scope)
+            if shown["is_own"]
+        ]
+        reset = common.command("limits", "reset", shlex.quote(scope["scope"]))
+        yield f"{scope['scope']} keeps its own limits ({', '.join(own)}); to drop them: {reset}"
+    for what in ("spent_up", "apart"):
+        if len(changed[what]) > SHOWN_MAX:
+            more = count(len(changed[what]) - SHOWN_MAX, "more scope")
+            yield f"… and {more}: {common.command('limits')}"
 
 
 def _lines(scopes: Sequence[ScopeShown]) -> Iterator[str]:

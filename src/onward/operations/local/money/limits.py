@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -11,7 +12,7 @@ from onward.clock import Clock
 from onward.engine.control.limits import LimitChanges
 from onward.engine.log.journal import Journal
 from onward.model.values.amounts import MEASURES
-from onward.model.values.scopes import check_scope, kind_of
+from onward.model.values.scopes import DAY, KINDS, check_scope, day_of, kind_of
 from onward.operations.requests import GetUsage, ListLimits, ResetLimits, SetLimit
 from onward.operations.spending import (
     LimitChanged,
@@ -24,6 +25,9 @@ from onward.operations.spending import (
 from onward.read.lookup import find_run
 from onward.store.port.money.limits import Scope, UsageKind
 from onward.store.port.store import Store
+
+RUN = "run"
+LISTED_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,31 @@ class LocalLimits:
     async def _change(self, scope: str, changes: dict[str, int | None], by: str) -> LimitChanged:
         changing = LimitChanges(self.store, self.clock)
         changed, lifted = await changing.change(await self._scope(scope), changes, by=by)
-        return {"scope": _view(changed), "lifted": list(lifted)}
+        kept = await self._concerned(changed)
+        apart = [one for one in kept if one.id != changed.id and _has_own(one, changes)]
+        spent_up = [one for one in kept if one not in apart and _is_spent_up(one, changes)]
+        return {
+            "scope": _view(changed),
+            "lifted": list(lifted),
+            "spent_up": [_view(one) for one in spent_up],
+            "apart": [_view(one) for one in apart],
+        }
+
+    async def _concerned(self, changed: Scope) -> Sequence[Scope]:
+        """The scope, or all those of the kind that it is the default of, without the days that are over.
+
+        Runs are left out: most of them have ended.
+        """
+        if changed.id not in KINDS:
+            return [changed]
+        if changed.id == RUN:
+            return [one for one in await self._listed(RUN) if any(limit is not None for limit in one.own)]
+        today = f"{DAY}/{day_of(self.clock.now_us())}"
+        return [one for one in await self._listed(changed.id) if changed.id != DAY or one.id >= today]
+
+    async def _listed(self, kind: str) -> Sequence[Scope]:
+        listed = await self.store.limits.list(limit=LISTED_MAX)
+        return [one for one in listed if kind_of(one.id) == kind and one.id != kind]
 
     async def _scope(self, text: str) -> str:
         """The scope that is meant. A run may be named in short; its calls may be charged to another."""
@@ -63,6 +91,17 @@ class LocalLimits:
         found = await find_run(self.store.runs, scope.removeprefix("run/"))
         run = (await Journal(self.store.log, self.clock).load(found.row.id)).run
         return f"run/{run.charged_to or run.id}"
+
+
+def _has_own(scope: Scope, changes: Collection[str]) -> bool:
+    """Whether a scope has a limit of its own on one of these measures."""
+    return any(own is not None and name in changes for name, own in zip(MEASURES, scope.own, strict=True))
+
+
+def _is_spent_up(scope: Scope, changes: Collection[str]) -> bool:
+    """Whether the limit on one of these measures leaves nothing."""
+    figures = zip(MEASURES, scope.limit, scope.spent, strict=True)
+    return any(name in changes and 0 < limit <= spent for name, limit, spent in figures)
 
 
 def _view(scope: Scope) -> ScopeShown:
