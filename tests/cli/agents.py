@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from onward.testing.model_endpoint import serving_model
-from onward.testing.models.script import Reply, Script
+from onward.testing.models.script import Script
 from tests.cli.shell import PATIENCE_S, Shell
 
 TALK = """
@@ -23,12 +23,12 @@ digraph talk {
 
 
 @contextmanager
-def with_model(shell: Shell, **reply: object) -> Iterator[Shell]:
-    """The shell, with a model that always gives the same reply. It is served by a thread of its own."""
+def with_model(shell: Shell, script: Script) -> Iterator[Shell]:
+    """The shell, with a model that plays a script. It is served by a thread of its own."""
     ready, over = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        async with serving_model(Script(default=Reply(**reply))) as endpoint:  # type: ignore[arg-type]
+        async with serving_model(script) as endpoint:
             shell.environment |= {
                 "OPENAI_BASE_URL": endpoint.base_url,
                 "OPENAI_API_KEY": "canary-0123456789",

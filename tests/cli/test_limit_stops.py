@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from collections.abc import Iterator
 
 import pytest
 
+from onward.testing.models.script import Reply, Rule, Script
 from tests.cli.agents import TALK, with_model
-from tests.cli.shell import Done, Shell
+from tests.cli.shell import Done, Shell, wait_until
 
 
 @pytest.fixture
 def talk(shell: Shell) -> Iterator[Shell]:
-    with with_model(shell, text="Hello there."):
+    with with_model(shell, Script(default=Reply(text="Hello there."))):
         shell.write("talk.dot", TALK)
         yield shell
 
@@ -46,3 +48,54 @@ def test_a_resume_that_would_stop_again_is_refused_and_says_what_to_type(talk: S
     talk.inside("limits", "set", "run", "tokens", "0")
     assert "--raise" not in talk.inside("status", "short").out
     assert talk.inside("resume", "short").code == 0
+
+
+def test_an_answer_that_a_limit_keeps_short_is_told(talk: Shell) -> None:
+    talk.inside("limits", "set", "run", "tokens", "1000")
+    ran = talk.inside("run", "talk.dot", "--run-id", "short")
+    assert ran.code == 0
+    (call, _) = talk.inside("calls", "short", "--json").json
+    ceiling = call["shortened_to"]
+    assert 64 <= ceiling < 1000
+    told = f"at most {ceiling:,} tokens for the answer"
+    line = next(line for line in ran.out.splitlines() if line.endswith(told))
+    assert line.split()[:2] == ["limited", "a#1"]
+    assert f"answer limited at {ceiling:,} tokens by a limit" in talk.inside("calls", "short").out
+    assert f"a limit left at most {ceiling:,} tokens" in talk.inside("show", "short", "a").out
+    assert talk.inside("show", "short", "a", "--json").json["shortened_to"] == ceiling
+    talk.inside("limits", "set", "run", "tokens", "0")
+    assert "limited" not in talk.inside("run", "talk.dot", "--run-id", "whole").out
+    assert {call["shortened_to"] for call in talk.inside("calls", "whole", "--json").json} == {None}
+
+
+def test_costs_are_dollars(talk: Shell) -> None:
+    talk.inside("run", "talk.dot", "--run-id", "priced")
+    rows = talk.inside("calls", "priced").out.splitlines()[1:]
+    assert all(" $0.0000" in row for row in rows)
+
+
+@pytest.mark.crash
+def test_a_killed_process_is_marked_and_the_estimate_of_its_call_is_shown(shell: Shell) -> None:
+    stalls = Rule(nth=1, reply=Reply(text="Once upon a time", break_after=3, break_with="stall"))
+    with with_model(shell, Script(rules=(stalls,))):
+        shell.write("talk.dot", TALK)
+        ran = shell.start("run", "talk.dot", "--run-id", "lost")
+        wait_until(lambda: "Once" in shell.inside("messages", "lost").out, "the text")
+        assert "process is gone" not in shell.inside("messages", "lost").out
+        assert not shell.inside("calls", "lost", "--json").json[0]["is_gone"]
+        ran.signal(signal.SIGKILL)
+        ran.end()
+        assert shell.inside("messages", "lost").out.endswith("\n[interrupted: its process is gone]\n")
+        (call,) = shell.inside("calls", "lost", "--json").json
+        assert (call["state"], call["is_gone"]) == ("open", True)
+        assert "open, process gone" in shell.inside("calls", "lost").out
+        assert shell.inside("resume", "lost").code == 0
+        assert "process is gone" not in shell.inside("messages", "lost").out
+        lost = shell.inside("calls", "lost", "--json").json[0]
+        assert (lost["state"], lost["is_gone"]) == ("lost", False)
+        tokens = lost["estimated"]["tokens"]
+        assert tokens > 8_192
+        assert f"~{tokens:,}" in shell.inside("calls", "lost").out
+        (day, note) = shell.inside("usage").out.splitlines()[1:]
+        assert f" {tokens:,} " in day
+        assert note.startswith("estimated: 1 call ")

@@ -57,7 +57,9 @@ def test_with_json_each_piece_has_its_position_and_after_it_the_rest_follows(she
 def test_what_is_cut_off_says_so_and_silence_too(shell: Shell) -> None:
     """The process that streamed is gone; whoever follows the run is not left waiting."""
     asyncio.run(spoken(shell.db, is_ended=False))
-    assert shell.inside("messages", "spoken", "--follow").out.endswith("Done.\n")
+    assert shell.inside("messages", "spoken", "--follow").out.endswith(
+        "Done.\n[interrupted: its process is gone]\n"
+    )
     assert "nothing was said yet" in shell.inside("messages", "silent").err
     missing = shell.inside("messages", "nobody")
     assert (missing.code, missing.out) == (1, "")

@@ -55,6 +55,8 @@ class CallOptions:
     thread: str = ""
     nodes: Mapping[str, bytes] = field(default_factory=dict)
     reserved: Reserved | None = None
+    shortened_to: int = 0
+    """The ceiling in tokens that a limit left for the answer; 0 if none lowered it."""
     chat: str = ""
     """The chat in which its text is stored while it grows; its function gets the message to write to."""
 

@@ -84,6 +84,7 @@ class CallStarted(Event, frozen=True, kw_only=True):
 
     `definition` is the hash of what an agent is: its instruction, model and tools. `thread` is the end of the
     conversation that it asks with; `nodes` are messages of it on their way to the store, by hash.
+    `shortened_to` is the ceiling in tokens that a limit left for its answer; 0 if none lowered it.
     """
 
     BESIDE: ClassVar[frozenset[str]] = frozenset({"nodes"})
@@ -100,6 +101,7 @@ class CallStarted(Event, frozen=True, kw_only=True):
     streamed: Streamed | None = None
     model: str = ""
     thread: str = ""
+    shortened_to: Number = 0
     nodes: dict[str, bytes] = msgspec.field(default_factory=dict)
 
 

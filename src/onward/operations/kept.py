@@ -43,6 +43,13 @@ class UsageShown(TypedDict):
     reasoning: int
 
 
+class EstimateShown(TypedDict):
+    """What a call was charged whose cost is not known: what it had reserved. `cost` is in units of money."""
+
+    tokens: int
+    cost: float
+
+
 CallListed = TypedDict(
     "CallListed",
     {
@@ -60,12 +67,18 @@ CallListed = TypedDict(
         "model": str,
         "usage": UsageShown | None,
         "cost": float | None,
+        "estimated": EstimateShown | None,
+        "shortened_to": int | None,
+        "is_gone": bool,
         "request_id": str,
         "error": str,
         "by": str,
     },
 )
-"""One try of a call inside a step; `state` is open, ok, error or lost."""
+"""One try of a call inside a step; `state` is open, ok, error or lost.
+
+`is_gone`: it is open, but the process that made it is gone; whoever continues the run records it as lost.
+"""
 
 
 class CallList(TypedDict):

@@ -30,6 +30,7 @@ class StepPage(TypedDict):
 
     `visits` are all steps of its node. `handler` serves it, and `command` is what a tool runs. `changed` are
     the context values that are not the same after it. `receipt` is a path on this machine, if it is there.
+    `shortened_to` is the lowest ceiling in tokens that a limit left for an answer of an agent.
     """
 
     run: str
@@ -63,3 +64,4 @@ class StepPage(TypedDict):
     artifacts: list[ArtifactListed]
     artifacts_removed: list[str]
     receipt: str | None
+    shortened_to: NotRequired[int | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from onward.model.call import CallFinished, CallLost, CallStarted, Usage
+from onward.model.call import CallFinished, CallLost, CallStarted, Reserved, Usage
 from onward.model.run import Frozen
 from onward.store.codec import unseal
 from onward.store.port.log import TAIL_MAX, RunLog
@@ -16,7 +16,9 @@ OPEN, LOST = "open", "lost"
 class CallSeen(Frozen, frozen=True, kw_only=True):
     """One try of a call: `state` is open, ok, error or lost. A call in one append has no start of its own.
 
-    `by` is the person who said what a lost call had answered.
+    `by` is the person who said what a lost call had answered. `estimated` is what the call was charged if
+    what it cost is not known: what it had reserved. `shortened_to` is the ceiling that a limit left for its
+    answer.
     """
 
     step: str
@@ -37,6 +39,9 @@ class CallSeen(Frozen, frozen=True, kw_only=True):
     error: str = ""
     value_blob: str = ""
     by: str = ""
+    reserved: Reserved | None = None
+    estimated: Reserved | None = None
+    shortened_to: int = 0
 
 
 async def read_calls(log: RunLog, run_id: str, *, after: int = 0, step: str | None = None) -> list[CallSeen]:
@@ -70,6 +75,8 @@ def _note(
                 attempt=event.attempt,
                 began_at_us=at_us,
                 model=event.model,
+                reserved=event.reserved,
+                shortened_to=event.shortened_to,
             )
         case CallFinished():
             known = seen.get(key) or CallSeen(
@@ -93,6 +100,11 @@ def _note(
                 error=event.error,
                 value_blob=event.value_blob,
                 by=event.by,
+                # A person who says what a lost call answered does not say what it cost.
+                estimated=known.reserved if event.is_cost_unknown else known.estimated,
             )
         case CallLost():
-            seen[key] = replace(seen[key], state=LOST, ended_at_us=at_us, error=event.why)
+            known = seen[key]
+            seen[key] = replace(
+                known, state=LOST, ended_at_us=at_us, error=event.why, estimated=known.reserved
+            )

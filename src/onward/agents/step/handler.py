@@ -148,6 +148,7 @@ class AgentHandler:
             thread=thread.head,
             nodes=nodes,
             reserved=reservation(step, request, self._prices, self._clock.now_us()),
+            shortened_to=0 if request.max_tokens == setting.max_tokens else request.max_tokens or 0,
             chat=step.chat,
         )
 

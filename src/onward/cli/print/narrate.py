@@ -9,7 +9,7 @@ from onward.cli.print.conflicts import Conflicts
 from onward.cli.print.failed_output import failed_lines
 from onward.cli.print.render import SIMULATED
 from onward.cli.print.text import clean, one_line
-from onward.model.call import LimitWarned
+from onward.model.call import CallStarted, LimitWarned
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -105,6 +105,8 @@ class Narrator:
                 yield Line(_TONES.get(event.outcome.status, "finished"), text)
                 for conflict in self._conflicts.told(run, event):
                     yield _told("conflict", event.step, conflict)
+            case CallStarted(shortened_to=int() as tokens) if tokens:
+                yield _told("limited", event.step, f"a limit leaves at most {tokens:,} tokens for the answer")
             case AttemptFailed(retry_at_us=None):
                 yield _told("failed", event.step, f"attempt {event.attempt}: {one_line(event.reason)}")
             case AttemptFailed(retry_at_us=int() as retry_at_us):

@@ -34,6 +34,8 @@ def step_page(page: StepPage, common: Common, now_us: int) -> Iterator[str]:
         yield f"  next     {one_line(page['next']['to'])} ({one_line(page['next']['reason'])})"
     if "answer" in page:
         yield f"  answer   {one_line(page['answer'])} (by {one_line(page.get('by', ''))})"
+    if page.get("shortened_to"):
+        yield f"  limited  a limit left at most {page['shortened_to']:,} tokens for an answer"
     directory = page["tries"][-1]["directory"] if page["tries"] else None
     if directory:
         yield f"  files    {clean(directory)}"

@@ -306,6 +306,7 @@ class CallRecorder:
             streamed=streamed,
             model=options.model,
             thread=options.thread,
+            shortened_to=options.shortened_to,
             nodes=dict(options.nodes),
         )
         while True:

@@ -20,7 +20,7 @@ from onward.model.worker import RegisteredWorker
 from onward.operations.drawing import Drawing
 from onward.operations.kept import ArtifactContent, ArtifactList, CallList
 from onward.operations.local.artifacts import view_artifact, view_content
-from onward.operations.local.calls import view_call
+from onward.operations.local.calls import shortened, view_call
 from onward.operations.local.money.stopped import limit_stop
 from onward.operations.replies import Checkpoint, EventShown, RunPage, RunState
 from onward.operations.requests import (
@@ -110,7 +110,8 @@ class LocalLook:
         node = await served(self.sources(), run, history, step.node)
         visits = [one.step for one in log.steps.values() if one.node == step.node]
         view = StepView(run, step, history, node, self.leftovers().runs)
-        return view.page(state_of(step, run, is_held=is_held), visits)
+        calls = await read_calls(self.store.log, run.id, step=step.step)
+        return {**view.page(state_of(step, run, is_held=is_held), visits), "shortened_to": shortened(calls)}
 
     async def _left(self, folded: Folded) -> list[dict[str, Any]]:
         """What the steps in doubt left; a run without such a step costs nothing more."""
@@ -165,7 +166,8 @@ class LocalLook:
 
     async def list_calls(self, request: ListCalls) -> CallList:
         """Every try of every call, in the order in which they began."""
-        run_id = await self._run_id(request.run)
+        folded = await self._load(request.run)
+        run_id, holder = folded.run.id, folded.holder
         found = await read_calls(self.store.log, run_id)
         if request.step is not None:
             known = ", ".join(dict.fromkeys(call.step for call in found)) or "none"
@@ -173,7 +175,8 @@ class LocalLook:
             if not found:
                 why = f"no step {request.step!r} of this run has recorded calls; steps that have: {known}."
                 raise Refused("step_without_calls", why)
-        calls = [view_call(call) for call in found]
+        is_gone = holder is not None and not holder.is_alive
+        calls = [view_call(call, is_gone=is_gone) for call in found]
         return {"run": run_id, "display_id": display_id(run_id), "calls": calls}
 
     async def get_artifact(self, request: GetArtifact) -> ArtifactContent:

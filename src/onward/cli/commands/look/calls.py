@@ -11,8 +11,11 @@ from onward.cli.opening import look_of
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.print.output import Output
 from onward.cli.print.text import one_line, table
+from onward.model.values.amounts import MICRO, shown_amount
 from onward.operations.kept import CallList, CallListed
 from onward.operations.requests import ListCalls
+
+ESTIMATED = "~"
 
 
 async def calls(
@@ -29,11 +32,11 @@ async def calls(
     if out.is_json:
         out.value(found["calls"])
         return FINE
-    _tell(found, out)
+    _tell(found, common, out)
     return FINE
 
 
-def _tell(found: CallList, out: Output) -> None:
+def _tell(found: CallList, common: Common, out: Output) -> None:
     if not found["calls"]:
         out.say(f"run {found['display_id']} has no recorded calls")
         return
@@ -42,19 +45,48 @@ def _tell(found: CallList, out: Output) -> None:
             one_line(call["step"]),
             one_line(call["call"]),
             str(call["try"]),
-            call["state"],
+            f"{call['state']}, process gone" if call["is_gone"] else call["state"],
             "" if call["duration_s"] is None else f"{call['duration_s']:.2f} s",
             one_line(call["model"] or call["type"]),
             _tokens(call),
-            "" if call["cost"] is None else f"{call['cost']:.6f}",
-            one_line(call["error"], 60),
+            _cost(call),
+            one_line(_note(call), 80),
         )
         for call in found["calls"]
     ]
-    for line in table(("STEP", "CALL", "TRY", "STATE", "TOOK", "MODEL", "TOKENS", "COST", "ERROR"), rows):
+    for line in table(("STEP", "CALL", "TRY", "STATE", "TOOK", "MODEL", "TOKENS", "COST", "NOTE"), rows):
         out.say(line)
+
+    if any(call["estimated"] for call in found["calls"]):
+        out.say(f"{ESTIMATED} what the call had reserved, because what it cost is not known")
+    if any(call["is_gone"] for call in found["calls"]):
+        resume = common.command("resume", found["display_id"])
+        out.say(f"the process that made the open calls is gone; to continue the run: {resume}")
 
 
 def _tokens(call: CallListed) -> str:
-    usage = call["usage"]
-    return "" if usage is None else f"{usage['input']:,} + {usage['output']:,}"
+    usage, estimated = call["usage"], call["estimated"]
+    if usage is not None:
+        return f"{usage['input']:,} + {usage['output']:,}"
+    return "" if estimated is None else f"{ESTIMATED}{estimated['tokens']:,}"
+
+
+def _cost(call: CallListed) -> str:
+    estimated = call["estimated"]
+    if call["cost"] is not None:
+        return _dollars(call["cost"])
+    return "" if estimated is None else f"{ESTIMATED}{_dollars(estimated['cost'])}"
+
+
+def _dollars(amount: float) -> str:
+    return shown_amount("cost", round(amount * MICRO))
+
+
+def _note(call: CallListed) -> str:
+    """What went wrong, and whether a limit kept the answer short."""
+    ceiling, usage = call["shortened_to"], call["usage"]
+    if ceiling is None:
+        return call["error"]
+    is_cut = usage is not None and usage["output"] >= ceiling
+    said = "answer cut off" if is_cut else "answer limited"
+    return "; ".join(filter(None, (call["error"], f"{said} at {ceiling:,} tokens by a limit")))

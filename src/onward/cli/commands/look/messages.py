@@ -10,16 +10,17 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.numbers import number
-from onward.cli.opening import messages_of
+from onward.cli.opening import lists_of, messages_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
 from onward.cli.signals import on_signals
 from onward.model.ids import display_id
 from onward.model.values.bounds import POSITION
-from onward.operations.requests import ReadMessages
+from onward.operations.requests import ListRuns, ReadMessages
 from onward.operations.said import MessagePiece
 
 NOTHING = "nothing was said yet; only calls of models have messages."
+GONE = "[interrupted: its process is gone]"
 
 
 async def messages(
@@ -48,8 +49,17 @@ async def messages(
                 page.add(piece)
                 if out.is_gone:
                     break
-    page.close()
+    page.close(await _gone(page, common))
     return FINE
+
+
+async def _gone(page: _Page, common: Common) -> bool:
+    """Whether the process is gone that was writing the last message, which has no end yet."""
+    if not page.unfinished:
+        return False
+    async with lists_of(common) as lists:
+        (run,) = (await lists.list_runs(ListRuns(run=page.unfinished)))["runs"]
+    return run["status"] == "interrupted" and run["reason"] in ("crash", "in_doubt")
 
 
 class _Page:
@@ -60,8 +70,11 @@ class _Page:
         self._heading = ""
         self._kind = ""
         self._is_at_start = True
+        self.unfinished = ""
+        """The run of the last message, if that has no end."""
 
     def add(self, piece: MessagePiece) -> None:
+        self.unfinished = piece["run"] if piece["state"] is None else ""
         if self._out.is_json:
             self._out.value(piece)
             self._heading = "-"
@@ -79,10 +92,12 @@ class _Page:
                 self._out.say(f"[{piece['state']}]")
             self._kind = ""
 
-    def close(self) -> None:
+    def close(self, is_gone: bool) -> None:
         self._end_line()
         if not self._heading:
             self._out.note(NOTHING)
+        elif is_gone and not self._out.is_json:
+            self._out.say(GONE)
 
     def _part(self, kind: str, text: str) -> None:
         if kind in ("start", "end") or not text:

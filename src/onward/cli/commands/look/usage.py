@@ -18,6 +18,8 @@ from onward.model.values.bounds import LIMIT
 from onward.operations.requests import GetUsage
 from onward.operations.spending import UsageList, UsageShown
 
+HEADINGS = ("CALLS", "INPUT", "OUTPUT", "ESTIMATED", "TOKENS", "COST", "")
+
 
 async def usage(
     *,
@@ -50,8 +52,11 @@ def _lines(found: UsageList) -> Iterator[str]:
         return
     is_priced = any(row["cost_micro"] for row in rows)
     largest = max(_weight(row, is_priced=is_priced) for row in rows)
-    headings = (by.upper(), "CALLS", "INPUT", "OUTPUT", "TOKENS", "COST", "")
-    yield from table(headings, [_row(row, largest, is_priced=is_priced) for row in rows])
+    headings: tuple[str, ...] = (by.upper(), *HEADINGS)
+    shown = [_row(row, largest, is_priced=is_priced) for row in rows]
+    if not any(row["estimated"] for row in rows):
+        headings, shown = _without(headings), [_without(row) for row in shown]
+    yield from table(headings, shown)
     yield from _notes(rows)
 
 
@@ -60,12 +65,21 @@ def _weight(row: UsageShown, *, is_priced: bool) -> int:
 
 
 def _row(row: UsageShown, largest: int, *, is_priced: bool) -> tuple[str, ...]:
-    counts = (f"{row[name]:,}" for name in ("calls", "input", "output", "tokens"))
+    estimated = row["tokens"] - row["input"] - row["output"] if row["estimated"] else 0
+    counts = (f"{one:,}" for one in (row["calls"], row["input"], row["output"], estimated, row["tokens"]))
     drawn = share(_weight(row, is_priced=is_priced), largest)
     return row["what"] or "–", *counts, shown_amount("cost", row["cost_micro"]), drawn
+
+
+def _without(row: tuple[str, ...]) -> tuple[str, ...]:
+    """The row without what is estimated."""
+    return (*row[:4], *row[5:])
 
 
 def _notes(rows: Sequence[UsageShown]) -> Iterator[str]:
     estimated = sum(row["estimated"] for row in rows)
     if estimated:
-        yield f"without an answer, counted with what was reserved: {count(estimated, 'call')}"
+        yield (
+            f"estimated: {count(estimated, 'call')} whose cost is not known, counted with what was reserved "
+            "(in TOKENS and COST)"
+        )
