@@ -15,6 +15,7 @@ from onward.engine.loop.stop import StopSwitch
 from onward.handlers.output import AttemptOutput
 from onward.handlers.port import StepContext
 from onward.handlers.room import Room
+from onward.handlers.tool import what_failed
 from onward.model.attempt.output import LINE_CHARACTERS_MAX, LINES_MAX, TRACEBACK_CHARACTERS_MAX, LastOutput
 from onward.model.event import AttemptFailed, AttemptInterrupted, Event, StepFinished
 from onward.read.lookup import log_pages
@@ -78,6 +79,27 @@ async def test_a_failure_names_what_the_command_printed_on_standard_output(app: 
     await ran(app, command("echo assert 1 == 2; exit 1"))
     (failed,) = [event for event in await events(app) if isinstance(event, AttemptFailed)]
     assert failed.reason == "exit code 1: assert 1 == 2"
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "said"),
+    [
+        ("", "", ""),
+        ("1 failed", "", "1 failed"),
+        ("building", "no luck", "no luck"),
+        ("E  1 == 2", "x.py:1: UserWarning: old", "E  1 == 2; stderr: x.py:1: UserWarning: old"),
+        ("ok\n1 failed", "npm warn old lockfile", "1 failed; stderr: npm warn old lockfile"),
+        (
+            "E  1 == 2",
+            "x.py:1: DeprecationWarning: imp\n  import imp",
+            "E  1 == 2; stderr: x.py:1: DeprecationWarning: imp\n  import imp",
+        ),
+        ("2 tests FAILED", "Compiling 3 files", "2 tests FAILED; stderr: Compiling 3 files"),
+        ("0 tests failed", "warning: old\nerror: disk full", "warning: old\nerror: disk full"),
+    ],
+)
+def test_a_failure_names_the_stream_that_tells_of_it(stdout: str, stderr: str, said: str) -> None:
+    assert what_failed(stdout, stderr) == said
 
 
 async def test_every_attempt_has_its_own_output(app: Onward, tmp_path: Path) -> None:

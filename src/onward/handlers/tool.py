@@ -6,6 +6,7 @@ needs to know about its step. Providers' keys are not in it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,9 @@ from onward.handlers.port import StepContext
 from onward.model.event import StepStatus
 from onward.model.result import Result
 from onward.process import Finished, Spawn
+
+_WARNING = re.compile(r"\b(\w*warn(ing)?s?|deprecat\w*|note|notice|info|debug)\b", re.IGNORECASE)
+_FAILURE = re.compile(r"error|fail|assert|exception|fatal|panic|denied|cannot|not found", re.IGNORECASE)
 
 
 class ToolHandler:
@@ -89,7 +93,22 @@ def _why(finished: Finished, step: StepContext) -> str:
         return f"timed out after {step.node.timeout_s:g} s"
     if finished.signal is not None:
         return f"ended by signal {finished.signal}"
-    # Many test tools complain on standard output; its last line is the best guess at why.
-    said = finished.stderr.strip() or finished.stdout.strip().rpartition("\n")[2].strip()
-    said = said[-STDERR_CHARACTERS:]
+    said = what_failed(finished.stdout, finished.stderr)
     return f"exit code {finished.exit_code}" + (f": {said}" if said else "")
+
+
+def what_failed(stdout: str, stderr: str) -> str:
+    """The best guess at why a command failed: standard error, or the last line of standard output first.
+
+    Many test tools print their failures to standard output alone. Its last line comes first if standard error
+    is empty or has only warnings, and if it names a failure that standard error does not.
+    """
+    told, last = stderr.strip()[-STDERR_CHARACTERS:], stdout.strip().rpartition("\n")[2].strip()
+    last = last[-STDERR_CHARACTERS:]
+    if not told or not last:
+        return told or last
+    said = [line for line in told.splitlines() if line.strip() and not line[0].isspace()]
+    is_harmless = all(map(_WARNING.search, said))
+    if is_harmless or (_FAILURE.search(last) and not _FAILURE.search(told)):
+        return f"{last}; stderr: {told}"
+    return told
