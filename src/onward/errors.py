@@ -121,11 +121,11 @@ class Refused(OnwardError):
 
 
 class StillGoing(OnwardError, TimeoutError):
-    """A run has not stopped in the time that was given; it goes on. Also a TimeoutError."""
+    """A run has not stopped in the time that was given; it continues. Also a TimeoutError."""
 
     def __init__(self, run_id: str, status: str, timeout_s: float) -> None:
         self.run_id, self.status, self.timeout_s = run_id, status, timeout_s
-        super().__init__(f"run {run_id} is still {status} after {timeout_s:g} s; it was not touched.")
+        super().__init__(f"run {run_id} is still {status} after {timeout_s:g} s; it continues.")
 
 
 class RunNotFound(OnwardError):

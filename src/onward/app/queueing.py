@@ -162,7 +162,7 @@ class Queueing(Opening):
     async def messages(
         self, of: str, *, after: int = 0, follow: bool = False
     ) -> AsyncGenerator[MessagePiece]:
-        """What the models of a run said, or what was said in a chat, behind position `after`.
+        """What the models of a run said, or what was said in a chat, after position `after`.
 
         In pieces, as `onward messages --json` shows them. `follow`: also what is said until the run has
         stopped. Whoever continues after the last position it saw misses nothing.
@@ -175,7 +175,7 @@ class Queueing(Opening):
         """Wait until a run stops, whichever process executes it; returns its state.
 
         It stops at its end, at a gate, or because it failed, was paused or was interrupted. After `timeout`
-        seconds StillGoing is raised, which is also a TimeoutError; the run goes on.
+        seconds StillGoing is raised, which is also a TimeoutError; the run continues.
         """
         # Unlike asyncio.timeout around it, this says which run is late and what it is doing.
         wanted = run if isinstance(run, str) else run.id

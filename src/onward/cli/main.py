@@ -35,7 +35,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("simulate-script", "operate.template", "Print a simulation script for a pipeline."),
     ("status", "look.status", "List runs, or show the status of one."),
     ("show", "look.show", "Show one run or one of its steps: what happened, what is open."),
-    ("logs", "look.logs", "Print what the steps of a run printed."),
+    ("logs", "look.logs", "Print what the commands and agents of a run printed."),
     ("messages", "look.messages", "Print what the models of a run said, or what was said in a chat."),
     ("events", "look.show", "Print a run's log."),
     ("checkpoints", "look.show", "List a run's checkpoints."),

@@ -242,7 +242,7 @@ class StepContext:
         """What `function(*arguments)` returns; once it has returned, it is never called again for this key.
 
         The answer, JSON or bytes, is recorded before it is returned; a resumed step gets it from the log. An
-        exception is raised here, and the call is made again when the step runs again. With
+        exception is raised here, and the call is repeated when the step runs again. With
         `repeatable=False` the start is recorded first: if the process dies in the middle, the step is in
         doubt and a person decides. `retries` more tries follow after an exception. Calls may run at the same
         time, and inside each other if the outer one is repeatable.

@@ -390,7 +390,7 @@ class RunFailed(Event, frozen=True, kw_only=True):
 class RunResumed(Event, frozen=True, kw_only=True):
     """A person resumed a stopped run: from where, and what happens to the step it stopped in.
 
-    `repeats` are calls of that step that a person allows to be made again, although they were answered.
+    `repeats` are calls of that step that a person allows to be repeated, although they were answered.
     """
 
     by: str

@@ -182,7 +182,7 @@ class ReadEvents(Request, frozen=True, kw_only=True):
 
 
 class ReadMessages(Request, frozen=True, kw_only=True):
-    """What is said in a chat behind position `after`: by the run that `of` names, or, of a chat, by all.
+    """What is said in a chat after position `after`: by the run that `of` names, or, of a chat, by all.
 
     With `follow`, also what is said until the run has stopped; in a chat, for ever.
     """
@@ -242,7 +242,7 @@ class PreviewResume(Request, frozen=True, kw_only=True):
 
     `workdir`: the directory that the run's commands work in from then on, an absolute path. `answers`: with
     `continue`, what calls in doubt answered. `repeats`: with `retry`, answered calls that must not be
-    repeated and are made again all the same.
+    repeated and are to be repeated all the same.
     """
 
     run: str

@@ -19,8 +19,9 @@ from onward.operations.local_only.replies import LogPiece
 from onward.operations.local_only.requests import ReadLogs
 
 NOTHING = (
-    "nothing that was printed is kept here. Output is kept on the machine where a step ran; "
-    "the log has the last lines of attempts that failed."
+    "nothing that was printed is kept here. The output of commands and agents is kept on the machine where "
+    "they ran; the log has the last lines of attempts that failed. What Python handlers print is not kept: "
+    "they write `step.log(text)`, and `onward show` prints it."
 )
 
 
@@ -31,18 +32,21 @@ async def logs(
     *,
     attempt: Annotated[int | None, number(ATTEMPT, help="Only this attempt of each step.")] = None,
     follow: Annotated[
-        bool, Parameter(name=("--follow", "-f"), help="Go on with what is printed, until the run stops.")
+        bool, Parameter(name=("--follow", "-f"), help="Continue with what is printed, until the run stops.")
     ] = False,
     stdout: Annotated[bool, Parameter(help="Only standard output.")] = False,
     stderr: Annotated[bool, Parameter(help="Only standard error.")] = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Print what the steps of a run printed: all of it, or of one step, of all its attempts or of one.
+    """Print what the commands and agents of a run printed: of all its steps or one, of all attempts or one.
 
     With the run's files on this machine that is the whole output. Without them the log has the last lines of
     attempts that failed or were stopped, and the tracebacks of handlers. A line before each part says what it
     is; if a step is named, that line goes to standard error.
+
+    What Python handlers print goes to the terminal of their process and is not kept. `step.log(text)` is:
+    `onward show` prints it.
     """
     streams = tuple(name for name, is_wanted in (("stdout", stdout), ("stderr", stderr)) if is_wanted)
     request = ReadLogs(run=run, step=step, attempt=attempt, follow=follow, streams=streams)

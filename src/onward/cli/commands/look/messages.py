@@ -30,9 +30,9 @@ async def messages(
     /,
     *,
     follow: Annotated[
-        bool, Parameter(name=("--follow", "-f"), help="Go on with what is said, until the run stops.")
+        bool, Parameter(name=("--follow", "-f"), help="Continue with what is said, until the run stops.")
     ] = False,
-    after: Annotated[int, number(POSITION, help="Continue behind this position of the chat.")] = 0,
+    after: Annotated[int, number(POSITION, help="Continue after this position of the chat.")] = 0,
     common: Common = COMMON,
     out: Out,
 ) -> int:

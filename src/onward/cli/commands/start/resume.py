@@ -26,8 +26,7 @@ Repeats = Annotated[
     tuple[str, ...],
     Parameter(
         name="--repeat",
-        help="With --retry: make this call again, although it was answered and must not be repeated. "
-        "Repeatable.",
+        help="With --retry: repeat this call, although it was answered and must not be repeated. Repeatable.",
         negative="",
         metavar="CALL",
     ),
