@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import signal
 from collections.abc import Iterator
@@ -99,3 +100,25 @@ def test_a_killed_process_is_marked_and_the_estimate_of_its_call_is_shown(shell:
         (day, note) = shell.inside("usage").out.splitlines()[1:]
         assert f" {tokens:,} " in day
         assert note.startswith("estimated: 1 call ")
+
+
+def test_a_run_is_given_a_chat_and_a_project_whose_limits_count(talk: Shell) -> None:
+    talk.inside("limits", "set", "project/shop", "calls", "1")
+    stopped = talk.inside("run", "talk.dot", "--run-id", "one", "--chat", "support", "--project", "shop")
+    assert stopped.code == 75
+    assert "the limit of project/shop on calls is 1" in stopped.out
+    shown = talk.read("one")
+    assert (shown["chat"], shown["project"]) == ("support", "shop")
+    page = talk.inside("show", "one").out
+    assert "  chat     support\n  project  shop\n" in page
+    assert "Hello there." in talk.inside("messages", "support").out
+    line = json.dumps({"inputs": {}, "run_id": "two", "project": "tea"})
+    talk.write("runs.jsonl", f"{line}\n")
+    assert talk.inside("submit", "talk.dot", "--from-jsonl", "runs.jsonl", "--chat", "support").code == 0
+    assert (talk.read("two")["chat"], talk.read("two")["project"]) == ("support", "tea")
+
+
+def test_no_run_is_given_the_own_chat_of_a_run(talk: Shell) -> None:
+    refused = talk.inside("run", "talk.dot", "--chat", "run/other")
+    assert refused.code == 2
+    assert "the chat 'run/other' has the name of a run's own chat; choose another." in refused.err

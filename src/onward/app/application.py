@@ -40,6 +40,8 @@ class Onward(Queueing):
         real_tools: bool = False,
         answers: str | Interviewer | None = None,
         stop: StopSwitch | None = None,
+        chat: str | None = None,
+        project: str | None = None,
         workdir: str | None = None,
         workspace: str | None = None,
         workspace_mode: str | None = None,
@@ -52,7 +54,8 @@ class Onward(Queueing):
 
         `simulate`: execute nothing; a script says what steps answer. With `real_tools` only agents are
         simulated. `workdir`: where its commands work, also when it is resumed elsewhere; else the current
-        directory.
+        directory. Its models speak in `chat`, else in one of its own; its calls count in the limits of the
+        chat and of `project`.
         """
         engine, stop = await self.engine(), stop or StopSwitch()
         interviewer = self._interviewer(answers)
@@ -62,6 +65,8 @@ class Onward(Queueing):
             run_id=run_id,
             simulation=simulation_of(simulate, real_tools),
             interviewer=interviewer,
+            chat=chat,
+            project=project,
             workdir=directory_of(workdir),
             workspace=workspace,
             workspace_mode=workspace_mode,

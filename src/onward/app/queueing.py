@@ -51,7 +51,8 @@ class HowSubmitted(TypedDict, total=False):
     `tags`: words to find the run by. `priority`: runs with a higher number are taken first. `exclusive_key`:
     of the runs with one key, one is executed at a time. `on_owner_loss`: when its worker dies, another one
     continues (requeue) or a person decides (interrupt). `simulate`, `real_tools`: as for `run`. `workdir`:
-    where its commands work; only workers that have this directory take the run.
+    where its commands work; only workers that have this directory take the run. `chat`, `project`: as for
+    `run`.
     """
 
     tags: Sequence[str]
@@ -60,6 +61,8 @@ class HowSubmitted(TypedDict, total=False):
     on_owner_loss: str
     simulate: bool | Mapping[str, Any]
     real_tools: bool
+    chat: str | None
+    project: str | None
     workdir: str | None
     workspace: str | None
     workspace_mode: str | None

@@ -27,6 +27,8 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tags: tuple[str, ...] = ()
     priority: int | None = None
     at: str | None = None
+    chat: str | None = None
+    project: str | None = None
 
 
 _DECODER = msgspec.json.Decoder(_Line)
@@ -77,6 +79,8 @@ def _run(text: bytes, common: SubmitRun, where: str, now_us: int) -> SubmitRun:
         tags=(*common.tags, *line.tags),
         priority=common.priority if line.priority is None else line.priority,
         wake_at_us=at_us,
+        chat=common.chat if line.chat is None else line.chat,
+        project=common.project if line.project is None else line.project,
     )
 
 

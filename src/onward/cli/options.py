@@ -132,6 +132,16 @@ LogFormat = Annotated[
     ),
 ]
 RunId = Annotated[str | None, Parameter(help="An id of your own for the new run: 1 to 64 of a-z, 0-9 and -.")]
+Chat = Annotated[
+    str | None,
+    Parameter(
+        help="The chat that the run's models speak in, and whose limits count (docs/messages.md). "
+        "Default: one of its own.",
+    ),
+]
+Project = Annotated[
+    str | None, Parameter(help="The project whose limits and usage the run counts in (docs/limits.md).")
+]
 Workspace = Annotated[
     str | None,
     Parameter(help="A directory in the git repository that the steps change (docs/workspace.md)."),

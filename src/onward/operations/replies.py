@@ -191,6 +191,8 @@ class RunState(RunListed):
     """A run in full: what it finished in order, what is open, and its context."""
 
     simulated: str | None
+    chat: str
+    project: str | None
     context: dict[str, Any]
     open_steps: list[OpenStep]
     limit: LimitStop | None

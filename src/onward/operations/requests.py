@@ -344,7 +344,8 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     `file` is what diagnostics call the source; `path` is where a later resume looks for a changed file.
     `simulation` is a script ({} if every step succeeds); with `real_tools` only agents are simulated.
     `workdir`, an absolute path, is where the run's commands work; workers without it leave the run alone.
-    Of the runs with one `exclusive_key`, one is executed at a time. `wake_at_us`: it is due then.
+    Of the runs with one `exclusive_key`, one is executed at a time. `wake_at_us`: it is due then. What its
+    models say is in `chat`; its calls count in the limits of the chat and of `project`.
     """
 
     source: str
@@ -358,6 +359,8 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     exclusive_key: str | None = None
     tags: tuple[str, ...] = ()
     wake_at_us: int | None = None
+    chat: str | None = None
+    project: str | None = None
     workdir: str | None = None
     workspace: str | None = None
     workspace_mode: str | None = None

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from onward.machine.decide.doubt import interruption
 from onward.machine.lifecycle import REASONS
+from onward.model.chats.message import chat_of_run
 from onward.model.row import RunRow
 from onward.model.run import Gate, Run, RunStatus
 from onward.model.values.instant import rfc3339
@@ -113,6 +114,8 @@ def view_run(
     return {
         **view_row(row, holder, completed, workers=workers),
         "simulated": view_simulation(run),
+        "chat": run.chat or chat_of_run(run.id),
+        "project": run.project,
         "context": run.context.plain(),
         "open_steps": [
             {

@@ -15,6 +15,7 @@ from onward.cli.print.leftovers import left_lines
 from onward.cli.print.text import age, clean, count, local_time, one_line, table
 from onward.machine.lifecycle import REASONS
 from onward.model.attempt.output import LastOutput
+from onward.model.chats.message import chat_of_run
 from onward.model.ids import display_id
 from onward.model.values.instant import span
 from onward.model.workspace import WORKTREE
@@ -174,6 +175,10 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
         yield f"  file     {one_line(view['path'])} ({view['pipeline_hash'][:12]})"
     if view["workdir"]:
         yield f"  cwd      {one_line(view['workdir'], 1_000)}"
+    if view["chat"] != chat_of_run(view["id"]):
+        yield f"  chat     {one_line(view['chat'])}"
+    if view["project"]:
+        yield f"  project  {one_line(view['project'])}"
     if view["workspace"]:
         yield f"  work     {workspace_words(view['workspace'])}"
     yield from _lineage(view)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onward.errors import InvalidInput
+from onward.model.chats.message import RUN_CHATS
 from onward.model.needs import needed_directory
 from onward.model.run import Run
 
@@ -36,6 +37,10 @@ def check_names(run: Run) -> None:
     check_name("the node id", run.start_node)
     check_name("the exclusive key", run.exclusive_key or "")
     check_scoped("the chat", run.chat)
+    if run.chat is not None and run.chat.startswith(RUN_CHATS):
+        raise InvalidInput(
+            f"the chat {run.chat[:_SHOWN]!r} has the name of a run's own chat; choose another."
+        )
     check_scoped("the project", run.project)
     for need in run.needs:
         check_name("the handler name" if needed_directory(need) is None else "the directory", need)

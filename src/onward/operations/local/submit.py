@@ -73,6 +73,8 @@ def start_of(request: SubmitRun) -> Start:
         exclusive_key=request.exclusive_key,
         tags=request.tags,
         wake_at_us=request.wake_at_us,
+        chat=request.chat,
+        project=request.project,
         workdir=request.workdir,
         workspace=request.workspace,
         workspace_mode=request.workspace_mode,

@@ -10,9 +10,11 @@ from onward.cli.commands.start.foreground import Foreground, foreground
 from onward.cli.options import (
     COMMON,
     Answers,
+    Chat,
     Common,
     KeepWorkspace,
     Out,
+    Project,
     RealTools,
     RunId,
     Settings,
@@ -45,6 +47,8 @@ async def run(
     answers: Answers = None,
     verbose: Verbose = False,
     run_id: RunId = None,
+    chat: Chat = None,
+    project: Project = None,
     cwd: Annotated[
         str | None,
         Parameter(
@@ -71,6 +75,8 @@ async def run(
         simulation=script.entries,
         real_tools=script.real_tools,
         run_id=run_id,
+        chat=chat,
+        project=project,
         on_owner_loss="interrupt",
         workdir=directory_of(cwd),
         workspace=workspace,

@@ -12,9 +12,11 @@ from onward.cli.numbers import number
 from onward.cli.opening import submit_of
 from onward.cli.options import (
     COMMON,
+    Chat,
     Common,
     KeepWorkspace,
     Out,
+    Project,
     RealTools,
     RunId,
     Settings,
@@ -48,8 +50,8 @@ async def submit(
     from_jsonl: Annotated[
         str | None,
         Parameter(
-            help='One run per line: {"inputs": {…}}, and if wanted run_id, key, tags, priority, at. - is '
-            "standard input. A bad line refuses all.",
+            help='One run per line: {"inputs": {…}}, and if wanted run_id, key, tags, priority, at, chat, '
+            "project. - is standard input. A bad line refuses all.",
             metavar="FILE|-",
             allow_leading_hyphen=True,
         ),
@@ -70,6 +72,8 @@ async def submit(
         Parameter(help="When its worker dies: another continues, or a person decides."),
     ] = "requeue",
     run_id: RunId = None,
+    chat: Chat = None,
+    project: Project = None,
     cwd: Annotated[
         str | None,
         Parameter(
@@ -99,6 +103,8 @@ async def submit(
         tags=tags,
         wake_at_us=None if at is None else read_time(at, "--at", now_us=now_us),
         run_id=run_id,
+        chat=chat,
+        project=project,
         workdir=None if cwd is None else directory_of(cwd, is_here=False),
         workspace=workspace,
         workspace_mode=workspace_mode,
