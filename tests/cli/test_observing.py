@@ -7,9 +7,13 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +165,35 @@ def test_a_worker_at_work_is_scraped_and_its_numbers_are_what_happened(shell: Sh
     assert found['onward_runs_ended_last_hour{status="completed"}'] == stats["ended"]["hour"]["completed"]
     worker.signal(signal.SIGTERM)
     assert worker.end().code == 0
+
+
+@contextmanager
+def model_endpoint(shell: Shell, script: str) -> Iterator[None]:
+    """A scripted model in a process of its own, which the commands of this shell ask."""
+    command = [sys.executable, "-m", "onward.testing.model_endpoint", shell.write("script.json", script)]
+    with subprocess.Popen(command, cwd=shell.directory, stdout=subprocess.PIPE, text=True) as endpoint:
+        assert endpoint.stdout is not None
+        try:
+            shell.environment["OPENAI_BASE_URL"] = endpoint.stdout.readline().strip()
+            yield
+        finally:
+            endpoint.kill()
+
+
+def test_a_workers_page_shows_a_stream_while_it_is_open_and_that_its_call_was_lost(shell: Shell) -> None:
+    """S2-29, S2-32."""
+    script = '{"default": {"text": "one two three", "break_after": 2, "break_with": "stall"}}'
+    ends = "start [shape=Mdiamond] exit [shape=Msquare]"
+    shell.write("ask.dot", f'digraph ask {{ {ends} a [prompt="?", llm_model=small] start -> a -> exit }}')
+    with model_endpoint(shell, script):
+        assert shell.inside("submit", "ask.dot", "--run-id", "ask").code == 0
+        site = Site(shell.start("worker", "--metrics", "0"))
+        found = site.wait_until("onward_flushed_bytes_total", 8)
+        assert found["onward_streams_open"] == 1
+        assert found["onward_flush_seconds_count"] == found["onward_flushed_chunks_total"] >= 1
+        assert shell.inside("cancel", "ask").code == 0
+        site.wait_until("onward_calls_lost_total", 1)
+        assert site.wait_until("onward_streams_open", 0)["onward_reservations_waiting"] == 0
 
 
 def test_a_worker_that_drains_says_that_it_is_not_ready(shell: Shell) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from onward.clock import Clock, Dice, Ids
+from onward.engine.calls.waiting import WaitingCalls
 from onward.engine.control.answer import Answering
 from onward.engine.control.create import Creating
 from onward.engine.control.fork import Forking
@@ -85,6 +86,7 @@ class Engine:
         self.journal = journal = Journal(store.log, clock, redactor)
         self.leftovers = Leftovers(store, None if files is None else files.folder, trees, own)
         self.flusher = Flusher(store.messages, clock, redactor=redactor)
+        self.waiting = WaitingCalls()
         self.effects = AtMostOnce(store.effects, clock, ids, store.leases.lease_s, redactor=redactor)
         claims = Claims(store.leases, journal, clock, ids, observe)
         self.dropped, self.is_at_work = claims.dropped, claims.is_at_work
@@ -112,6 +114,7 @@ class Engine:
             store.blobs,
             self.flusher,
             lambda: self.sweep(),
+            self.waiting,
             receipts,
             show,
             redactor,

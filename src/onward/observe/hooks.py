@@ -11,11 +11,13 @@ from typing import Any, Generic, TypeVar, cast
 from onward.clock import Clock
 from onward.errors import LeaseLost, RunUnreadable, StoreError
 from onward.handlers.port import Handler, Postponed, StepContext
+from onward.model.call import CallLost
 from onward.model.event import RunClaimed
 from onward.model.result import Result
 from onward.observe.about import about
 from onward.observe.health import Health
 from onward.observe.metrics import Metrics
+from onward.store.port.chats.messages import Flushed, Growth, Messages
 from onward.store.port.leases import Lease, Leases
 from onward.store.port.log import Controlled, Decide, DecideLoaded, Held, Loaded, RunLog, TakeFilter
 from onward.store.port.runs import Listed, Runs
@@ -61,6 +63,7 @@ class _WatchedStore(_Around[Store]):
         self.log = _WatchedLog(store.log, watch)
         self.leases = _WatchedLeases(store.leases, watch)
         self.runs = _WatchedRuns(store.runs, watch)
+        self.messages = _WatchedMessages(store.messages, watch)
 
 
 class _WatchedLog(_Around[RunLog]):
@@ -73,6 +76,7 @@ class _WatchedLog(_Around[RunLog]):
                 watch.metrics.fenced_writes.add()
                 raise
             watch.metrics.commits.observe(watch.clock.awake_s() - began_s)
+            watch.note_lost(write)
 
     async def take(self, wanted: TakeFilter, *, fold_version: int, decide: DecideLoaded) -> Controlled | None:
         seen = _Decision()
@@ -95,6 +99,8 @@ class _WatchedLog(_Around[RunLog]):
             answer = await self._inner.control(run_id, since=since, append_id=append_id, decide=decided)
         if not answer.is_repeat:
             self._note_claim(seen)
+            if seen.write is not None:
+                self._watch.note_lost(seen.write)
         return answer
 
     def _note_claim(self, seen: _Decision) -> None:
@@ -122,6 +128,19 @@ class _WatchedRuns(_Around[Runs]):
             return await self._inner.held()
 
 
+class _WatchedMessages(_Around[Messages]):
+    async def flush(self, batch: Sequence[Growth]) -> Sequence[Flushed]:
+        watch = self._watch
+        async with watch.asking() as began_s:
+            try:
+                answers = await self._inner.flush(batch)
+            except Exception as error:
+                watch.metrics.calls.flush_failures.add(type(error).__name__)
+                raise
+            watch.metrics.calls.flushed(batch, answers, watch.clock.awake_s() - began_s)
+            return answers
+
+
 @dataclass(frozen=True, slots=True)
 class _Watch:
     """Where the results of calls are counted."""
@@ -129,6 +148,12 @@ class _Watch:
     metrics: Metrics
     health: Health
     clock: Clock
+
+    def note_lost(self, write: Write) -> None:
+        """Count the calls that a write lost: also those of a dead holder, which no observer sees."""
+        for record in write.records:
+            if record.kind == CallLost.__name__:
+                self.metrics.calls.lost.add()
 
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[float]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from onward.model.event import AttemptFailed, AttemptInterrupted, Event
 from onward.model.run import Run, RunStatus
+from onward.observe.calls import CallMetrics
 from onward.observe.exposition import Family
 from onward.observe.series import Counter, Gauge, Histogram
 
@@ -85,6 +86,7 @@ class Metrics:
             "Tries to deliver a notification, by result: delivered, again or failed.",
             "result",
         )
+        self.calls = CallMetrics()
 
     def observe(self, run: Run, events: Sequence[Event]) -> None:
         """Count what was committed for a run."""
@@ -94,10 +96,12 @@ class Metrics:
                     self.retries.add(run.pipeline)
             elif isinstance(event, AttemptInterrupted):
                 self.interrupted.add(run.pipeline)
+            else:
+                self.calls.observe(event)
         if run.status is not RunStatus.RUNNING:
             self.stops.add(run.status.value, run.reason)
 
     def families(self) -> Iterator[Family]:
         """All metrics, in the order of the page."""
         for series in vars(self).values():
-            yield series.family()
+            yield from series.families() if isinstance(series, CallMetrics) else (series.family(),)

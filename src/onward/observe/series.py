@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from onward.observe.exposition import Family, Sample, number
 
@@ -55,9 +55,20 @@ class Counter(_Labelled):
 
 
 class Gauge(Counter):
-    """A number that is set."""
+    """A number that is set, or read when the page is made."""
 
     KIND = "gauge"
+    _read: Callable[[], float] | None = None
+
+    def follow(self, read: Callable[[], float]) -> None:
+        """Let the number be what `read` says whenever the page is made."""
+        self._read = read
+
+    def family(self) -> Family:
+        """As a part of the page."""
+        if self._read is not None:
+            self.set(self._read())
+        return super().family()
 
     def set(self, value: float, *values: str) -> None:
         """Set the number."""

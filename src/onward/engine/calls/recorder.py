@@ -22,6 +22,7 @@ from onward.engine.calls.functions import execute_in_time
 from onward.engine.calls.holding import Holding
 from onward.engine.calls.memory import CallMemory, read_memory, value_of
 from onward.engine.calls.told import told
+from onward.engine.calls.waiting import WaitingCalls
 from onward.engine.lease.keeper import Hold, LeaseKeeper
 from onward.engine.log.appender import Appender
 from onward.engine.log.journal import Journal
@@ -60,6 +61,7 @@ class CallParts:
     flusher: Flusher
     sweep: Callable[[], Awaitable[object]]
     """Looks for runs whose holder died, which settles what their calls had reserved."""
+    waiting: WaitingCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,8 +319,9 @@ class CallRecorder:
                 if not reached.fits_spent:
                     raise
             # Others have reserved what is left. They may be dead: then somebody must notice.
-            await self._parts.sweep()
-            await self.wait_s(ROOM_S)
+            with self._parts.waiting.one():
+                await self._parts.sweep()
+                await self.wait_s(ROOM_S)
 
     def _finished(
         self,

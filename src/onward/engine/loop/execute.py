@@ -125,6 +125,7 @@ class Executor:
             self._loop,
             parts.flusher,
             parts.sweep,
+            parts.waiting,
         )
         end_attempt = partial(runner.interrupt, HELD)
         holding = Holding(self._appender, started, self._stops_at_call, end_attempt)

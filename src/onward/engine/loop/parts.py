@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from onward.clock import Clock, Dice
+from onward.engine.calls.waiting import WaitingCalls
 from onward.engine.files.receipts import StepReceipts
 from onward.engine.files.workspaces import Workspaces
 from onward.engine.lease.keeper import LeaseKeeper
@@ -48,6 +49,7 @@ class EngineParts:
     flusher: Flusher
     sweep: Callable[[], Awaitable[object]]
     """Look for runs whose holder died."""
+    waiting: WaitingCalls
     receipts: StepReceipts | None = None
     show: ShowLine | None = None
     """Who is shown what steps print."""

@@ -39,6 +39,7 @@ class Flusher:
         self._redactor = redactor
         self._messages, self._clock, self._tick_s = messages, clock, tick_s
         self._waiting: dict[MessageStream, None] = {}
+        self._open: set[MessageStream] = set()
         self._urgent, self._turn = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -57,9 +58,16 @@ class Flusher:
         `on_refused` is called once, if the message is not streaming under this token any more: ask for the
         lease.
         """
-        return MessageStream(
+        stream = MessageStream(
             self, streamed, run_id=run_id, token=token, redactor=self._redactor, on_refused=on_refused
         )
+        self._open.add(stream)
+        return stream
+
+    @property
+    def streams(self) -> int:
+        """How many streams are open."""
+        return len(self._open)
 
     async def close(self) -> None:
         """Store nothing more but what is under way."""
@@ -83,6 +91,7 @@ class Flusher:
     def forget(self, stream: MessageStream) -> None:
         """A stream has nothing more."""
         self._waiting.pop(stream, None)
+        self._open.discard(stream)
 
     async def turn_of(self, stream: MessageStream) -> None:
         """Flush now, and wait for it. Raises what keeps the store from taking this stream's text."""

@@ -77,6 +77,8 @@ class Watch:
         engine = await app.engine(
             tool_env=tool_env, observe=observe, around=self._around, watched=self._watched
         )
+        self.metrics.calls.streams.follow(lambda: engine.flusher.streams)
+        self.metrics.calls.waiting.follow(lambda: engine.waiting.number)
         if self._is_logging:
             worker = owner_label(engine.store.leases.owner)
             log_json(redactor=lambda: self._out.redactor, worker=worker)
