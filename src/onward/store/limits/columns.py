@@ -73,7 +73,7 @@ def call_hash(key: ReservationKey) -> str:
 
 
 def _joined(*parts: str) -> bytes:
-    return b"".join(b"%d:%b" % (len(part.encode()), part.encode()) for part in parts)
+    return b"".join([b"%d:%b" % (len(part), part) for part in map(str.encode, parts)])
 
 
 def charge_parameters(scope: Scope) -> dict[str, Any]:

@@ -169,9 +169,11 @@ class _Entry:
     def _charge(self, scope: Scope, reserved: Amounts, charged: Amounts) -> None:
         scope = replace(scope, reserved=scope.reserved.minus(reserved), spent=scope.spent.plus(charged))
         said = [measure for measure in scope.nearly_spent if measure not in scope.warned]
-        figures = dict(zip(MEASURES, zip(scope.limit, scope.spent, strict=True), strict=True))
-        self.warned += [Warned(scope.id, measure, *figures[measure]) for measure in said]
-        self.scopes[scope.id] = replace(scope, warned=(*scope.warned, *said)) if said else scope
+        if said:
+            figures = dict(zip(MEASURES, zip(scope.limit, scope.spent, strict=True), strict=True))
+            self.warned += [Warned(scope.id, measure, *figures[measure]) for measure in said]
+            scope = replace(scope, warned=(*scope.warned, *said))
+        self.scopes[scope.id] = scope
 
     def _usage(self, row: CallClosed, found: Reservation, charged: Amounts) -> tuple[UsageKey, Used]:
         usage = row.usage or NO_USAGE

@@ -328,11 +328,16 @@ VALUES (:id, :kind)
 ON CONFLICT (id) DO NOTHING;
 
 -- scope_charge --
-UPDATE scope
-SET spent_tokens = :spent_tokens, spent_cost_micro = :spent_cost_micro, spent_calls = :spent_calls,
-    reserved_tokens = :reserved_tokens, reserved_cost_micro = :reserved_cost_micro, reserved_calls = :reserved_calls,
-    warned = :warned
-WHERE id = :id;
+-- Differs because the row need not be made beforehand: the whole database is locked.
+INSERT INTO scope (id, kind, spent_tokens, spent_cost_micro, spent_calls, reserved_tokens, reserved_cost_micro,
+    reserved_calls, warned)
+VALUES (:id, :kind, :spent_tokens, :spent_cost_micro, :spent_calls, :reserved_tokens, :reserved_cost_micro,
+    :reserved_calls, :warned)
+ON CONFLICT (id) DO UPDATE
+SET spent_tokens = excluded.spent_tokens, spent_cost_micro = excluded.spent_cost_micro,
+    spent_calls = excluded.spent_calls, reserved_tokens = excluded.reserved_tokens,
+    reserved_cost_micro = excluded.reserved_cost_micro, reserved_calls = excluded.reserved_calls,
+    warned = excluded.warned;
 
 -- scope_limit --
 UPDATE scope
@@ -346,7 +351,7 @@ SELECT scope.id, scope.max_tokens, scope.max_cost_micro, scope.max_calls,
     scope.reserved_tokens, scope.reserved_cost_micro, scope.reserved_calls, scope.warned
 FROM scope
 LEFT JOIN scope AS kind ON kind.id = scope.kind
-WHERE scope.id = :id;
+WHERE scope.id IN (SELECT value FROM json_each(:ids));
 
 -- scope_list --
 SELECT scope.id, scope.max_tokens, scope.max_cost_micro, scope.max_calls,

@@ -1,8 +1,12 @@
-"""Charging calls in SQLite: inside the transaction of their write, where nobody else writes."""
+"""Charging calls in SQLite: inside the transaction of their write, where nobody else writes.
+
+A statement costs less than the way to it, so all scopes of a write are read with one, and stored with one.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Collection, Mapping
 
 import apsw
 from msgspec.structs import replace
@@ -23,32 +27,42 @@ def open_ledger(db: apsw.Connection, write: Write) -> Ledger:
         for key in keys_closed(write)
     ]
     open_ = [columns.reservation_of(row) for row in found if row is not None]
-    scopes = {id: find_scope(db, id) or new_scope(db, id) for id in scopes_opened(write)}
-    for id in {id for made in open_ for id in made.scopes} - scopes.keys():
-        there = find_scope(db, id)
-        if there is not None:
-            scopes[id] = there
+    wanted = scopes_opened(write)
+    scopes = find_scopes(db, {*wanted, *(id for made in open_ for id in made.scopes)})
+    scopes |= new_scopes(db, [id for id in wanted if id not in scopes])
     return Ledger(scopes, {key_of(made): made for made in open_})
 
 
 def write_ledger(db: apsw.Connection, ledger: Ledger) -> None:
     """Store what has changed."""
-    for scope in ledger.changed.values():
-        db.execute(QUERIES["scope_make"], columns.make_parameters(scope.id))
-        db.execute(QUERIES["scope_charge"], columns.charge_parameters(scope))
+    charged = [
+        {**columns.make_parameters(scope.id), **columns.charge_parameters(scope)}
+        for scope in ledger.changed.values()
+    ]
+    db.executemany(QUERIES["scope_charge"], charged)
     for made in ledger.written.values():
         db.execute(QUERIES["reservation_put"], columns.reservation_parameters(made))
     for key, used in summed(ledger.used).items():
         db.execute(QUERIES["usage_add"], columns.usage_parameters(key, used))
 
 
-def find_scope(db: apsw.Connection, id: str) -> Scope | None:
-    """A scope, if something was ever set or spent there."""
-    found: tuple[Any, ...] | None = one(db, "scope_find", id=id)
-    return None if found is None else columns.scope_of(found)
+def read_scopes(db: apsw.Connection, ids: Collection[str]) -> Mapping[str, Scope]:
+    """These scopes, also those in which nothing was ever set or spent."""
+    found = find_scopes(db, ids)
+    return found | new_scopes(db, [id for id in ids if id not in found])
 
 
-def new_scope(db: apsw.Connection, id: str) -> Scope:
-    """A scope in which nothing was spent."""
-    default = find_scope(db, kind_of(id))
-    return Scope(id=id) if default is None else replace(Scope(id=id), default=default.own)
+def find_scopes(db: apsw.Connection, ids: Collection[str]) -> dict[str, Scope]:
+    """Those of the scopes in which something was ever set or spent."""
+    rows = db.execute(QUERIES["scope_find"], {"ids": json.dumps([*ids])})
+    return {row[0]: columns.scope_of(row) for row in rows}
+
+
+def new_scopes(db: apsw.Connection, ids: Collection[str]) -> dict[str, Scope]:
+    """Scopes in which nothing was spent, with the limits of their kinds."""
+    kinds = find_scopes(db, {kind_of(id) for id in ids}) if ids else {}
+    made = {id: Scope(id=id) for id in ids}
+    return {
+        id: replace(scope, default=kinds[kind_of(id)].own) if kind_of(id) in kinds else scope
+        for id, scope in made.items()
+    }

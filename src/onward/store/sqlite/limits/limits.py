@@ -10,7 +10,7 @@ from onward.store.limits import columns
 from onward.store.limits.ledger import key_of
 from onward.store.port.money.limits import Reservation, Scope, Spent, UsageKind, Warned
 from onward.store.sqlite.file.transaction import Transactions
-from onward.store.sqlite.limits.charging import find_scope, new_scope
+from onward.store.sqlite.limits.charging import read_scopes
 from onward.store.sqlite.ownership import Ownership
 from onward.store.sqlite.statements import QUERIES
 
@@ -26,7 +26,8 @@ class SqliteLimits:
         self._database, self._ownership, self._warnings = database, ownership, warnings
 
     async def read(self, scopes: Sequence[str]) -> Sequence[Scope]:
-        return await self._database.look(lambda db: [_read(db, id) for id in scopes])
+        found = await self._database.look(lambda db: read_scopes(db, scopes))
+        return [found[id] for id in scopes]
 
     async def list(self, *, limit: int) -> Sequence[Scope]:
         values = {"limit": limit}
@@ -61,12 +62,8 @@ class SqliteLimits:
         return self._warnings.pop(run_id, ())
 
 
-def _read(db: apsw.Connection, id: str) -> Scope:
-    return find_scope(db, id) or new_scope(db, id)
-
-
 def _change(db: apsw.Connection, scope: str, changes: Mapping[str, int | None]) -> Scope:
-    changed = columns.changed_limit(_read(db, scope), changes)
+    changed = columns.changed_limit(read_scopes(db, [scope])[scope], changes)
     db.execute(QUERIES["scope_make"], columns.make_parameters(scope))
     db.execute(QUERIES["scope_limit"], columns.limit_parameters(changed))
-    return _read(db, scope)
+    return read_scopes(db, [scope])[scope]
