@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import astuple
 
+from bench.calls import calls_cost
 from bench.dialect import Timing, dialect_timings
 from bench.figure import Figure
 from bench.files import files_cost
@@ -47,6 +48,7 @@ PARTS = (
     "status",
     "models",
     "messages",
+    "calls",
     "workers",
     "takeover",
 )
@@ -251,6 +253,9 @@ async def report(rounds: int, only: str | None) -> bool:
         if only in (None, "messages"):
             for place in (sqlite, postgres):
                 add(*await message_streams(place.fresh(), place.name))
+        if only in (None, "calls"):
+            for place in (sqlite, postgres):
+                add(*await calls_cost(place.name, place.fresh, rounds))
         if only in (None, "workers"):
             add(*await workers(fresh_file, server.create_database, rounds))
         if only in (None, "takeover"):

@@ -52,6 +52,11 @@ def looping_engine(store: Store, visits: int, performed: list[float]) -> Engine:
     return _engine(store, {"count": FunctionHandler(count), "noop": FunctionHandler(note)})
 
 
+def custom_engine(store: Store, handlers: dict[str, Handler]) -> Engine:
+    """An engine with these handlers, and steps that do nothing."""
+    return _engine(store, {"noop": FunctionHandler(no_op), **handlers})
+
+
 def _engine(store: Store, handlers: dict[str, Handler], runs: str = os.devnull) -> Engine:
     files = RunFiles(runs, store.identity, warn=_disk_was_touched)
     clock, ids, dice = SystemClock(), SystemIds(), SystemDice()
