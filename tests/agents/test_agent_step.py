@@ -285,3 +285,29 @@ def test_usage_is_recorded_as_the_provider_counted_it() -> None:
     counted = Usage(input=10, output=5, cached_input=3, reasoning=2)
     found = usage_of(counted)
     assert (found.input, found.output, found.cached, found.reasoning, found.tokens) == (10, 5, 3, 2, 15)
+
+
+async def test_a_long_conversation_is_read_again_in_pages_not_message_by_message(world: World) -> None:
+    """Its answers are large, so each is stored beside the log, as each message is."""
+    rounds, stop = 30, StopSwitch(grace_s=None)
+
+    class Stopping(Scripted):
+        def stream(self, request: Any, **how: Any) -> Any:
+            if len(self.received) + 1 == rounds:
+                stop.request("signal")
+            return super().stream(request, **how)
+
+    cuts = [
+        Rule(nth=nth, reply=Reply(text=f"{nth} " * 3_000, finish_reason=FinishReason.LENGTH, chunk=9_999))
+        for nth in range(1, rounds + 1)
+    ]
+    scripted = Stopping(Script(rules=tuple(cuts), default=Reply(text="end.")), clock=ManualClock())
+    await (await at(world, scripted)).start(line("a", a="max_rounds=99"), stop=stop)
+    process = await at(world, scripted)
+    run = await process.resume()
+    assert run.status is RunStatus.COMPLETED
+    asked = scripted.received[-1].request.messages
+    assert len(asked) == 2 * rounds + 1
+    assert [part.text for part in asked[1].parts] == ["1 " * 3_000]  # type: ignore[union-attr]
+    assert process.store.calls.count("blobs.find_many") == 1
+    assert process.store.calls.count("blobs.find") <= 2  # the pipeline's source

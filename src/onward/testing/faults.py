@@ -36,7 +36,7 @@ Part = TypeVar("Part")
 EFFECTS = frozenset({"effects.begin", "effects.finish", "effects.forget"})
 WRITES = frozenset({"log.create", "log.append", "log.control", "log.take"})
 WRITES |= {"retention.delete", "blobs.sweep", "blobs.put", "carrying.receive"}
-READS = frozenset({"log.load", "log.read", "blobs.find"})
+READS = frozenset({"log.load", "log.read", "blobs.find", "blobs.find_many"})
 
 
 class Fault(StrEnum):

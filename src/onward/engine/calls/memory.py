@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from onward.engine.calls.content import KeptContent
 from onward.engine.log.journal import Journal
 from onward.errors import HistoryCorrupt
 from onward.handlers.calls import StepPast
@@ -15,7 +16,7 @@ from onward.model.run import Run, StepCalls
 from onward.store.codec import content_hash, unseal
 from onward.store.port.blobs import Blobs
 from onward.store.port.log import TAIL_MAX
-from onward.store.port.stored import StoredEvent
+from onward.store.port.stored import KEPT_APART, StoredEvent
 
 KINDS = frozenset(kind.__name__ for kind in (CallStarted, CallFinished, CallLost))
 _decode = msgspec.json.Decoder().decode
@@ -23,8 +24,12 @@ _decode = msgspec.json.Decoder().decode
 
 @dataclass(slots=True)
 class CallMemory:
-    """The answers that are remembered, by call, and how often each call was begun."""
+    """The answers that are remembered, by call, and how often each call was begun.
 
+    `content` is what the calls stored beside the log: large answers, and messages of conversations.
+    """
+
+    content: KeptContent
     answers: dict[str, CallFinished] = field(default_factory=dict)
     tries: dict[str, int] = field(default_factory=dict)
     generation: int = 0
@@ -41,9 +46,9 @@ class CallMemory:
             self.answers[finished.call] = finished
 
 
-async def read_memory(journal: Journal, run: Run, step: str) -> CallMemory:
+async def read_memory(journal: Journal, blobs: Blobs, run: Run, step: str) -> CallMemory:
     """What the log says about the calls of an open step."""
-    memory, calls = CallMemory(), run.open_steps[step].calls
+    memory, calls = CallMemory(KeptContent(blobs)), run.open_steps[step].calls
     if calls is None:
         return memory
     memory.generation = calls.generation
@@ -69,6 +74,7 @@ def _note(
     if event.step != step:
         return
     memory.tries[event.call] = max(event.number, memory.tries.get(event.call, 0))
+    memory.content.note(name.lstrip(KEPT_APART) for name in record.refs)
     if isinstance(event, CallStarted):
         if not event.repeatable and not POSITIONAL.fullmatch(event.call):
             once.add((event.call, event.number))
@@ -81,11 +87,11 @@ def _note(
         memory.answers[event.call] = event
 
 
-async def value_of(blobs: Blobs, run_id: str, finished: CallFinished) -> Any:
+async def value_of(memory: CallMemory, run_id: str, finished: CallFinished) -> Any:
     """What a call answered: a JSON value, or bytes."""
     if not finished.value_blob:
         return finished.value
-    content = await blobs.find(finished.value_blob)
+    content = await memory.content.find(finished.value_blob)
     if content is None or content_hash(content) != finished.value_blob:
         why = f"the answer of call {finished.call} of step {finished.step} is missing or damaged"
         raise HistoryCorrupt(run_id, 0, why)

@@ -100,7 +100,7 @@ class CallRecorder:
         memory = await self._remembered()
         answered = memory.answers.get(key)
         if answered is not None:
-            return await value_of(self._parts.blobs, self._parts.appender.run.id, answered)
+            return await value_of(memory, self._parts.appender.run.id, answered)
         if key in self._under_way:
             why = f"call {key!r} of step {self._started.step} is being made already."
             raise Refused("call_under_way", why)
@@ -141,7 +141,7 @@ class CallRecorder:
 
     async def content(self, hash: str) -> bytes | None:
         """Stored content, such as a message of a conversation."""
-        return await self._parts.blobs.find(hash)
+        return await (await self._remembered()).content.find(hash)
 
     def thread_of(self, key: str) -> str:
         """The end of the conversation with this key, which earlier steps had; empty if there is none."""
@@ -188,7 +188,7 @@ class CallRecorder:
         if self._memory is None:
             parts = self._parts
             self._memory = asyncio.create_task(
-                read_memory(parts.journal, parts.appender.run, self._started.step)
+                read_memory(parts.journal, parts.blobs, parts.appender.run, self._started.step)
             )
         return await asyncio.shield(self._memory)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from onward.store.memory.state import State, StoredRun
 from onward.store.port.blobs import Swept
@@ -18,6 +18,10 @@ class MemoryBlobs:
 
     async def find(self, hash: str) -> bytes | None:
         return self._state.blobs.get(hash)
+
+    async def find_many(self, hashes: Collection[str]) -> Mapping[str, bytes]:
+        blobs = self._state.blobs
+        return {hash: blobs[hash] for hash in hashes if hash in blobs}
 
     async def put(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
         self._state.put(blobs, at_us)

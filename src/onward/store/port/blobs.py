@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
 
@@ -24,6 +24,10 @@ class Blobs(Protocol):
 
     async def find(self, hash: str) -> bytes | None:
         """The content with this BLAKE3, or None."""
+        ...
+
+    async def find_many(self, hashes: Collection[str]) -> Mapping[str, bytes]:
+        """The contents that are there, by their hashes."""
         ...
 
     async def put(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:

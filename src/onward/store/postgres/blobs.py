@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from onward.store import sweeping
 from onward.store.port.blobs import Swept
@@ -22,6 +22,9 @@ class PostgresBlobs:
     async def find(self, hash: str) -> bytes | None:
         found = await self._connections.use(lambda wire: read_blobs(wire, (hash,)))
         return found.get(hash)
+
+    async def find_many(self, hashes: Collection[str]) -> Mapping[str, bytes]:
+        return await self._connections.use(lambda wire: read_blobs(wire, hashes))
 
     async def put(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
         calls = [blob_call(name, blobs[name], at_us) for name in sorted(blobs)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import apsw
 
@@ -22,6 +22,9 @@ class SqliteBlobs:
 
     async def find(self, hash: str) -> bytes | None:
         return await self._database.look(lambda db: read_blobs(db, (hash,)).get(hash))
+
+    async def find_many(self, hashes: Collection[str]) -> Mapping[str, bytes]:
+        return await self._database.look(lambda db: read_blobs(db, hashes))
 
     async def put(self, blobs: Mapping[str, bytes], *, at_us: int) -> None:
         def put(db: apsw.Connection) -> None:

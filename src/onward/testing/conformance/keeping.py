@@ -158,6 +158,15 @@ async def test_content_of_a_refused_write_is_stored_by_the_next_one_that_succeed
 
 async def test_what_is_not_there_is_not_found(store: Store) -> None:
     assert await store.blobs.find(content_hash(b"never stored")) is None
+
+
+async def test_much_content_is_found_at_once_as_far_as_it_is_there(store: Store, other: Store) -> None:
+    contents = {content_hash(content): content for content in (b"", b"one", bytes(range(256)) * 100)}
+    write, _ = creation(blobs=contents)
+    await store.log.create(write, "creation")
+    never = content_hash(b"never stored")
+    assert await other.blobs.find_many([never, *contents]) == contents
+    assert await other.blobs.find_many([]) == {}
     assert await store.blobs.find("") is None
 
 
