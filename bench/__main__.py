@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import astuple
 
+from bench.agents import agent_rounds
 from bench.calls import calls_cost
 from bench.dialect import Timing, dialect_timings
 from bench.figure import Figure
@@ -49,6 +50,7 @@ PARTS = (
     "models",
     "messages",
     "calls",
+    "agents",
     "workers",
     "takeover",
 )
@@ -256,6 +258,9 @@ async def report(rounds: int, only: str | None) -> bool:
         if only in (None, "calls"):
             for place in (sqlite, postgres):
                 add(*await calls_cost(place.name, place.fresh, rounds))
+        if only in (None, "agents"):
+            for place in (sqlite, postgres):
+                add(*await agent_rounds(place.name, place.fresh, rounds))
         if only in (None, "workers"):
             add(*await workers(fresh_file, server.create_database, rounds))
         if only in (None, "takeover"):
