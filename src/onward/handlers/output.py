@@ -35,8 +35,8 @@ class AttemptOutput:
     def __init__(self, room: Room, show: Show | None = None, *, redactor: Redactor = NOTHING_SECRET) -> None:
         """What commands print was redacted by who started them; errors are redacted here."""
         self._room, self._show, self._redactor = room, show, redactor
-        self._unfinished = {STDOUT: b"", STDERR: b""}
-        self._lines: deque[PrintedLine] = deque(maxlen=LINES_MAX)
+        self._unfinished: dict[str, bytes] = {}  # most attempts print nothing
+        self._lines: deque[PrintedLine] | None = None
         self._error = self._traceback = ""
 
     @property
@@ -47,7 +47,7 @@ class AttemptOutput:
     def hear(self, stream: str, data: bytes) -> None:
         """The attempt has printed this."""
         self._room.keep_output(stream, data)
-        *lines, rest = (self._unfinished[stream] + data).split(b"\n")
+        *lines, rest = (self._unfinished.get(stream, b"") + data).split(b"\n")
         self._unfinished[stream] = _bounded(rest)
         self._take(stream, lines if self._show is not None else lines[-LINES_MAX:])
 
@@ -61,19 +61,21 @@ class AttemptOutput:
 
     def close(self) -> None:
         """The attempt is over. A last line may lack its end."""
-        for stream, rest in self._unfinished.items():
+        for stream in (STDOUT, STDERR) if self._unfinished else ():
+            rest = self._unfinished.pop(stream, b"")
             if rest:
                 self._take(stream, [rest])
-                self._unfinished[stream] = b""
         self._room.end_output()
 
     def last(self) -> LastOutput | None:
         """What is kept of it; None if there is nothing."""
         if not self._lines and not self._traceback:
             return None
-        return LastOutput(lines=tuple(self._lines), error=self._error, traceback=self._traceback)
+        return LastOutput(lines=tuple(self._lines or ()), error=self._error, traceback=self._traceback)
 
     def _take(self, stream: str, lines: list[bytes]) -> None:
+        if self._lines is None:
+            self._lines = deque(maxlen=LINES_MAX)
         for line in lines:
             text = _text(line)
             self._lines.append(PrintedLine(text, stream))

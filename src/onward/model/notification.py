@@ -6,7 +6,7 @@ it, so it says how the run stood then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -45,6 +45,10 @@ class Notification(Frozen, frozen=True, kw_only=True):
     kind: NotificationKind
     at_us: int
     body: str
+
+
+Telling = Callable[[], Iterable[Notification]]
+"""Makes notifications, for a store that has somebody to tell: often nobody has subscribed."""
 
 
 class GateFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ So a lost, edited, moved or foreign line is found, and an append can be recognis
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,16 +20,6 @@ from onward.model.event import ContextEvent, Event, StepFinished
 from onward.store.port.stored import KEPT_APART, Position, StoredEvent
 
 VALUE_BYTES_MAX = 4096
-# A kind's stored name and version, the two as the chain has them, and whether it may have large content.
-_LABELS = {
-    kind: (
-        kind.__name__,
-        kind.VERSION,
-        f"|{kind.__name__}|{kind.VERSION}|",
-        issubclass(kind, ContextEvent | CallStarted | CallFinished),
-    )
-    for kind in CATALOGUE
-}
 _KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in CATALOGUE}
 _DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
 _encode = msgspec.json.Encoder().encode
@@ -66,9 +56,9 @@ def seal(run_id: str, after: Position, events: Sequence[tuple[Event, int]], at_u
     for event, token in events:
         seq += 1
         refs: tuple[str, ...] = ()
-        kind, version, label, has_content = _LABELS[type(event)]
-        if has_content:
-            event, refs = _without_content(event, blobs)
+        kind, version, label, without_content = _LABELS[type(event)]
+        if without_content is not None:
+            event, refs = without_content(event, blobs)
         body = _encode(event)
         size += len(body)
         head = f"{run_id}|{seq}{label}{at_us}|{token}|".encode()
@@ -80,26 +70,59 @@ def seal(run_id: str, after: Position, events: Sequence[tuple[Event, int]], at_u
     return Sealed(tuple(records), blobs, Position(seq, before), size)
 
 
-def _without_content(event: Event, blobs: dict[str, bytes]) -> tuple[Event, tuple[str, ...]]:
+def _without_context(event: Any, blobs: dict[str, bytes]) -> tuple[Event, tuple[str, ...]]:
     """The event without its large values, which go to `blobs`, and what it then refers to."""
-    refs: tuple[str, ...] = ()
-    if isinstance(event, ContextEvent) and event.context:
-        event, values = _split(event)
-        if values:
-            blobs.update(values)
-            refs = tuple(values)
-    if type(event) is StepFinished and (event.response or event.artifacts):
+    if not event.context:
+        return event, ()
+    event, values = _split(event)
+    blobs.update(values)
+    return event, tuple(values)
+
+
+def _without_result(event: Any, blobs: dict[str, bytes]) -> tuple[Event, tuple[str, ...]]:
+    """The same for what a step left."""
+    event, refs = _without_context(event, blobs)
+    if event.response or event.artifacts:
         event, values, more = _split_step(event)
         blobs.update(values)
         refs += more
-    elif isinstance(event, CallStarted | CallFinished):
-        if type(event) is CallFinished:
-            event, refs = _split_call(event, blobs)
-        if event.nodes:
-            blobs.update(event.nodes)
-            refs += tuple(f"{KEPT_APART}{name}" for name in event.nodes)
-            event = replace(event, nodes={})
     return event, refs
+
+
+def _without_nodes(event: Any, blobs: dict[str, bytes]) -> tuple[Event, tuple[str, ...]]:
+    """The same for what a call says in its thread."""
+    if not event.nodes:
+        return event, ()
+    blobs.update(event.nodes)
+    refs = tuple(f"{KEPT_APART}{name}" for name in event.nodes)
+    return replace(event, nodes={}), refs
+
+
+def _without_answer(event: Any, blobs: dict[str, bytes]) -> tuple[Event, tuple[str, ...]]:
+    """The same for a call's answer."""
+    event, refs = _split_call(event, blobs)
+    event, more = _without_nodes(event, blobs)
+    return event, refs + more
+
+
+_Without = Callable[[Any, dict[str, bytes]], tuple[Event, tuple[str, ...]]]
+
+
+def _content_of(kind: type[Event]) -> _Without | None:
+    """What takes the large content out of events of a kind; None if they have none."""
+    special: dict[type[Event], _Without] = {
+        StepFinished: _without_result,
+        CallStarted: _without_nodes,
+        CallFinished: _without_answer,
+    }
+    return special.get(kind) or (_without_context if issubclass(kind, ContextEvent) else None)
+
+
+# A kind's stored name and version, the two as the chain has them, and what takes its large content out.
+_LABELS = {
+    kind: (kind.__name__, kind.VERSION, f"|{kind.__name__}|{kind.VERSION}|", _content_of(kind))
+    for kind in CATALOGUE
+}
 
 
 def _split_call(event: CallFinished, blobs: dict[str, bytes]) -> tuple[CallFinished, tuple[str, ...]]:

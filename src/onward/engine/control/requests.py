@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 from onward.engine.control.interview import Interviewer
 from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.machine.decide.resume import ResumeRequest
@@ -13,11 +15,10 @@ from onward.model.event import Managed
 from onward.model.simulation import Simulation
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """What a new run is asked to be."""
 
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = {}
     run_id: str | None = None
     simulation: Simulation | None = None
     on_owner_loss: str = "interrupt"

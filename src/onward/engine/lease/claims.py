@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from onward.clock import Clock, Ids
 from onward.engine.lease.release import Dropped
 from onward.engine.log.journal import Journal
@@ -23,8 +25,7 @@ from onward.store.owner import owner_label
 from onward.store.port.leases import Holder, Lease, Leases
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """A run as a request left it, and the events that the request wrote."""
 
     folded: Folded

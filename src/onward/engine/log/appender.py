@@ -10,13 +10,13 @@ folded state.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from onward.clock import Alarm
 from onward.engine.files.receipts import StepReceipts
 from onward.engine.lease.keeper import Hold
 from onward.engine.log.reader import Folded
+from onward.engine.log.turns import Turns
 from onward.engine.log.write import applied
 from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.stop import StopSwitch
@@ -56,7 +56,7 @@ class Appender:
         """`on_requests` hears of requests that are found while a call is written."""
         self._parts, self._definition, self._hold, self._stop = parts, definition, hold, stop
         self._folded, self._on_requests = folded, on_requests
-        self._writing = asyncio.Lock()
+        self._turns = Turns()
         self._checkpoint: Alarm | None = None
         self._warned: tuple[Event, ...] = ()
         # If this process's clock is slow, it counts from the run's wake time: by its own clock there would be
@@ -82,8 +82,14 @@ class Appender:
 
         Only the run loop calls this.
         """
-        async with self._writing:
+        turns = self._turns
+        if turns.is_taken:
+            await turns.wait()
+        turns.is_taken = True
+        try:
             return await self._append(results)
+        finally:
+            turns.end()
 
     async def record(self, decide: Decide) -> Sequence[Event]:
         """Append what `decide` makes of the run, for a step that is under way; returns what was written.
@@ -91,31 +97,40 @@ class Appender:
         What is written has no secrets, and is what a resume would read. Nothing is planned. What `decide`
         raises is a refusal, and nothing is written.
         """
-        async with self._writing:
-            while True:
-                now_us, before = self.now_us(), self._folded
-                decided = redacted_events(self._parts.redactor, decide(before.run))
-                if not decided:
-                    return ()
-                warned = self._warnings()
-                decided = (*warned, *decided)
-                run, stamped = applied(before.run, decided, run_id=before.run.id, at_us=now_us)
-                events = [event for event, _ in stamped]
-                try:
-                    self._folded = await self._parts.journal.record(before, events, run, now_us)
-                except StaleHistory:
-                    await self.catch_up()
-                    self._on_requests(self.run.pending)
-                    continue
-                self._warned = ()
-                self._parts.observe(run, events)
-                return events[len(warned) :]
+        if self._turns.is_taken:
+            await self._turns.wait()
+        self._turns.is_taken = True
+        try:
+            return await self._record(decide)
+        finally:
+            self._turns.end()
+
+    async def _record(self, decide: Decide) -> Sequence[Event]:
+        while True:
+            now_us, before = self.now_us(), self._folded
+            decided = redacted_events(self._parts.redactor, decide(before.run))
+            if not decided:
+                return ()
+            warned = self._warnings()
+            decided = (*warned, *decided)
+            run, stamped = applied(before.run, decided, run_id=before.run.id, at_us=now_us)
+            events = [event for event, _ in stamped]
+            try:
+                self._folded = await self._parts.journal.record(before, events, run, now_us)
+            except StaleHistory:
+                await self.catch_up()
+                self._on_requests(self.run.pending)
+                continue
+            self._warned = ()
+            self._parts.observe(run, events)
+            return events[len(warned) :]
 
     async def _append(self, results: Sequence[ActionResult]) -> Action:
         while True:
             now_us, before = self.now_us(), self._folded
             first = events_of(self._definition, before.run, results, now_us=now_us) if results else ()
-            first = (*self._warnings(), *first)
+            warned = self._warnings()
+            first = (*warned, *first) if warned else first
             ahead = advance(self._definition, before.run, first, now_us=now_us, stop_reason=self._stop.reason)
             if not ahead.events:
                 return ahead.action
@@ -138,7 +153,7 @@ class Appender:
 
     def _warnings(self) -> tuple[Event, ...]:
         """Limits that are nearly spent, to be said with what is written next."""
-        for one in self._parts.take_warnings(self.run.id):
+        for one in self._parts.take_warnings(self._folded.run.id):
             said = LimitWarned(scope=one.scope, measure=one.measure, limit=one.limit, spent=one.spent)
             self._warned = (*self._warned, said)
         return self._warned
@@ -174,7 +189,7 @@ class Appender:
         return receipts if self._parts.keeper.is_trusted(self._hold) else None
 
     def _write_soon(self, receipts: StepReceipts) -> None:
-        receipts.write_soon(self.run.id)
+        receipts.write_soon(self._folded.run.id)
         if self._checkpoint is None:
             at_s = self._parts.clock.awake_s() + CHECKPOINT_AFTER_S
             self._checkpoint = self._parts.clock.alarm(at_s, self._write_checkpoint)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dataclasses import replace as with_changes
 from functools import partial
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from onward.clock import Clock
@@ -36,8 +37,7 @@ DecideRun = Callable[[Folded], Sequence[Event]]
 """What to append to a run, which is locked, and shows who holds it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Creation:
+class Creation(Struct, frozen=True):
     """A new run, sealed: the write that creates it, under the caller's append id if that is given."""
 
     write: Write

@@ -11,9 +11,9 @@ from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.machine.decide.doubt import doubtful_step
 from onward.machine.decide.lost_calls import with_lost_calls
 from onward.machine.fold.apply import apply
-from onward.machine.fold.call_rows import call_rows
-from onward.machine.fold.gates import gate_rows
-from onward.machine.fold.notifications import notifications
+from onward.machine.fold.call_rows import CALLS, call_rows
+from onward.machine.fold.gates import ASKING, gate_rows
+from onward.machine.fold.notifications import TOLD, notifications
 from onward.machine.fold.row import project
 from onward.machine.fold.snapshot import encode_run
 from onward.model.event import Event, RunClaimed
@@ -22,6 +22,8 @@ from onward.store.codec import seal
 from onward.store.port.stored import Position, Snapshot, Write
 
 SNAPSHOT_BYTES_MIN = 32 * 1024
+BESIDE = ASKING | CALLS | TOLD
+"""The events that are written with more than themselves and their run's row."""
 
 
 def applied(
@@ -60,7 +62,6 @@ def sealed(
         body = encode_run(run)
         snapshot = Snapshot(head.seq, head.hash, FOLD_VERSION, body)
         log_bytes, snapshot_bytes = 0, len(body)
-    events = [event for event, _ in stamped]
     write = Write(
         run_id=run.id,
         after=after,
@@ -71,10 +72,15 @@ def sealed(
         doubtful=doubtful_step(run),
         steps_finished=run.steps_finished,
         row=project(run) if full else None,
-        gates=gate_rows(before.run if before else None, events, run, at_us),
-        calls=call_rows(before.run if before else None, events),
-        notifications=notifications(events, run, after=after.seq, at_us=at_us),
         blobs={**values, **blobs} if blobs else values,
         snapshot=snapshot,
     )
+    if not BESIDE.isdisjoint([type(event) for event, _ in stamped]):  # nearly all steps write events alone
+        events, known = [event for event, _ in stamped], before.run if before else None
+        write = replace(
+            write,
+            gates=gate_rows(known, events, run, at_us),
+            calls=call_rows(known, events),
+            notifications=notifications(events, run, after=after.seq, at_us=at_us),
+        )
     return write, Folded(run, head, log_bytes, snapshot_bytes)

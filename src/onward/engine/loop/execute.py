@@ -61,17 +61,18 @@ class Executor:
 
     async def execute(self, folded: Folded, started: StepStarted, runner: AttemptRunner) -> ActionResult:
         """One attempt. LeaseLost: its result does not count."""
-        hold, keeper = self._hold, self._parts.keeper
-        await self._check()
+        hold, parts = self._hold, self._parts
+        keeper = parts.keeper
+        if not keeper.is_trusted(hold):
+            await keeper.regain(hold)
         run, definition, workspace = folded.run, self._definition, None
         if run.workspace is not None:
             try:
                 workspace = await self._parts.workspaces.directory(definition, run, branch_of(started.step))
             except WorkspaceFailed as error:
                 return self._ended(started.step, Result.fail(self._told(error), retryable=error.may_pass))
-        room = self._parts.rooms.of(definition, run, started, self._loop)
-        show = self._parts.show
-        redactor = self._parts.redactor
+        room = parts.rooms.of(definition, run, started, self._loop)
+        show, redactor = parts.show, parts.redactor
         output = AttemptOutput(room, None if show is None else partial(show, started.step), redactor=redactor)
         context = StepContext(
             run,
@@ -79,10 +80,10 @@ class Executor:
             definition.graph,
             room=room,
             stopping=self._stopping,
-            recall=partial(recall, self._parts.journal, definition.graph.goal, folded, started),
+            recall=partial(recall, parts.journal, definition.graph.goal, folded, started),
             workspace=workspace,
             deadline=hold.deadline,
-            clock=self._parts.clock,
+            clock=parts.clock,
             output=output,
             record=partial(self._recorder, runner),
             redactor=redactor,
@@ -92,11 +93,12 @@ class Executor:
         try:
             result = await runner.run(self._handler(started.node), context)
         finally:
-            if context.recorded is not None:
-                context.recorded.close()
+            recorded = context.recorded
+            if recorded is not None:
+                recorded.close()
         if hold.is_lost:
             raise hold.loss
-        if context.recorded is not None and await context.recorded.is_held():
+        if recorded is not None and await recorded.is_held():
             return AttemptLeft(started.step)
         if not _has_succeeded(result) and not keeper.is_trusted(hold):
             # It may have failed because the lease ended, so the failure is not the step's.

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import Struct
+
 from onward.engine.control.interview import Interviewer
 from onward.engine.control.sources import Sources
 from onward.engine.files.run_files import RunFiles
@@ -26,8 +28,7 @@ from onward.model.run import Run, RunStatus
 WORTH_HOLDING_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """A definition, and a handler for every node of it."""
 
     definition: Definition

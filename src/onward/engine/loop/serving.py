@@ -51,7 +51,8 @@ class Serving(Definitions):
             for node_id, kind in definition.handler_kinds.items():
                 if kind not in handlers:
                     raise _missing(node_id, kind, handlers)
-        for node_id, kind in definition.handler_kinds.items():
+        checking = {kind for kind in definition.handlers if hasattr(handlers[kind], "check_node")}
+        for node_id, kind in definition.handler_kinds.items() if checking else ():
             handler = handlers[kind]
             if isinstance(handler, ChecksNodes):
                 handler.check_node(definition.graph.nodes[node_id])

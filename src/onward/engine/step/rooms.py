@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
+from types import MappingProxyType
 
 from onward.clock import Clock
 from onward.engine.files.output_file import OutputFile
@@ -77,6 +78,10 @@ class RoomOnDisk(StoredRoom):
     ask, it is created when there is something to write.
     """
 
+    _is_kept = _is_asked = False
+    _output: Mapping[str, OutputFile] = MappingProxyType({})  # most attempts print nothing
+    _unwritable: frozenset[str] = frozenset()
+
     def __init__(
         self,
         rooms: Rooms,
@@ -89,9 +94,6 @@ class RoomOnDisk(StoredRoom):
     ) -> None:
         super().__init__(rooms, run, started, loop)
         self._files, self.is_full = files, is_full
-        self._is_kept = self._is_asked = False
-        self._output: dict[str, OutputFile] = {}
-        self._unwritable: set[str] = set()
 
     @cached_property
     def _path(self) -> Path:
@@ -129,7 +131,8 @@ class RoomOnDisk(StoredRoom):
             return
         if stream not in self._output:
             name = stream + OUTPUT_ENDING
-            self._output[stream] = OutputFile(partial(self._files.folder.append, self._parts, name))
+            file = OutputFile(partial(self._files.folder.append, self._parts, name))
+            self._output = {**self._output, stream: file}
         with self._warning(stream):
             self._output[stream].add(data)
 
@@ -137,7 +140,7 @@ class RoomOnDisk(StoredRoom):
         for stream, file in self._output.items():
             with self._warning(stream):
                 file.close()
-        self._output.clear()
+        self._output = MappingProxyType({})
 
     @contextmanager
     def _warning(self, stream: str) -> Iterator[None]:
@@ -145,7 +148,7 @@ class RoomOnDisk(StoredRoom):
         try:
             yield
         except OSError as error:
-            self._unwritable.add(stream)
+            self._unwritable |= {stream}
             self._files.tell(self._run.id, error)
 
     async def prepare(self, node: Node, prompt: str) -> None:

@@ -9,7 +9,7 @@ from onward.model.event import Event
 from onward.model.row import CallClosed, CallOpened, CallRow, MessageState
 from onward.model.run import OpenCall, Run
 
-_CALLS = frozenset({CallStarted, CallFinished, CallLost})
+CALLS = frozenset({CallStarted, CallFinished, CallLost})
 
 
 def call_rows(before: Run | None, events: Sequence[Event]) -> tuple[CallRow, ...]:
@@ -17,7 +17,7 @@ def call_rows(before: Run | None, events: Sequence[Event]) -> tuple[CallRow, ...
     rows: list[CallRow] = []
     begun: dict[tuple[str, str], CallOpened] = {}
     for event in events:
-        if type(event) not in _CALLS:  # nearly always
+        if type(event) not in CALLS:  # nearly always
             continue
         if isinstance(event, CallStarted):
             if event.reserved is not None or event.streamed is not None:

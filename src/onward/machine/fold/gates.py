@@ -12,7 +12,7 @@ from onward.model.ids import place_of
 from onward.model.row import GateRow
 from onward.model.run import Gate, Run, RunStatus
 
-_ASKING = frozenset({GateOpened, GateDecided, GateWithdrawn, RunForked})
+ASKING = frozenset({GateOpened, GateDecided, GateWithdrawn, RunForked})
 
 
 def opened(run: Run, event: GateOpened, at_us: int) -> Changes:
@@ -72,7 +72,7 @@ def gate_rows(before: Run | None, events: Sequence[Event], run: Run, at_us: int)
     """
     rows: dict[str, GateRow] = {}
     for event in events:
-        if type(event) not in _ASKING:  # nearly always
+        if type(event) not in ASKING:  # nearly always
             continue
         match event:
             case GateOpened():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import msgspec
 
@@ -25,13 +26,20 @@ from onward.model.event import (
     RunPaused,
 )
 from onward.model.ids import display_id
-from onward.model.notification import Facts, GateFacts, Notification, NotificationKind, notification_id
+from onward.model.notification import (
+    Facts,
+    GateFacts,
+    Notification,
+    NotificationKind,
+    Telling,
+    notification_id,
+)
 from onward.model.run import Gate, Run, RunStatus
 from onward.model.values.amounts import raise_argument, raised_amount
 from onward.model.values.instant import rfc3339
 
 _STOPS = frozenset({RunPaused, RunInterrupted, RunFailed, RunCompleted, RunCancelled})
-_TOLD = _STOPS | {GateOpened, RunForked}
+TOLD = _STOPS | {GateOpened, RunForked}
 _KINDS = {
     RunStatus.PAUSED: NotificationKind.STOPPED,
     RunStatus.INTERRUPTED: NotificationKind.STOPPED,
@@ -41,17 +49,15 @@ _KINDS = {
 }
 
 
-def notifications(events: Sequence[Event], run: Run, *, after: int, at_us: int) -> tuple[Notification, ...]:
+def notifications(events: Sequence[Event], run: Run, *, after: int, at_us: int) -> Telling:
     """What these events tell: the first is number `after` + 1, and they lead to `run`."""
-    if not tells(events):  # nearly always
-        return ()
-    told = [(seq, event) for seq, event in enumerate(events, after + 1) if type(event) in _TOLD]
-    return tuple(_notifications(told, run, at_us))
+    told = [(seq, event) for seq, event in enumerate(events, after + 1) if type(event) in TOLD]
+    return partial(_notifications, told, run, at_us)
 
 
 def tells(events: Sequence[Event]) -> bool:
     """Whether somebody may be told of these events."""
-    return not _TOLD.isdisjoint(map(type, events))
+    return not TOLD.isdisjoint(map(type, events))
 
 
 def _notifications(told: Sequence[tuple[int, Event]], run: Run, at_us: int) -> Iterator[Notification]:

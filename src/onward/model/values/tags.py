@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Annotated
 
 from msgspec import Meta
@@ -17,8 +17,10 @@ _TAG = re.compile(_FORM)
 Tags = Annotated[tuple[Annotated[str, Meta(pattern=_FORM)], ...], Meta(max_length=TAGS_MAX)]
 
 
-def checked_tags(tags: Iterable[object]) -> tuple[str, ...]:
+def checked_tags(tags: Collection[object]) -> tuple[str, ...]:
     """The tags in order, each once; InvalidInput names one that cannot be used."""
+    if not tags:
+        return ()
     found = set[str]()
     for tag in tags:
         if not isinstance(tag, str) or not _TAG.match(tag):
@@ -32,9 +34,9 @@ def checked_tags(tags: Iterable[object]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def tag_column(tags: Iterable[str]) -> str:
+def tag_column(tags: Collection[str]) -> str:
     """The tags as rows have them: in order, each between two spaces of its own."""
-    return "".join(f" {tag} " for tag in sorted(tags))
+    return "".join([f" {tag} " for tag in sorted(tags)]) if tags else ""
 
 
 def tags_in(column: str) -> list[str]:

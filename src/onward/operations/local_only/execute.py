@@ -54,7 +54,7 @@ class Execution:
 
     async def start_run(self, request: SubmitRun, pipeline: Pipeline) -> RunState:
         """Create a run of a prepared pipeline, and execute it."""
-        start = replace(start_of(request), interviewer=self.interviewer)
+        start = msgspec.structs.replace(start_of(request), interviewer=self.interviewer)
         return await self._attended(await self.engine.start(pipeline, start, self.stop))
 
     async def look_ahead(self, request: ResumeRun) -> ResumeOutlook:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from onward.model.notification import DeliveryState, Notification, NotificationKind
+from onward.model.notification import DeliveryState, NotificationKind, Telling
 from onward.store.memory.state import State
 from onward.store.port.outbox import Attempted, Delivery, DeliveryPlace, DeliveryQuery
 
@@ -85,10 +85,12 @@ class MemoryOutbox:
         return delivery
 
 
-def put_notifications(state: State, notifications: Iterable[Notification]) -> None:
+def put_notifications(state: State, telling: Telling | None) -> None:
     """Store what is to be told, for every subscriber that wants it."""
+    if telling is None or not state.subscribers:
+        return
     now_us = state.now_us()
-    for told in notifications:
+    for told in telling():
         for subscriber, (kinds, until_us) in state.subscribers.items():
             if told.kind in kinds and until_us > now_us:
                 state.outbox[told.id, subscriber] = Delivery(

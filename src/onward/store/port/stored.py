@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from onward.model.notification import Notification
+from onward.model.notification import Telling
 from onward.model.row import CallRow, GateRow, RunRow
 from onward.model.run import Frozen
 
@@ -90,7 +90,7 @@ class Write(Frozen, frozen=True, kw_only=True):
     gates: tuple[GateRow, ...] = ()
     calls: tuple[CallRow, ...] = ()
     """The calls with a reservation or a message that its events begin or end."""
-    notifications: tuple[Notification, ...] = ()
+    notifications: Telling | None = None
     blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
     snapshot: Snapshot | None = None
 

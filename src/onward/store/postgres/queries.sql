@@ -458,15 +458,19 @@ ON CONFLICT (name) DO UPDATE
 SET kinds = excluded.kinds, wanted_until_us = excluded.wanted_until_us;
 
 -- outbox_put --
--- Differs because whether the write it came with was refused is known only here.
+-- Differs because whether the write it came with was refused is known only here, and one statement stores the
+-- notifications of a group.
 INSERT INTO outbox (id, subscriber, run_id, seq, kind, body, created_at_us, state, token, tries, due_at_us, tried_at_us,
     delivered_at_us, response, error)
-SELECT :id::text, subscriber.name, :run_id::text, :seq::bigint, :kind::text, :body::text, :at_us::bigint, 'waiting', 0, 0,
+SELECT told.id, subscriber.name, told.run_id, told.seq, told.kind, told.body, told.at_us, 'waiting', 0, 0,
     coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), NULL, NULL, NULL, ''
-FROM run
-CROSS JOIN subscriber
-WHERE run.id = :run_id AND run.head = :head AND run.hash = :hash
-    AND strpos(subscriber.kinds, :mark) > 0
+FROM subscriber
+CROSS JOIN unnest(
+    :id::text[], :run_id::text[], :seq::bigint[], :kind::text[], :at_us::bigint[], :body::text[],
+    :head::bigint[], :hash::bytea[]
+) AS told (id, run_id, seq, kind, at_us, body, head, hash)
+JOIN run ON run.id = ANY (ARRAY[told.run_id]) AND run.head = told.head AND run.hash = told.hash
+WHERE strpos(subscriber.kinds, ' ' || told.kind || ' ') > 0
     AND subscriber.wanted_until_us > coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 ON CONFLICT (id, subscriber) DO NOTHING;
 

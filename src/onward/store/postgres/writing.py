@@ -20,7 +20,7 @@ from onward.store.postgres.limits.charging import is_charged, ledger_calls, lock
 from onward.store.postgres.link.binary import byteas, number, numbers, optional_text, text, texts
 from onward.store.postgres.link.failure import AGAIN, KEY_IN_USE, ServerError
 from onward.store.postgres.link.wire import Wire
-from onward.store.postgres.news.outbox import notification_call
+from onward.store.postgres.news.outbox import notification_calls
 from onward.store.postgres.reading import read_records
 from onward.store.postgres.statements import COMMIT, QUERIES, ROLLBACK, Call, advance_alone, call
 from onward.store.refusals import content_missing, key_occupied, run_exists
@@ -94,9 +94,10 @@ class Writer:
         gates = [gate_call(row, member.write.head) for member in sent for row in member.write.gates]
         said = message_calls([member.write for member in sent if member.write.calls])
         told = [
-            notification_call(one, member.write.head, self.now_us())
+            (one, member.write.head)
             for member in sent
-            for one in member.write.notifications
+            if member.write.notifications is not None
+            for one in member.write.notifications()
         ]
         notices = [call("due_notify")] if any(map(_makes_due, sent)) else []
         content = [blob_call(name, *blobs[name]) for name in sorted(blobs.keys() - self.known)]
@@ -105,7 +106,14 @@ class Writer:
             content += relying_on(member.write.relied_on, member.write.at_us)
         try:
             answers = await wire.run(
-                *statements, *said, *content, *gates, *told, *map(_snapshot_call, snapshots), *notices, *then
+                *statements,
+                *said,
+                *content,
+                *gates,
+                *notification_calls(told, self.now_us()),
+                *map(_snapshot_call, snapshots),
+                *notices,
+                *then,
             )
         except ServerError as error:
             if error.sqlstate == CONTENT_MISSING and held:
@@ -279,7 +287,7 @@ def _is_in_passing(member: Member) -> bool:
     """Whether this is a step on the way, with nothing to store beside its events."""
     write = member.write
     is_plain = write.row is None and write.snapshot is None and not write.blobs and not write.gates
-    is_plain = is_plain and not write.notifications and not write.calls
+    is_plain = is_plain and write.notifications is None and not write.calls
     return is_plain and not write.relied_on and len(write.records) <= ALONE_EVENTS_MAX
 
 

@@ -251,6 +251,12 @@ VALUES (:subscriber, :kinds, coalesce(:now_us, CAST(unixepoch('subsec') * 100000
 ON CONFLICT (name) DO UPDATE
 SET kinds = excluded.kinds, wanted_until_us = excluded.wanted_until_us;
 
+-- subscriber_any --
+SELECT 1
+FROM subscriber
+WHERE wanted_until_us > coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+LIMIT 1;
+
 -- outbox_put --
 INSERT INTO outbox (id, subscriber, run_id, seq, kind, body, created_at_us, state, token, tries, due_at_us, tried_at_us,
     delivered_at_us, response, error)

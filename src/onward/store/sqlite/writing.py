@@ -9,6 +9,7 @@ import apsw
 from msgspec.structs import astuple
 
 from onward.errors import LeaseLost, Refused, RunNotFound, StaleHistory
+from onward.model.notification import Telling
 from onward.model.row import GateRow
 from onward.store.limits.ledger import charges, note_warnings
 from onward.store.member import Member
@@ -31,6 +32,14 @@ _EVENT_INSERT = QUERIES["event_insert"]
 
 
 @dataclass(slots=True)
+class _Later:
+    """What is written once for a whole group: its events, and what they tell."""
+
+    events: Rows = field(default_factory=list)
+    told: list[Telling] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Writer:
     """Writes runs."""
 
@@ -41,32 +50,33 @@ class Writer:
 
     def write(self, db: apsw.Connection, members: Sequence[Member]) -> list[Exception | None]:
         """Write whatever is not refused; answers None or the refusal for each."""
-        rows: Rows = []
+        later = _Later()
         answers = [
-            self._create(db, member, rows) if member.held is None else self._update(db, member, rows)
+            self._create(db, member, later) if member.held is None else self._update(db, member, later)
             for member in members
         ]
-        _write_events(db, rows)
+        _write_events(db, later.events)
+        put_notifications(db, later.told, self.now_us())
         return answers
 
-    def _create(self, db: apsw.Connection, member: Member, rows: Rows) -> Exception | None:
+    def _create(self, db: apsw.Connection, member: Member, later: _Later) -> Exception | None:
         """Make a run, unless its id is taken or its key in use; None when it is there."""
         write, _, append_id = member
-        refusal = _occupied(db, write) or _without_parent(db, write, rows) or _without_content(db, write)
+        refusal = _occupied(db, write) or _without_parent(db, write, later) or _without_content(db, write)
         if refusal is None:
             db.execute(_INSERT, (*_all_columns(write), self.now_us(), self.lease_us, write.at_us))
             if db.changes():
-                self._write(db, member, rows)
+                self._write(db, member, later)
                 return None
             refusal = run_exists(write.run_id)
-        _write_events(db, rows)  # what is asked for may be in this very group
+        _write_events(db, later.events)  # what is asked for may be in this very group
         if append_id is None:
             is_there = _is_there(db, write)
         else:
             is_there = find_append(db, write.run_id, append_id) is not None
         return None if is_there else refusal
 
-    def _update(self, db: apsw.Connection, member: Member, rows: Rows) -> Exception | None:
+    def _update(self, db: apsw.Connection, member: Member, later: _Later) -> Exception | None:
         """Append for this owner and token behind `write.after`, or say why not."""
         write, held, _ = member
         assert held is not None
@@ -78,7 +88,7 @@ class Writer:
         if ledger is not None:
             place = one(db, "place_lock", id=write.run_id)
             if place is None or place[1:5] != (*write.after, owner, token):
-                _write_events(db, rows)
+                _write_events(db, later.events)
                 return _why_refused(db, write, owner, token)
             limit_reached = ledger.enter(write, place[5])
             if limit_reached is not None:
@@ -97,18 +107,18 @@ class Writer:
             times = (self.now_us(), self.lease_us, write.at_us)
             db.execute(_UPDATE, (*_changed_columns(write), *times, write.run_id, *write.after, token, owner))
         if db.changes() == 0:
-            _write_events(db, rows)
+            _write_events(db, later.events)
             return _why_refused(db, write, owner, token)
         if ledger is not None:
             write_ledger(db, ledger)
             note_warnings(self.warnings, ledger)
-        self._write(db, member, rows)
+        self._write(db, member, later)
         return None
 
-    def _write(self, db: apsw.Connection, member: Member, rows: Rows) -> None:
+    def _write(self, db: apsw.Connection, member: Member, later: _Later) -> None:
         """What comes with a row that was written; the events wait for those of the whole group."""
         write = member.write
-        rows += event_columns(write.records)
+        later.events += event_columns(write.records)
         for name, content in write.blobs.items():
             if not _holds(db, name, write.at_us):
                 put_blob(db, name, content, write.at_us)
@@ -116,8 +126,8 @@ class Writer:
             put_gates(db, write.gates)
         if write.calls:
             put_messages(db, write)
-        if write.notifications:
-            put_notifications(db, write.notifications, self.now_us())
+        if write.notifications is not None:
+            later.told.append(write.notifications)
         if write.snapshot is not None:
             db.execute(QUERIES["snapshot_put"], (write.run_id, *write.snapshot))
         if member.append_id is not None:
@@ -171,10 +181,7 @@ def _write_events(db: apsw.Connection, rows: Rows) -> None:
 
 def event_columns(records: Iterable[StoredEvent]) -> Rows:
     """The columns of events, in the order in which they are inserted."""
-    return [
-        (e.run_id, e.seq, e.kind, e.v, e.at_us, e.token, e.body, e.hash, " ".join(e.refs) or None)
-        for e in records
-    ]
+    return [(*astuple(record)[:8], " ".join(record.refs) or None) for record in records]
 
 
 def _all_columns(write: Write) -> tuple[object, ...]:
@@ -195,12 +202,12 @@ def _changed_columns(write: Write) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _without_parent(db: apsw.Connection, write: Write, rows: Rows) -> Exception | None:
+def _without_parent(db: apsw.Connection, write: Write, later: _Later) -> Exception | None:
     """A fork stands on an event that its parent really has."""
     row = write.row
     if row is None or row.parent is None or row.parent_seq is None:
         return None
-    _write_events(db, rows)
+    _write_events(db, later.events)
     below = read_records(db, row.parent, row.parent_seq - 1, limit=1)
     is_there = bool(below) and (below[0].seq, below[0].hash) == write.after
     return None if is_there else RunNotFound(row.parent)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import astuple
+
 from onward.model.notification import Notification, NotificationKind, kinds_text
 from onward.store import outgoing
 from onward.store.port.outbox import Attempted, Delivery, DeliveryQuery
 from onward.store.port.stored import Position
+from onward.store.postgres.link.binary import byteas, numbers, texts
 from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.wire import Rows
 from onward.store.postgres.statements import PLANNED, Call, call, filtered_call
@@ -58,7 +61,22 @@ class PostgresOutbox:
         return found
 
 
-def notification_call(notification: Notification, head: Position, now_us: int | None) -> Call:
-    """Stores what is to be told for every subscriber that wants it, if the run's log ends at `head`."""
-    values = outgoing.put_parameters(notification)
-    return call("outbox_put", **values, head=head.seq, hash=head.hash, now_us=now_us)
+def notification_calls(told: Sequence[tuple[Notification, Position]], now_us: int | None) -> Sequence[Call]:
+    """Stores what is to be told for every subscriber that wants it, if its run's log ends where it says."""
+    if not told:
+        return ()
+    ids, run_ids, seqs, kinds, times, bodies = zip(*(astuple(one) for one, _ in told), strict=True)
+    return [
+        call(
+            "outbox_put",
+            id=texts(ids),
+            run_id=texts(run_ids),
+            seq=numbers(seqs),
+            kind=texts([kind.value for kind in kinds]),
+            at_us=numbers(times),
+            body=texts(bodies),
+            head=numbers([head.seq for _, head in told]),
+            hash=byteas([head.hash for _, head in told]),
+            now_us=now_us,
+        )
+    ]

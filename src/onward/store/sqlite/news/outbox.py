@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import apsw
 
-from onward.model.notification import Notification, NotificationKind, kinds_text
+from onward.model.notification import NotificationKind, Telling, kinds_text
 from onward.store import outgoing
 from onward.store.filters import filtered
 from onward.store.port.outbox import Attempted, Delivery, DeliveryQuery
@@ -65,7 +66,9 @@ def _read(db: apsw.Connection, name: str, values: dict[str, Any]) -> Sequence[De
     return [outgoing.delivery_of(columns) for columns in db.execute(QUERIES[name], values)]
 
 
-def put_notifications(db: apsw.Connection, notifications: Iterable[Notification], now_us: int | None) -> None:
+def put_notifications(db: apsw.Connection, telling: Sequence[Telling], now_us: int | None) -> None:
     """Store what is to be told, for every subscriber that wants it."""
-    for notification in notifications:
+    if not telling or one(db, "subscriber_any", now_us=now_us) is None:  # often there is nobody
+        return
+    for notification in chain.from_iterable(tell() for tell in telling):
         db.execute(QUERIES["outbox_put"], outgoing.put_parameters(notification) | {"now_us": now_us})
