@@ -71,7 +71,9 @@ def test_no_help_calls_a_flag_that_is_off_false(helps: Callable[[str], Done], na
         ("limits", "[show | set SCOPE KEY VALUE | reset SCOPE]"),
     ],
 )
-def test_the_usage_line_names_what_a_command_takes(helps: Callable[[str], Done], name: str, takes: str) -> None:
+def test_the_usage_line_names_what_a_command_takes(
+    helps: Callable[[str], Done], name: str, takes: str
+) -> None:
     line = helps(name).out.splitlines()[0]
     assert line == f"Usage: onward {name} {takes} [OPTIONS]"
 
