@@ -54,8 +54,10 @@ def test_a_public_name_without_a_docstring_is_told() -> None:
 
 
 def test_every_status_event_and_table_is_in_the_glossary() -> None:
-    schema = (ROOT / "src/onward/store/sqlite/migrations/001_runs.sql").read_text(encoding="utf-8")
+    changes = sorted((ROOT / "src/onward/store/sqlite/migrations").glob("*.sql"))
+    schema = "".join(change.read_text(encoding="utf-8") for change in changes)
     tables = re.findall(r"CREATE TABLE (\w+)", schema)
+    assert len(tables) > 15
     words = [*(status.value for status in RunStatus), *(kind.__name__ for kind in CATALOGUE), *tables]
     assert [word for word in words if not re.search(rf"\b{word}\b", GLOSSARY)] == []
 
@@ -80,6 +82,44 @@ def test_every_module_that_the_architecture_page_names_is_there() -> None:
             if not (at / name).exists() and not (ROOT / name).exists():
                 missing.append(name)
     assert missing == []
+
+
+SIGNPOSTS = (
+    r"`(?P<module>[a-z_/]+\.py): (?P<name>[\w.]+)`",
+    r"`(?P<name>[\w.]+)` (?:in |of |\()`(?P<module>[a-z_/]+\.py)[`:]",
+    r"`(?P<module>[a-z_/]+\.py)` \(`(?P<name>[\w.]+)`",
+)
+"""How the architecture page says in which module a name is."""
+
+
+def lost_signposts(page: str) -> list[str]:
+    text, lost = " ".join(page.split()), []
+    for found in (match for signpost in SIGNPOSTS for match in re.finditer(signpost, text)):
+        module = ROOT / "src/onward" / found["module"]
+        module = module if module.exists() else ROOT / found["module"]
+        name = found["name"].rpartition(".")[2]
+        if not module.exists() or not re.search(rf"\b{name}\b", module.read_text(encoding="utf-8")):
+            lost.append(found[0])
+    return lost
+
+
+def test_every_name_is_in_the_module_where_the_architecture_page_says_it_is() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    assert lost_signposts(page) == []
+    assert sum(len(re.findall(signpost, " ".join(page.split()))) for signpost in SIGNPOSTS) > 30
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "`NOWHERE` (`model/event.py`)",
+        "`NOWHERE` in\n`model/event.py`",
+        "`model/event.py` (`NOWHERE`)",
+        "`model/event.py:\n  Event.nowhere`",
+    ],
+)
+def test_a_name_that_has_moved_is_found(wrong: str) -> None:
+    assert len(lost_signposts(f"A word, {wrong}, and `StepStarted` (`model/event.py`).")) == 1
 
 
 def test_every_module_that_a_package_names_in_its_docstring_is_there() -> None:
