@@ -20,7 +20,11 @@ from onward.model.workspace import Tree, Workspace
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
-    """A fact about a run. Subclasses add fields; a changed schema gets a new VERSION and a conversion."""
+    """A fact about a run. Subclasses add fields.
+
+    A field that is added later has a default, so that stored events still decode. A new VERSION makes older
+    programs refuse the event instead of taking it for the old one.
+    """
 
     VERSION: ClassVar[int] = 1
     BESIDE: ClassVar[frozenset[str]] = frozenset()

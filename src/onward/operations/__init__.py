@@ -2,7 +2,7 @@
 
 - `requests`: the values that are asked.
 - `replies`, `drawing`, `kept`: the answers, as plain JSON values; `--json` prints them.
-- `protocol`: who answers, in five small groups. Begin here.
+- `protocol`: who answers, in small groups. Begin here.
 - `local/`: answered by a store, or an engine, in this process. A server can answer all of these.
 - `local_only/`: what makes sense only on the machine where it is asked; its docstring says why for each.
 

@@ -1,4 +1,4 @@
-"""Who answers requests: seven small groups of one method per request."""
+"""Who answers requests: small groups of one method per request."""
 
 from __future__ import annotations
 
