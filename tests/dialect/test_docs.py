@@ -30,6 +30,20 @@ def test_every_attribute_and_value_is_explained() -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize(
+    ("heading", "known"),
+    [("graph", GRAPH_ATTRIBUTES), ("node", NODE_ATTRIBUTES), ("edge", EDGE_ATTRIBUTES)],
+)
+def test_every_attribute_that_is_explained_is_known(heading: str, known: frozenset[str]) -> None:
+    """One that the checker does not know can be misspelt or misplaced in silence."""
+    (table,) = re.findall(rf"^\| {heading} \| meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    named = {name for row in table.splitlines() for name in re.findall(r"`([a-z][\w.]+)`", row.split("|")[1])}
+    # What else the first column has is a value: `files` `full` `lazy` `off`.
+    values = {"full", "lazy", "off", "worktree", "in_place"}
+    assert len(named) > 5
+    assert named - known - values == set()
+
+
 @pytest.mark.parametrize("severity", [Severity.ERROR, Severity.WARNING])
 def test_every_rule_is_listed_with_its_severity(severity: Severity) -> None:
     heading = {"error": "Errors", "warning": "Warnings"}[severity]

@@ -7,6 +7,7 @@ import pytest
 from onward.errors import InvalidPipeline
 from onward.pipeline.build import build
 from onward.pipeline.diagnostic import Diagnostic, Severity
+from onward.pipeline.graph import SHAPE_KINDS
 from onward.pipeline.rules.attributes import EDGE_TYPES, GRAPH_TYPES, NODE_TYPES
 from onward.pipeline.rules.words.vocabulary import (
     EDGE_ATTRIBUTES,
@@ -52,6 +53,15 @@ def test_an_unknown_shape_comes_with_what_to_write(shape: str, severity: Severit
     place, found, message, advice = told(f"a [label=x, shape={shape}]", "shape_known")
     assert (place, found, advice) == ("2:19", severity, fix)
     assert message.startswith(f"shape of node 'a' is {shape!r}, which ")
+
+
+@pytest.mark.parametrize("shape", SHAPE_KINDS)
+def test_every_shape_of_ours_has_words_for_people(shape: str) -> None:
+    """A new kind of node must not turn a typo, or an attribute without effect, into a crash."""
+    typo = one(f"a [shape={shape.swapcase()}]", "shape_known")
+    assert (typo.fix or "").startswith(f"did you mean {shape!r}, ")
+    unread = "join_policy=wait_all" if shape == "house" else "manager.max_cycles=3"
+    assert " has no effect: it is " in one(f"a [shape={shape}, {unread}]", "attribute_unused").message
 
 
 def test_a_shape_that_is_near_none_of_ours_lists_them() -> None:

@@ -24,7 +24,7 @@ NODE_ATTRIBUTES = frozenset(
         *("label", "prompt", "shape", "type", "class", "max_retries", "retry_policy", "allow_partial"),
         *("goal_gate", "timeout", "fidelity", "thread_id", "auto_status", "repeatable"),
         *("continue_on_fail", "tool_command", "join_policy", "max_parallel", "files", "workspace"),
-        *("human.type", "human.question", "human.default_choice", "human.timeout"),
+        *("human.type", "human.question", "human.show", "human.default_choice", "human.timeout"),
         *("human.on_timeout", "human.remind"),
         *("manager.poll_interval", "manager.max_cycles", "manager.stop_condition", "manager.actions"),
         *("manager.steer_cooldown", "stack.child_autostart", *_MODELS, *_AGENT, *_TARGETS, *_HOOKS, *_CHILD),
@@ -86,7 +86,9 @@ def meant(key: str, names: Collection[str]) -> str:
     if key in _GRAPHVIZ:
         return ""
     found = _plain(key)
-    return next((name for name in sorted(names) if is_near(found, _plain(name))), "")
+    near = (name for name in sorted(names) if is_near(found, _plain(name)))
+    # `Diamond` means diamond, though Mdiamond is only one letter away.
+    return min(near, key=lambda name: _plain(name) != found, default="")
 
 
 def is_near(found: str, name: str) -> bool:
