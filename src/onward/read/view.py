@@ -136,13 +136,13 @@ def view_run(
         "restarted_as": run.restarted_as,
         "branches": [
             {
-                "branch": path,
+                "branch": branch_id,
                 "next": branch.next_node,
                 "ended": branch.ended or None,
                 "context": branch.context.plain(),
             }
-            for path, branch in run.branches.items()
-            if path
+            for branch_id, branch in run.branches.items()
+            if branch_id
         ],
         "retry_counters": run.retries.plain(),
         "visited_outcomes": run.outcomes.plain(),

@@ -80,8 +80,8 @@ class Projection:
             return
         inside = f"{step}."
         for known in (self.steps, self.branches):
-            for path in [path for path in known if path.startswith(inside)]:
-                del known[path]
+            for name in [name for name in known if name.startswith(inside)]:
+                del known[name]
 
     def _begin(self, step: str, node: str, at_us: int) -> Step:
         found = self.steps.get(step)
