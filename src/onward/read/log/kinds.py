@@ -55,8 +55,7 @@ _STOPS = "RunPaused RunInterrupted RunFailed RunCancelled"
 _HANDED_BACK = "RunWaiting RunQueued"
 _GATES = "GateOpened GateDecided GateWithdrawn"
 _BRANCHES = "ParallelStarted BranchFinished"
-_CALLS_QUIET = "CallStarted CallFinished CallLost HoldsLifted"
-_CALLS = f"{_CALLS_QUIET} LimitWarned"
+_CALLS = "CallStarted CallFinished CallLost HoldsLifted LimitWarned"
 
 LEFT_OUT: Mapping[str, frozenset[str]] = {
     "read.log.projection": _names(_CHANGES, _REQUESTS, _HANDED_BACK, _CALLS, "RunCompleted"),
@@ -81,7 +80,7 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
     ),
     "cli.print.narrate": _names(
         *("PipelineChanged WorkdirChanged", _REQUESTS, _STOPS, _HANDED_BACK),
-        *("RunForked RunClaimed RunResumed GateWithdrawn", _CALLS_QUIET, "AttemptHeld"),
+        *("RunForked RunClaimed RunResumed GateWithdrawn", "CallFinished CallLost HoldsLifted AttemptHeld"),
     ),
     "operations.local.preview": _names(
         *("GoalRedirected", _REQUESTS, _HANDED_BACK, _BRANCHES, "RunPaused RunInterrupted"),
