@@ -109,6 +109,30 @@ def test_every_name_is_in_the_module_where_the_architecture_page_says_it_is() ->
     assert sum(len(re.findall(signpost, " ".join(page.split()))) for signpost in SIGNPOSTS) > 30
 
 
+def members(owner: ast.ClassDef) -> set[str]:
+    """The methods of a class, its fields, and what it assigns to `self`."""
+    found = set()
+    for node in ast.walk(owner):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                found.add(name)
+    return found
+
+
+def test_every_member_that_the_architecture_page_names_is_in_its_class() -> None:
+    classes: dict[str, set[str]] = {}
+    for module in modules():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, set()).update(members(node))
+    page = " ".join((ROOT / "docs/architecture.md").read_text(encoding="utf-8").split())
+    named = re.findall(r"`(?:[a-z_/]+\.py: )?([A-Z]\w+)\.(\w+)`", page)
+    assert len(named) > 20
+    assert [f"{owner}.{name}" for owner, name in named if name not in classes.get(owner, ())] == []
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
