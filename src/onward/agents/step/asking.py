@@ -19,6 +19,9 @@ from onward.redact.stream import RedactingStream
 
 OnText = Callable[[ChunkKind, str], None]
 """Hears what streams: whether it is text or reasoning, and the piece."""
+HEARD_PIECES = 64
+"""Pieces are passed on line by line, or so many at once. Whoever hears them shows lines, and to redact each
+piece alone takes as long as to read it from the network."""
 
 
 @dataclass(slots=True)
@@ -75,16 +78,21 @@ class Asking:
         """Passes pieces on: to the message, which redacts what it stores, and to whoever hears, redacted."""
         kinds = (ChunkKind.TEXT, ChunkKind.REASONING)
         streams = {kind: RedactingStream(self.thread.redactor) for kind in kinds}
+        fresh: dict[ChunkKind, list[str]] = {kind: [] for kind in kinds}
 
         def tell(kind: ChunkKind, text: str) -> None:
             message.write(kind, text)
-            self.heard(kind, streams[kind].feed(text))
+            pieces = fresh[kind]
+            pieces.append(text)
+            if "\n" in text or len(pieces) >= HEARD_PIECES:
+                self.heard(kind, streams[kind].feed("".join(pieces)))
+                pieces.clear()
 
         try:
             yield tell
         finally:
             for kind, stream in streams.items():
-                self.heard(kind, stream.finish())
+                self.heard(kind, stream.feed("".join(fresh[kind])) + stream.finish())
 
 
 def usage_of(counted: Counted) -> Usage:
