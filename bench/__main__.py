@@ -30,6 +30,7 @@ from bench.messages import message_streams
 from bench.models import model_streams
 from bench.pipelines import engine_on, line, loop, looping_engine
 from bench.rates import AT_A_TIME, RUNS, STEPS, runs_rate, steps_rate
+from bench.streaming import durable_streams
 from bench.takeover import takeovers
 from bench.workers import workers
 from onward.engine.control.requests import Resume, Start
@@ -49,6 +50,7 @@ PARTS = (
     "status",
     "models",
     "messages",
+    "streaming",
     "calls",
     "agents",
     "workers",
@@ -255,6 +257,9 @@ async def report(rounds: int, only: str | None) -> bool:
         if only in (None, "messages"):
             for place in (sqlite, postgres):
                 add(*await message_streams(place.fresh(), place.name))
+        if only in (None, "streaming"):
+            for place in (sqlite, postgres):
+                add(*await durable_streams(place.name, place.fresh, directory, rounds))
         if only in (None, "calls"):
             for place in (sqlite, postgres):
                 add(*await calls_cost(place.name, place.fresh, rounds))

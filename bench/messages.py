@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import time
 from collections.abc import Sequence
@@ -32,10 +31,17 @@ PAUSE_S = 0.01
 _letters = random.Random(1)
 TOKENS = ["".join(_letters.choices("abcdefghijklmnopqrstuvwxyz", k=4)) + " " for _ in range(1_000)]
 ROOM_MAX = 2.5
-SIZE = """
-SELECT sum(pg_total_relation_size(oid))::bigint
+SIZES = """
+SELECT sum(pg_total_relation_size(oid)) FILTER (WHERE relname IN ('chunk', 'message', 'chat')),
+    sum(pg_total_relation_size(oid))
 FROM pg_class
-WHERE relname IN ('chunk', 'message', 'chat')
+WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+"""
+PAGES = """
+SELECT sum(pgsize) FILTER (WHERE tbl_name IN ('chunk', 'message', 'chat')), sum(pgsize)
+FROM dbstat
+LEFT JOIN sqlite_schema ON sqlite_schema.name = dbstat.name
+WHERE aggregate = TRUE
 """
 
 
@@ -60,12 +66,12 @@ async def message_streams(db: str, name: str) -> list[Figure]:
     for per_s in (TOKENS_PER_S, None):
         store = await open_store(db)
         drafts = [await speaking(store) for _ in range(STREAMS)]
-        before = _size(db)
+        before, _ = stored_bytes(db)
         timed = Timed(store.messages, [])
         began, worked = time.perf_counter(), time.process_time()
         tokens = await _streamed(store, drafts, timed, per_s)
         took, work = time.perf_counter() - began, time.process_time() - worked
-        room = (_size(db) - before) / (tokens * len(TOKENS[0]))
+        room = (stored_bytes(db)[0] - before) / (tokens * len(TOKENS[0]))
         await store.close()
         rate, flushes = tokens / took, len(timed.took_s) / took
         slowest_ms = max(timed.took_s) * 1000
@@ -80,6 +86,17 @@ async def message_streams(db: str, name: str) -> list[Figure]:
             )
         )
     return figures
+
+
+async def sink_rate(db: str) -> float:
+    """Tokens per second of twenty streams into the database, as fast as it goes."""
+    store = await open_store(db)
+    drafts = [await speaking(store) for _ in range(STREAMS)]
+    began = time.perf_counter()
+    tokens = await _streamed(store, drafts, Timed(store.messages, []), None)
+    rate = tokens / (time.perf_counter() - began)
+    await store.close()
+    return rate
 
 
 async def _streamed(store: Store, drafts: Sequence[Draft], timed: Timed, per_s: int | None) -> int:
@@ -109,18 +126,14 @@ async def _write(stream: MessageStream, per_s: int | None) -> int:
     return written
 
 
-def _size(db: str) -> int:
+def stored_bytes(db: str) -> tuple[int, int]:
+    """The bytes of messages with their chunks, and of all that is stored."""
     if db.startswith("postgres"):
-        with psycopg.connect(db) as connection:
-            found = connection.execute(SIZE).fetchone()
-            return int(found[0]) if found else 0
-    copy = f"{db}-copy"
-    source, target = apsw.Connection(db, flags=apsw.SQLITE_OPEN_READONLY), apsw.Connection(copy)
-    with target.backup("main", source, "main") as backup:
-        while not backup.done:
-            backup.step()
-    source.close()
-    target.close()
-    size = os.path.getsize(copy)
-    os.unlink(copy)
-    return size
+        with psycopg.connect(db) as postgres:
+            found = postgres.execute(SIZES).fetchone()
+    else:
+        sqlite = apsw.Connection(db, flags=apsw.SQLITE_OPEN_READONLY)
+        found = sqlite.execute(PAGES).fetchone()
+        sqlite.close()
+    assert found is not None
+    return int(found[0] or 0), int(found[1])

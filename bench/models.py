@@ -33,11 +33,11 @@ END = b"0\r\n\r\n"
 
 
 @contextmanager
-def endpoint(directory: str) -> Iterator[str]:
-    """An endpoint in a process of its own, whose answers have so many tokens."""
+def endpoint(directory: str, script: Script) -> Iterator[str]:
+    """An endpoint in a process of its own, which plays this script."""
     path = os.path.join(directory, "script.json")
     with open(path, "wb") as file:
-        file.write(msgspec.json.encode(Script(default=Reply(text="tok " * TOKENS))))
+        file.write(msgspec.json.encode(script))
     command = [sys.executable, "-m", "onward.testing.model_endpoint", path]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -47,10 +47,16 @@ def endpoint(directory: str) -> Iterator[str]:
             process.kill()
 
 
+def models_at(base_url: str) -> Models:
+    """The models of the endpoint."""
+    keys = Keys(variables=dict, spawn=SystemSpawn())
+    providers = read_providers({"bench": {"base_url": base_url}})
+    return Models(providers, keys=keys, clock=SystemClock(), default=REQUEST.model)
+
+
 async def through_client(base_url: str) -> None:
     """One answer through our client."""
-    keys = Keys(variables=dict, spawn=SystemSpawn())
-    models = Models(read_providers({"bench": {"base_url": base_url}}), keys=keys, clock=SystemClock())
+    models = models_at(base_url)
     output = 0
     async for piece in models.stream(REQUEST):
         if isinstance(piece, Finished):
@@ -83,7 +89,7 @@ async def measured(one: Callable[[str], Awaitable[None]], base_url: str, number:
 async def model_streams(directory: str, rounds: int) -> list[Figure]:
     """One stream and twenty, in turns with a bare socket."""
     figures = []
-    with endpoint(directory) as base_url:
+    with endpoint(directory, Script(default=Reply(text="tok " * TOKENS))) as base_url:
         await through_client(base_url)  # imports the HTTP client
         for number in AT_ONCE:
             came = [
