@@ -26,6 +26,7 @@ from bench.dialect import Timing, dialect_timings
 from bench.figure import Figure
 from bench.files import files_cost
 from bench.floor import Row, postgres_rate, sqlite_rate
+from bench.hot_scope import hot_scope
 from bench.messages import message_streams
 from bench.models import model_streams
 from bench.pipelines import engine_on, line, loop, looping_engine
@@ -53,6 +54,7 @@ PARTS = (
     "streaming",
     "calls",
     "agents",
+    "limits",
     "workers",
     "takeover",
 )
@@ -266,6 +268,8 @@ async def report(rounds: int, only: str | None) -> bool:
         if only in (None, "agents"):
             for place in (sqlite, postgres):
                 add(*await agent_rounds(place.name, place.fresh, rounds))
+        if only in (None, "limits"):
+            add(await hot_scope(server.create_database, rounds))
         if only in (None, "workers"):
             add(*await workers(fresh_file, server.create_database, rounds))
         if only in (None, "takeover"):

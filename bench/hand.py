@@ -1,4 +1,4 @@
-"""`python -m bench.hand DB`: a worker that begins when it is told to and says when nothing is left to do.
+"""`python -m bench.hand DB AT_ONCE`: a worker that begins when told to and says when nothing is left to do.
 
 It prints `ready` when it is connected. Each line that it then reads is one shift, of which it
 prints how many runs it drove.
@@ -15,20 +15,18 @@ from onward.engine.loop.stop import StopSwitch
 from onward.wiring import open_store
 from onward.worker.worker import Worker
 
-AT_ONCE = 4
 
-
-async def work(db: str) -> None:
+async def work(db: str, at_once: int) -> None:
     """Shift after shift, until nobody asks for another one."""
     store = await open_store(db)
     engine = engine_on(store)
     await store.runs.count()  # connected, and its statements known
     print("ready", flush=True)
     while await asyncio.to_thread(sys.stdin.readline):
-        worker = Worker(engine, SystemClock(), StopSwitch(), concurrency=AT_ONCE, until_idle=True)
+        worker = Worker(engine, SystemClock(), StopSwitch(), concurrency=at_once, until_idle=True)
         print((await worker.run()).executed, flush=True)
     await engine.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(work(sys.argv[1]))
+    asyncio.run(work(sys.argv[1], int(sys.argv[2])))

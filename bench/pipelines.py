@@ -9,8 +9,10 @@ import time
 from onward.clock import SystemClock, SystemDice, SystemIds
 from onward.engine.engine import Engine
 from onward.engine.files.run_files import RunFiles
+from onward.handlers.calls import CallAnswer, CallOptions
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import Handler, StepContext
+from onward.model.call import Reserved, Usage
 from onward.store.port.store import Store
 
 KILOBYTE = 1_000
@@ -33,9 +35,21 @@ async def wait(step: StepContext) -> None:
     await asyncio.sleep(0.02)
 
 
+async def ask(step: StepContext) -> None:
+    """A step that makes one call of 50 ms, which is reserved in the scope of its project."""
+
+    async def answer() -> CallAnswer:
+        await asyncio.sleep(0.05)
+        return CallAnswer(None, usage=Usage(input=10, output=5), cost_micro=1)
+
+    scopes = tuple(scope for scope in step.scopes if scope.startswith("project/"))
+    reserved = Reserved(scopes=scopes, tokens=100, cost_micro=10)
+    await step.recorder.call("ask", answer, (), CallOptions(reserved=reserved))
+
+
 def engine_on(store: Store, runs: str = os.devnull) -> Engine:
     """An engine with handlers that do as good as nothing; `runs` is where files go, if a step leaves any."""
-    functions = {"noop": no_op, "speak": speak, "wait": wait, "stand": no_op}
+    functions = {"noop": no_op, "speak": speak, "wait": wait, "stand": no_op, "ask": ask}
     return _engine(store, {kind: FunctionHandler(function) for kind, function in functions.items()}, runs)
 
 

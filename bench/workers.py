@@ -32,6 +32,7 @@ from onward.store.queries import load_queries
 from onward.wiring import open_store
 
 CREWS = (1, 2, 4, 8)
+AT_ONCE = 4
 CLAIMS = 200
 RUNS_EACH, STEPS, WAITING = 16, 10, "wait"  # so many that the last ones do not decide
 CPU = Path("/proc/stat")
@@ -59,8 +60,8 @@ def cpu_times() -> tuple[int, int]:
 class Crew:
     """Worker processes that stand ready."""
 
-    def __init__(self, db: str, number: int) -> None:
-        command = [sys.executable, "-m", "bench.hand", db]
+    def __init__(self, db: str, number: int, at_once: int) -> None:
+        command = [sys.executable, "-m", "bench.hand", db, str(at_once)]
         self._processes = [
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             for _ in range(number)
@@ -90,8 +91,9 @@ class Crew:
 
 
 @contextmanager
-def crew_of(db: str, number: int) -> Iterator[Crew]:
-    crew = Crew(db, number)
+def crew_of(db: str, number: int, *, at_once: int = AT_ONCE) -> Iterator[Crew]:
+    """So many worker processes, each of which drives so many runs at once."""
+    crew = Crew(db, number, at_once)
     try:
         yield crew
     finally:
