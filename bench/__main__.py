@@ -1,5 +1,5 @@
 """`make bench`: pipelines, steps and runs against the floor, resume, growth, files, `status`, models,
-messages, workers.
+messages, streams, calls, agents, limits, workers.
 
 Each figure is the median of interleaved rounds; a ratio compares with a floor measured in the same round.
 """
