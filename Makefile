@@ -15,8 +15,10 @@ SOURCES := $(wildcard src tests bench demo scripts)
 # Collecting all files would take as long as several crash tests.
 CRASH_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.crash' tests)
 FAST_TESTS := $(wildcard $(addprefix tests/,model pipeline machine shape store dialect/test_random_programs.py))
-# As many processes as there are cores; tests that kill processes go one by one, each to a free one.
+# As many processes as there are cores; tests that kill processes go one by one, each to a free one, and
+# wait half of their time.
 SPREAD := --numprocesses auto --maxprocesses 4 --dist worksteal
+ONE_BY_ONE := --numprocesses 3 --dist loadgroup
 EXPLORING := --hypothesis-profile exploring --timeout 600
 FAST := not slow and not crash and not postgres
 LOCK = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
@@ -63,11 +65,11 @@ check: lint  ## format, lint, types, shape and fast tests: under 30 seconds
 
 test: lint  ## every test, with real crashes on a real PostgreSQL (fails if none can be started)
 	$(BIN)/pytest -q $(SPREAD) -m "not crash"
-	$(BIN)/pytest -q --numprocesses 2 --dist loadgroup -m crash $(CRASH_TESTS)
+	$(BIN)/pytest -q $(ONE_BY_ONE) -m crash $(CRASH_TESTS)
 
 test-all: lint  ## the same, with every test on all of its stores and with new examples
 	$(BIN)/pytest -q $(SPREAD) -m "not crash" --all-stores $(EXPLORING)
-	$(BIN)/pytest -q --numprocesses 2 --dist loadgroup -m crash $(CRASH_TESTS)
+	$(BIN)/pytest -q $(ONE_BY_ONE) -m crash --all-stores $(CRASH_TESTS)
 
 explore: $(INSTALLED)  ## property tests with new random examples, five times as many as in make test
 	$(BIN)/pytest -q $(SPREAD) -m hypothesis $(EXPLORING)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -84,18 +82,14 @@ KINDS = ["sleeps", "computes", "blocks", "swallows", "thread", "stuck", "pool"]
 SOON_S = 30  # it takes 5 s; the rest is for a busy machine
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
-    """A shell at an empty database of either kind, with an app whose handlers do not react."""
-    is_file = request.param == "sqlite"
-    db = str(tmp_path / "onward.db") if is_file else request.getfixturevalue("postgres_emptied_url")
-    shell = Shell(tmp_path, db)
-    shell.write("mine.py", APP)
+@pytest.fixture
+def shell(any_shell: Shell) -> Shell:
+    """A shell with an app whose handlers do not react."""
+    any_shell.write("mine.py", APP)
     for kind in KINDS:
-        shell.write(f"{kind}.dot", WORK.format(kind=kind))
-    shell.environment["ONWARD_APP"] = "mine:app"
-    yield shell
-    shell.close()
+        any_shell.write(f"{kind}.dot", WORK.format(kind=kind))
+    any_shell.environment["ONWARD_APP"] = "mine:app"
+    return any_shell
 
 
 def arrived(shell: Shell, run_id: str) -> None:

@@ -159,8 +159,16 @@ class Crew:
             network.close()
 
 
-def chaos(*, workers: int, runs: int, seed: int, patience_s: float = 600, faults: str = "") -> Counts:
-    """One storm."""
+def chaos(
+    *,
+    workers: int,
+    runs: int,
+    seed: int,
+    patience_s: float = 600,
+    faults: str = "",
+    fault_max: int | None = None,
+) -> Counts:
+    """One storm. It calms down after `fault_max` faults: on a slow machine it would have no end."""
     dice = random.Random(seed)
     chosen = tuple(faults.split(",")) if faults else tuple(name for name in FAULTS if dice.random() < 0.7)
     counts = Counts(seed, chosen, runs=runs)
@@ -172,7 +180,10 @@ def chaos(*, workers: int, runs: int, seed: int, patience_s: float = 600, faults
         asyncio.run(_submit(url, runs, _source(lives)))
         crew = Crew(url, directory, workers)
         try:
-            _storm(crew, server, url, counts, dice, began + patience_s)
+            deadline_s = began + patience_s
+            _storm(
+                crew, server, url=url, counts=counts, dice=dice, deadline_s=deadline_s, fault_max=fault_max
+            )
         finally:
             crew.dismiss()
         counts.seconds = time.monotonic() - began
@@ -207,7 +218,14 @@ async def _submit(url: str, runs: int, source: str) -> None:
 
 
 def _storm(
-    crew: Crew, server: PostgresServer, url: str, counts: Counts, dice: random.Random, deadline_s: float
+    crew: Crew,
+    server: PostgresServer,
+    *,
+    url: str,
+    counts: Counts,
+    dice: random.Random,
+    deadline_s: float,
+    fault_max: int | None,
 ) -> None:
     """Faults, one every now and then, until every run has ended."""
     while time.monotonic() < deadline_s:
@@ -216,7 +234,7 @@ def _storm(
             return
         time.sleep(dice.uniform(0.1, 0.6))
         crew.tend()
-        if not counts.faults or left is None:
+        if not counts.faults or left is None or counts.done.total() == fault_max:
             continue
         fault = dice.choice(counts.faults)
         if fault == "restart" and dice.random() < 0.8:

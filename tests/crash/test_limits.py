@@ -26,10 +26,10 @@ PROCESSES = 4
 KILLS = 3
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, int]:
+@pytest.fixture
+def place(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, int]:
     """A database, and how many workers each process has."""
-    if request.param == "sqlite":
+    if database == "sqlite":
         return str(tmp_path / "onward.db"), 1
     url: str = request.getfixturevalue("postgres_emptied_url")
     return url, 4
@@ -69,7 +69,16 @@ async def settle_the_dead(store: Store) -> None:
         await take_over(store, run_id)
 
 
-@pytest.mark.parametrize("limited", SCOPES)
+# Scopes differ only in their names, which the suite of all stores has: here each is on one database.
+@pytest.mark.parametrize(
+    ("database", "limited"),
+    [
+        ("sqlite", SCOPES[0]),
+        pytest.param("postgres", SCOPES[1], marks=pytest.mark.postgres),
+        pytest.param("postgres", SCOPES[2], marks=pytest.mark.postgres),
+        ("sqlite", SCOPES[3]),
+    ],
+)
 async def test_a_scope_that_many_workers_spend_in_is_used_up_and_never_oversold(
     place: tuple[str, int], limited: str
 ) -> None:

@@ -19,7 +19,7 @@ from onward.wiring import open_store
 from tests.conftest import Counted
 from tests.crash.streamer import TOKENS, token
 
-KILLS = 12
+KILLS = 8
 CHAT = "crash"
 RUNS = ("run-a", "run-b", "run-c")
 

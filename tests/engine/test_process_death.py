@@ -21,7 +21,7 @@ from tests.engine.processes import ANCESTORS, FAMILY, OWNED_BY, Post, Processes,
 
 pytestmark = pytest.mark.crash
 
-SURVIVAL_S_MAX = 2.0
+SURVIVAL_S_MAX = 30.0  # of patience: the kernel kills at once, but a busy machine is slow to do it
 
 
 OWNER = """
@@ -223,7 +223,9 @@ async def test_a_killed_nursery_is_replaced_and_running_commands_go_on(
     everything = await post.receive(3)
     shell, supervisor, nursery = everything.pids
     os.kill(nursery, signal.SIGKILL)
-    assert everything.survivors(0.1) == [shell, supervisor]
+    while nursery in everything.survivors(0.1):
+        pass
+    assert everything.survivors() == [shell, supervisor]
     assert (await run(spawn, "echo again")).stdout == "again\n"
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -365,7 +365,7 @@ async def test_a_run_that_somebody_is_about_to_take_is_passed_over_and_not_waite
     wanted = TakeFilter()
     async with await psycopg.AsyncConnection.connect(postgres_ready_url) as rival:
         await rival.execute("SELECT 1 FROM run WHERE id = 'a' FOR UPDATE")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await store.log.take(
                 wanted, fold_version=FOLD_VERSION, decide=lambda _, loaded: seen.append(loaded.row.id)
             )
