@@ -34,7 +34,7 @@ settings.load_profile(SAME)  # `--hypothesis-profile` is read later, so it wins
 DATABASES = ("sqlite", "postgres")
 FEW_BYTES = 1_000_000
 """A database of this size is emptied faster by deleting rows than by making new files for its tables."""
-ON_ALL_STORES = ("store", "crash", "worker")
+ON_ALL_STORES = ("store", "worker")
 """Folders whose tests are about the stores themselves, or about processes at them."""
 
 

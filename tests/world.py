@@ -41,7 +41,7 @@ from onward.workspace.port import Trees
 
 Connect = Callable[[], Awaitable[Store]]
 Script = Mapping[str, Sequence[Act]]
-PATIENCE_S = 45  # threads and databases may be slow where others work too
+PATIENCE_S = 120  # threads and databases may be slow where others work too
 
 
 def line(*nodes: str, **attrs: str) -> str:

@@ -24,7 +24,7 @@ from onward.cli.print.text import clean
 from tests.cli.described import check_reply
 
 ONWARD = str(Path(sys.executable).with_name("onward"))
-PATIENCE_S = 45
+PATIENCE_S = 120
 # Makes the terminal on its standard input its own, so that a typed Ctrl-C becomes a signal.
 IN_TERMINAL = """
 import fcntl, os, sys, termios

@@ -111,7 +111,7 @@ def test_names_of_the_first_dialect_are_accepted() -> None:
         build(text.format("default_max_retry=x;"), file="f.dot")
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("fan_in", [True, False])
 def test_five_thousand_nodes_of_parallels_are_soon_checked(fan_in: bool) -> None:
     """S22: one after the other, each with its fan-in, or none with one."""

@@ -24,7 +24,7 @@ from onward.pipeline.stylesheet import SETTINGS_MAX
 from tests.pipeline.reading import FILE, body
 
 # A second is what a person is promised; a machine that does many things at once can be thirty times slower.
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 N = 100_000
 _watched: list[str] | None = None

@@ -195,7 +195,7 @@ def test_a_program_comes_to_what_the_model_says(program: Block) -> None:
 
 @pytest.mark.slow
 @given(programs(depth=4, length=3))
-@examples(100)
+@examples(60)
 def test_a_larger_program_comes_to_what_the_model_says(program: Block) -> None:
     calmly(program)
 
@@ -220,7 +220,7 @@ async def killed_at_every_write(world: World, program: Block) -> None:
 
 @pytest.mark.slow
 @given(SMALL)
-@examples(25)
+@examples(12)
 def test_a_death_at_any_write_changes_nothing_in_the_end(program: Block) -> None:
     """K1, K14, P17: before the effect of each write and after it, in memory."""
     note(dot(program))
@@ -250,7 +250,7 @@ async def killed_at_random(world: World, program: Block, seed: int, run_id: str,
 
 @pytest.mark.slow
 @given(programs(), st.integers(0, 2**32), st.integers(2, 4))
-@examples(60)
+@examples(20)
 def test_several_deaths_change_nothing_in_the_end(program: Block, seed: int, lives: int) -> None:
     """K1, K14: a process that goes on may die as well. Five in a row would be a crash loop."""
     note(dot(program))
@@ -282,7 +282,7 @@ async def stopped_at_every_event(world: World, program: Block) -> None:
 
 @pytest.mark.slow
 @given(SMALL)
-@examples(25)
+@examples(12)
 def test_a_signal_at_any_moment_changes_and_repeats_nothing(program: Block) -> None:
     """K16: what is under way ends by itself, in every branch; not even a retry is tried once more."""
     note(dot(program))
@@ -331,7 +331,7 @@ def check_races(events: Sequence[Event]) -> None:
 
 @pytest.mark.slow
 @given(programs(), st.integers(0, 2**32))
-@examples(60)
+@examples(30)
 def test_a_race_has_a_winner_whoever_dies(program: Block, seed: int) -> None:
     """Branches of which the first success counts: losers end with the race, those inside them as well."""
     note(dot(program))

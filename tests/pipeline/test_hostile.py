@@ -14,7 +14,7 @@ from tests.pipeline.reading import FILE, errors, place
 
 MIB = SOURCE_BYTES_MAX
 # A reader that stalls fails here; a slow machine needs a tenth of this.
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 def filled(start: str, unit: str, end: str = "") -> str:
