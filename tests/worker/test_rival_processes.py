@@ -11,7 +11,7 @@ from tests.cli.shell import PATIENCE_S, Done, Shell, Started, pipeline
 from tests.cli.turnstile import Turnstile
 
 pytestmark = pytest.mark.slow
-PROCESSES = 6
+PROCESSES = 4
 REVIEW = """digraph review {
   start [shape=Mdiamond]; exit [shape=Msquare]; ask [shape=hexagon, label="Ship it?"]
   ship [shape=parallelogram, tool_command="true"]; drop [shape=parallelogram, tool_command="true"]
@@ -50,7 +50,7 @@ def test_of_several_processes_that_resume_a_stopped_run_one_wins(shell: Shell, t
 
 def test_of_approve_and_reject_by_two_processes_one_wins(shell: Shell) -> None:
     shell.write("review.dot", REVIEW)
-    for number in range(3):
+    for number in range(2):
         run_id = f"job-{number}"
         assert shell.inside("run", "review.dot", "--run-id", run_id).code == 75
         started = {
