@@ -19,6 +19,20 @@ digraph back_off {
 }
 """
 
+# Waits in a pipe when Python takes its modules apart.
+SLOW_END = """
+import os
+from onward import Onward
+
+app = Onward()
+
+class Last:
+    def __del__(self, open=os.open, read=os.read, flags=os.O_RDONLY):
+        read(open({path!r}, flags), 1)
+
+last = Last()
+"""
+
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_the_first_signal_lets_the_step_finish_and_pauses_the_run(
@@ -89,6 +103,23 @@ def test_ctrl_c_at_a_question_leaves_the_run_waiting(shell: Shell, twice: bool) 
     waiting = shell.read("gate")
     assert waiting["status"] == "waiting"
     assert f"continue with: onward answer {waiting['display_id']}" in done.out
+
+
+def test_a_signal_to_a_process_that_is_ending_does_not_change_its_exit_code(shell: Shell) -> None:
+    """Python takes its signal handlers away before it takes its modules apart, which lasts a while."""
+    latch, ending = shell.latch("latch"), shell.latch("ending")
+    shell.write("slow_end.py", SLOW_END.format(path=str(shell.directory / "ending")))
+    shell.write("work.dot", pipeline(("a", latch.command), ("b", "true")))
+    running = shell.start("run", "work.dot", "--run-id", "work", "--app", "slow_end:app")
+    latch.wait_reached()
+    running.signal(signal.SIGINT)
+    running.wait_for("stopping after the current step")
+    latch.release()
+    ending.wait_reached()
+    for number in SIGNALS:
+        running.signal(number)
+    ending.release()
+    assert running.end().code == 75
 
 
 def test_a_signal_to_a_process_at_a_question_leaves_the_run_waiting(shell: Shell) -> None:

@@ -12,6 +12,7 @@ another process (`watchdog`) sees that the pipe is not read, and kills this one.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import faulthandler
 import os
@@ -20,7 +21,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -95,6 +96,7 @@ class _Listener:
         self._loop.remove_reader(self._reader)
         if self._heard and self._force is not None:
             self._end_within(FORCE_S)
+            atexit.register(_ignore, self._numbers)
             return
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -157,6 +159,12 @@ class _Listener:
 
 def _nothing(number: int, frame: FrameType | None) -> None:
     """The signal arrives through the pipe."""
+
+
+def _ignore(numbers: Sequence[signal.Signals]) -> None:
+    """Let a signal no longer change the exit code: Python takes handlers away before it has ended."""
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _nowhere() -> int:
