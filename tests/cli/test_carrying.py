@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.store.codec import content_hash
 from onward.testing.drafts import created
 from onward.wiring import open_store
@@ -106,7 +106,7 @@ def test_importing_again_skips_what_is_there_and_says_so(shell: Shell, there: Sh
     assert there.inside("answer", "gate", "Yes", "--answers", "auto").code == 0
     before = everything(there, ["line", "fork", "gate"])
     last = there.inside("import", file)
-    assert f"run {display_id('gate')} (id gate): already exists here, and has continued since" in last.out
+    assert f"run {called('gate')}: already exists here, and has continued since" in last.out
     assert everything(there, ["line", "fork", "gate"]) == before
 
 

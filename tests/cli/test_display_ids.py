@@ -44,6 +44,20 @@ def test_an_id_of_the_users_own_is_named_as_it_was_typed(shell: Shell) -> None:
     assert f"run {display_id('nightly')} is completed" in shell.inside("resume", display_id("nightly")).err
 
 
+def test_a_run_is_called_by_the_id_that_was_chosen_for_it(shell: Shell) -> None:
+    shell.write("fails.dot", pipeline(("a", "exit 3")))
+    printed = shell.inside("run", "fails.dot", "--run-id", "nightly").out
+    printed += "".join(shell.inside(*words, "nightly").out for words in (("status",), ("show",), ("calls",)))
+    printed += shell.inside("status").out + shell.inside("show", "nightly", "a").out
+    assert display_id("nightly") not in printed
+    assert "continue with: onward resume nightly" in printed
+    generated = shell.inside("run", "fails.dot", "--json").json
+    assert (
+        f"run {generated['display_id']}: line (id {generated['id']})"
+        in shell.inside("status", generated["id"]).out
+    )
+
+
 def test_an_id_in_a_path_stays() -> None:
     run = "01m7kc85t0fzt68m7xrd3z7601"
     typed = ["resume", display_id(run)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.model.ids import display_id
+from onward.model.ids import called
 from tests.cli.shell import ONWARD, Shell, pipeline
 from tests.workspace.repository import Repository
 
@@ -285,7 +285,7 @@ def test_going_back_to_a_finished_step_that_must_not_be_repeated_is_said(
 def test_giving_up_says_what_nobody_knows_and_what_is_still_possible(shell: Shell) -> None:
     killed(shell)
     done = shell.inside("abort", "doubt", "--db", shell.db)
-    name = display_id("doubt")
+    name = called("doubt")
     assert done.code == 0
     assert done.out.splitlines() == [
         f"cancelling run {name} (doubt)",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from onward.model.ids import display_id
+from onward.model.ids import called
 from tests.cli.shell import Shell, pipeline
 
-NAME = display_id("golden")
+NAME = called("golden")
 SOURCE = """
 digraph golden {
   start [shape=Mdiamond]
@@ -39,7 +39,7 @@ def test_a_run_on_a_pipe(shell: Shell) -> None:
     assert (
         masked(done.out)
         == f"""\
-run {NAME}: golden (id golden), simulated agents; everything else is executed
+run {NAME}: golden, simulated agents; everything else is executed
   finished  start#1  success
   started   fetch#1
   finished  fetch#1  success  TIME
@@ -68,7 +68,7 @@ RUN     PIPELINE  STATUS   STEPS  NEXT  CHANGED
     assert (
         masked(shell.inside("show", "golden").out)
         == f"""\
-run {NAME}: golden (id golden)
+run {NAME}: golden
   status   waiting
   mode     simulated agents; everything else is executed
   started  WHEN (TIME)
@@ -117,7 +117,7 @@ run {NAME} completed: 8 steps in TIME
     assert (
         masked(shell.inside("status", "golden").out)
         == f"""\
-run {NAME}: golden (id golden)
+run {NAME}: golden
   status   completed
   steps    8 finished
   changed  TIME
@@ -132,7 +132,7 @@ def test_a_failure_and_its_lineage(shell: Shell) -> None:
     assert (
         masked(done.out)
         == f"""\
-run {NAME}: line (id golden)
+run {NAME}: line
   finished  start#1  success
   started   a#1
   finished  a#1  success  TIME
@@ -143,11 +143,11 @@ its output: onward logs {NAME} 'b#1'
 continue with: onward resume {NAME}
 """
     )
-    fork = display_id("fork")
+    fork = called("fork")
     assert (
         shell.inside("replay", "golden", "--checkpoint", "5", "--run-id", "fork", "--no-run").out
         == f"""\
-run {fork}: line (id fork), forked from {NAME} at checkpoint 5
+run {fork}: line, forked from {NAME} at checkpoint 5
 run {fork} queued; next is b
 continue with: onward resume {fork}
 """
@@ -180,7 +180,7 @@ def test_a_run_in_a_terminal(shell: Shell) -> None:
     assert done.code == 1
     lines = masked(done.out).splitlines()
     kept = [line for line in lines if "running" not in line]
-    assert kept[:2] == [f"run {NAME}: line (id golden)", "  finished  start#1  success"]
+    assert kept[:2] == [f"run {NAME}: line", "  finished  start#1  success"]
     assert kept[-2:] == [
         f"run {NAME} failed (step_failed): step b#1: exit code 3",
         f"continue with: onward resume {NAME}",

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from onward.model.ids import display_id
+from onward.model.ids import called
 from tests.cli.shell import GATE, Shell, pipeline
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -63,7 +63,7 @@ def test_a_run_is_drawn_with_what_happened_in_it(shell: Shell) -> None:
     assert shell.inside("answer", "work", "n").code == 75
     assert shell.inside("answer", "work", "y").code == 1
     done = shell.inside("graph", "work", "--format", "text")
-    name = display_id("work")
+    name = called("work")
     assert (
         done.out
         == f"""\
@@ -111,7 +111,7 @@ def test_branches_that_ran_beside_each_other_are_put_together(shell: Shell) -> N
     assert (
         shell.inside("graph", "work", "--format", "text").out
         == f"""\
-fan: run {display_id("work")}, waiting
+fan: run {called("work")}, waiting
 
 ✓ start  succeeded            start
 ◐ fan    partial, 2 visits    fan-out

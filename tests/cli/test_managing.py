@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from onward.model.ids import display_id
+from onward.model.ids import called
 from tests.cli.shell import Latch, Shell, Started, pipeline
 
 PARENT = """digraph parent {
@@ -45,12 +45,12 @@ def test_a_parent_runs_its_child_and_both_show_the_other(shell: Shell) -> None:
     assert done.code == 0, done.err
     child = child_of(shell, "boss")
     assert "finished  a#1  success" in done.out
-    assert f"[{display_id(child)}]" in done.out
+    assert f"[{called(child)}]" in done.out
     shown = shell.read(child)
     assert (shown["status"], shown["managed_by"]["run"]) == ("completed", "boss")
     assert shown["context"]["tool.output"].strip() == str(shell.directory / "place")
-    assert f"child    {display_id(child)} of step manage#1" in shell.inside("show", "boss").out
-    assert f"manager  {display_id('boss')} in step manage#1" in shell.inside("show", child).out
+    assert f"child    {called(child)} of step manage#1" in shell.inside("show", "boss").out
+    assert f"manager  {called('boss')} in step manage#1" in shell.inside("show", child).out
     assert shell.inside("verify").code == 0
 
 

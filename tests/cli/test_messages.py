@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from onward.model.chats.message import ChunkKind
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.testing.conformance.chats.saying import answered, appended, growth, speaking
 from onward.testing.drafts import held
 from onward.wiring import open_store
@@ -36,7 +36,7 @@ async def spoken(db: str, *, is_ended: bool = True) -> None:
 def test_what_was_said_is_printed_under_its_call(any_shell: Shell) -> None:
     asyncio.run(spoken(any_shell.db))
     assert any_shell.inside("messages", "spoken").out == (
-        f"==> {display_id('spoken')} start#1 m1, gpt <==\n"
+        f"==> {called('spoken')} start#1 m1, gpt <==\n"
         "[reasoning] Hm.\n"
         "Let me look.\n"
         '[tool call] {"name":"ls"}\n'

@@ -20,7 +20,7 @@ from typing import Any
 import apsw
 import pytest
 
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.testing.postgres import PostgresServer
 from tests.cli.shell import PATIENCE_S, Shell, Started, pipeline
 
@@ -111,7 +111,7 @@ def test_a_due_run_that_cannot_be_claimed_shows_up_and_keeps_no_other_waiting(sh
     assert "event 1" in stuck["why"]
     said = shell.inside("stats").out
     assert "stuck     1 due run could not be claimed" in said
-    assert f"run {display_id('bad')}, 1 time: " in said
+    assert f"run {called('bad')}, 1 time: " in said
     doctor = shell.inside("doctor")
     assert doctor.code == 1
     assert "BAD  queue" in doctor.out
@@ -312,7 +312,7 @@ def test_every_line_of_a_workers_log_is_json_and_names_its_run_and_step(shell: S
         found = about[message]
         assert (found["run"], found["pipeline"], found["step"]) == ("r1", "mine", step)
     assert about["run r1 claimed"]["run"] == "r1"
-    ended = about[f"run {display_id('r1')} completed"]
+    ended = about[f"run {called('r1')} completed"]
     assert (ended["run"], ended["status"], ended["logger"]) == ("r1", "completed", "onward.worker")
     broken = about["it broke: postgresql://me:***@db/runs"]
     assert (broken["step"], broken["exception"]["type"]) == ("b#1", "ValueError")

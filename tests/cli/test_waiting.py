@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.model.ids import display_id
+from onward.model.ids import called
 from tests.cli.shell import GATE, Shell, pipeline, wait_until
 
 NO_WORKER = "no worker is running; start one with `onward worker`"
@@ -99,7 +99,7 @@ def test_a_missing_handler_is_named_by_commands_and_by_the_worker(shell: Shell) 
     assert NO_HANDLER in shell.inside("status").out
     assert NO_HANDLER in shell.inside("show", "mine").out
     assert f"waiting   1 due run: {NO_HANDLER}" in shell.inside("stats").out
-    worker.wait_for(f"run {display_id('mine')} stays in the queue: {NO_HANDLER}")
+    worker.wait_for(f"run {called('mine')} stays in the queue: {NO_HANDLER}")
     worker.signal(signal.SIGTERM)
     assert worker.end().code == 0
     assert shell("worker", "--until-idle", "--app", "greeting:app").code == 0
@@ -111,7 +111,7 @@ def test_a_missing_directory_is_named(shell: Shell, tmp_path: Path) -> None:
     submit(shell, "--cwd", str(place))
     says = f"no live worker has the directory {place}"
     worker = shell.start("worker")
-    worker.wait_for(f"run {display_id('mine')} stays in the queue: {says}")
+    worker.wait_for(f"run {called('mine')} stays in the queue: {says}")
     assert says in shell.inside("status", "mine").out
     found = shell.inside("show", "mine", "--json").json["waiting_for"]
     assert (found["workers"], found["directory"], found["handlers"]) == (1, str(place), [])

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from onward.model.ids import display_id
+from onward.model.ids import called
 from tests.cli.shell import Shell, pipeline
 
 
@@ -18,7 +18,7 @@ def test_a_submitted_run_is_queued_until_a_worker_drives_it(shell: Shell) -> Non
     assert (json.loads(done.out)["status"], json.loads(done.out)["on_owner_loss"]) == ("queued", "requeue")
     worked = shell.inside("worker", "--until-idle", "--concurrency", "2")
     assert worked.code == 0
-    assert f"run {display_id('mine')} completed" in worked.out
+    assert f"run {called('mine')} completed" in worked.out
     assert "1 run executed" in worked.out
     assert shell.read("mine")["status"] == "completed"
 
@@ -107,7 +107,7 @@ def test_a_decision_alone_leaves_the_run_to_a_worker(shell: Shell, words: tuple[
     assert shell.inside("run", "line.dot", "--run-id", "mine").code == 1
     (shell.directory / "ready").touch()
     done = shell.inside(*words, "mine", "--queue")
-    name = display_id("mine")
+    name = called("mine")
     assert (done.code, done.out) == (0, f"run {name} is queued; a worker continues it (`onward worker`)\n")
     assert shell.ledger == ["a#1"]
     assert shell.inside("resume", "mine", "--queue", "--json").json["status"] == "queued"
@@ -130,7 +130,7 @@ def test_a_cancelled_run_says_why_wherever_it_is_shown(shell: Shell) -> None:
     done = shell.inside("cancel", "mine", "--reason", "wrong customer")
     assert (done.code, done.out) == (
         0,
-        f"run {display_id('mine')} cancelled for good (wrong customer)\n",
+        f"run {called('mine')} cancelled for good (wrong customer)\n",
     )
     for command in ("status", "show"):
         assert "cancelled (user): wrong customer" in shell.inside(command, "mine").out

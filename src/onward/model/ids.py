@@ -15,6 +15,7 @@ from onward.errors import InvalidInput
 
 RUN_ID_OWN = re.compile(r"[a-z0-9-]{1,64}")
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_GENERATED = re.compile(f"[{ALPHABET}]{{26}}")
 _PAIRS = tuple(first + second for first in ALPHABET for second in ALPHABET)
 _TURNED = tuple(second + first for first in ALPHABET for second in ALPHABET)
 
@@ -61,6 +62,11 @@ def display_id(run_id: str) -> str:
     """The six characters by which people call a run; a function of its id, so a fork has its own."""
     number = int.from_bytes(blake3(run_id.encode()).digest(length=4), "big")
     return _TURNED[number & 1023] + _TURNED[number >> 10 & 1023] + _TURNED[number >> 20 & 1023]
+
+
+def called(run_id: str) -> str:
+    """What people call a run: the id that was chosen for it, or else its display id."""
+    return display_id(run_id) if _GENERATED.fullmatch(run_id) else run_id
 
 
 def step_id(node: str, visit: int, branch: str = "") -> str:

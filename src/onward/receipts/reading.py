@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from onward.errors import InvalidInput
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.receipts.folder import Folder
 from onward.receipts.names import MANIFEST, Path
 from onward.receipts.places import HANDOFFS, RECEIPTS, is_finished_file, step_file
@@ -104,7 +104,7 @@ def _run_id(folder: Folder, at: Path) -> str:
 def _foreign(name: str, receipt: Receipt, run_id: str) -> Finding | None:
     if receipt.run_id == run_id:
         return None
-    theirs, ours = display_id(receipt.run_id), display_id(run_id)
+    theirs, ours = called(receipt.run_id), called(run_id)
     return Finding(
         "foreign", name, f"{name} is of run {theirs} ({receipt.run_id}), not of {ours} ({run_id})."
     )

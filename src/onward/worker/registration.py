@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from onward.clock import Clock
 from onward.engine.lease.served import Unserved
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.model.worker import Offer, waiting_for
 from onward.observe.about import about
 from onward.store.port.workers import Workers
@@ -66,4 +66,4 @@ class Registration:
             elif needs not in self._said:
                 self._said.add(needs)
                 with about(run=run.id, pipeline=run.pipeline):
-                    self._warn(f"run {display_id(run.id)} stays in the queue: {waiting.says}")
+                    self._warn(f"run {called(run.id)} stays in the queue: {waiting.says}")

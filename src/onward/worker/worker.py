@@ -14,7 +14,7 @@ from onward.engine.lease.sweep import Swept
 from onward.engine.log.reader import Folded
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost, OnwardError, SchemaTooNew, StoreError, StoreGone
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.model.run import Run, RunStatus
 from onward.model.values.bounds import CONCURRENCY, WAIT
 from onward.observe.about import about
@@ -152,9 +152,9 @@ class Worker:
                 self._gone = error
             except LeaseLost:
                 self._metrics.lease_losses.add()
-                self._warn(f"run {display_id(run.id)} was taken over by another process")
+                self._warn(f"run {called(run.id)} was taken over by another process")
             except OnwardError as error:
-                self._warn(f"run {display_id(run.id)}: {error}")
+                self._warn(f"run {called(run.id)}: {error}")
             else:
                 self._executed += 1
                 self._tell_end(ended)
@@ -163,7 +163,7 @@ class Worker:
         because = f" ({run.reason})" if run.reason else ""
         tell = self._warn if run.status is RunStatus.FAILED else self._say
         with about(status=run.status.value, reason=run.reason, detail=run.detail):
-            tell(f"run {display_id(run.id)} {run.status.value}{because}")
+            tell(f"run {called(run.id)} {run.status.value}{because}")
 
     def _landed(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
@@ -202,7 +202,7 @@ class Worker:
         for run in (*swept.stopped, *swept.requeued):
             self._metrics.swept.add(run.status.value)
             with about(run=run.id, pipeline=run.pipeline):
-                self._say(f"run {display_id(run.id)} lost its holder and is {run.status.value}")
+                self._say(f"run {called(run.id)} lost its holder and is {run.status.value}")
         for _ in swept.broken:
             self._metrics.swept.add("broken")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from onward.cli.options import Common
 from onward.cli.print.text import one_line
+from onward.model.ids import called
 from onward.operations.local_only.replies import ResumeOutlook
 
 
@@ -20,5 +21,5 @@ def cancelled_lines(before: ResumeOutlook, common: Common) -> Iterator[str]:
         yield "it cannot be resumed"
         return
     again = f", which runs {one_line(', '.join(doubtful))} again" if doubtful else ""
-    replay = common.command("replay", before["display_id"], "--checkpoint", str(last["seq"]))
+    replay = common.command("replay", called(before["run"]), "--checkpoint", str(last["seq"]))
     yield f"it cannot be resumed; a fork can continue from its last checkpoint{again}: {replay}"

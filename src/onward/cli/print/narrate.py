@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from onward.cli.print.conflicts import Conflicts
 from onward.cli.print.failed_output import failed_lines
-from onward.cli.print.render import SIMULATED
+from onward.cli.print.render import SIMULATED, id_words
 from onward.cli.print.text import clean, one_line
 from onward.model.call import CallStarted, LimitWarned
 from onward.model.event import (
@@ -26,7 +26,7 @@ from onward.model.event import (
     StepStarted,
     StepStatus,
 )
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.model.run import AttemptState, OpenStep, Run
 from onward.model.values.amounts import shown_amount
 from onward.model.values.instant import span
@@ -78,7 +78,7 @@ class Narrator:
         self.is_verbose = False
         """Whether what commands print is shown as it comes."""
         # The lines of a managed run come between those of its manager.
-        whose = f"  [{display_id(run.id)}]" if run.managed_by else ""
+        whose = f"  [{called(run.id)}]" if run.managed_by else ""
         self._conflicts.note(run, events)
         for event in events:
             yield from (Line(tone, f"{text}{whose}") for tone, text in self._lines(run, event))
@@ -92,7 +92,7 @@ class Narrator:
         match event:
             case RunCreated():
                 yield Line(
-                    "", f"run {display_id(run.id)}: {one_line(run.pipeline)} (id {run.id}){_mode(run)}"
+                    "", f"run {called(run.id)}: {one_line(run.pipeline)}{id_words(run.id)}{_mode(run)}"
                 )
             case StepStarted():
                 if not self._is_brief:
@@ -132,7 +132,7 @@ class Narrator:
                 text = _told("branch", event.branch, event.status, one_line(event.reason)).text
                 yield Line("failed" if event.status == "fail" else "branch", text)
             case RunCompleted(restarted_as=str(successor)) if successor:
-                yield _told("restarts", f"run {display_id(run.id)}", f"as run {display_id(successor)}")
+                yield _told("restarts", f"run {called(run.id)}", f"as run {called(successor)}")
             case StepRouted():
                 yield _told("routed", event.step, f"to {event.next.to}: an edge can be taken now")
             case LimitWarned():

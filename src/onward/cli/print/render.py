@@ -16,7 +16,7 @@ from onward.cli.print.text import age, clean, count, local_time, one_line, table
 from onward.machine.lifecycle import REASONS
 from onward.model.attempt.output import LastOutput
 from onward.model.chats.message import chat_of_run
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.model.values.instant import span
 from onward.model.workspace import WORKTREE
 from onward.operations.replies import LimitStop, RunListed, RunState
@@ -38,13 +38,18 @@ def run_table(runs: Sequence[RunListed], now_us: int) -> list[str]:
 
 def _table_row(run: RunListed, now_us: int) -> Sequence[str]:
     return (
-        run["display_id"],
+        called(run["id"]),
         run["pipeline"],
         status_words(run),
         str(run["steps_finished"]),
         run["next"] or "-",
         age(instant_us(run["updated_at"]), now_us),
     )
+
+
+def id_words(run_id: str) -> str:
+    """The id of a run after its name, if it is called otherwise."""
+    return "" if called(run_id) == run_id else f" (id {run_id})"
 
 
 def status_words(view: Mapping[str, Any]) -> str:
@@ -56,7 +61,7 @@ def run_line(run: RunListed) -> str:
     """One run on one line, for output that is not updated in place; the same state gives the same line."""
     steps = count(run["steps_finished"], "step")
     ahead = f"next {run['next']}" if run["next"] else ""
-    words = (run["display_id"], run["pipeline"], status_words(run), steps, ahead)
+    words = (called(run["id"]), run["pipeline"], status_words(run), steps, ahead)
     waiting = f"  waiting: {one_line(run['waiting_for']['says'], 1_000)}" if run["waiting_for"] else ""
     return "  ".join(one_line(word) for word in words if word) + waiting
 
@@ -104,7 +109,7 @@ def _rule(gate: Mapping[str, Any]) -> str:
 
 def next_command(run: Mapping[str, Any], common: Common) -> str | None:
     """What to type to continue a run in this state."""
-    name, reason = run["display_id"], run["reason"]
+    name, reason = called(run["id"]), run["reason"]
     match run["status"]:
         case "waiting":
             return common.command("answer", name)
@@ -129,7 +134,7 @@ def _raise(limit: LimitStop | None) -> tuple[str, ...]:
 
 def summary(run: RunState) -> str:
     """The state of a run, in one line."""
-    name, detail = f"run {run['display_id']}", one_line(_own_words(run), 1_000)
+    name, detail = f"run {called(run['id'])}", one_line(_own_words(run), 1_000)
     match run["status"]:
         case "completed":
             ended_us = instant_us(run["ended_at"] or run["updated_at"])
@@ -157,7 +162,7 @@ def _own_words(run: RunListed) -> str:
 
 def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[str]:
     """Everything about a run that fits a page; `view` is what `show --json` prints."""
-    yield f"run {view['display_id']}: {one_line(view['pipeline'])} (id {view['id']})"
+    yield f"run {called(view['id'])}: {one_line(view['pipeline'])}{id_words(view['id'])}"
     detail = one_line(view["detail"], 1_000)
     detail = "" if view["restarted_as"] else detail
     yield f"  status   {status_words(view)}" + (f": {detail}" if detail else "")
@@ -232,21 +237,21 @@ def instant_us(at: str) -> int:
 
 def _lineage(view: Mapping[str, Any]) -> Iterator[str]:
     if view["parent"]:
-        yield f"  parent   {display_id(view['parent']['run'])} at checkpoint {view['parent']['seq']}"
+        yield f"  parent   {called(view['parent']['run'])} at checkpoint {view['parent']['seq']}"
     if view["restart_of"]:
-        yield f"  restart  of run {display_id(view['restart_of'])}"
+        yield f"  restart  of run {called(view['restart_of'])}"
     if view["restarted_as"]:
-        yield f"  continues as run {display_id(view['restarted_as'])}"
+        yield f"  continues as run {called(view['restarted_as'])}"
     by = view["managed_by"]
     if by:
-        yield f"  manager  {display_id(by['run'])} in step {one_line(by['step'])}"
+        yield f"  manager  {called(by['run'])} in step {one_line(by['step'])}"
     for step in view["steps"]:
         if step.get("child"):
-            yield f"  child    {display_id(step['child'])} of step {one_line(step['step'])}"
+            yield f"  child    {called(step['child'])} of step {one_line(step['step'])}"
     for text in view["steering"]:
         yield f"  steering {one_line(text)} (no agent step has taken it yet)"
     for fork in view["forks"]:
-        yield f"  fork     {fork['display_id']} from checkpoint {fork['seq']} ({fork['status']})"
+        yield f"  fork     {called(fork['id'])} from checkpoint {fork['seq']} ({fork['status']})"
 
 
 def _steps(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -274,7 +279,7 @@ def _failures(view: Mapping[str, Any], common: Common) -> Iterator[str]:
         lines = [*failed_lines(msgspec.convert(last["output"], LastOutput), last["reason"])]
         if lines:
             yield ""
-            more = common.command("logs", view["display_id"], shlex.quote(one_line(step)))
+            more = common.command("logs", called(view["id"]), shlex.quote(one_line(step)))
             yield f"{one_line(step)}, attempt {last['attempt']}, the last lines ({more} prints all):"
             yield from lines
 

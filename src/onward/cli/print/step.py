@@ -10,6 +10,7 @@ from typing import Any
 from onward.cli.options import Common
 from onward.cli.print.render import instant_us, when
 from onward.cli.print.text import clean, count, local_time, one_line, table
+from onward.model.ids import called
 from onward.model.values.instant import span
 from onward.operations.step_page import StepPage, TryPage
 
@@ -21,7 +22,7 @@ VISITS_MAX = 10
 def step_page(page: StepPage, common: Common, now_us: int) -> Iterator[str]:
     """Everything about a step; `page` is what `show RUN STEP --json` prints."""
     reason = f": {one_line(page['reason'], 1_000)}" if page["reason"] else ""
-    yield f"step {one_line(page['step'])} of run {page['display_id']} ({one_line(page['pipeline'])})"
+    yield f"step {one_line(page['step'])} of run {called(page['run'])} ({one_line(page['pipeline'])})"
     yield f"  status   {page['status']}{reason}"
     if page["handler"]:
         command = f": {one_line(page['command'], 1_000)}" if page["command"] else ""
@@ -108,7 +109,7 @@ def _output(page: StepPage, common: Common) -> Iterator[str]:
     if last is None or output is None:
         return
     printed = [line["text"] for line in output["lines"][-LINES_SHOWN:]]
-    more = common.command("logs", page["display_id"], shlex.quote(one_line(page["step"])))
+    more = common.command("logs", called(page["run"]), shlex.quote(one_line(page["step"])))
     which = f"OUTPUT of attempt {last['attempt']}, last lines"
     yield from _lines(f"{which} ({more} prints all)", printed)
     yield from _text("TRACEBACK", output["traceback"])

@@ -19,7 +19,7 @@ from onward.errors import WorkspaceFailed
 from onward.machine.definition import AGENT, TOOL, Definition, is_simulated
 from onward.model.event import AttemptFailed, Event, StepFinished
 from onward.model.identity import Identity
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.model.run import Run
 from onward.pipeline.graph import Graph, Node
 from onward.pipeline.rules.attributes import FILE_MODES
@@ -121,8 +121,8 @@ class RunFiles:
             self._warned.clear()
         self._warned.add((run_id, why))
         self._warn(
-            f"the files of run {display_id(run_id)} cannot be written: {why}. The run continues without "
-            f"them; `onward files {display_id(run_id)}` writes them from its log."
+            f"the files of run {called(run_id)} cannot be written: {why}. The run continues without "
+            f"them; `onward files {called(run_id)}` writes them from its log."
         )
 
     def tell_late(self, run_id: str) -> None:

@@ -19,7 +19,7 @@ from onward.engine.files.run_files import RunFiles
 from onward.errors import GitKilled, InvalidInput, WorkspaceFailed
 from onward.machine.definition import Definition
 from onward.machine.plan.route import MET
-from onward.model.ids import branch_of, display_id
+from onward.model.ids import branch_of, called
 from onward.model.run import Parallel, Run
 from onward.model.workspace import IN_PLACE, MODES, WORKTREE, Merged, Tree, Workspace, branch_name
 from onward.pipeline.build import Pipeline
@@ -103,7 +103,7 @@ class Workspaces:
         saved = await in_thread(self._git().restore, self._place(run, path), _known(run, path))
         if saved:
             self._warn(
-                f"the workspace of run {display_id(run.id)} was restored to its last checkpoint; "
+                f"the workspace of run {called(run.id)} was restored to its last checkpoint; "
                 f"what it held before is kept as {saved}."
             )
 
@@ -158,7 +158,7 @@ class Workspaces:
                 known = _known(run, "")
                 self._tell_saved(place, await _insist(self._git().remove, place, known))
         except (WorkspaceFailed, InvalidInput) as error:
-            self._warn(f"the work tree of run {display_id(run.id)} could not be removed: {error}")
+            self._warn(f"the work tree of run {called(run.id)} could not be removed: {error}")
 
     async def _remove(self, run: Run, paths: Sequence[str], check: Check = unchecked) -> None:
         for path in paths:

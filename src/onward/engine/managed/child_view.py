@@ -7,7 +7,7 @@ from typing import Any
 
 from onward.engine.log.reader import Folded
 from onward.model.event import StepStatus
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.pipeline.condition import Condition, resolver
 
@@ -51,4 +51,4 @@ def holds(condition: Condition, values: Mapping[str, Any], seen: Mapping[str, An
 
 def named(run: Run) -> str:
     """How sentences call a child."""
-    return f"the child run {display_id(run.id)}"
+    return f"the child run {called(run.id)}"

@@ -8,7 +8,7 @@ from onward.machine.plan.action import Stop
 from onward.machine.plan.branch import plan_branch
 from onward.machine.plan.ending import NO_WAY_ON
 from onward.model.event import RunFailed
-from onward.model.ids import display_id, node_of, place_of
+from onward.model.ids import called, node_of, place_of
 from onward.model.run import Run
 
 
@@ -46,7 +46,7 @@ def _refused(run: Run, what: str, *, may_retry: bool) -> Refused:
     return Refused(
         NO_WAY_ON,
         f"{what}; correct the edges and resume with --accept-changes, {again}continue at another node with "
-        f"--from NODE, or fork the run with other values: `onward replay {display_id(run.id)} "
+        f"--from NODE, or fork the run with other values: `onward replay {called(run.id)} "
         "--checkpoint SEQ --set KEY=VALUE`.",
         details={"step": run.stopped_step},
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide.claim import HolderView
 from onward.model.event import Event, SteeringGiven
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.model.run import Run
 from onward.model.values.value import plain_text
 
@@ -35,6 +35,6 @@ def decide_steer(run: Run, holder_view: HolderView, *, text: str, by: str) -> tu
         raise Refused(
             "too_much_steering",
             f"run {run.id} has {PENDING_MAX} instructions that no agent step has taken yet; "
-            f"see `onward show {display_id(run.id)}` for what it waits for.",
+            f"see `onward show {called(run.id)}` for what it waits for.",
         )
     return (SteeringGiven(text=text, by=by),)

@@ -25,7 +25,7 @@ from onward.model.event import (
     RunInterrupted,
     RunPaused,
 )
-from onward.model.ids import display_id
+from onward.model.ids import called, display_id
 from onward.model.notification import (
     Facts,
     GateFacts,
@@ -124,10 +124,10 @@ def _next_command(run: Run, gate: Gate | None) -> str | None:
     if gate is not None:
         is_alone = sum(one.decided is None for one in run.gates.values()) == 1
         which = "" if is_alone else f" --gate {shlex.quote(gate.gate)}"
-        return f"onward answer {display_id(run.id)}{which}"
+        return f"onward answer {called(run.id)}{which}"
     if not is_recoverable(run.status, run.reason):
         return None
-    return " ".join(("onward", "resume", display_id(run.id), *_raise(run)))
+    return " ".join(("onward", "resume", called(run.id), *_raise(run)))
 
 
 def _raise(run: Run) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.operations.local_only.replies import Check
 from onward.store.port.measures import Measured
 from onward.store.port.store import Store
@@ -48,7 +48,7 @@ def _queue(found: Measured) -> Check:
     first = found.stuck[0]
     said = f"{_count(len(found.stuck), 'due run')} could not be claimed; see `onward stats`"
     why = " ".join(first.why.split())[:WHY_CHARACTERS_MAX]
-    return _check("queue", False, f"{said}. Run {display_id(first.run)}: {why}")
+    return _check("queue", False, f"{said}. Run {called(first.run)}: {why}")
 
 
 def _notifications(found: Measured) -> Iterator[Check]:

@@ -15,6 +15,7 @@ from onward.cli.print.render import gate_lines
 from onward.cli.print.text import one_line
 from onward.errors import InvalidInput, NoDatabase
 from onward.model.answer import Verdict
+from onward.model.ids import called
 from onward.operations.replies import GateListed
 from onward.operations.requests import ALL, AnswerGate, GetRun, ListGates
 
@@ -82,7 +83,7 @@ async def _list_open(common: Common, out: Output) -> int:
         out.say(f"no run waits for an answer{because}")
         return FINE
     for gate in () if out.is_json else gates:
-        name = gate["display_id"]
+        name = called(gate["run"])
         out.say(f"run {name} ({one_line(gate['pipeline'])}): {common.command('answer', name)}")
         for line in gate_lines(gate, is_whole=True):
             out.say(f"  {line}")

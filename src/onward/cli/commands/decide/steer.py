@@ -10,6 +10,7 @@ from onward.cli.commands.start.foreground import foreground
 from onward.cli.exits import FINE
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.replies import Steered
+from onward.model.ids import called
 from onward.operations.requests import SteerRun
 
 
@@ -25,7 +26,7 @@ async def steer(
     async with foreground(common, out) as desk:
         told = await desk.operations.decide.steer_run(SteerRun(run=run, text=text))
         waiting = len(told["steering"])
-        out.say(f"run {told['display_id']} has the instruction; its next agent step takes {_count(waiting)}")
+        out.say(f"run {called(told['id'])} has the instruction; its next agent step takes {_count(waiting)}")
         if out.is_json:
             steered: Steered = {"id": told["id"], "steering": told["steering"]}
             out.value(steered)

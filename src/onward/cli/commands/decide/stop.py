@@ -16,6 +16,7 @@ from onward.cli.numbers import number
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.clock import SystemClock
 from onward.errors import Refused
+from onward.model.ids import called
 from onward.model.run import RunStatus
 from onward.model.values.bounds import WAIT
 from onward.operations.replies import RunState
@@ -73,10 +74,10 @@ async def _ask(desk: Foreground, ask: Ask, wanted: RunStatus, timeout_s: float) 
     """Ask, wait until the run stands still, and say how it stands."""
     run = await ask()
     if run["status"] == RunStatus.RUNNING and timeout_s > 0:
-        desk.out.say(f"run {run['display_id']} has been asked; waiting for its holder")
+        desk.out.say(f"run {called(run['id'])} has been asked; waiting for its holder")
         run = await _stopped(desk, ask, run, timeout_s)
     if run["status"] == RunStatus.RUNNING:
-        desk.out.say(f"run {run['display_id']} has been asked and is still at work")
+        desk.out.say(f"run {called(run['id'])} has been asked and is still at work")
         if desk.out.is_json:
             desk.out.value(run)
         return FINE if timeout_s <= 0 else UNFINISHED

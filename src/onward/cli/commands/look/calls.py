@@ -11,6 +11,7 @@ from onward.cli.opening import look_of
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.print.output import Output
 from onward.cli.print.text import one_line, table
+from onward.model.ids import called
 from onward.model.values.amounts import MICRO, shown_amount
 from onward.operations.kept import CallList, CallListed
 from onward.operations.requests import ListCalls
@@ -38,7 +39,7 @@ async def calls(
 
 def _tell(found: CallList, common: Common, out: Output) -> None:
     if not found["calls"]:
-        out.say(f"run {found['display_id']} has no recorded calls")
+        out.say(f"run {called(found['run'])} has no recorded calls")
         return
     rows = [
         (
@@ -60,7 +61,7 @@ def _tell(found: CallList, common: Common, out: Output) -> None:
     if any(call["estimated"] for call in found["calls"]):
         out.say(f"{ESTIMATED} what the call had reserved, because what it cost is not known")
     if any(call["is_gone"] for call in found["calls"]):
-        resume = common.command("resume", found["display_id"])
+        resume = common.command("resume", called(found["run"]))
         out.say(f"the process that made the open calls is gone; to continue the run: {resume}")
 
 

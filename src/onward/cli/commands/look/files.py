@@ -15,7 +15,7 @@ from onward.cli.print.render import instant_us
 from onward.cli.print.text import age, count, one_line, table
 from onward.clock import SystemClock
 from onward.errors import InvalidInput
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.operations.kept import ArtifactContent, ArtifactList
 from onward.operations.local_only.replies import FilesWritten
 from onward.operations.local_only.requests import WriteFiles
@@ -42,7 +42,7 @@ async def files(
     if out.is_json:
         out.value(done)
     else:
-        name, where = display_id(done["run"]), done["directory"]
+        name, where = called(done["run"]), done["directory"]
         tell_written(done, out)
         out.say(f"run {name}: {count(done['written'], 'file')} written to {where}")
     return FINE
@@ -98,7 +98,7 @@ def _tell_all(found: ArtifactList, out: Output) -> None:
         out.value(found["artifacts"])
         return
     if not found["artifacts"]:
-        out.say(f"run {found['display_id']} has no artifacts")
+        out.say(f"run {called(found['run'])} has no artifacts")
         return
     now_us = SystemClock().now_us()
     rows = [

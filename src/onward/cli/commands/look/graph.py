@@ -16,6 +16,7 @@ from onward.draw.scene import Scene, make_scene
 from onward.draw.svg.page import to_svg
 from onward.draw.view import from_view, to_view
 from onward.errors import InvalidInput, NoDatabase, Refused, RunNotFound
+from onward.model.ids import called
 from onward.operations.drawing import Drawing
 from onward.operations.requests import DrawRun
 
@@ -95,4 +96,4 @@ async def _of_run(wanted: str, original: bool, common: Common) -> Drawing:
 
 def _title(drawing: Drawing) -> str:
     run = drawing["run"]
-    return drawing["pipeline"] + (f": run {run['display_id']}, {run['status']}" if run else "")
+    return drawing["pipeline"] + (f": run {called(run['id'])}, {run['status']}" if run else "")

@@ -14,7 +14,7 @@ from onward.cli.opening import lists_of, messages_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
 from onward.cli.signals import on_signals
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.model.values.bounds import POSITION
 from onward.operations.requests import ListRuns, ReadMessages
 from onward.operations.said import MessagePiece
@@ -126,4 +126,4 @@ class _Page:
 def _heading(piece: MessagePiece) -> str:
     again = f", try {piece['number']}" if piece["number"] > 1 else ""
     model = f", {piece['model']}" if piece["model"] else ""
-    return f"{display_id(piece['run'])} {piece['step']} {piece['call']}{again}{model}"
+    return f"{called(piece['run'])} {piece['step']} {piece['call']}{again}{model}"

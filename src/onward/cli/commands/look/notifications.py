@@ -15,6 +15,7 @@ from onward.cli.print.render import when
 from onward.cli.print.text import count, one_line, table
 from onward.clock import SystemClock
 from onward.errors import InvalidInput
+from onward.model.ids import called
 from onward.model.values.bounds import LIMIT
 from onward.operations.notified import NotificationShown
 from onward.operations.requests import ListNotifications, RetryNotification
@@ -72,4 +73,4 @@ async def _retry(id: str, common: Common, out: Output) -> int:
 def _row(one: NotificationShown) -> tuple[str, ...]:
     why = one_line(one["error"]) if one["state"] != "delivered" else ""
     at = when(one["created_at"], SystemClock().now_us())
-    return one["id"], one["display_id"], one["event"], one["state"], str(one["tries"]), at, why
+    return one["id"], called(one["run"]), one["event"], one["state"], str(one["tries"]), at, why

@@ -12,7 +12,7 @@ from onward.cli.options import COMMON, Common, Out, OutDirectory, RunName
 from onward.cli.print.output import Output
 from onward.cli.print.render import attempts_words
 from onward.cli.print.text import count, one_line, table
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.operations.local_only.replies import ReceiptsWritten
 from onward.operations.local_only.requests import WriteReceipts
 
@@ -65,4 +65,4 @@ def _tell(done: ReceiptsWritten, out: Output) -> None:
             out.note(f"still {finding['kind']}: {one_line(finding['says'])}")
     tell_written(done, out)
     kept, written = count(len(rows), "receipt"), count(done["written"], "file")
-    out.say(f"run {display_id(done['run'])}: {kept}, {written} written; receipts are in {done['directory']}")
+    out.say(f"run {called(done['run'])}: {kept}, {written} written; receipts are in {done['directory']}")

@@ -8,7 +8,7 @@ from onward.cli.exits import FINE
 from onward.cli.opening import lists_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.text import count, one_line, table
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.model.values.instant import span
 from onward.operations.requests import GetStats
 from onward.operations.stats import Stats
@@ -50,7 +50,7 @@ def _lines(found: Stats) -> Iterator[str]:
     if queue["stuck"]:
         yield f"stuck     {count(len(queue['stuck']), 'due run')} could not be claimed"
         yield from (
-            f"  run {display_id(one['run'])}, {count(one['failures'], 'time')}: {one_line(one['why'])}"
+            f"  run {called(one['run'])}, {count(one['failures'], 'time')}: {one_line(one['why'])}"
             for one in queue["stuck"]
         )
     for one in queue["unserved"]:

@@ -14,6 +14,7 @@ from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.print.output import Output
 from onward.cli.print.render import (
     gate_lines,
+    id_words,
     instant_us,
     next_command,
     run_table,
@@ -23,6 +24,7 @@ from onward.cli.print.render import (
 from onward.cli.print.text import age, count, one_line
 from onward.clock import SystemClock
 from onward.errors import InvalidInput, NoDatabase
+from onward.model.ids import called
 from onward.model.run import RunStatus
 from onward.model.values.bounds import LIMIT
 from onward.operations.protocol import Lists
@@ -103,7 +105,7 @@ async def _tell(lists: Lists, wanted: ListRuns, watch: bool, common: Common, out
 
 
 def _one(run: RunListed, limit: LimitStop | None, common: Common) -> Iterator[str]:
-    yield f"run {run['display_id']}: {one_line(run['pipeline'])} (id {run['id']})"
+    yield f"run {called(run['id'])}: {one_line(run['pipeline'])}{id_words(run['id'])}"
     detail = one_line(run["detail"], 1_000)
     yield f"  status   {status_words(run)}" + (f": {detail}" if detail else "")
     if run["waiting_for"]:

@@ -17,11 +17,12 @@ from onward.cli.numbers import number
 from onward.cli.opening import opened, place_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
+from onward.cli.print.render import id_words
 from onward.cli.print.text import count
 from onward.cli.replies import ExportWritten
 from onward.clock import SystemClock
 from onward.errors import InvalidInput, Refused
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.model.values.bounds import GIBIBYTES
 from onward.operations.local_only.carry import export_runs, import_runs, spool_of
 from onward.operations.local_only.replies import Exported
@@ -178,7 +179,7 @@ async def import_(
         spool = spool_of(source, request)
     done = await import_runs(request, spool, place, SystemClock())
     for one in done["runs"]:
-        out.say(f"run {display_id(one['run'])} (id {one['run']}): {one['says']}")
+        out.say(f"run {called(one['run'])}{id_words(one['run'])}: {one['says']}")
     new = len(done["imported"])
     out.say(f"{count(new, 'run')} imported, {len(done['runs']) - new} skipped")
     if out.is_json:

@@ -14,6 +14,7 @@ from onward.cli.print.text import count
 from onward.cli.replies import Verified
 from onward.config import load_settings
 from onward.errors import InvalidPipeline
+from onward.model.ids import called
 from onward.operations.local_only.doctor import check_installation
 from onward.operations.local_only.replies import RunVerified
 from onward.operations.local_only.requests import VerifyRuns
@@ -68,7 +69,7 @@ async def verify(run: RunName | None = None, /, *, common: Common = COMMON, out:
         async for one in verify_runs(store, homes, VerifyRuns(run=run)):
             checked.append(one)
             for problem in one["problems"]:
-                out.say(f"run {one['display_id']}: {problem}")
+                out.say(f"run {called(one['run'])}: {problem}")
     events, problems = sum(one["events"] for one in checked), sum(len(one["problems"]) for one in checked)
     out.say(f"{count(len(checked), 'run')}, {count(events, 'event')} checked, {count(problems, 'problem')}")
     if out.is_json:

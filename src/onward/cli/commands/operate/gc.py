@@ -11,8 +11,9 @@ from onward.cli.numbers import duration, number
 from onward.cli.opening import collector_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
+from onward.cli.print.render import id_words
 from onward.cli.print.text import count
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.model.values.bounds import KEPT, WAIT
 from onward.operations.local_only.collect import collect_runs
 from onward.operations.local_only.replies import RunsCollected
@@ -59,7 +60,7 @@ def _tell(done: RunsCollected, out: Output) -> None:
     runs = f"{count(len(done['runs']), 'run')} with {count(done['events'], 'event')}"
     if done["dry_run"]:
         for run_id in done["runs"]:
-            out.say(f"run {display_id(run_id)} (id {run_id})")
+            out.say(f"run {called(run_id)}{id_words(run_id)}")
         out.say(f"{runs} would be deleted, and what only they refer to")
     else:
         what = f"{count(done['blobs'], 'blob')} ({done['blob_bytes']:,} bytes)"
@@ -68,7 +69,7 @@ def _tell(done: RunsCollected, out: Output) -> None:
         out.say(f"{count(done['needed'], 'run')} old enough, and kept because others need them")
     for one in done["unmerged"]:
         out.note(
-            f"run {display_id(one['run'])} stays: its work tree {one['directory']} {one['why']}; commit and "
+            f"run {called(one['run'])} stays: its work tree {one['directory']} {one['why']}; commit and "
             f"merge that, or give it up: git worktree remove --force {one['directory']}."
         )
     if out.is_json:

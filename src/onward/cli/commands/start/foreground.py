@@ -22,6 +22,7 @@ from onward.engine.control.interview import AutoApprove, Interviewer
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.model.event import Event
+from onward.model.ids import called
 from onward.model.run import Run
 from onward.operations.local.operations import LocalOperations
 from onward.operations.local_only.execute import Execution
@@ -67,7 +68,7 @@ class Foreground:
             self.out.say(f"its work: {workspace_words(run['workspace'])}")
         for step in run["open_steps"] if run["status"] == "failed" else ():
             if (run["id"], step["step"]) in self.progress.narrator.with_output:
-                words = ("logs", run["display_id"], shlex.quote(step["step"]))
+                words = ("logs", called(run["id"]), shlex.quote(step["step"]))
                 self.out.say(f"its output: {self.common.command(*words)}")
         ahead = next_command(run, self.common)
         if ahead:

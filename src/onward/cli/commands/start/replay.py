@@ -21,9 +21,10 @@ from onward.cli.options import (
     Settings,
     Verbose,
 )
+from onward.cli.print.render import id_words
 from onward.cli.print.text import one_line
 from onward.cli.values import context_of, one_of
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.model.values.bounds import EVENT
 from onward.operations.requests import ForkRun, ResumeRun
 
@@ -73,8 +74,8 @@ async def replay(
         child, parent = forked["id"], forked["parent"]
         assert parent is not None  # a fork has one
         out.say(
-            f"run {forked['display_id']}: {one_line(forked['pipeline'])} (id {child}), "
-            f"forked from {display_id(parent['run'])} at checkpoint {parent['seq']}"
+            f"run {called(child)}: {one_line(forked['pipeline'])}{id_words(child)}, "
+            f"forked from {called(parent['run'])} at checkpoint {parent['seq']}"
         )
         if forked["notice"]:
             out.note(forked["notice"])

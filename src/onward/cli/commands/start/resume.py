@@ -17,6 +17,7 @@ from onward.cli.print.render import instant_us
 from onward.cli.print.text import age, one_line
 from onward.cli.values import context_of, one_of
 from onward.clock import SystemClock
+from onward.model.ids import called
 from onward.operations.local_only.replies import ResumeOutlook
 from onward.operations.local_only.workdir import directory_of, is_elsewhere, missing_notice
 from onward.operations.replies import Resumed
@@ -140,7 +141,7 @@ def _tell_queued(run: Resumed, out: Output) -> int:
     waiting = run["waiting_for"]["says"] if run["waiting_for"] else ""
     for notice in filter(None, (run["notice"], missing_notice(run["workdir"]), waiting)):
         out.note(notice)
-    out.say(f"run {run['display_id']} is queued; a worker continues it (`onward worker`)")
+    out.say(f"run {called(run['id'])} is queued; a worker continues it (`onward worker`)")
     if out.is_json:
         out.value(run)
     return FINE
@@ -148,7 +149,7 @@ def _tell_queued(run: Resumed, out: Output) -> int:
 
 def _opening(ahead: ResumeOutlook, asking: ResumeRun) -> str:
     """What the run continues with."""
-    name = f"run {ahead['display_id']} ({one_line(ahead['pipeline'])})"
+    name = f"run {called(ahead['run'])} ({one_line(ahead['pipeline'])})"
     if asking.action == "abort":
         return f"cancelling {name}"
     last = ahead["checkpoint"]

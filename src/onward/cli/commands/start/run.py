@@ -25,6 +25,7 @@ from onward.cli.options import (
 )
 from onward.cli.script import script_of
 from onward.cli.values import context_of
+from onward.model.ids import called
 from onward.model.run import RunStatus
 from onward.operations.local_only.submission import submission
 from onward.operations.local_only.workdir import directory_of
@@ -108,9 +109,9 @@ async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:
     newest = left[0]
     more = f" (and {len(left) - 1} more: {desk.common.command('status')})" if len(left) > 1 else ""
     command = desk.common.command(
-        "answer" if newest["status"] == "waiting" else "resume", newest["display_id"]
+        "answer" if newest["status"] == "waiting" else "resume", called(newest["id"])
     )
     desk.out.note(
-        f"this pipeline has an unfinished run, {newest['display_id']} ({newest['status']}){more}; "
+        f"this pipeline has an unfinished run, {called(newest['id'])} ({newest['status']}){more}; "
         f"to continue that one instead: {command}"
     )

@@ -26,12 +26,14 @@ from onward.cli.options import (
     WorkspaceMode,
 )
 from onward.cli.print.output import Output
+from onward.cli.print.render import id_words
 from onward.cli.print.text import count, one_line
 from onward.cli.script import Script, script_of
 from onward.cli.times import read_time
 from onward.cli.values import context_of, values_of_file
 from onward.clock import SystemClock
 from onward.errors import InvalidInput
+from onward.model.ids import called
 from onward.model.values.bounds import PRIORITY
 from onward.operations.local_only.submission import submission
 from onward.operations.local_only.workdir import directory_of, missing_notice
@@ -124,7 +126,7 @@ async def _submit_one(asking: SubmitRun, script: Script, common: Common, out: Ou
     run = made["run"]
     _tell(made["warnings"], asking, out)
     due = f", due at {run['wake_at']}" if asking.wake_at_us is not None else ""
-    out.say(f"run {run['display_id']}: {one_line(run['pipeline'])} (id {run['id']}) is queued{due}")
+    out.say(f"run {called(run['id'])}: {one_line(run['pipeline'])}{id_words(run['id'])} is queued{due}")
     if run["waiting_for"]:
         out.note(run["waiting_for"]["says"])
     if out.is_json:

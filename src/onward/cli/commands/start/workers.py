@@ -27,7 +27,7 @@ from onward.engine.engine import Engine, ignore
 from onward.engine.loop.stop import StopSwitch
 from onward.machine.plan.planner import DRAIN
 from onward.model.event import Event
-from onward.model.ids import display_id
+from onward.model.ids import called
 from onward.model.run import Run
 from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE
 from onward.operations.local.operations import LocalOperations
@@ -156,9 +156,9 @@ async def recover(*, log_format: LogFormat = None, common: Common = COMMON, out:
     interrupted, requeued = found["interrupted"], found["requeued"]
     for run in (*interrupted, *requeued):
         because = f": {one_line(run['detail'])}" if run["detail"] else ""
-        out.say(f"run {run['display_id']} is {run['status']}{because}")
+        out.say(f"run {called(run['id'])} is {run['status']}{because}")
     for one in found["broken"]:
-        out.say(f"run {display_id(one['run'])} could not be recovered: {one_line(one['error'], 500)}")
+        out.say(f"run {called(one['run'])} could not be recovered: {one_line(one['error'], 500)}")
     out.say(
         f"{count(len(interrupted), 'run')} interrupted, {len(requeued)} requeued, "
         f"{len(found['waiting'])} waiting for an answer"
