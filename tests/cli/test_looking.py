@@ -256,3 +256,25 @@ def test_what_a_step_wrote_down_is_on_the_page_of_its_run(shell: Shell) -> None:
     assert "LOG\n  think#1: seen 7 files\n" in page
     assert [step["log"] for step in shell.read("work")["steps"]] == [[], ["seen\n7 files"], []]
     assert 'log=["seen\\n7 files"]' in shell.inside("events", "work").out
+
+
+def test_a_run_that_was_replayed_to_its_end_is_not_called_unfinished(shell: Shell) -> None:
+    shell.write("line.dot", pipeline(("a", "test -e ready")))
+    assert shell.inside("run", "line.dot", "--run-id", "old").code == 1
+    assert "has an unfinished run, old" in shell.inside("run", "line.dot", "--run-id", "again").err
+    shell.write("ready", "")
+    assert shell.inside("replay", "old", "--from", "a", "--run-id", "fork").code == 0
+    said = shell.inside("run", "line.dot").err
+    assert "has an unfinished run, again (failed); " in said
+    assert shell.inside("resume", "again").code == 0
+    assert "unfinished" not in shell.inside("run", "line.dot").err
+
+
+@pytest.mark.parametrize("run_id", ["Bad_Id", "old"])
+def test_a_refused_id_is_all_that_is_said(shell: Shell, run_id: str) -> None:
+    shell.write("line.dot", pipeline(("a", "exit 1")))
+    assert shell.inside("run", "line.dot", "--run-id", "old").code == 1
+    refused = shell.inside("run", "line.dot", "--run-id", run_id)
+    assert refused.code in (1, 2)
+    assert refused.err.count("\n") == 1
+    assert "unfinished" not in refused.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -25,10 +26,12 @@ from onward.cli.options import (
 )
 from onward.cli.script import script_of
 from onward.cli.values import context_of
-from onward.model.ids import called
+from onward.errors import AmbiguousRun, RunNotFound
+from onward.model.ids import called, check_run_id
 from onward.model.run import RunStatus
 from onward.operations.local_only.submission import submission
 from onward.operations.local_only.workdir import directory_of
+from onward.operations.replies import RunListed
 from onward.operations.requests import ListRuns
 from onward.pipeline.build import Pipeline
 
@@ -89,21 +92,42 @@ async def run(
         for warning in pipeline.warnings:
             if warning.rule != "type_known":  # the run is refused for it, with the same words
                 out.note(str(warning))
-        await _mention_unfinished(desk, pipeline)
+        if not await _is_taken(desk, run_id):  # else the run is refused, and the user means another one
+            await _mention_unfinished(desk, pipeline)
         with script.located():
             started = await desk.execution.start_run(asking, pipeline)
         return desk.finish(started)
 
 
+async def _is_taken(desk: Foreground, run_id: str | None) -> bool:
+    """Whether a new run cannot have this id: there is one, or no run can be called so."""
+    if run_id is None:
+        return False
+    try:
+        found = await desk.operations.lists.list_runs(ListRuns(run=check_run_id(run_id)))
+    except (RunNotFound, AmbiguousRun):
+        return False
+    return found["runs"][0]["id"] == run_id
+
+
 async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:
-    """Say that the pipeline has a run to go on with. Its state is not looked at: this run is a new one."""
+    """Say that the pipeline has a run that could be continued. It is not changed: this run is a new one.
+
+    A run of which a fork has completed is left out.
+    """
+    lists = desk.operations.lists
     query = ListRuns(statuses=UNFINISHED_RUNS, pipeline=pipeline.name, limit=LOOKED_AT_MAX)
     left = [
         run
-        for run in (await desk.operations.lists.list_runs(query))["runs"]
+        for run in (await lists.list_runs(query))["runs"]
         if run["path"] == pipeline.path or run["pipeline_hash"] == pipeline.hash
         if run["status"] in ("queued", "waiting") or run["recoverable"]
     ]
+    if left:
+        query = ListRuns(statuses=(RunStatus.COMPLETED,), pipeline=pipeline.name, limit=LOOKED_AT_MAX)
+        completed = (await lists.list_runs(query))["runs"]
+        replayed = _replayed((*left, *completed), {run["id"] for run in completed})
+        left = [run for run in left if run["id"] not in replayed]
     if not left:
         return
     newest = left[0]
@@ -115,3 +139,13 @@ async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:
         f"this pipeline has an unfinished run, {called(newest['id'])} ({newest['status']}){more}; "
         f"to continue that one instead: {command}"
     )
+
+
+def _replayed(runs: Sequence[RunListed], completed: Collection[str]) -> set[str]:
+    """The runs that these completed runs were forked from, directly or by other forks."""
+    parents = {run["id"]: run["parent"]["run"] for run in runs if run["parent"] is not None}
+    found: set[str] = set()
+    for run_id in completed:
+        while (run_id := parents.get(run_id, "")) and run_id not in found:
+            found.add(run_id)
+    return found
