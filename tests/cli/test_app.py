@@ -109,3 +109,50 @@ def test_where_a_transform_failed_is_shown_on_request(shell: Shell) -> None:
     assert "transform 'name_the_model' raised KeyError: 'gone'" in done.err
     shell.environment["ONWARD_DEBUG"] = "1"
     assert "in name_the_model" in shell.inside("run", "broken.dot", "--app", "mine:app").err
+
+
+HELPERS = """
+from onward import Onward
+
+app = Onward()
+
+
+@app.handler("first")
+async def first(step):
+    return None
+
+
+@app.handler("second")
+async def second(step):
+    raise ValueError("not yet")
+"""
+
+
+def helped(shell: Shell) -> None:
+    """A run that needs an app, and has failed in its second step."""
+    shell.write("helpers.py", HELPERS)
+    nodes = "start [shape=Mdiamond]; exit [shape=Msquare]; a [type=first]; b [type=second]"
+    shell.write("helped.dot", f"digraph g {{ {nodes}; start -> a -> b -> exit }}")
+    assert shell.inside("run", "helped.dot", "--run-id", "helped", "--app", "helpers:app").code == 1
+
+
+def test_the_command_to_continue_a_run_names_the_app_that_it_needs(shell: Shell) -> None:
+    helped(shell)
+    for command in ("status", "show"):
+        given = shell.inside(command, "helped", "--app", "helpers:app").out
+        assert "  continue onward resume helped --app helpers:app\n" in given
+        assert "onward resume helped --app PACKAGE.MODULE:APP\n" in shell.inside(command, "helped").out
+    shell.environment["ONWARD_APP"] = "helpers:app"
+    assert "  continue onward resume helped\n" in shell.inside("status", "helped").out
+
+
+def test_a_resume_without_the_app_names_a_step_that_is_not_finished(shell: Shell) -> None:
+    helped(shell)
+    assert "node 'b' needs handler 'second'" in shell.inside("resume", "helped").err
+
+
+def test_a_refusal_repeats_the_flags_in_what_it_says_to_type(shell: Shell) -> None:
+    helped(shell)
+    refused = shell.inside("resume", "nobody", f"--db={shell.db}", "--app", "helpers:app")
+    assert f"`onward status --db {shell.db} --app helpers:app` lists" in refused.err
+    assert "`onward status` lists" in shell.inside("resume", "nobody").err

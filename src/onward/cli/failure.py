@@ -8,7 +8,7 @@ from typing import Any
 
 from onward.cli.exits import FAILED, USAGE, exit_of_error
 from onward.cli.print.output import Output
-from onward.cli.words import as_typed
+from onward.cli.words import as_typed, with_flags
 from onward.config import is_debugging
 from onward.errors import (
     AmbiguousRun,
@@ -25,7 +25,7 @@ from onward.errors import (
 def tell_error(out: Output, error: OnwardError) -> int:
     """Print an error that Onward raised."""
     prefix = "" if isinstance(error, InvalidPipeline) else "onward: "
-    said = as_typed(str(error), out.words)
+    said = with_flags(as_typed(str(error), out.words), out.words)
     out.note(f"{prefix}{said}")
     if isinstance(error, Refused) and error.details.get("left"):
         _tell_left(out, error.details["left"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from onward.errors import InvalidInput
@@ -11,6 +12,7 @@ WITH_VALUE = ("--db", "--app", "--runs", "--files")
 ALONE = ("--json",)
 GENERATED = 26
 """How many characters an id has that Onward gave."""
+_COMMAND = re.compile(r"`(onward [^`]+)`")
 _ID = re.compile(r"(?<![\w./-])[0-9a-z][0-9a-z-]{0,63}(?![\w/-])")
 
 
@@ -55,3 +57,26 @@ def as_typed(text: str, words: Sequence[str]) -> str:
 
     typed = tuple(word for word in words if word and not word.startswith("-"))
     return _ID.sub(named, text)
+
+
+def with_flags(text: str, words: Sequence[str]) -> str:
+    """The same text, with the flags of the command line in the commands that it says to type."""
+    given = _given(words)
+    if not given:
+        return text
+
+    def told(found: re.Match[str]) -> str:
+        command, dashes, others = found[1].partition(" -- ")
+        return f"`{command} {given}{dashes}{others}`"
+
+    return _COMMAND.sub(told, text)
+
+
+def _given(words: Sequence[str]) -> str:
+    """The flags that name the database and the app, as they were given."""
+    found: list[str] = []
+    for at, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        if flag in WITH_VALUE:
+            found += [flag, shlex.quote(value if equals else "".join(words[at + 1 : at + 2]))]
+    return " ".join(found)

@@ -47,6 +47,7 @@ class RunListed(TypedDict):
     exclusive_key: str | None
     on_owner_loss: str
     tags: list[str]
+    handlers: list[str]
     created_at: Instant
     updated_at: Instant
     ended_at: Instant | None

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from onward.machine.decide.doubt import interruption
 from onward.machine.lifecycle import REASONS
 from onward.model.chats.message import chat_of_run
+from onward.model.needs import handlers_missing
 from onward.model.row import RunRow
 from onward.model.run import Gate, Run, RunStatus
 from onward.model.values.instant import rfc3339
@@ -60,6 +61,7 @@ def view_row(
         "exclusive_key": row.exclusive_key,
         "on_owner_loss": row.on_owner_loss,
         "tags": tags_in(row.tags),
+        "handlers": handlers_missing(row.needs.split(), ()),
         "created_at": instant(row.created_at_us),
         "updated_at": instant(row.updated_at_us),
         "ended_at": instant(row.ended_at_us),

@@ -13,6 +13,7 @@ from onward.cli.options import Common
 from onward.cli.print.failed_output import failed_lines
 from onward.cli.print.leftovers import left_lines
 from onward.cli.print.text import age, clean, count, local_time, one_line, table
+from onward.config import load_settings
 from onward.machine.lifecycle import REASONS
 from onward.model.attempt.output import LastOutput
 from onward.model.chats.message import chat_of_run
@@ -28,6 +29,8 @@ SIMULATED = {
 }
 ABOUT_LINES = 20
 FAILURES_SHOWN = 5
+BUILT_IN = ("codergen", "tool", "stack.manager_loop")
+"""The handlers of every process; a run that needs others needs the app that has them."""
 HEADINGS = ("RUN", "PIPELINE", "STATUS", "STEPS", "NEXT", "CHANGED")
 
 
@@ -108,7 +111,15 @@ def _rule(gate: Mapping[str, Any]) -> str:
 
 
 def next_command(run: Mapping[str, Any], common: Common) -> str | None:
-    """What to type to continue a run in this state."""
+    """What to type to continue a run in this state, with the app that it needs."""
+    command = _next_command(run, common)
+    is_served = common.app or all(kind in BUILT_IN for kind in run["handlers"])
+    if command is None or is_served or load_settings().app is not None:
+        return command
+    return f"{command} --app PACKAGE.MODULE:APP"
+
+
+def _next_command(run: Mapping[str, Any], common: Common) -> str | None:
     name, reason = called(run["id"]), run["reason"]
     match run["status"]:
         case "waiting":

@@ -167,7 +167,9 @@ class Resuming:
         definition = self.serving.definition(pipeline)
         # A run that is left to the workers needs no handler here.
         handlers = (
-            self.serving.handlers_for(definition, known.run.simulation, resume.interviewer)
+            self.serving.handlers_for(
+                definition, known.run.simulation, resume.interviewer, known.run.outcomes.keys()
+            )
             if resume.run
             else {}
         )

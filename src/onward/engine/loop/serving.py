@@ -38,8 +38,12 @@ class Serving(Definitions):
         definition: Definition,
         simulation: Simulation | None,
         interviewer: Interviewer | None = None,
+        finished: Collection[str] = (),
     ) -> Mapping[str, Handler]:
-        """The handlers that serve a run; refuses before anything begins if one is missing."""
+        """The handlers that serve a run; refuses before anything begins if one is missing.
+
+        The refusal names a node that has not `finished`, if it can.
+        """
         handlers = self._with_simulated(definition, simulation)
         if MANAGER in definition.handlers and MANAGER not in handlers:
             agent = handlers.get(AGENT)
@@ -48,9 +52,9 @@ class Serving(Definitions):
                 if agent is None and is_steering(node):
                     raise _missing(node.id, AGENT, handlers)
         if any(kind not in handlers for kind in definition.handlers):
-            for node_id, kind in definition.handler_kinds.items():
-                if kind not in handlers:
-                    raise _missing(node_id, kind, handlers)
+            unserved = [node for node, kind in definition.handler_kinds.items() if kind not in handlers]
+            node_id = min(unserved, key=lambda node: node in finished)
+            raise _missing(node_id, definition.handler_kinds[node_id], handlers)
         checking = {kind for kind in definition.handlers if hasattr(handlers[kind], "check_node")}
         for node_id, kind in definition.handler_kinds.items() if checking else ():
             handler = handlers[kind]
