@@ -146,11 +146,11 @@ def test_the_file_is_found_from_another_directory(shell: Shell) -> None:
     assert (done.code, done.err) == (0, "")
 
 
-def test_resume_says_what_it_goes_on_with(shell: Shell) -> None:
+def test_resume_says_what_it_continues_with(shell: Shell) -> None:
     failed_run(shell)
     (shell.directory / "mended").touch()
     first = shell.inside("resume", "work").out.splitlines()[0]
-    assert re.fullmatch(r"resuming run \w{6} \(line\) from checkpoint 5: step a#1, \d+ s ago", first)
+    assert re.fullmatch(r"resuming run work \(line\) from checkpoint 5: step a#1, \d+ s ago", first)
 
 
 def test_a_dry_run_shows_what_would_be_skipped_and_run_and_changes_nothing(shell: Shell) -> None:

@@ -78,5 +78,5 @@ def test_a_run_that_is_over_is_not_given_up_and_the_refusal_says_what_is_possibl
     assert refused.code == 1
     assert refused.err == (
         "onward: run work is completed and cannot be cancelled: it has finished; "
-        "`onward replay work --checkpoint SEQ` continues from a checkpoint in a fork.\n"
+        "`onward replay work --from STEP` repeats it from a step, in a fork.\n"
     )

@@ -231,3 +231,11 @@ def test_a_wrong_pattern_is_told(shell: Shell, wrong: str) -> None:
     done = shell.inside("status")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "tool_env in onward.toml" in done.err
+
+
+def test_a_refused_resume_says_nothing_of_the_directory(shell: Shell) -> None:
+    (shell.directory / "there").mkdir()
+    shell.write("ok.dot", pipeline(("a", "true")))
+    assert shell.inside("run", "ok.dot", "--run-id", "done", "--cwd", "there").code == 0
+    refused = shell.inside("resume", "done")
+    assert (refused.code, refused.out) == (1, "")

@@ -213,7 +213,7 @@ def _why_final(run: Run) -> str:
     why = reason.says if reason else "it has ended"
     if run.status is RunStatus.COMPLETED:
         why = "it has finished"
-    return f"{why}; `onward replay {run.id} --checkpoint SEQ` continues from a checkpoint in a fork"
+    return f"{why}; `onward replay {run.id} --from STEP` repeats it from a step, in a fork"
 
 
 def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:

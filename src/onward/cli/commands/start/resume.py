@@ -120,9 +120,6 @@ async def _execute(desk: Foreground, asking: ResumeRun, *, wait: bool) -> int:
     if ahead["is_asking"]:
         return desk.finish(await desk.execution.attend_run(GetRun(run=ahead["run"])))
     desk.progress.narrator.opening = _opening(ahead, asking)
-    place = asking.workdir or ahead["workdir"] or ""
-    if asking.action != "abort" and is_elsewhere(place):
-        desk.out.say(f"its commands run in {one_line(place, 1_000)}")
     if ahead["holder"] is not None and asking.take_over:
         desk.out.note(f"taking the run from {ahead['holder']}, which is alive; it can write nothing more.")
     elif ahead["holder"] is not None and wait:
@@ -152,9 +149,11 @@ def _opening(ahead: ResumeOutlook, asking: ResumeRun) -> str:
     name = f"run {called(ahead['run'])} ({one_line(ahead['pipeline'])})"
     if asking.action == "abort":
         return f"cancelling {name}"
+    place = asking.workdir or ahead["workdir"] or ""
+    where = f"; its commands run in {one_line(place, 1_000)}" if is_elsewhere(place) else ""
     last = ahead["checkpoint"]
     if last is None:
-        return f"resuming {name}"
+        return f"resuming {name}{where}"
     what = "its start" if last["step"] is None else f"step {last['step']}"
     ago = age(instant_us(last["at"]), SystemClock().now_us())
-    return f"resuming {name} from checkpoint {last['seq']}: {what}, {ago}"
+    return f"resuming {name} from checkpoint {last['seq']}: {what}, {ago}{where}"
