@@ -147,7 +147,7 @@ def test_a_tab_in_zsh_completes_the_line(full: Shell) -> None:
     terminal.wait_for("hello.dot is valid")
     asks = short(full, "asks")
     terminal.type(f"onward status {asks[:5]}\t\n")
-    terminal.wait_for(rf"run {asks}: gate")
+    terminal.wait_for("run asks: gate")
     terminal.type("exit\n")
     assert terminal.end().code == 0
 

@@ -24,7 +24,7 @@ def test_a_tool_shows_its_command_attempts_output_changes_and_artifacts(any_shel
     shell.write("line.dot", pipeline(("a", f"mkdir $ONWARD_STEP_DIR/artifacts; {REPORTING}")))
     shell.inside("run", "line.dot", "--run-id", "run")
     page = shell.inside("show", "run", "a").out
-    assert re.match(r"step a#1 of run \w{6} \(line\)\n  status   success\n  handler  tool: mkdir ", page)
+    assert re.match(r"step a#1 of run run \(line\)\n  status   success\n  handler  tool: mkdir ", page)
     assert re.search(
         r"\n  next     exit \(\w+\)\n  files    \S+/run/a/1\n  receipt  \S+/a-tool\.json\n", page
     )

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from onward.model.ids import display_id
 from tests.cli.shell import Shell, Started, pipeline, wait_until
 from tests.store.proxy import Network
 from tests.worker.ledger import Ledger
@@ -96,5 +95,5 @@ def test_a_killed_workers_command_has_ended_before_another_worker_starts_it_agai
         second.wait_for("at once")
         assert not any(shell.inside("recover", "--json").json.values())
         assert len(ledger.lives()) == 1
-    second.wait_for(f"run {display_id('job')} completed")
+    second.wait_for("run job completed")
     assert ledger.overlaps_s() == {}
