@@ -43,3 +43,11 @@ def test_a_line_is_seen_before_its_command_ends(shell: Shell, is_terminal: bool)
     running.wait_for(r"    a#1 \| red")
     latch.release()
     assert running.end().code == 0
+
+
+def test_lines_that_were_printed_as_they_came_are_not_repeated_with_the_failure(shell: Shell) -> None:
+    shell.write("line.dot", pipeline(("a", "echo one; echo two; exit 3")))
+    out = shell.inside("run", "line.dot", "--verbose").out
+    assert "    a#1 | one\n" in out
+    assert "    | one\n" not in out
+    assert "    | one\n" in shell.inside("run", "line.dot").out

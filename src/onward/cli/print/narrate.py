@@ -75,8 +75,6 @@ class Narrator:
         if self.opening and events:
             yield Line("", self.opening)
             self.opening = ""
-        self.is_verbose = False
-        """Whether what commands print is shown as it comes."""
         # The lines of a managed run come between those of its manager.
         whose = f"  [{called(run.id)}]" if run.managed_by else ""
         self._conflicts.note(run, events)
