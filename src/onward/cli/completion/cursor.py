@@ -184,10 +184,17 @@ async def _listed(command: str, current: str, db: str | None, app: str | None) -
     async with asyncio.timeout(DATABASE_S_MAX), lists_of(Common(db=db, app=app)) as lists:
         runs = (await lists.list_runs(ListRuns(statuses=statuses, limit=RUNS_MAX)))["runs"]
     return [
-        (run["id"] if current and run["id"].startswith(current) else run["display_id"], told)
+        (_name(run["id"], run["display_id"], current), told)
         for run in runs
         if (told := f"{' '.join(run['pipeline'].split())}, {run['status']}")
     ]
+
+
+def _name(run_id: str, display_id: str, current: str) -> str:
+    """The name of a run that begins as typed: what it is called, its id, or its display id."""
+    from onward.model.ids import called
+
+    return next((name for name in (called(run_id), run_id) if name.startswith(current)), display_id)
 
 
 def _value(flag: str, words: Sequence[str]) -> str | None:
