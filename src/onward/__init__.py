@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onward.engine.loop.stop import StopSwitch
     from onward.handlers.isolate.messages import IsolatedStep
     from onward.handlers.port import StepContext
-    from onward.model.answer import Answer
+    from onward.model.answer import Answer, Decision
     from onward.model.event import StepStatus
     from onward.model.result import Result
     from onward.model.run import Gate, Run, RunStatus
@@ -30,6 +30,7 @@ _WHERE = {
     "Answer": "onward.model.answer",
     "AutoApprove": "onward.engine.control.interview",
     "CallbackInterviewer": "onward.engine.control.interview",
+    "Decision": "onward.model.answer",
     "Gate": "onward.model.run",
     "IsolatedStep": "onward.handlers.isolate.messages",
     "Onward": "onward.app",
@@ -47,6 +48,7 @@ __all__ = [
     "Answer",
     "AutoApprove",
     "CallbackInterviewer",
+    "Decision",
     "Gate",
     "IsolatedStep",
     "Onward",

@@ -72,6 +72,7 @@ DESIGNED: list[tuple[tuple[RunStatus, ...], type[Event], RunStatus]] = [
     ((Q, R, W), RunPaused, P),  # somebody asked
     ((R, Q), RunInterrupted, I),  # nobody asked
     ((I,), RunQueued, Q),  # the provider's time has come
+    ((W,), RunQueued, Q),  # the time of a branch that does not wait for an answer has come
     ((R, W), RunFailed, F),  # no way on
     ((Q, R), RunFailed, F),  # crash loop
     ((R,), RunCompleted, D),

@@ -45,6 +45,7 @@ LAYERS: dict[str, list[str]] = {
     "store": ["model", "errors", "clock", "host", "threads"],
     "handlers": [
         *("model", "errors", "clock", "deadline", "pipeline.graph", "process", "threads", "loop_watch"),
+        "pipeline.questions",  # a step asks as a gate does
         "redact",
     ],
     "read.log": ["model"],  # the one reading of a log: whatever tells of a run may use it
@@ -65,6 +66,7 @@ LAYERS: dict[str, list[str]] = {
         *(
             "handlers.port",
             "handlers.calls",
+            "handlers.questions",
             "handlers.plain",
             "handlers.room",
             "handlers.artifacts",

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from onward.draw.trace import Trace
 from onward.model.event import StepStatus
-from onward.model.ids import node_of, place_of
+from onward.model.ids import node_of, place_of, step_of_gate
 from onward.model.run import AttemptState, Gate, OpenStep, Run, RunStatus
 from onward.pipeline.graph import Graph
 
@@ -99,7 +99,7 @@ def states_of(graph: Graph, run: Run, trace: Trace, *, is_at_work: bool) -> Stat
 
 def _nodes(graph: Graph, run: Run, trace: Trace, is_at_work: bool) -> dict[str, NodeState]:
     opened = {place_of(step): one for step, one in run.open_steps.items()}
-    gates = {place_of(gate): one for gate, one in run.gates.items()}
+    gates = {place_of(step_of_gate(gate)): one for gate, one in run.gates.items()}
     fans = {place_of(step) for step in run.parallels}
     ahead = {branch.next_node for branch in run.branches.values() if not (run.is_final or branch.ended)}
     held = is_at_work and run.status is RunStatus.RUNNING
@@ -129,6 +129,8 @@ def _status_of(
     run: Run, trace: Trace, place: str, opened: OpenStep | None, gate: Gate | None, held: bool
 ) -> tuple[NodeStatus, str]:
     if opened is not None:
+        if opened.held and gate is not None and gate.decided is None:
+            return NodeStatus.WAITING, gate.text
         if opened.state is not AttemptState.OPEN:
             return _OF_ATTEMPT[opened.state], opened.reason
         # If no living process runs the attempt, it was cut off, whether the log says so yet or not.

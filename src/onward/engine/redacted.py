@@ -48,6 +48,8 @@ NAMING = frozenset(
             "chat",
             "child",
             "choices",
+            "gates",
+            "question",
             "commit",
             "contents",
             "default",

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from onward.errors import InvalidInput
+from onward.handlers.questions import StepQuestion
+from onward.model.answer import Decision
 from onward.model.call import CallKind, LimitHit, Reserved, Usage
 from onward.model.chats.message import ChunkKind
 from onward.model.values.bounds import Seconds, Whole
@@ -125,6 +127,10 @@ class Recorder(Protocol):
         self, key: str, function: Callable[..., Any], arguments: Sequence[Any], options: CallOptions
     ) -> Any:
         """What the function answered: now, or when this call was made before."""
+        ...
+
+    async def ask(self, key: str, question: StepQuestion) -> Decision:
+        """What a person answered. Until somebody has, the attempt ends here and the run waits."""
         ...
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:

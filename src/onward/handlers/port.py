@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec.structs import replace
@@ -21,7 +21,9 @@ from onward.handlers.calls import CallOptions, Recorder
 from onward.handlers.output import AttemptOutput
 from onward.handlers.plain import Calls
 from onward.handlers.previous_attempt import PreviousAttempt
+from onward.handlers.questions import step_question
 from onward.handlers.room import Room
+from onward.model.answer import Decision
 from onward.model.call import check_call_key
 from onward.model.chats.message import chat_of_run
 from onward.model.event import StepStarted
@@ -267,6 +269,77 @@ class StepContext:
             key, function, *arguments, repeatable=repeatable, time_limit_s=time_limit_s, retries=retries
         )
         return self.recorder.call_from_thread(call)
+
+    async def ask(
+        self,
+        key: str,
+        question: str,
+        *,
+        choices: Sequence[str] | None = None,
+        type: str | None = None,
+        about: str = "",
+        default: str = "",
+        timeout_s: float | None = None,
+        on_timeout: str = "none",
+        remind_s: float | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Decision:
+        """Ask a person, and return the answer: which choice, what words, and who.
+
+        The question becomes a gate. The attempt ends here, the run waits as long as it takes and occupies no
+        process; when the gate is decided, the handler runs again from its beginning, its calls are answered
+        from the log, and `ask` returns. A no is an answer, too: it routes nothing. Without `choices` the
+        answer is yes or no; `type="freeform"` asks for words. After `timeout_s` the choice `default` counts,
+        or a no with `on_timeout="reject"`. What is asked must be the same whenever the step runs: an answer
+        never counts for another question.
+        """
+        asked = step_question(
+            check_call_key(key),
+            question,
+            choices=choices,
+            type=type,
+            default=default,
+            on_timeout=on_timeout,
+            about=about,
+            timeout_s=timeout_s,
+            remind_s=remind_s,
+            metadata=metadata,
+        )
+        if any(self.redactor.redact(choice.label) != choice.label for choice in asked.choices):
+            raise InvalidInput(f"a choice of the question {key!r} has a secret in it; use other words.")
+        self.calls.check_open()
+        return await self.recorder.ask(key, asked)
+
+    def ask_sync(
+        self,
+        key: str,
+        question: str,
+        *,
+        choices: Sequence[str] | None = None,
+        type: str | None = None,
+        about: str = "",
+        default: str = "",
+        timeout_s: float | None = None,
+        on_timeout: str = "none",
+        remind_s: float | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Decision:
+        """`ask` for a plain function, which runs in a thread and cannot await."""
+        self.calls.check_open()
+        asking = self.ask(
+            key,
+            question,
+            choices=choices,
+            type=type,
+            about=about,
+            default=default,
+            timeout_s=timeout_s,
+            on_timeout=on_timeout,
+            remind_s=remind_s,
+            metadata=metadata,
+        )
+        answer: Decision = self.recorder.call_from_thread(asking)
+        return answer
 
     def call_key(self, key: str) -> str:
         """The idempotency key of a call: the same on every attempt, for the service that it calls."""

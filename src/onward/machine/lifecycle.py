@@ -85,6 +85,7 @@ RUN: Mapping[RunStatus, Mapping[type[e.Event], RunStatus]] = {
     },
     WAITING: {
         e.GateDecided: QUEUED,
+        e.RunQueued: QUEUED,
         e.GateWithdrawn: WAITING,
         e.AttemptInterrupted: WAITING,
         e.SteeringGiven: WAITING,

@@ -59,3 +59,18 @@ class Answer:
                 return cls.approve() if said else cls.reject()
             case _:
                 return cls(choice=str(said))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What came of a question that a step asked: the choice as it was offered, words, and who said so.
+
+    `choice` is empty if the answer is words alone, or a plain no. `rejected`: the answer is no, in whatever
+    words. `expired`: nobody answered in time, and the rule for the deadline applied.
+    """
+
+    choice: str
+    text: str
+    by: str
+    rejected: bool = False
+    expired: bool = False

@@ -30,6 +30,7 @@ class CallKind(StrEnum):
     MODEL = "model"
     TOOL = "tool"
     EFFECT = "effect"
+    GATE = "gate"
 
 
 class CallStatus(StrEnum):
@@ -109,7 +110,8 @@ class CallFinished(Event, frozen=True, kw_only=True):
     """A call has an answer, or ended with an error.
 
     A large answer is stored by its hash (`value_blob`), and read when it is asked for. `content` is an answer
-    in bytes on its way to the store. `by` is the person who said what the answer was. `thread` is the end of
+    in bytes on its way to the store. `by` is the person who said what the answer was, or who answered the
+    question that the call asked. `thread` is the end of
     the conversation with this answer in it, and `nodes` are messages of it on their way to the store.
     `is_cost_unknown`: the provider may charge for it and did not say what, so it is charged what it had
     reserved. Without this, an error without `usage` costs nothing.
@@ -164,7 +166,8 @@ class AttemptHeld(Event, frozen=True, kw_only=True):
     """An attempt stopped between two calls, and continues later with their answers. It spends no retry.
 
     `reason` is `limit`, `rate_limit`, `gate` or `pause`; `until_us` is when it can continue by itself.
-    `limit` is the one that stops it, if one does.
+    `limit` is the one that stops it, if one does. `gates` are those whose answers it waits for: it continues
+    with the first.
     """
 
     step: str
@@ -173,6 +176,7 @@ class AttemptHeld(Event, frozen=True, kw_only=True):
     detail: str = ""
     until_us: Instant | None = None
     limit: LimitHit | None = None
+    gates: tuple[str, ...] = ()
 
 
 class HoldsLifted(Event, frozen=True, kw_only=True):
@@ -213,3 +217,9 @@ def call_key(run_id: str, step: str, call: str, generation: int) -> str:
     """The idempotency key of a call: the same when a lost call is made again, new for another question."""
     key = f"{idempotency_key(run_id, step)}/{call}"
     return f"{key}~{generation}" if generation and POSITIONAL.fullmatch(call) else key
+
+
+def gate_of_call(step: str, call: str, generation: int) -> str:
+    """The id of the gate that a call of a step opens: another one when an agent asks anew."""
+    gate = f"{step}:{call}"
+    return f"{gate}~{generation}" if generation and POSITIONAL.fullmatch(call) else gate

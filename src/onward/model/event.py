@@ -288,10 +288,11 @@ class GateOpened(Event, frozen=True, kw_only=True):
 
     `default` is the key of a choice; `on_timeout` says what happens at `deadline_us`: `default`, `reject`
     or `none`. `about` is shown with the question: the last response, or what the node says to show.
-    Version 1 had no more than gate, node, text and choices.
+    A gate inside a step has the id `step:call`, and `question` is the hash of what its call asks.
+    Version 1 had no more than gate, node, text and choices; version 2 had no `question`.
     """
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     gate: str
     node: str
@@ -304,13 +305,14 @@ class GateOpened(Event, frozen=True, kw_only=True):
     remind_us: Instant | None = None
     metadata: dict[str, str] = {}
     about: str = ""
+    question: str = ""
 
 
 class GateDecided(Event, frozen=True, kw_only=True):
     """A human, or a rule, answered a gate. The first answer is the answer.
 
-    `rejected`: the answer is no, and there is no edge for it. `expired`: no one answered in time, and the
-    rule for the deadline applied. Version 1 had neither.
+    `rejected`: the answer is no, and there is no edge for it; inside a step, that the answer is no.
+    `expired`: no one answered in time, and the rule for the deadline applied. Version 1 had neither.
     """
 
     VERSION: ClassVar[int] = 2

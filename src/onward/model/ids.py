@@ -105,6 +105,16 @@ def new_branch_id(step: str, target: str, number: int = 1) -> str:
     return f"{step}.{target}" if number == 1 else f"{step}.{target}.{number}"
 
 
+def step_of_gate(gate: str) -> str:
+    """The step that a gate belongs to: a gate of the pipeline is a step itself."""
+    return gate.partition(":")[0]
+
+
+def is_in_step(gate: str) -> bool:
+    """Whether a gate was opened inside a step, and has the id `step:call`."""
+    return ":" in gate
+
+
 def child_run_id(run_id: str, step: str, at_us: int) -> str:
     """The run that a managing step manages: it sorts by when the step began, and no other step has it."""
     return derived_run_id(at_us, f"child of {idempotency_key(run_id, step)}")

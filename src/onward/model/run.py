@@ -18,7 +18,7 @@ from onward.model.simulation import Simulation
 from onward.model.values.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import Tree, Workspace
 
-FOLD_VERSION = 14
+FOLD_VERSION = 15
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 
@@ -94,6 +94,7 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
     `began_at_us` is when the last try started; `worked_us` is how long those before it took. `held` is why an
     attempt stopped between two calls, and `holds` how often in a row it did so for a provider. `stop` is the
     reason of its own for which a failed attempt stops the run; `thread` the key of the conversation it is in.
+    `gates` are those whose answers a held attempt waits for.
     """
 
     step: str
@@ -119,10 +120,14 @@ class OpenStep(Frozen, frozen=True, kw_only=True):
     thread: str = ""
     limit: LimitHit | None = None
     """The limit that held it, if one did."""
+    gates: tuple[str, ...] = ()
 
 
 class Gate(Frozen, frozen=True, kw_only=True):
-    """A stored question, open until `decided`; `answer` are the words that came with the decision."""
+    """A stored question, open until `decided`; `answer` are the words that came with the decision.
+
+    `question` is the hash of what is asked, if a call inside a step asks it.
+    """
 
     gate: str
     node: str
@@ -136,6 +141,7 @@ class Gate(Frozen, frozen=True, kw_only=True):
     remind_us: int | None = None
     metadata: dict[str, str] = {}
     about: str = ""
+    question: str = ""
     decided: Choice | None = None
     by: str = ""
     answer: str = ""

@@ -25,7 +25,8 @@ GOING_ON = ("approved", "continue", "proceed", "lgtm")
 """Also words of approval, but only by themselves: "Continue editing" approves nothing."""
 REJECTING = ("reject", "no", "deny", "decline", "cancel")
 _SHORT = {"y": APPROVING, "n": REJECTING}
-_LABELS = {YES_NO: ("Yes", "No"), CONFIRMATION: ("Confirm", "Cancel")}
+YES_AND_NO = {YES_NO: ("Yes", "No"), CONFIRMATION: ("Confirm", "Cancel")}
+"""The two answers of the types that have two: the yes, then the no."""
 _METADATA = "human.metadata."
 
 
@@ -119,6 +120,14 @@ def choices_of(graph: Graph, node_id: str, words: Words = as_written) -> tuple[C
     """
     edges = graph.outgoing(node_id)
     labels = [label_of(edge, words) for edge in edges]
+    return tuple(
+        Choice(key=key, label=label, to=edge.target)
+        for key, label, edge in zip(keys_of(labels), labels, edges, strict=True)
+    )
+
+
+def keys_of(labels: Sequence[str]) -> list[str]:
+    """A key for each label, no two the same: the written one, the first character, or a number."""
     keys: dict[str, int] = {}
     for is_written in (True, False):
         for index, label in enumerate(labels):
@@ -126,14 +135,14 @@ def choices_of(graph: Graph, node_id: str, words: Words = as_written) -> tuple[C
             if key and has_accelerator(label) is is_written:
                 keys.setdefault(key, index)
     own = {index: key for key, index in keys.items()}
-    choices: list[Choice] = []
-    for index, (edge, label) in enumerate(zip(edges, labels, strict=True)):
+    found: list[str] = []
+    for index in range(len(labels)):
         key, number = own.get(index, ""), index + 1
         while not key or keys.get(key, index) != index:
             key, number = str(number), number + 1
         keys[key] = index
-        choices.append(Choice(key=key, label=label, to=edge.target))
-    return tuple(choices)
+        found.append(key)
+    return found
 
 
 def label_of(edge: Edge, words: Words) -> str:
@@ -147,14 +156,14 @@ def offered(graph: Graph, node: Node, kind: str, words: Words = as_written) -> t
     choices = choices_of(graph, node.id, words)
     if not choices:
         raise Unaskable(f"human gate {node.id} has no edges to choose from", "shape")
-    return _yes_and_no(node, kind, choices) if kind in _LABELS else choices
+    return _yes_and_no(node, kind, choices) if kind in YES_AND_NO else choices
 
 
 def _yes_and_no(node: Node, kind: str, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
     """Yes and no by the labels; of two edges, the one without such a word is the other answer."""
     yes, no = worded(choices, APPROVING), worded(choices, REJECTING)
     rest = [choice for choice in choices if choice not in (yes, no)]
-    yes_label, no_label = _LABELS[kind]
+    yes_label, no_label = YES_AND_NO[kind]
     if yes is None and rest:
         yes = _as(rest.pop(0), yes_label, "Y", no) if len(rest) == 1 else None
     elif no is None and len(rest) == 1:
@@ -231,7 +240,7 @@ def approving(kind: str, choices: Sequence[Choice]) -> Choice | None:
     Its label is a word of approval; or begins with one, as "Yes, ship it"; or it has the key Y, as
     "[Y] Ship". The first of these rules that any choice meets decides, if only one does.
     """
-    if kind in _LABELS:
+    if kind in YES_AND_NO:
         return choices[0]
     found = worded(choices, (*APPROVING, *GOING_ON))
     if found is not None:
@@ -253,7 +262,7 @@ def _has_key_y(label: str) -> bool:
 
 def rejecting(kind: str, choices: Sequence[Choice]) -> Choice | None:
     """The choice that means no, or None."""
-    return choices[1] if kind in _LABELS else worded(choices, REJECTING)
+    return choices[1] if kind in YES_AND_NO else worded(choices, REJECTING)
 
 
 def worded(choices: Sequence[Choice], words: Sequence[str]) -> Choice | None:

@@ -21,7 +21,7 @@ from onward.model.event import (
     StepFinished,
     WorkdirChanged,
 )
-from onward.model.ids import branch_of
+from onward.model.ids import branch_of, is_in_step
 from onward.model.simulation import Simulation, simulation_of
 from onward.read.log.projection import Projection
 from onward.receipts.filling import Ending, Leaving, Setting, decision, leaving, status_of
@@ -87,6 +87,8 @@ class Trail:
 def _ending(event: Event) -> Ending | None:
     """How a step ended at this event; None if it continues, or the event is not about a step."""
     match event:
+        case GateDecided(gate=gate) | GateWithdrawn(gate=gate) if is_in_step(gate):
+            return None  # the receipt of its step has what came of it
         case GateDecided(rejected=True):
             return Ending("failed", f"rejected: {decision(event)}")
         case GateWithdrawn():

@@ -17,7 +17,7 @@ from onward.config import load_settings
 from onward.machine.lifecycle import REASONS
 from onward.model.attempt.output import LastOutput
 from onward.model.chats.message import chat_of_run
-from onward.model.ids import called
+from onward.model.ids import called, is_in_step
 from onward.model.values.instant import span
 from onward.model.workspace import WORKTREE
 from onward.operations.replies import LimitStop, RunListed, RunState
@@ -93,10 +93,16 @@ def _offers(gate: Mapping[str, Any]) -> Iterator[str]:
         yield "  answer in your own words"
     else:
         for choice in gate["choices"]:
-            to = f"  → {one_line(choice['to'])}" if choice["to"] else "  → ends the run as rejected"
-            yield f"  {choice['key']:<3} {one_line(choice['label'])}{to}"
+            yield f"  {choice['key']:<3} {one_line(choice['label'])}{_leads_to(gate, choice)}"
     if gate["deadline"]:
         yield f"  until {_local(gate['deadline'])}, then {_rule(gate)}"
+
+
+def _leads_to(gate: Mapping[str, Any], choice: Mapping[str, Any]) -> str:
+    """Where a choice leads; the answer to a question of a step goes to that step."""
+    if choice["to"]:
+        return f"  → {one_line(choice['to'])}"
+    return "" if is_in_step(gate["gate"]) else "  → ends the run as rejected"
 
 
 def _rule(gate: Mapping[str, Any]) -> str:

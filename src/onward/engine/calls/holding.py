@@ -8,15 +8,21 @@ dropped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NoReturn
+
+from msgspec.structs import replace
 
 from onward.engine.log.appender import Appender
 from onward.engine.step.shielded import unbroken
+from onward.errors import Refused
+from onward.handlers.questions import StepQuestion
 from onward.machine.decide.calls import attempt_over, hold_attempt
-from onward.machine.fold.calls import PAUSE
+from onward.machine.fold.calls import GATE, PAUSE
 from onward.model.call import AttemptHeld, LimitHit
-from onward.model.event import StepStarted
+from onward.model.event import Event, StepStarted
+from onward.model.run import Run
 
 
 class Holding:
@@ -36,6 +42,7 @@ class Holding:
         self._stops_at_call, self._end_attempt = stops_at_call, end_attempt
         self._leaves: set[str] = set()
         self._wanted: AttemptHeld | None = None
+        self._asked: dict[str, StepQuestion] = {}
         self._writing: asyncio.Task[None] | None = None
         self._is_held, self.over = False, asyncio.Event()
 
@@ -74,8 +81,24 @@ class Holding:
             )
         self._hold_if_idle()
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether the attempt is to stop for an answer; it may ask more until it has stopped."""
+        return self._wanted is not None and self._wanted.reason == GATE
+
+    async def wait_for_answer(self, call: str, gate: str, question: StepQuestion) -> NoReturn:
+        """Put a question to people and end the attempt; it continues with the answer."""
+        self._asked[gate] = question
+        self.ask(GATE, f"it waits for an answer at {gate}")
+        self.end(call)
+        await self.over.wait()
+        raise attempt_over(self._appender.run.id, self._started.step)
+
     async def is_held(self) -> bool:
-        """Whether the log says that the attempt was held; waits for a hold that is being written."""
+        """Whether the log says that the attempt was held; waits for a hold that is being written.
+
+        Raises what kept the hold from being written.
+        """
         if self._writing is not None:
             await unbroken(self._writing)
         return self._is_held
@@ -85,16 +108,25 @@ class Holding:
         self.over.set()
 
     def _hold_if_idle(self) -> None:
-        if self._wanted is not None and not self._leaves and self._writing is None and not self.over.is_set():
+        is_writing = self._writing is not None and not self._writing.done()
+        if self._wanted is not None and not self._leaves and not is_writing and not self.over.is_set():
             self._writing = asyncio.create_task(self._write(self._wanted))
 
     async def _write(self, wanted: AttemptHeld) -> None:
         """Record the hold and end the handler; nothing if a nested call has begun meanwhile."""
-        decide = partial(hold_attempt, held=wanted, leaves=self._leaves)
         try:
-            self._is_held = bool(await self._appender.record(decide))
+            self._is_held = bool(await self._appender.record(partial(self._decide, wanted)))
+        except Refused:
+            pass  # something else ended the attempt first
         finally:
-            self._writing = None
             if not self._leaves:  # held, or the run is lost: either way the attempt is over
                 self.close()
                 self._end_attempt()
+
+    def _decide(self, wanted: AttemptHeld, run: Run) -> Sequence[Event]:
+        """The hold, together with all that was asked until now: only then is anybody asked."""
+        if wanted.reason != GATE:
+            return hold_attempt(run, wanted, self._leaves)
+        now_us, node = self._appender.now_us(), self._started.node
+        asked = [question.opened(gate, node, now_us) for gate, question in self._asked.items()]
+        return hold_attempt(run, replace(wanted, gates=tuple(self._asked)), self._leaves, asked)

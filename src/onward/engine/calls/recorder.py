@@ -7,8 +7,8 @@ begins, so that a crash in the middle of it is noticed and a person decides.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.clock import Clock, Dice
+from onward.engine.calls.asking import check_kind, decision_of, take_answer
 from onward.engine.calls.effects import effect
 from onward.engine.calls.functions import execute_in_time
 from onward.engine.calls.holding import Holding
@@ -33,7 +34,9 @@ from onward.engine.step.shielded import unbroken
 from onward.errors import CallFailed, CallTimedOut, InvalidInput, LimitReached, Refused, StoreError
 from onward.handlers.calls import CallAnswer, CallOptions, StepPast
 from onward.handlers.plain import Calls
+from onward.handlers.questions import StepQuestion
 from onward.machine.decide.calls import call_in_doubt, finish_call, lose_call, open_attempt, start_call
+from onward.model.answer import Decision
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, LimitHit, Streamed, call_key
 from onward.model.chats.message import message_id
 from onward.model.event import StepStarted
@@ -100,19 +103,35 @@ class CallRecorder:
         memory = await self._remembered()
         answered = memory.answers.get(key)
         if answered is not None:
+            check_kind(answered, is_question=False)
             return await value_of(memory, self._parts.appender.run.id, answered)
-        if key in self._under_way:
-            why = f"call {key!r} of step {self._started.step} is being made already."
-            raise Refused("call_under_way", why)
+        self._check_idle(key)
         if outer is None:
             await self._holding.boundary()
-        self._under_way.add(key)
-        self._holding.begin(key, None if outer is None else outer.key)
-        try:
+        with self._under(key, outer):
             return await self._make(memory, key, partial(self._run, function, arguments, options), options)
-        finally:
-            self._under_way.discard(key)
-            self._holding.end(key)
+
+    async def ask(self, key: str, question: StepQuestion) -> Decision:
+        """What a person answered. Until somebody has, the attempt ends here and the run waits."""
+        self._check_open()
+        outer = self._outer(key)
+        memory = await self._remembered()
+        answered = memory.answers.get(key)
+        if answered is None:
+            self._check_idle(key)
+            if outer is None and not self._holding.is_asking:
+                await self._holding.boundary()
+            with self._under(key, outer):
+                await self._trust()
+                parts, number = self._parts, memory.tries.get(key, 0) + 1
+                answered = await take_answer(
+                    parts.appender, self._holding, self._started, key, number, question
+                )
+                memory.next_try(key)
+                memory.note(answered)
+        check_kind(answered, is_question=True)
+        recorded = await value_of(memory, self._parts.appender.run.id, answered)
+        return decision_of(question, answered, recorded)
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
         """The same for an effect: what it raised is an answer, too, unless `only_success`."""
@@ -128,7 +147,8 @@ class CallRecorder:
             return asyncio.run_coroutine_threadsafe(call, self._parts.loop).result()
         call.close()
         raise InvalidInput(
-            "call_sync is for plain functions; in an async function write `await step.call(…)`."
+            "call_sync and ask_sync are for plain functions; in an async function write "
+            "`await step.call(…)` or `await step.ask(…)`."
         )
 
     async def has(self, call: str) -> bool:
@@ -172,6 +192,22 @@ class CallRecorder:
     def _check_open(self) -> None:
         self._functions.check_open()
         open_attempt(self._parts.appender.run, self._started.step, self._started.attempt)
+
+    def _check_idle(self, key: str) -> None:
+        if key in self._under_way:
+            why = f"call {key!r} of step {self._started.step} is being made already."
+            raise Refused("call_under_way", why)
+
+    @contextmanager
+    def _under(self, key: str, outer: _Enclosing | None) -> Iterator[None]:
+        """The call is under way: a hold waits for it, unless it only waits for calls inside it."""
+        self._under_way.add(key)
+        self._holding.begin(key, None if outer is None else outer.key)
+        try:
+            yield
+        finally:
+            self._under_way.discard(key)
+            self._holding.end(key)
 
     def _outer(self, key: str) -> _Enclosing | None:
         outer = _enclosing.get()

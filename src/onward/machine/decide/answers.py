@@ -9,6 +9,7 @@ from __future__ import annotations
 from onward.errors import InvalidInput
 from onward.model.answer import Answer, Verdict
 from onward.model.event import Choice, GateDecided
+from onward.model.ids import is_in_step
 from onward.model.run import Gate, Run
 from onward.pipeline.questions import (
     APPROVING,
@@ -69,7 +70,10 @@ def _choose(gate: Gate) -> str:
 
 
 def _decided(gate: Gate, choice: Choice, by: str, text: str = "", *, expired: bool = False) -> GateDecided:
-    is_no = not choice.to and choice != OWN_WORDS
+    if is_in_step(gate.gate):  # no choice leads anywhere: what it means decides
+        is_no = choice in (NO, rejecting(gate.type, gate.choices))
+    else:
+        is_no = not choice.to and choice != OWN_WORDS
     return GateDecided(gate=gate.gate, choice=choice, by=by, text=text, rejected=is_no, expired=expired)
 
 

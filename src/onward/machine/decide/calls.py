@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from onward.errors import Refused
 from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted
-from onward.model.event import Event
+from onward.model.event import Event, GateOpened
 from onward.model.ids import idempotency_key
 from onward.model.run import AttemptState, OpenStep, Run
 
@@ -54,13 +54,27 @@ def lose_call(run: Run, lost: CallLost, attempt: int) -> tuple[Event, ...]:
     return (lost,) if is_open else ()
 
 
-def hold_attempt(run: Run, held: AttemptHeld, leaves: Set[str]) -> tuple[Event, ...]:
+def hold_attempt(
+    run: Run, held: AttemptHeld, leaves: Set[str], asked: Sequence[GateOpened] = ()
+) -> tuple[Event, ...]:
     """Stop the attempt between two calls; nothing while one of `leaves`, the calls under way, is not done.
 
-    A call that is open in the log and not under way was dropped by its handler: it is lost.
+    A call that is open in the log and not under way was dropped by its handler: it is lost. `asked` are the
+    questions that it waits for; those that are asked already stay as they are.
     """
     open_attempt(run, held.step, held.attempt)
-    return () if leaves else (held,)
+    return () if leaves else (*(gate for gate in asked if gate.gate not in run.gates), held)
+
+
+def question_changed(step: str, call: str) -> Refused:
+    """The refusal to ask another question under a key whose question was asked before."""
+    return Refused(
+        "question_changed",
+        f"step {step} asks another question under {call!r} than the one that was put to people; "
+        "make it only of values that are the same whenever the step runs, such as answers of calls. "
+        "A retry of the step asks the new question.",
+        details={"step": step, "call": call},
+    )
 
 
 def call_in_doubt(step: str, call: str) -> Refused:

@@ -35,7 +35,7 @@ def decide_claim(
         case RunStatus.QUEUED | RunStatus.RUNNING:
             return (claim,)
         case RunStatus.WAITING:
-            late = overdue(run, holder_view.now_us)
+            late = woken(run, holder_view.now_us)
             if not late and not answered:
                 raise still_waits(run)
             return (*late, claim)
@@ -45,6 +45,14 @@ def decide_claim(
             raise wrong_state(
                 run, "claimed", f"continue it with `onward resume {run.id}` if it can be resumed"
             )
+
+
+def woken(run: Run, now_us: int) -> tuple[Event, ...]:
+    """What makes a waiting run continue by itself: a deadline of a gate, or the time of another branch."""
+    late = overdue(run, now_us)
+    if late or run.wake_at_us is None or run.wake_at_us > now_us:
+        return late
+    return (RunQueued(why="a branch that does not wait for an answer is due", wake_at_us=run.wake_at_us),)
 
 
 def occupied(run: Run, holder_view: HolderView) -> Refused:

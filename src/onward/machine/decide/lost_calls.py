@@ -1,29 +1,39 @@
-"""Closing open calls with whatever ends them, in the same append.
+"""Closing open calls and withdrawing their gates with whatever ends them, in the same append.
 
 A call is open only while its run is running under the token that began it. Every event that ends an attempt,
 stops or releases the run, or claims it, comes through here, whoever writes it: so no call is left to be
-closed later.
+closed later. A gate stays open while an attempt is held for its answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onward.machine.fold.calls import ends_calls, open_calls
+from onward.machine.fold.calls import ended_gates, ends_calls, open_calls
 from onward.model.call import CallFinished, CallLost
-from onward.model.event import Event, RunClaimed
+from onward.model.event import Event, GateDecided, GateWithdrawn, RunClaimed, RunForked
 from onward.model.run import Run
 
 
 def with_lost_calls(run: Run | None, events: Sequence[Event]) -> Sequence[Event]:
-    """These events, which follow on `run`, each after the loss of the calls that it ends."""
-    if run is None or not run.open_calls:  # nearly always
+    """These events, which follow on `run`, each after the loss of the calls and gates that it ends."""
+    if run is None or not (run.open_calls or run.gates):  # nearly always
         return events
     closed: set[tuple[str, str]] = set()
+    answered: set[str] = set()
     written: list[Event] = []
     for event in events:
-        if isinstance(event, CallFinished | CallLost):
-            closed.add((event.step, event.call))
+        match event:
+            case CallFinished() | CallLost():
+                closed.add((event.step, event.call))
+            case GateDecided() | GateWithdrawn():
+                answered.add(event.gate)
+            case RunForked():  # the gates of the other run stay its own
+                answered.update(run.gates)
+        for gate in ended_gates(run, event):
+            if gate not in answered:
+                answered.add(gate)
+                written.append(GateWithdrawn(gate=gate))
         of = ends_calls(event)
         for step, call, begun in open_calls(run, of) if of is not None else ():
             if (step, call) not in closed:

@@ -9,8 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.decide.answers import overdue
-from onward.machine.decide.claim import HolderView, claim_of, occupied, still_waits, wrong_state
+from onward.machine.decide.claim import HolderView, claim_of, occupied, still_waits, woken, wrong_state
 from onward.machine.decide.closing import cancelling, closing
 from onward.machine.decide.doubt import calls_in_doubt, is_in_doubt
 from onward.machine.decide.no_way_on import past_no_way
@@ -191,7 +190,7 @@ def check_resumable(run: Run, holder_view: HolderView, request: ResumeRequest) -
                 raise wrong_state(run, "resumed", why)
             return (RunInterrupted(reason="crash", detail=_how_lost(holder_view)),)
         case RunStatus.WAITING:
-            late = overdue(run, holder_view.now_us)
+            late = woken(run, holder_view.now_us)
             if not late and request.action != "abort" and not _only_moves(run, request):
                 raise still_waits(run)
             return late

@@ -25,7 +25,7 @@ def apply(run: Run | None, event: e.Event, *, run_id: str, at_us: int, token: in
         return life.created(event, run_id=run_id, at_us=at_us)
     if token < run.token:
         raise IllegalEvent(run.status, event, f"{event.kind} carries token {token}, older than {run.token}")
-    if run.open_calls:
+    if run.open_calls or run.gates:
         calls.check_closed(run, event)
     changes = _FOLDS[type(event)](run, event, at_us)
     if run.id != run_id:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from onward.machine.fold.change import Changes, IllegalEvent, without
 from onward.machine.plan.route import MET
 from onward.model.event import BranchFinished, Event, ParallelStarted, StepFinished
-from onward.model.ids import branch_of, node_of, place, place_of
+from onward.model.ids import branch_of, node_of, place, place_of, step_of_gate
 from onward.model.run import AttemptState, Branch, Parallel, Run
 from onward.model.values.frozenmap import FrozenMap
 
@@ -61,7 +61,7 @@ def finished(run: Run, event: BranchFinished, at_us: int) -> Changes:
         "branches": {**run.branches, event.branch: ended},
         # What was tried and not finished, as when the branch lost the race, is over with it.
         "open_steps": {s: opened for s, opened in run.open_steps.items() if branch_of(s) != event.branch},
-        "gates": {name: gate for name, gate in run.gates.items() if branch_of(name) != event.branch},
+        "gates": {n: gate for n, gate in run.gates.items() if branch_of(step_of_gate(n)) != event.branch},
     }
 
 
@@ -106,7 +106,7 @@ def _without_branches(places: FrozenMap[T], gone: Collection[str]) -> FrozenMap[
 
 def _check_nothing_open(run: Run, event: Event, branch_ids: tuple[str, ...]) -> None:
     attempts = [s for s, step in run.open_steps.items() if step.state is AttemptState.OPEN]
-    gates = [name for name, gate in run.gates.items() if gate.decided is None]
+    gates = [step_of_gate(name) for name, gate in run.gates.items() if gate.decided is None]
     inside = [step for step in run.parallels if branch_of(step) in branch_ids]
     left = [name for name in (*attempts, *gates) if branch_of(name) in branch_ids] + inside
     if left:

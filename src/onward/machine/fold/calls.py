@@ -10,11 +10,13 @@ from onward.machine.fold.change import Changes, IllegalEvent, without
 from onward.model.call import (
     AttemptHeld,
     CallFinished,
+    CallKind,
     CallLost,
     CallStarted,
     CallStatus,
     HoldsLifted,
     LimitWarned,
+    gate_of_call,
 )
 from onward.model.event import (
     AttemptFailed,
@@ -29,10 +31,11 @@ from onward.model.event import (
     RunInterrupted,
     RunPaused,
     RunQueued,
+    RunResumed,
     RunWaiting,
     StepFinished,
 )
-from onward.model.ids import branch_of
+from onward.model.ids import branch_of, is_in_step, step_of_gate
 from onward.model.run import AttemptState, OpenCall, OpenStep, Run, StepCalls
 
 HELD, INTERRUPTED = AttemptState.HELD, AttemptState.INTERRUPTED
@@ -86,7 +89,8 @@ def started(run: Run, event: CallStarted, at_us: int) -> Changes:
 
 
 def finished(run: Run, event: CallFinished, at_us: int) -> Changes:
-    if event.by:
+    is_gate = event.type == CallKind.GATE.value
+    if event.by and not is_gate:
         return _settled(run, event)
     opened = _working(run, event)
     calls, open_calls = _calls(run, opened), run.open_calls
@@ -102,7 +106,15 @@ def finished(run: Run, event: CallFinished, at_us: int) -> Changes:
     changes = _changed(run, replace(opened, calls=calls), open_calls)
     if run.losses and event.status is CallStatus.OK:
         changes["losses"] = 0  # what was answered is never asked again, so the run moves on
-    return changes
+    return changes | _asked(run, event, calls.generation) if is_gate else changes
+
+
+def _asked(run: Run, event: CallFinished, generation: int) -> Changes:
+    """The answer of a gate has reached the call that asked: from now on the call has it."""
+    gate = run.gates.get(gate_of_call(event.step, event.call, generation))
+    if gate is None or gate.decided is None:
+        raise IllegalEvent(run.status, event, f"call {event.call} of step {event.step} has no answered gate")
+    return {"gates": without(run.gates, gate.gate)}
 
 
 def _settled(run: Run, event: CallFinished) -> Changes:
@@ -138,6 +150,7 @@ def held(run: Run, event: AttemptHeld, at_us: int) -> Changes:
         reason=event.detail,
         retry_at_us=event.until_us,
         limit=event.limit,
+        gates=event.gates,
         holds=opened.holds + 1 if event.reason == RATE_LIMIT else opened.holds,
         worked_us=opened.worked_us + max(0, at_us - opened.began_at_us),
     )
@@ -203,12 +216,41 @@ def open_calls(run: Run, of: Callable[[str], bool]) -> Iterator[tuple[str, str, 
                 yield step, call, begun
 
 
+def ended_gates(run: Run, event: Event) -> list[str]:
+    """The open gates of the attempts that an event ends. What a held attempt asked stays open.
+
+    A person's decision about a held step ends its attempt, too.
+    """
+    ended = ends_calls(event)
+    if isinstance(event, RunResumed):
+        ended = None if event.action is None else lambda step: step == event.step
+    if ended is None:
+        return []
+    keeps_held = type(event) in _ENDS_ALL
+    kept = event.gates if isinstance(event, AttemptHeld) else ()
+    found = []
+    for name, gate in run.gates.items():
+        if gate.decided is not None or name in kept or not is_in_step(name):
+            continue
+        opened = run.open_steps.get(step := step_of_gate(name))
+        is_held = opened is not None and opened.state is HELD
+        if ended(step) and not (keeps_held and is_held):
+            found.append(name)
+    return found
+
+
 def check_closed(run: Run, event: Event) -> None:
-    """A call is open only while its run is running under the token that began it."""
+    """A call is open only while its run is running under the token that began it; so are its gates,
+
+    unless the attempt is held for their answers. A fork leaves the gates of its parent behind.
+    """
     of = ends_calls(event)
     left = [call for _, call, _ in open_calls(run, of)] if of is not None else []
     if left:
         raise IllegalEvent(run.status, event, f"{event.kind} leaves calls open: {', '.join(left)}")
+    gates = ended_gates(run, event) if run.gates and not isinstance(event, RunForked) else []
+    if gates:
+        raise IllegalEvent(run.status, event, f"{event.kind} leaves gates open: {', '.join(gates)}")
 
 
 def _changed(run: Run, opened: OpenStep, open_calls: int) -> Changes:

@@ -8,9 +8,9 @@ from msgspec.structs import asdict, replace
 
 from onward.machine.fold.change import Changes, IllegalEvent, without
 from onward.model.event import Event, GateDecided, GateOpened, GateWithdrawn, RunForked
-from onward.model.ids import place_of
+from onward.model.ids import is_in_step, place_of, step_of_gate
 from onward.model.row import GateRow
-from onward.model.run import Gate, Run, RunStatus
+from onward.model.run import AttemptState, Gate, Run, RunStatus
 
 ASKING = frozenset({GateOpened, GateDecided, GateWithdrawn, RunForked})
 
@@ -18,11 +18,14 @@ ASKING = frozenset({GateOpened, GateDecided, GateWithdrawn, RunForked})
 def opened(run: Run, event: GateOpened, at_us: int) -> Changes:
     if event.gate in run.gates:
         raise IllegalEvent(run.status, event, f"gate {event.gate} is already open")
+    changes: Changes = {"gates": {**run.gates, event.gate: _opened(event, at_us)}}
+    if is_in_step(event.gate):
+        asking = run.open_steps.get(step_of_gate(event.gate))
+        if asking is None or asking.state is not AttemptState.OPEN:
+            raise IllegalEvent(run.status, event, f"gate {event.gate} has no open attempt that asks")
+        return changes
     at = place_of(event.gate)
-    return {
-        "gates": {**run.gates, event.gate: _opened(event, at_us)},
-        "visits": run.visits.with_(at, run.visits.get(at, 0) + 1),
-    }
+    return changes | {"visits": run.visits.with_(at, run.visits.get(at, 0) + 1)}
 
 
 def _opened(event: GateOpened, at_us: int) -> Gate:
@@ -45,6 +48,17 @@ def decided(run: Run, event: GateDecided, at_us: int) -> Changes:
     if run.status is RunStatus.WAITING:
         changes["wake_at_us"] = at_us
     return changes
+
+
+def of_step(run: Run, step: str) -> list[Gate]:
+    """The gates that the calls of a step have opened, and that are still known."""
+    return [gate for name, gate in run.gates.items() if is_in_step(name) and step_of_gate(name) == step]
+
+
+def without_step(run: Run, step: str) -> Changes:
+    """The gates without those that the calls of a step opened: their answers are not needed any more."""
+    gone = {gate.gate for gate in of_step(run, step)}
+    return {"gates": {name: gate for name, gate in run.gates.items() if name not in gone}} if gone else {}
 
 
 def asked_anew(gates: Mapping[str, Gate], at_us: int) -> dict[str, Gate]:

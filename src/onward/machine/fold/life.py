@@ -10,12 +10,14 @@ from onward.machine.fold.change import Changes, IllegalEvent
 from onward.machine.fold.gates import asked_anew
 from onward.machine.fold.stops import NOT_STOPPED
 from onward.model.event import PipelineChanged, RunClaimed, RunCreated, RunForked, WorkdirChanged
-from onward.model.ids import branch_of
+from onward.model.ids import branch_of, is_in_step, step_of_gate
 from onward.model.needs import with_directory
-from onward.model.run import NOTHING_PENDING, Branch, Fork, Run, RunStatus
+from onward.model.run import NOTHING_PENDING, AttemptState, Branch, Fork, Gate, Run, RunStatus
 from onward.model.simulation import simulation_of
 from onward.model.values.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import WORKTREE
+
+HELD = AttemptState.HELD
 
 
 def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
@@ -83,12 +85,22 @@ def forked(run: Run, event: RunForked, at_us: int) -> Changes:
         # A fork always has its own work tree.
         "workspace": replace(run.workspace, mode=WORKTREE) if run.workspace else None,
         "restore_workspace": False,
-        "gates": asked_anew({name: gate for name, gate in run.gates.items() if branch_of(name)}, at_us),
+        "gates": asked_anew(_gates_of_branches(run), at_us),
         "retries": NOTHING,
         "pending": NOTHING_PENDING,
         "losses": 0,
         "directives": {},
         **NOT_STOPPED,
+    }
+
+
+def _gates_of_branches(run: Run) -> dict[str, Gate]:
+    """What is asked in branches. The question of an attempt that was under way is asked when that runs."""
+    return {
+        name: gate
+        for name, gate in run.gates.items()
+        if branch_of(step := step_of_gate(name))
+        and not (gate.decided is None and is_in_step(name) and run.open_steps[step].state is not HELD)
     }
 
 

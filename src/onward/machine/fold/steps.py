@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from onward.machine.fold.branches import joined
 from onward.machine.fold.calls import begun_again
 from onward.machine.fold.change import Changes, IllegalEvent, without
+from onward.machine.fold.gates import without_step
 from onward.machine.fold.steering import taken
 from onward.model.attempt.artifact import Artifact
 from onward.model.event import (
@@ -122,6 +123,8 @@ def attempt_failed(run: Run, event: AttemptFailed, at_us: int) -> Changes:
     if before.calls is not None and not event.keeps_calls:
         failed = replace(failed, calls=replace(before.calls, forgets=True))
     changes: Changes = {"open_steps": {**run.open_steps, event.step: failed}}
+    if run.gates and not event.keeps_calls:
+        changes |= without_step(run, event.step)
     if again:
         changes["retries"] = run.retries.with_(place_of(event.step), spent)
     return changes
@@ -158,6 +161,8 @@ def finished(run: Run, event: StepFinished, at_us: int) -> Changes:
     }
     if opened is not None:
         changes["open_steps"] = without(run.open_steps, step)
+        if run.gates:
+            changes |= without_step(run, step)
         if opened.calls is not None and opened.calls.thread and opened.thread:
             changes["threads"] = run.threads.with_(opened.thread, opened.calls.thread)
     elif step in run.gates:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from onward.machine.fold.branches import drop_branches
 from onward.machine.fold.calls import after_resume, lifted
 from onward.machine.fold.change import Changes, IllegalEvent
+from onward.machine.fold.gates import without_step
 from onward.machine.fold.steering import given_back
 from onward.model.event import (
     CancelRequested,
@@ -89,6 +90,7 @@ def resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
     }
     if event.step and event.action:
         changes["directives"] = {**run.directives, event.step: event.action}
+        changes |= without_step(run, event.step) if event.action == "retry" else {}
     if event.from_node is not None:
         changes |= drop_branches(run, [branch_id for branch_id in run.branches if branch_id], onto="")
         changes.update(open_steps={}, retries=NOTHING, gates={}, directives={}, parallels={})

@@ -15,13 +15,14 @@ from onward.machine.definition import (
     START,
     Definition,
 )
+from onward.machine.fold.calls import GATE as HELD_AT_GATE
 from onward.machine.fold.calls import LIMIT, RATE_LIMIT
 from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Append, Execute, Sleep, Stop
 from onward.machine.plan.ending import NO_WAY_ON, is_stuck, last_step, transition_now, why_stuck
 from onward.machine.plan.fan import fan_in, fan_out
 from onward.machine.plan.fidelity import shown_to
-from onward.machine.plan.gates import at_gate, open_gate
+from onward.machine.plan.gates import at_gate, open_gate, unanswered
 from onward.machine.plan.restart import restart
 from onward.machine.plan.route import goal_transition, next_transition, unmet_gate
 from onward.machine.plan.stops import failed, passed, stop_with
@@ -166,6 +167,10 @@ def _held(
     definition: Definition, run: Run, branch_id: str, node: Node, opened: OpenStep, now_us: int
 ) -> Action:
     """An attempt that stopped between two calls: it continues, or the run stops for the same reason."""
+    if opened.held == HELD_AT_GATE:
+        asked = [run.gates[name] for name in opened.gates if name in run.gates]
+        if asked and all(gate.decided is None for gate in asked) and len(asked) == len(opened.gates):
+            return unanswered(run, asked, now_us)
     is_due = opened.retry_at_us is not None and opened.retry_at_us <= now_us
     if opened.held == RATE_LIMIT and not is_due:
         if opened.retry_at_us is None or opened.holds > HOLDS_MAX:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -92,15 +92,21 @@ def _us(seconds: float) -> int:
 def at_gate(definition: Definition, run: Run, branch_id: str, node: Node, gate: Gate, now_us: int) -> Action:
     """An undecided gate parks the run until an answer or its deadline comes; a decided one leads on."""
     if gate.decided is None:
-        if has_expired(gate, now_us):
-            return Append((expiry(gate),))
-        return stop_with(run, RunWaiting(wake_at_us=next_deadline(run)))
+        return unanswered(run, [gate], now_us)
     branch = run.branches[branch_id]
     said = _said(gate, gate.decided, branch.context)
     log = _unknown(definition.graph, branch, node)
     if gate.rejected:
         return _rejected(definition.graph, run, branch_id, node, gate, said, log)
     return _answered(definition.graph, run, branch_id, gate, gate.decided, said, log)
+
+
+def unanswered(run: Run, gates: Sequence[Gate], now_us: int) -> Action:
+    """Wait for an answer to one of these gates; one whose deadline has come is decided by its rule."""
+    for gate in gates:
+        if has_expired(gate, now_us):
+            return Append((expiry(gate),))
+    return stop_with(run, RunWaiting(wake_at_us=next_deadline(run)))
 
 
 def _said(gate: Gate, choice: Choice, before: Mapping[str, Any]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from onward.model.event import (
     StepStatus,
     Transition,
 )
-from onward.model.ids import branch_of
+from onward.model.ids import branch_of, step_of_gate
 from onward.model.run import AttemptState, Branch, OpenStep, Parallel, Run
 from onward.model.values.frozenmap import FrozenMap
 from onward.model.values.namespace import OUTCOME, PREFERRED_LABEL, as_seen
@@ -79,7 +79,7 @@ def _closed(run: Run, losers: Sequence[str]) -> tuple[Event, ...]:
     gates = [
         GateWithdrawn(gate=name)
         for name, gate in run.gates.items()
-        if gate.decided is None and branch_of(name) in losers
+        if gate.decided is None and branch_of(step_of_gate(name)) in losers
     ]
     attempts = [
         AttemptInterrupted(step=name, attempt=step.attempt, why="another branch won")

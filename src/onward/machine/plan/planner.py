@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from onward.machine.decide.answers import next_deadline
 from onward.machine.decide.closing import requested_stop
 from onward.machine.decide.owner_loss import LOSSES_MAX, crash_loop
@@ -18,8 +20,17 @@ from onward.machine.plan.branch import has_arrived, plan_branch
 from onward.machine.plan.ending import is_stuck
 from onward.machine.plan.join import join
 from onward.machine.plan.stops import stop_with
-from onward.model.event import BranchFinished, Event, RunFailed, RunPaused, RunQueued, RunWaiting, StepStatus
-from onward.model.ids import branch_of, place
+from onward.model.event import (
+    BranchFinished,
+    Event,
+    RunFailed,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+    RunWaiting,
+    StepStatus,
+)
+from onward.model.ids import branch_of, place, step_of_gate
 from onward.model.run import AttemptState, Branch, OpenStep, Parallel, Run
 
 DRAIN = "drain"
@@ -61,7 +72,11 @@ def _released(stop_reason: str, now_us: int) -> Event:
 
 def _only_asks(run: Run) -> bool:
     """Whether every branch waits at an unanswered question."""
-    asking = {place(gate.node, branch_of(name)) for name, gate in run.gates.items() if gate.decided is None}
+    asking = {
+        place(gate.node, branch_of(step_of_gate(name)))
+        for name, gate in run.gates.items()
+        if gate.decided is None
+    }
     return all(
         place(branch.next_node or "", branch_id) in asking for branch_id, branch in _active_branches(run)
     )
@@ -163,6 +178,12 @@ def _enclosing(branch_id: str) -> Iterator[str]:
 
 
 def _stop_all(run: Run, stops: list[Event]) -> Action:
-    """No branch can continue. An open question is worth waiting for, whatever else has stopped."""
-    waiting = next((event for event in stops if isinstance(event, RunWaiting)), None)
-    return stop_with(run, waiting or stops[0])
+    """No branch can continue. An open question is worth waiting for, whatever else has stopped.
+
+    The run wakes when the first of its branches can continue by itself.
+    """
+    timed = [event for event in stops if isinstance(event, RunWaiting | RunInterrupted)]
+    first = next((event for event in timed if isinstance(event, RunWaiting)), stops[0])
+    if isinstance(first, RunWaiting | RunInterrupted):
+        first = replace(first, wake_at_us=_first(*(event.wake_at_us for event in timed)))
+    return stop_with(run, first)

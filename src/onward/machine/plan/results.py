@@ -19,6 +19,7 @@ from onward.model.event import (
     RunFailed,
     RunInterrupted,
     RunQueued,
+    RunWaiting,
     StepStatus,
 )
 from onward.model.result import Result
@@ -130,7 +131,12 @@ def _events_of(definition: Definition, run: Run, result: ActionResult, now_us: i
 
 
 def _waits(run: Run, until_us: int) -> Event:
-    """Release the run until then: a provider asked for it, or the next attempt is not due yet."""
+    """Release the run until then: a provider asked for it, or the next attempt is not due yet.
+
+    If a question is open, its answer must not have to wait that long.
+    """
+    if any(gate.decided is None for gate in run.gates.values()):
+        return RunWaiting(wake_at_us=until_us)
     for opened in run.open_steps.values():
         if opened.state is AttemptState.HELD and opened.held == RATE_LIMIT:
             return RunInterrupted(reason=RATE_LIMIT, detail=opened.reason, wake_at_us=until_us)

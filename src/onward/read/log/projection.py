@@ -29,7 +29,7 @@ from onward.model.event import (
     StepFinished,
     StepStarted,
 )
-from onward.model.ids import node_of, place_of
+from onward.model.ids import is_in_step, node_of, place_of
 from onward.read.log.kinds import step_of
 from onward.read.log.step import LEFT, WITHDRAWN, Branch, Claim, Step, Stop, Try
 
@@ -74,8 +74,10 @@ class Projection:
         return [self.branches[plan.path] for plan in self.steps[step].branches]
 
     def forget(self, step: str) -> None:
-        """Drop a finished step and the branches it opened, with their steps, to free memory."""
+        """Drop a finished step, its questions and its branches with their steps, to free memory."""
         forgotten = self.steps.pop(step, None)
+        for asked in [name for name in self.steps if name.startswith(f"{step}:")]:
+            del self.steps[asked]
         if forgotten is None or not forgotten.branches:
             return
         inside = f"{step}."
@@ -141,12 +143,15 @@ class Projection:
         """A gate that opens again is a new question, with its own start."""
         step = self._begin(event.gate, event.node, at_us)
         self.steps[event.gate] = replace(
-            step, state="waiting", text=event.text, started_at_us=at_us, decisions=()
+            step, state="waiting", text=event.text, started_at_us=at_us, ended_at_us=None, decisions=()
         )
 
     def _decided(self, event: GateDecided, at_us: int) -> None:
         step, state = self._known(event.gate, at_us), "rejected" if event.rejected else "decided"
-        self.steps[event.gate] = replace(step, state=state, decisions=(*step.decisions, event))
+        # The answer to a question inside a step routes nothing: there is no more to come.
+        ended_at_us = at_us if is_in_step(event.gate) else step.ended_at_us
+        decisions = (*step.decisions, event)
+        self.steps[event.gate] = replace(step, state=state, decisions=decisions, ended_at_us=ended_at_us)
 
     def _withdrawn(self, event: GateWithdrawn, at_us: int) -> None:
         self.steps[event.gate] = replace(self._known(event.gate, at_us), state=WITHDRAWN)

@@ -426,7 +426,15 @@ SELECT id, :gate::text, :gate_hash::text, :pipeline::text, :node::text, :text::t
 FROM run
 WHERE id = :run_id AND head = :head AND hash = :hash
 ON CONFLICT (run_id, gate_hash) DO UPDATE
-SET decided_by = excluded.decided_by, closed_at_us = excluded.closed_at_us;
+SET
+    text = excluded.text,
+    about = excluded.about,
+    type = excluded.type,
+    choices = excluded.choices,
+    opened_at_us = excluded.opened_at_us,
+    deadline_us = excluded.deadline_us,
+    decided_by = excluded.decided_by,
+    closed_at_us = excluded.closed_at_us;
 
 -- gate_open --
 -- Without the lines whose filter is not given.

@@ -220,7 +220,15 @@ VALUES (
     :decided_by, :closed_at_us
 )
 ON CONFLICT (run_id, gate_hash) DO UPDATE
-SET decided_by = excluded.decided_by, closed_at_us = excluded.closed_at_us;
+SET
+    text = excluded.text,
+    about = excluded.about,
+    type = excluded.type,
+    choices = excluded.choices,
+    opened_at_us = excluded.opened_at_us,
+    deadline_us = excluded.deadline_us,
+    decided_by = excluded.decided_by,
+    closed_at_us = excluded.closed_at_us;
 
 -- gate_open --
 -- Without the lines whose filter is not given.

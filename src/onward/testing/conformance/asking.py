@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onward.errors import InvalidInput, LeaseLost
-from onward.model.event import Choice, GateDecided, GateOpened, GateWithdrawn, RunCancelled
+from onward.model.event import Choice, GateDecided, GateOpened, GateWithdrawn, RunCancelled, StepStarted
 from onward.model.row import GateRow
 from onward.store.port.gates import GateQuery, gate_cursor
 from onward.store.port.retention import Kin
@@ -53,6 +53,25 @@ async def test_a_question_is_in_the_inbox_until_it_is_decided(store: Store, othe
     (closed,) = await store.gates.of("run")
     assert (closed.decided_by, closed.closed_at_us) == ("pat", run.run.updated_at_us)
     assert await store.gates.of("stranger") == []
+
+
+async def test_a_question_of_a_step_that_is_asked_again_is_listed_as_it_is_now(
+    store: Store,
+) -> None:
+    """The attempt that asked it ended; the next one asks under the same id, and may ask something else."""
+    gate = "a#1:approve"
+    run = await held(store, "run")
+    write, begun = run.then(StepStarted(step="a#1", node="a", attempt=1), with_row=False)
+    await store.log.append(write, run.lease)
+    run = await requested(store, await asked(store, begun, gate), GateWithdrawn(gate=gate))
+    assert await inbox(store) == []
+    anew = GateOpened(gate=gate, node="a", text="Really?", choices=(NO,), type="yes_no", about="it")
+    write, after = run.then(anew, with_row=False)
+    await store.log.append(write, run.lease)
+    (row,) = await store.gates.open(GateQuery())
+    assert (row.gate, row.text, row.about, row.type, row.choices) == (gate, "Really?", "it", "yes_no", (NO,))
+    assert (row.decided_by, row.closed_at_us) == (None, None)
+    assert row.opened_at_us == after.run.updated_at_us
 
 
 async def test_a_question_that_was_withdrawn_was_decided_by_no_one(store: Store) -> None:
