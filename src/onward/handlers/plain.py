@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from onward.clock import Clock
 from onward.errors import Refused
 from onward.handlers.running import Entry, running
+from onward.handlers.time_limit import Stopwatch
 from onward.threads import begin_in_thread
 
 T = TypeVar("T")
@@ -27,11 +28,19 @@ PATIENCE_S = 60.0
 class Calls:
     """The functions that one attempt calls, and those of earlier attempts of its step that still run."""
 
-    __slots__ = ("_clock", "_key", "is_open")
+    __slots__ = ("_clock", "_key", "_stopwatch", "is_open")
 
     def __init__(self, key: str, clock: Clock) -> None:
         self._key, self._clock = key, clock
+        self._stopwatch: Stopwatch | None = None
         self.is_open = True
+
+    @property
+    def stopwatch(self) -> Stopwatch:
+        """Counts the time of the attempt; only an attempt with a time limit, or one that waits, needs it."""
+        if self._stopwatch is None:
+            self._stopwatch = Stopwatch()
+        return self._stopwatch
 
     def check_open(self) -> None:
         """Refuse any request of an attempt that has ended."""

@@ -355,7 +355,7 @@ class CallRecorder:
                 if not reached.fits_spent:
                     raise
             # Others have reserved what is left. They may be dead: then somebody must notice.
-            with self._parts.waiting.one():
+            with self._parts.waiting.one(), self._functions.stopwatch.standing():
                 await self._parts.sweep()
                 await self.wait_s(ROOM_S)
 

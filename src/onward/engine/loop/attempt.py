@@ -204,7 +204,7 @@ class _TimeLimit:
     is_over: bool = False
 
     async def enforce(self) -> None:
-        await self.clock.wait_s(self.timeout_s, asyncio.Event())
+        await self.step.calls.stopwatch.wait_s(self.timeout_s, self.clock)
         await self.step.calls.wait_idle()
         self.is_over = True
         self.task.cancel()

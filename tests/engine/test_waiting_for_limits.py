@@ -1,0 +1,100 @@
+"""A call that waits until others have settled: it holds nothing, and its attempt's time stands still."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from onward.handlers.calls import CallOptions
+from onward.handlers.function import FunctionHandler
+from onward.handlers.port import StepContext
+from onward.model.call import Reserved
+from onward.model.run import Run, RunStatus
+from onward.testing.clock import ManualClock
+from onward.testing.conformance.money.calling import begun, ended, used, working
+from tests.world import Process, World, line
+
+SCOPE = "project/shared"
+SOURCE = line("work", work="type=work, timeout=5s")
+
+
+class Work:
+    """A step whose one call reserves 60 tokens; it hangs if it is told to."""
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        self.made, self._hangs = 0, hangs
+
+    async def __call__(self, step: StepContext) -> dict[str, Any]:
+        options = CallOptions(reserved=Reserved(scopes=(SCOPE,), tokens=60))
+        return {"got": await step.recorder.call("ask", self._ask, (), options)}
+
+    async def _ask(self) -> str:
+        self.made += 1
+        if self._hangs:
+            await asyncio.Event().wait()
+        return "answered"
+
+
+async def at(world: World, work: Work) -> Process:
+    clock = ManualClock(autojump=False)
+    process = await world.process(handlers={"work": FunctionHandler(work)}, clock=clock)
+    await process.store.limits.change(SCOPE, {"tokens": 100})
+    return process
+
+
+async def pass_time(process: Process, running: asyncio.Task[Run], seconds: int) -> None:
+    """Let time pass, a second at a time, for whoever waits."""
+    for _ in range(seconds):
+        for _ in range(50):
+            await asyncio.sleep(0)
+            await process.clock.until_idle()
+        process.clock.advance(1)
+        if running.done():
+            return
+
+
+async def test_waiting_for_what_others_have_reserved_spends_no_time_limit(world: World) -> None:
+    """A step with a time limit of 5 seconds waits for 30, and then has its 5 seconds."""
+    other = await world.process()
+    busy = await begun(other.store, await working(other.store, "other"), SCOPE, tokens=60)
+    process = await at(world, work := Work())
+    running = asyncio.ensure_future(process.start(SOURCE))
+    await pass_time(process, running, 30)
+    assert (running.done(), work.made) == (False, 0)
+    await ended(other.store, busy, usage=used(10))
+    while not running.done():
+        await pass_time(process, running, 1)
+    assert ((await running).status, work.made) == (RunStatus.COMPLETED, 1)
+
+
+async def test_the_time_that_a_step_works_after_a_wait_counts(world: World) -> None:
+    other = await world.process()
+    busy = await begun(other.store, await working(other.store, "other"), SCOPE, tokens=60)
+    process = await at(world, work := Work(hangs=True))
+    running = asyncio.ensure_future(process.start(SOURCE))
+    await pass_time(process, running, 30)
+    await ended(other.store, busy, usage=used(10))
+    while not running.done():
+        await pass_time(process, running, 1)
+    run = await running
+    assert (run.status, work.made) == (RunStatus.FAILED, 1)
+    assert "timed out after 5 s" in run.detail
+
+
+async def test_a_waiter_settles_what_the_dead_had_reserved(world: World) -> None:
+    """A dead owner is in the way: whoever waits takes over its run, which settles what it had reserved."""
+    other = await world.process()
+    await begun(other.store, await working(other.store, "other"), SCOPE, tokens=30)
+    await other.die()
+    process = await at(world, work := Work())
+    await process.store.limits.change(SCOPE, {"tokens": 90})
+    alive = await world.process()
+    busy = await begun(alive.store, await working(alive.store, "alive"), SCOPE, tokens=30)
+    running = asyncio.ensure_future(process.start(SOURCE))
+    await pass_time(process, running, 5)
+    assert (await process.load("other")).run.status is RunStatus.INTERRUPTED
+    assert await process.store.limits.abandoned(SCOPE) == []
+    await ended(alive.store, busy, usage=used(0))
+    while not running.done():
+        await pass_time(process, running, 1)
+    assert ((await running).status, work.made) == (RunStatus.COMPLETED, 1)
