@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onward.model.call import CallFinished
-from onward.model.chats.message import ChunkKind
+from onward.model.chats.message import ChunkKind, unseal_parts
 from onward.model.row import MessageState
 from onward.model.run import RunStatus
 from onward.store.port.chats.messages import MessageQuery
@@ -53,6 +53,25 @@ async def test_a_failed_request_leaves_what_came_of_it_and_the_next_is_a_message
     process = await at(world, scripted)
     await process.start(line("a"))
     assert await said(process) == [("m1", 1, "error", "half an "), ("m1", 2, "complete", "Whole.")]
+
+
+async def test_the_text_of_a_finished_call_is_sealed_with_its_answer(world: World) -> None:
+    """No worker has tidied up yet: the blob that the call names is the text of its message."""
+    scripted = model(
+        Rule(nth=1, reply=Reply(text="half an answer", chunk=4, break_after=2)), default="Whole. " * 400
+    )
+    process = await at(world, scripted)
+    await process.start(line("a"))
+    messages = await process.store.messages.list(MessageQuery(chat="run/run"))
+    calls = [event for event in await process.events() if isinstance(event, CallFinished)]
+    assert [one.content for one in messages] == [call.said for call in calls]
+    for one in messages:
+        assert one.content is not None
+        content = await process.store.blobs.find(one.content)
+        assert content is not None
+        assert unseal_parts(content) == tuple(await process.store.messages.content(one.id) or ())
+    assert await process.store.messages.seal(at_us=0, limit=10) == 0
+    assert await process.is_sound()
 
 
 async def test_what_a_dead_attempt_said_stays_visible(world: World) -> None:

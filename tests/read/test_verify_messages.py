@@ -6,8 +6,11 @@ from pathlib import Path
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
+from onward.model.chats.message import ChunkKind, Part, seal_parts
 from onward.read.verify import verify_run
+from onward.store.codec import content_hash
 from onward.store.port.store import Store
 from onward.testing.conformance.chats.saying import answered, appended, growth, speaking
 from onward.wiring import open_store
@@ -58,4 +61,31 @@ async def test_what_was_changed_is_found(tmp_path: Path, statement: str, problem
     db.close()
     (found,) = (await verify_run(store, run_id)).problems
     assert problem in found
+    await store.close()
+
+
+async def test_a_message_whose_text_is_not_what_its_call_names_is_found(store: Store) -> None:
+    draft = await speaking(store)
+    await store.messages.flush([growth(draft, "Once ")])
+    other = seal_parts([Part(ChunkKind.TEXT, "Twice ")])
+    name = content_hash(other)
+    await appended(store, draft, replace(answered(), said=name, nodes={name: other}))
+    (found,) = (await verify_run(store, draft.id)).problems
+    assert f"its chunks are not the text that is sealed as {name}" in found
+
+
+async def test_a_message_that_lost_the_text_its_call_names_is_found(tmp_path: Path) -> None:
+    path = str(tmp_path / "onward.db")
+    store = await open_store(path)
+    draft = await speaking(store)
+    await store.messages.flush([growth(draft, "Once ")])
+    said = seal_parts([Part(ChunkKind.TEXT, "Once ")])
+    name = content_hash(said)
+    await appended(store, draft, replace(answered(), said=name, nodes={name: said}))
+    assert (await verify_run(store, draft.id)).problems == ()
+    db = apsw.Connection(path)
+    db.execute("UPDATE message SET content = NULL")
+    db.close()
+    (found,) = (await verify_run(store, draft.id)).problems
+    assert f"its text is None, but its call names {name}" in found
     await store.close()

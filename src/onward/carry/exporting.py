@@ -138,7 +138,7 @@ class Exporter:
 
     async def _messages(self, run_id: str, said: MessagesSeen) -> None:
         """The messages of the calls in the log that is exported, and their text up to now."""
-        states = dict(said.values())
+        states = {seen.message: seen.state for seen in said.values()}
         query = MessageQuery(run_id=run_id, limit=MESSAGES_MAX)
         for one in await self._store.messages.list(query) if said else ():
             if one.id not in states:

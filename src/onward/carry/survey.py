@@ -181,10 +181,14 @@ class Survey:
 
     def _message(self, number: int, line: MessageLine) -> None:
         place, run_id = CallPlace(line.step, line.call, line.number), self._section.run.id
-        is_of_call = self._section.said.get(place) == (line.id, line.state)
+        seen = self._section.said.get(place)
+        is_of_call = seen is not None and (seen.message, seen.state) == (line.id, line.state)
         is_own_chat = not line.chat.startswith(RUN_CHATS) or line.chat == chat_of_run(run_id)
         if not self._is_whole() or line.run != run_id or not is_of_call or not is_own_chat:
             raise self._damaged(number, f"the message {line.id!r} does not belong here")
+        if seen is not None and seen.said not in ("", line.content):
+            why = f"the text of the message {line.id!r} is {line.content}, but its call names {seen.said}"
+            raise self._damaged(number, why)
         if line.content not in self._blobs:
             raise self._damaged(number, f"the content {line.content} is missing")
         try:

@@ -50,6 +50,7 @@ NAMING = frozenset(
             "choices",
             "gates",
             "question",
+            "said",
             "commit",
             "contents",
             "default",

@@ -113,6 +113,7 @@ class CallFinished(Event, frozen=True, kw_only=True):
     in bytes on its way to the store. `by` is the person who said what the answer was, or who answered the
     question that the call asked. `thread` is the end of
     the conversation with this answer in it, and `nodes` are messages of it on their way to the store.
+    `said` is the hash of what its message says, if it has one and all of it is stored.
     `is_cost_unknown`: the provider may charge for it and did not say what, so it is charged what it had
     reserved. Without this, an error without `usage` costs nothing.
     """
@@ -140,6 +141,7 @@ class CallFinished(Event, frozen=True, kw_only=True):
     nodes: dict[str, bytes] = msgspec.field(default_factory=dict)
     by: str = ""
     is_cost_unknown: bool = False
+    said: str = ""
 
 
 class CallLost(Event, frozen=True, kw_only=True):

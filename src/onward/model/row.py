@@ -112,7 +112,8 @@ class CallClosed(Frozen, frozen=True, kw_only=True):
     """Such a call has ended: its reservation is settled, and its message has its last state.
 
     `is_unknown`: what it cost is not known, because it was lost or says so; it is charged what it reserved.
-    One that failed and has no `usage` cost nothing.
+    One that failed and has no `usage` cost nothing. `said` is the hash of the text of its message; None: it
+    is sealed later.
     """
 
     step: str
@@ -125,6 +126,7 @@ class CallClosed(Frozen, frozen=True, kw_only=True):
     usage: Usage | None = None
     cost_micro: int | None = None
     is_unknown: bool = False
+    said: str | None = None
 
 
 CallRow = CallOpened | CallClosed

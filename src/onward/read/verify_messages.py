@@ -17,13 +17,15 @@ async def verify_messages(messages: Messages, blobs: Blobs, run_id: str, expecte
         return []
     stored = {one.id: one for one in await messages.list(MessageQuery(run_id=run_id, limit=LISTED_ALL))}
     problems: list[str] = []
-    for place, (name, state) in expected.items():
+    for place, (name, state, text) in expected.items():
         found = stored.get(name)
         about = f"message {name} of call {place.call} of step {place.step}"
         if found is None or (found.step, found.call, found.number) != place:
             problems.append(f"{about} is missing")
         elif state is not MessageState.STREAMING and found.state is not state:
             problems.append(f"{about} is {found.state.value}, but the log says {state.value}")
+        elif text and found.content != text:
+            problems.append(f"{about}: its text is {found.content}, but its call names {text}")
         elif found.state is not MessageState.STREAMING:
             problems += [f"{about}: {why}" for why in await _verify_text(messages, blobs, found)]
     return problems

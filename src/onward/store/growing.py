@@ -111,6 +111,7 @@ class MessageEnded(NamedTuple):
     state: str
     model: str
     at_us: int
+    content: str | None
 
 
 def message_changes(write: Write) -> Sequence[MessageBegun | MessageEnded]:
@@ -121,7 +122,9 @@ def message_changes(write: Write) -> Sequence[MessageBegun | MessageEnded]:
 def _change(write: Write, row: CallOpened | CallClosed) -> MessageBegun | MessageEnded | None:
     place = (write.run_id, row.step, row.call, row.number)
     if isinstance(row, CallClosed):
-        return MessageEnded(*place, row.state.value, row.model, write.at_us) if row.is_streamed else None
+        if not row.is_streamed:
+            return None
+        return MessageEnded(*place, row.state.value, row.model, write.at_us, row.said)
     if row.streamed is None:
         return None
     token = write.records[-1].token

@@ -277,6 +277,7 @@ class CallRecorder:
                 finished = self._finished(key, number, options, began_s, value)
                 if stream is not None:
                     await stream.drain()  # the end of a message comes after its text
+                    finished = stream.with_text(finished)
             except CallTimedOut as error:
                 await unbroken(self._too_late(key, number, options, began_s, error))
                 raise
@@ -408,6 +409,7 @@ class CallRecorder:
             with suppress(StoreError):  # what came of the answer stays visible, if the store takes it
                 await stream.drain()
         failed = self._finished(key, number, options, began_s, error=told(error))
+        failed = failed if stream is None else stream.with_text(failed)
         if isinstance(error, CallFailed):
             failed = replace(failed, is_cost_unknown=error.may_have_cost)
         await self._parts.appender.record(partial(finish_call, finished=failed))

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Self
 
+from msgspec.structs import replace
+
 from onward.engine.messages.redaction import ChunkRedaction
-from onward.model.call import Streamed
-from onward.model.chats.message import RUNNING_TEXT, WRITTEN, ChunkKind
+from onward.model.call import CallFinished, Streamed
+from onward.model.chats.message import RUNNING_TEXT, WRITTEN, ChunkKind, joined, seal_parts
 from onward.redact.redactor import Redactor
+from onward.store.codec import content_hash
 from onward.store.port.chats.messages import Flushed, Growth
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ class MessageStream:
         self._streamed, self._run_id, self._token = streamed, run_id, token
         self._written: list[tuple[ChunkKind, list[str]]] = []
         self._chunks: list[tuple[ChunkKind, str]] = []
+        self._stored: list[tuple[ChunkKind, str]] = []
         self._redaction = ChunkRedaction(redactor)
         self._first = 1  # the message's start is chunk 0
         self._fresh = self._behind = 0
@@ -96,6 +100,14 @@ class MessageStream:
             self._is_draining = False
         return not self.is_refused
 
+    def with_text(self, finished: CallFinished) -> CallFinished:
+        """The end of the message's call, with the text of the message, unless some of it is not stored."""
+        if self.is_refused or self.has_rest:
+            return finished
+        content = seal_parts(joined(self._stored))
+        name = content_hash(content)
+        return replace(finished, said=name, nodes={**finished.nodes, name: content})
+
     def close(self) -> None:
         """Write nothing more; what is not durable is dropped, unless it is under way."""
         self._is_closed = True
@@ -129,6 +141,7 @@ class MessageStream:
         self.failure = None
         if came is Flushed.STORED:
             del self._chunks[: len(sent.chunks)]
+            self._stored += sent.chunks
             self._first = sent.next_index
             if not self.has_rest:
                 self._behind = 0

@@ -61,6 +61,7 @@ def _closed(known: CallOpened | OpenCall, event: CallFinished | CallLost) -> Cal
         usage=finished.usage if finished else None,
         cost_micro=finished.cost_micro if finished else None,
         is_unknown=finished is None or finished.is_cost_unknown,
+        said=(finished.said or None) if finished else None,
     )
 
 

@@ -18,16 +18,25 @@ class CallPlace(NamedTuple):
     number: int
 
 
-MessagesSeen = dict[CallPlace, tuple[str, MessageState]]
-"""The message of each call that has one, and its state."""
+class MessageSeen(NamedTuple):
+    """A message, its state, and the blob of its text if its call names one."""
+
+    message: str
+    state: MessageState
+    said: str = ""
+
+
+MessagesSeen = dict[CallPlace, MessageSeen]
+"""The message of each call that has one."""
 
 
 def note_message(said: MessagesSeen, event: Event) -> None:
     """Note the message that an event begins or ends. A run's own log has all of both."""
     if isinstance(event, CallStarted) and event.streamed is not None:
         place = CallPlace(event.step, event.call, event.number)
-        said[place] = event.streamed.message, MessageState.STREAMING
+        said[place] = MessageSeen(event.streamed.message, MessageState.STREAMING)
     elif isinstance(event, CallFinished | CallLost):
         place = CallPlace(event.step, event.call, event.number)
         if place in said:
-            said[place] = said[place][0], message_state(event)
+            text = event.said if isinstance(event, CallFinished) else ""
+            said[place] = MessageSeen(said[place].message, message_state(event), text)

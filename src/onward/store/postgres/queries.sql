@@ -988,7 +988,8 @@ WITH begun AS (
     UPDATE message
     SET state = :state::text, next_index = message.next_index + 1, ended_at_us = :at_us::bigint,
         last_position = chat.position + 1,
-        model = CASE WHEN :model::text = '' THEN message.model ELSE :model::text END
+        model = CASE WHEN :model::text = '' THEN message.model ELSE :model::text END,
+        content = :content::text
     FROM run
     CROSS JOIN chat
     WHERE run.id = :run_id AND run.head = :head AND run.hash = :hash AND message.run_id = :run_id

@@ -712,7 +712,8 @@ RETURNING chat, first_position, n;
 UPDATE message
 SET state = :state, next_index = next_index + 1, ended_at_us = :at_us,
     last_position = (SELECT chat.position + 1 FROM chat WHERE chat.n = message.chat),
-    model = CASE WHEN :model = '' THEN model ELSE :model END
+    model = CASE WHEN :model = '' THEN model ELSE :model END,
+    content = :content
 WHERE run_id = :run_id AND state = 'streaming' AND step = :step AND call = :call AND try = :number
 RETURNING chat, last_position, n, next_index - 1;
 

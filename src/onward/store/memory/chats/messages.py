@@ -125,6 +125,7 @@ def _end(state: State, ended: MessageEnded) -> None:
                 model=ended.model or one.model,
                 ended_at_us=ended.at_us,
                 last_position=state.chats[one.chat],
+                content=ended.content,
             )
 
 
