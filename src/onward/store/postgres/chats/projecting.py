@@ -17,26 +17,46 @@ from onward.store.postgres.statements import Call, call
 
 def message_calls(writes: Sequence[Write]) -> Sequence[Call]:
     """What begins and ends the messages of these writes' calls: the chats are made, locked, then used."""
-    changes = [(write, change) for write in writes for change in message_changes(write)]
+    changes = _changes(writes)
+    return (*_locks(changes, is_written=True), *(_change(write, change) for write, change in changes))
+
+
+def lock_calls(writes: Sequence[Write]) -> Sequence[Call]:
+    """What locks the chats of these writes before they are made, and makes those that are new.
+
+    The runs are locked already, so it is known which writes can be made. A chat that is new stays if only the
+    limit refuses its write while others of its group are made; it has nothing in it.
+    """
+    return _locks(_changes(writes), is_written=False)
+
+
+Changes = Sequence[tuple[Write, MessageBegun | MessageEnded]]
+
+
+def _changes(writes: Sequence[Write]) -> Changes:
+    return [(write, change) for write in writes for change in message_changes(write)]
+
+
+def _locks(changes: Changes, *, is_written: bool) -> Sequence[Call]:
     if not changes:
         return ()
     begun = [(write, change) for write, change in changes if isinstance(change, MessageBegun)]
     ending = sorted({write.run_id for write, change in changes if isinstance(change, MessageEnded)})
     return (
-        *([_chats(begun)] if begun else ()),
+        *([_chats(begun, is_written=is_written)] if begun else ()),
         call("chat_lock", chats=texts(sorted({change.chat for _, change in begun})), ending=texts(ending)),
-        *(_change(write, change) for write, change in changes),
     )
 
 
-def _chats(begun: Sequence[tuple[Write, MessageBegun]]) -> Call:
+def _chats(begun: Sequence[tuple[Write, MessageBegun]], *, is_written: bool) -> Call:
+    places = [write.head if is_written else write.after for write, _ in begun]
     return call(
         "chat_put",
         chat=texts([change.chat for _, change in begun]),
         at_us=numbers([change.at_us for _, change in begun]),
         run_id=texts([write.run_id for write, _ in begun]),
-        head=numbers([write.head.seq for write, _ in begun]),
-        hash=byteas([write.head.hash for write, _ in begun]),
+        head=numbers([place.seq for place in places]),
+        hash=byteas([place.hash for place in places]),
     )
 
 

@@ -1,4 +1,6 @@
-"""Charging calls in PostgreSQL: runs are locked, then scopes, each in the order of their ids; then judged.
+"""Charging calls in PostgreSQL: runs are locked, then chats, then scopes, each by their ids; then judged.
+
+Scopes come last: many calls share one, and none of them should wait while another waits for a chat.
 
 The row of a scope is made beforehand, in a transaction of its own: made in one that already has locks, it
 could wait for another that waits for those.
@@ -22,6 +24,7 @@ from onward.store.limits.ledger import (
 )
 from onward.store.member import Member
 from onward.store.port.stored import Write
+from onward.store.postgres.chats.projecting import lock_calls
 from onward.store.postgres.link.binary import texts
 from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.statements import BEGIN, ROLLBACK, UNSYNCED, Call, call
@@ -77,7 +80,7 @@ async def lock(wire: Wire, members: Sequence[Member], known: set[str]) -> Locked
     while True:
         if is_ours:
             await _make(wire, [scope for scope in wanted if scope not in known], known)
-        locked = await _lock(wire, writes, wanted, is_ours=is_ours)
+        locked = await _lock(wire, members, writes, wanted, is_ours=is_ours)
         missing = [scope for scope in wanted if scope not in locked.ledger.scopes]
         if not missing:
             return locked
@@ -88,19 +91,24 @@ async def lock(wire: Wire, members: Sequence[Member], known: set[str]) -> Locked
             await wire.run(ROLLBACK)
 
 
-async def _lock(wire: Wire, writes: Sequence[Write], wanted: Sequence[str], *, is_ours: bool) -> Locked:
+async def _lock(
+    wire: Wire, members: Sequence[Member], writes: Sequence[Write], wanted: Sequence[str], *, is_ours: bool
+) -> Locked:
+    """`writes` are those of the members that are charged; of the others, runs and chats are locked, too."""
     keys = [key for write in writes for key in keys_closed(write)]
     named = {
         "run_ids": texts([key.run_id for key in keys]),
         "call_hashes": texts([columns.call_hash(key) for key in keys]),
     }
     begin = (BEGIN,) if is_ours else ()
-    *_, places, open_, scopes = await wire.run(
+    answers = await wire.run(
         *begin,
-        call("place_lock", ids=texts(sorted({write.run_id for write in writes}))),
+        call("place_lock", ids=texts(sorted({member.write.run_id for member in members}))),
+        *lock_calls([member.write for member in members if member.write.calls]),
         call("reservation_find", **named),
         call("scope_lock", ids=texts(wanted), **named),
     )
+    places, (open_, scopes) = answers[len(begin)], answers[-2:]
     made = [columns.reservation_of(row) for row in open_]
     ledger = Ledger({row[0]: columns.scope_of(row) for row in scopes}, {key_of(one): one for one in made})
     return Locked(
