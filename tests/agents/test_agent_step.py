@@ -27,7 +27,12 @@ NAME = "openai:small"
 
 
 class Scripted(ScriptedModel):
-    """A scripted model that knows its name."""
+    """A scripted model that knows its name, and may continue an answer that broke off."""
+
+    prefill = False
+
+    def takes_prefix(self, model: str) -> bool:
+        return self.prefill
 
     def full_name(self, model: str = "", *, provider: str = "") -> str:
         if model == "unknown":

@@ -47,11 +47,13 @@ def test_every_setting_of_a_provider_is_read() -> None:
         "ceiling": "max_completion_tokens",
         "reasoning": True,
         "stream_usage": False,
+        "prefill": True,
     }
     assert table.keys() == READERS.keys()
     local = read_providers({"local": table})["local"]
     assert (local.limits.first_byte_s, local.limits.total_s) == (2.5, 4)
     assert (local.ceiling, local.reasoning, local.stream_usage) == ("max_completion_tokens", True, False)
+    assert local.prefill
 
 
 @pytest.mark.parametrize(

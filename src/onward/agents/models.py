@@ -31,6 +31,10 @@ class Models:
         """`provider:model` for a node's `llm_model` and `llm_provider`; InvalidInput if there is none."""
         return full_name(model, provider=provider, default=self.default, known=self.providers)
 
+    def takes_prefix(self, model: str) -> bool:
+        """Whether an answer of this model that broke off can be continued where it ended."""
+        return self.providers[split_name(self.full_name(model))[0]].prefill
+
     def stream(
         self, request: ModelRequest, *, idempotency_key: str | None = None
     ) -> AsyncGenerator[Streamed, None]:

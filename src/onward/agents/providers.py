@@ -44,6 +44,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its models take a reasoning effort; None: by the model's name."""
     stream_usage: bool = True
     """Whether it is asked to count tokens of streams; a few servers refuse the question."""
+    prefill: bool = False
+    """Whether it continues an assistant's message that ends the conversation, and answers with the rest."""
 
     def __repr__(self) -> str:
         return f"Provider({self.name} at {self.base_url})"
@@ -175,6 +177,7 @@ READERS: Mapping[str, Callable[[object, str], Any]] = {
     "ceiling": _ceiling,
     "reasoning": _switch,
     "stream_usage": _switch,
+    "prefill": _switch,
     **dict.fromkeys(TimeLimits.__struct_fields__, _seconds),
 }
 """The settings of `[providers.NAME]`."""

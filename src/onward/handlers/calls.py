@@ -105,6 +105,10 @@ class Recorder(Protocol):
         """Stored content, such as a message of a conversation."""
         ...
 
+    async def partial(self, call: str) -> str:
+        """The text that came of a call before its last tries failed or were lost; empty if none did."""
+        ...
+
     def thread_of(self, key: str) -> str:
         """The end of the conversation with this key, which earlier steps had; empty if there is none."""
         ...

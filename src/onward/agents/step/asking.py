@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from onward.agents.model.port import Model
-from onward.agents.model.request import ModelRequest
+from onward.agents.model.request import AssistantMessage, ModelRequest, Text
 from onward.agents.model.stream import Answer, Collecting, ReasoningDelta, TextDelta
 from onward.agents.model.stream import Usage as Counted
 from onward.agents.prices import Prices, cost_micro
@@ -26,7 +28,11 @@ piece alone takes as long as to read it from the network."""
 
 @dataclass(slots=True)
 class Asking:
-    """Asks a model with a conversation. `continued` is the conversation with the answer in it."""
+    """Asks a model with a conversation. `continued` is the conversation with the answer in it.
+
+    `prefix` is the beginning of the answer, if an earlier request received it: the model adds the rest, and
+    the message and the answer have both.
+    """
 
     model: Model
     prices: Prices
@@ -34,6 +40,7 @@ class Asking:
     idempotency_key: str
     thread: Thread
     heard: OnText
+    prefix: str = ""
     continued: Thread | None = None
 
     async def ask(self, message: TextSink) -> CallAnswer:
@@ -60,7 +67,12 @@ class Asking:
 
     async def _collected(self, message: TextSink) -> Answer:
         collecting = Collecting()
-        stream = self.model.stream(self.request, idempotency_key=self.idempotency_key)
+        # The request for the rest of an answer is another one: a provider must not take it for the first.
+        key = f"{self.idempotency_key}+{len(self.prefix)}" if self.prefix else self.idempotency_key
+        stream = self.model.stream(self.request, idempotency_key=key)
+        if self.prefix:
+            collecting.add(TextDelta(self.prefix))
+            message.write(ChunkKind.TEXT, self.prefix)
         with self._hearing(message) as heard:
             async with aclosing(stream) as pieces:
                 async for piece in pieces:
@@ -93,6 +105,13 @@ class Asking:
         finally:
             for kind, stream in streams.items():
                 self.heard(kind, stream.feed("".join(fresh[kind])) + stream.finish())
+
+
+def continued(request: ModelRequest, prefix: str) -> ModelRequest:
+    """The request for the rest of an answer that begins with `prefix`; the request itself without one."""
+    if not prefix:
+        return request
+    return replace(request, messages=(*request.messages, AssistantMessage((Text(prefix),))))
 
 
 def usage_of(counted: Counted) -> Usage:

@@ -14,15 +14,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from onward.agents.model.failure import ModelFailed
+from msgspec.structs import replace as with_fields
+
+from onward.agents.model.failure import FailureKind, ModelFailed
 from onward.agents.model.request import ModelRequest, user
 from onward.agents.model.retries import HANDLING, GiveUp, after_failure
 from onward.agents.model.stream import FinishReason
 from onward.agents.prices import Prices
-from onward.agents.step.asking import Asking
+from onward.agents.step.asking import Asking, continued
 from onward.agents.step.contract import Unreadable, read_answer
 from onward.agents.step.limits import end_of, hit_of, reservation, with_room
-from onward.agents.step.setting import AllModels, Setting, setting_of
+from onward.agents.step.setting import AllModels, Setting, check_partial, setting_of
 from onward.agents.step.thread import Thread, read_thread
 from onward.clock import Clock, Dice
 from onward.errors import LimitReached
@@ -36,6 +38,8 @@ from onward.pipeline.graph import Node
 REPAIRS_MAX = 1
 WAIT_S_MAX = 5.0
 """A provider that asks for a longer wait gets the run held: its worker executes others meanwhile."""
+NOT_CONTINUED = (FailureKind.REQUEST, FailureKind.EMPTY)
+"""How a provider fails that does not take the beginning of an answer, or has nothing to add to it."""
 CONTINUE = "Your answer was cut off. Continue exactly where it ended, without repeating anything."
 
 
@@ -49,7 +53,8 @@ class AgentHandler:
 
     def check_node(self, node: Node) -> None:
         """Refuse a node whose model no provider has, before anything is asked."""
-        self._models.full_name(node.llm_model, provider=node.llm_provider)
+        model = self._models.full_name(node.llm_model, provider=node.llm_provider)
+        check_partial(self._models, node, model)
 
     async def run(self, step: StepContext) -> Result:
         """Ask, and read the result from the answer; what was answered before is not asked again."""
@@ -107,24 +112,35 @@ class AgentHandler:
         """The answer to request `number` of the step, asked as often as its failures allow.
 
         Without a thread it was answered before. With one, this also returns the thread with the answer in it.
+        An answer that broke off is asked for anew, or continued where it ended.
         """
-        call, tries = f"m{number}", 0
+        call, tries, continues = f"m{number}", 0, setting.continues
         thread = thread or Thread(step.redactor)
         nodes = thread.take_fresh()
         request = setting.request(thread.messages)
         while True:
             tries += 1
+            prefix = (await step.recorder.partial(call)).rstrip() if continues else ""
             key = step.recorder.key_of(call)
-            asking = Asking(self._models, self._prices, request, key, thread, _heard(step))
+            asking = Asking(
+                self._models, self._prices, continued(request, prefix), key, thread, _heard(step), prefix
+            )
             try:
                 answer: dict[str, Any] = await step.recorder.call(
-                    call, asking.ask, (), self._options(step, setting, request, thread, nodes)
+                    call, asking.ask, (), self._options(step, setting, asking.request, thread, nodes)
                 )
                 return answer, asking.continued
             except ModelFailed as failed:
+                if prefix and failed.failure.kind in NOT_CONTINUED:
+                    step.log(
+                        f"the answer that broke off could not be continued, and is asked for anew: {failed}"
+                    )
+                    continues = False
+                    continue
                 await self._wait(step, failed, tries)
             except LimitReached as reached:
-                request = with_room(request, reached) or await self._hold(step, reached)
+                room = with_room(asking.request, reached) or await self._hold(step, reached)
+                request = with_fields(request, max_tokens=room.max_tokens)
 
     async def _hold(self, step: StepContext, reached: LimitReached) -> ModelRequest:
         """Stop here until the limit is raised; that of a day ends by itself."""

@@ -25,10 +25,17 @@ class AllModels(Model, Protocol):
         """`provider:model` for what a node says; InvalidInput if there is none."""
         ...
 
+    def takes_prefix(self, model: str) -> bool:
+        """Whether an answer of this model that broke off can be continued where it ended."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The model of a step, and how it is asked. `definition` is the hash of what the step is."""
+    """The model of a step, and how it is asked. `definition` is the hash of what the step is.
+
+    `continues`: an answer that broke off is continued where it ended.
+    """
 
     model: str
     system: str
@@ -37,6 +44,7 @@ class Setting:
     max_tokens: int | None
     temperature: float | None
     rounds_max: int
+    continues: bool = False
 
     def request(self, messages: tuple[Message, ...]) -> ModelRequest:
         """A request with this conversation."""
@@ -66,7 +74,24 @@ def setting_of(models: AllModels, step: StepContext, known_model: str) -> Settin
         max_tokens=max_tokens,
         temperature=temperature,
         rounds_max=max(1, node.count("max_rounds") or ROUNDS_MAX),
+        continues=continues(node) and models.takes_prefix(name),
     )
+
+
+def continues(node: Node) -> bool:
+    """Whether a node says that an answer that broke off is continued."""
+    return node.text("on_partial") == "continue"
+
+
+def check_partial(models: AllModels, node: Node, model: str) -> None:
+    """Refuse a node whose answers are to be continued, if its provider does not say that it can."""
+    if continues(node) and not models.takes_prefix(model):
+        provider = model.partition(":")[0]
+        raise InvalidInput(
+            f"node {node.id!r} has on_partial=continue, but the provider {provider!r} is not known to "
+            f"continue an answer; set prefill = true in [providers.{provider}] if its server does, "
+            "or leave on_partial out."
+        )
 
 
 def _temperature(node: Node) -> float | None:

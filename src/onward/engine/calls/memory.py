@@ -32,6 +32,8 @@ class CallMemory:
     content: KeptContent
     answers: dict[str, CallFinished] = field(default_factory=dict)
     tries: dict[str, int] = field(default_factory=dict)
+    messages: dict[str, list[str]] = field(default_factory=dict)
+    """The messages that the tries of a call were stored in, in this generation."""
     generation: int = 0
     past: StepPast = field(default_factory=StepPast)
 
@@ -39,6 +41,10 @@ class CallMemory:
         """The number of the next try of a call; it never comes back."""
         number = self.tries[call] = self.tries.get(call, 0) + 1
         return number
+
+    def begin(self, call: str, message: str) -> None:
+        """Remember where the text of a call's next try is stored."""
+        self.messages.setdefault(call, []).append(message)
 
     def note(self, finished: CallFinished) -> None:
         """Remember an answer."""
@@ -78,6 +84,8 @@ def _note(
     if isinstance(event, CallStarted):
         if not event.repeatable and not POSITIONAL.fullmatch(event.call):
             once.add((event.call, event.number))
+        if event.streamed is not None and record.seq > calls.calls_from:
+            memory.begin(event.call, event.streamed.message)
         if event.definition and record.seq > calls.calls_from:
             memory.past = StepPast(event.definition, event.model, calls.thread)
     if not isinstance(event, CallFinished) or event.status is not CallStatus.OK:

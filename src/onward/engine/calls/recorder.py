@@ -163,6 +163,15 @@ class CallRecorder:
         """Stored content, such as a message of a conversation."""
         return await (await self._remembered()).content.find(hash)
 
+    async def partial(self, call: str) -> str:
+        """The text that came of a call before its last tries failed or were lost; empty if none did."""
+        memory = await self._remembered()
+        for message in reversed(memory.messages.get(call, ())):
+            text = await self._parts.flusher.text_of(message)
+            if text:
+                return text
+        return ""
+
     def thread_of(self, key: str) -> str:
         """The end of the conversation with this key, which earlier steps had; empty if there is none."""
         return self._parts.appender.run.threads.get(key, "")
@@ -270,6 +279,8 @@ class CallRecorder:
             except LimitReached:
                 memory.tries[key] = number - 1  # it was not begun
                 raise
+            if streamed is not None:
+                memory.begin(key, streamed.message)
         began_s = self._parts.clock.awake_s()
         with self._open(streamed) as stream:
             try:

@@ -11,6 +11,7 @@ from onward.engine.log.retry_store import OUT_OF_REACH, retry_store
 from onward.engine.messages.stream import MessageStream
 from onward.errors import StoreUnavailable
 from onward.model.call import Streamed
+from onward.model.chats.message import text_of
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.chats.messages import Flushed, Messages
 
@@ -68,6 +69,10 @@ class Flusher:
     def streams(self) -> int:
         """How many streams are open."""
         return len(self._open)
+
+    async def text_of(self, message: str) -> str:
+        """What is stored of the text of a message, without its reasoning and its tools."""
+        return text_of(await self._messages.content(message) or ())
 
     async def close(self) -> None:
         """Store nothing more but what is under way."""

@@ -32,6 +32,7 @@ DEFAULT_FIDELITY = "compact"
 JOIN_POLICIES = ("wait_all", "first_success")
 MANAGER_ACTIONS = ("observe", "steer", "wait")
 EFFORTS = ("low", "medium", "high")
+ON_PARTIAL = ("retry", "continue")
 RETRY_POLICIES = ("none", "standard", "aggressive", "linear", "patient")
 FILE_MODES = ("full", "lazy", "off")
 WORKSPACE_MODES = ("worktree", "in_place")
@@ -89,6 +90,7 @@ NODE_TYPES: Mapping[str, Reading] = {
     "auto_status": as_boolean,
     "allow_partial": as_boolean,
     "repeatable": as_boolean,
+    "on_partial": one_of(*ON_PARTIAL),
     "continue_on_fail": as_boolean,
     "retry_policy": one_of(*RETRY_POLICIES),
     "join_policy": one_of(*JOIN_POLICIES),
