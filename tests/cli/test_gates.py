@@ -271,6 +271,45 @@ def test_what_is_asked_is_shown_with_its_deadline(shell: Shell) -> None:
     assert gate["deadline"] == shell.read("one")["wake_at"]
 
 
+def test_the_list_of_open_gates_has_their_deadlines(shell: Shell) -> None:
+    asking(shell, "human.type=yes_no, human.timeout=1h, human.on_timeout=reject")
+    listed = shell.inside("answer")
+    assert listed.code == 0
+    assert listed.out.splitlines()[-1].strip().startswith("until 20")
+
+
+def test_a_question_of_a_step_is_shown_listed_and_answered_like_any_other(shell: Shell) -> None:
+    shell.write(
+        "mine.py",
+        """from onward import Onward
+app = Onward()
+@app.handler("pay")
+async def pay(step):
+    answer = await step.ask("approve", "Charge the card?", about="42", choices=["Charge", "Cancel"])
+    return {"said": answer.choice, "by": answer.by, "no": answer.rejected}
+""",
+    )
+    shell.write(
+        "pay.dot",
+        "digraph { start [shape=Mdiamond]; exit [shape=Msquare]; pay [type=pay]; start -> pay -> exit }",
+    )
+    app = ("--app", "mine:app")
+    done = shell.inside("run", "pay.dot", "--run-id", "one", *app)
+    assert done.code == 75
+    offered = ["pay#1:approve: Charge the card?", "| 42", "C   Charge", "2   Cancel"]
+    for command in (("status", "one"), ("answer",)):
+        lines = [line.strip() for line in shell.inside(*command, *app).out.splitlines()]
+        assert [line for line in lines if line in offered] == offered
+    steps = {step["step"]: step["status"] for step in shell.read("one")["steps"]}
+    assert (steps["pay#1"], steps["pay#1:approve"]) == ("held", "waiting")
+    assert shell.inside("answer", "one", "maybe", *app).code == 2
+    assert shell.inside("answer", "one", "--reject", *app).code == 0
+    context = shell.read("one")["context"]
+    assert (context["said"], context["no"]) == ("Cancel", True)
+    assert shell.inside("run", "pay.dot", "--run-id", "two", "--answers", "auto", *app).code == 0
+    assert shell.read("two")["context"]["by"] == "auto"
+
+
 def test_a_resume_after_the_deadline_goes_on_by_its_rule(shell: Shell) -> None:
     asking(shell, f"{SOON}, human.default_choice=ship")
     late = shell.inside("answer", "one", "S", "--json")

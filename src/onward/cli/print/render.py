@@ -95,7 +95,8 @@ def _offers(gate: Mapping[str, Any]) -> Iterator[str]:
         for choice in gate["choices"]:
             yield f"  {choice['key']:<3} {one_line(choice['label'])}{_leads_to(gate, choice)}"
     if gate["deadline"]:
-        yield f"  until {_local(gate['deadline'])}, then {_rule(gate)}"
+        then = f", then {_rule(gate)}" if "on_timeout" in gate else ""  # a list of gates has no rules
+        yield f"  until {_local(gate['deadline'])}{then}"
 
 
 def _leads_to(gate: Mapping[str, Any], choice: Mapping[str, Any]) -> str:
