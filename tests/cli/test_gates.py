@@ -302,6 +302,9 @@ async def pay(step):
         assert [line for line in lines if line in offered] == offered
     steps = {step["step"]: step["status"] for step in shell.read("one")["steps"]}
     assert (steps["pay#1"], steps["pay#1:approve"]) == ("held", "waiting")
+    assert shell.inside("show", "one", "pay").out.startswith("step pay#1 of run")
+    assert "Charge the card?" in shell.inside("show", "one", "pay#1:approve").out
+    assert shell.inside("graph", "one").code == 0
     assert shell.inside("answer", "one", "maybe", *app).code == 2
     assert shell.inside("answer", "one", "--reject", *app).code == 0
     context = shell.read("one")["context"]

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from onward.draw.trace import Trace
 from onward.engine.control.interview import AutoApprove, QueueInterviewer
-from onward.engine.engine import Fork
+from onward.engine.engine import Fork, Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, Refused, RunNotFound, StoreError
+from onward.handlers.calls import CallOptions
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
 from onward.handlers.questions import step_question
@@ -25,6 +27,8 @@ from onward.model.call import AttemptHeld, CallFinished
 from onward.model.event import Event, GateDecided, GateOpened, GateWithdrawn
 from onward.model.result import Result
 from onward.model.run import AttemptState, Run, RunStatus
+from onward.read.find_step import matching_steps
+from onward.read.lookup import read_projection
 from onward.redact.redactor import Redactor
 from onward.store.port.gates import GateQuery
 from onward.testing.clock import ManualClock
@@ -478,6 +482,41 @@ async def test_a_handler_that_says_fail_asks_again_and_an_error_does_not(world: 
     assert len(await of_kind(process, GateOpened)) == 2
 
 
+async def test_a_question_of_an_agent_has_the_generation_in_its_id(world: World) -> None:
+    """Positional calls of another generation are other questions: an old answer cannot reach them."""
+    outside = Outside()
+    asked = step_question(
+        "m1.t1",
+        "Run the tool?",
+        choices=None,
+        type=None,
+        default="",
+        on_timeout="none",
+        about="",
+        timeout_s=None,
+        remind_s=None,
+        metadata=None,
+    )
+
+    async def work(step: StepContext) -> Any:
+        await step.recorder.call("m1", outside.do, ("m1",), CallOptions())
+        said = await step.recorder.ask("m1.t1", asked)
+        return Result.fail("no", retryable=False) if said.rejected else {"said": said.choice}
+
+    process = await at(world, work)
+    run = await process.start(SOURCE)
+    assert list(run.gates) == ["work#1:m1.t1"]
+    run = await answer(process, "no")
+    assert run.status is RunStatus.FAILED
+    run = await process.resume(action="retry")
+    assert list(run.gates) == ["work#1:m1.t1~1"]
+    with pytest.raises(Refused, match="already decided: 'No' by ann"):
+        await answer(process, "yes", gate="work#1:m1.t1")
+    run = await answer(process, "yes", gate="work#1:m1.t1~1")
+    assert (run.status, run.context["said"], outside.done["m1"]) == (RunStatus.COMPLETED, "Yes", 2)
+    assert await process.is_sound()
+
+
 @pytest.mark.parametrize("action", ["skip", "continue"])
 async def test_skip_and_continue_withdraw_it(world: World, action: str) -> None:
     process = await at(world, Shop())
@@ -538,6 +577,68 @@ async def test_other_branches_continue_while_one_is_held(world: World) -> None:
     run = await answer(process, "yes")
     assert run.status is RunStatus.COMPLETED
     assert await process.is_sound()
+
+
+async def test_a_key_may_look_like_a_step_or_a_branch(world: World) -> None:
+    key = "a/b#2 c:d"
+
+    async def left(step: StepContext) -> None:
+        await step.ask(key, "go?")
+
+    process = await world.process(handlers=fan(left, _nothing))
+    run = await process.start(FAN)
+    gate = f"fan#1.left/left#1:{key}"
+    assert list(run.gates) == [gate]
+    projection = await read_projection(process.store.log, "run")
+    assert (projection.steps[gate].node, projection.steps[gate].state) == ("left", "waiting")
+    assert [step.step for step in matching_steps(projection, "left")] == ["fan#1.left/left#1"]
+    assert [step.step for step in matching_steps(projection, gate)] == [gate]
+    trace = Trace()
+    trace.add(await process.events())
+    assert trace.visits["fan#1.left/left"] == 1
+    run = await answer(process, "yes", gate=gate)
+    assert run.status is RunStatus.COMPLETED
+    assert await process.is_sound()
+
+
+async def test_a_waiting_run_wakes_for_a_branch_that_can_continue(world: World) -> None:
+    """The wake time is the earliest of all branches: a question without a deadline hides no other."""
+    clock, entered = ManualClock(), Counter[str]()
+    until_us = clock.now_us() + 3_600_000_000
+
+    async def right(step: StepContext) -> None:
+        entered["right"] += 1
+        if entered["right"] == 1:
+            await step.recorder.hold("limit", "the limit of the day is spent", until_us)
+
+    process = await world.process(handlers=fan(asks, right), clock=clock)
+    run = await process.start(FAN)
+    assert (run.status, run.wake_at_us) == (RunStatus.WAITING, until_us)
+    with pytest.raises(Refused, match="waits for an answer"):
+        await process.resume()
+    clock.advance(3_601)
+    run = await process.resume()
+    assert (run.status, run.wake_at_us, entered["right"]) == (RunStatus.WAITING, None, 2)
+    assert (await answer(process, "yes")).status is RunStatus.COMPLETED
+    assert await process.is_sound()
+
+
+async def test_an_answer_does_not_wait_for_a_provider_that_another_branch_waits_for(world: World) -> None:
+    clock, entered = ManualClock(autojump=False), Counter[str]()
+    until_us = clock.now_us() + 3_600_000_000
+
+    async def right(step: StepContext) -> None:
+        entered["right"] += 1
+        if entered["right"] == 1:
+            await step.recorder.hold("rate_limit", "come back later", until_us)
+
+    process = await world.process(handlers=fan(asks, right), clock=clock)
+    await process.engine.submit(process.pipeline(FAN), Start(run_id="run"))
+    taken = await process.engine.take(StopSwitch(grace_s=None))
+    assert taken is not None
+    run = (await taken[1]).run
+    assert (run.status, run.wake_at_us) == (RunStatus.WAITING, until_us)
+    assert (await answer(process, "yes", run=False)).status is RunStatus.QUEUED
 
 
 async def test_an_answer_reaches_a_branch_while_another_works(world: World) -> None:

@@ -16,7 +16,7 @@ from onward.model.event import (
     StepStarted,
     Transition,
 )
-from onward.model.ids import branch_of, node_of, place_of
+from onward.model.ids import branch_of, is_in_step, node_of, place_of
 from onward.read.log.projection import Projection
 from onward.read.log.step import Step
 
@@ -57,6 +57,8 @@ class Trace:
                 self.moves[self._last, onward.to, onward.edge] += 1
 
     def _count(self, step: Step, event: Event) -> None:
+        if is_in_step(step.step):
+            return  # a question of a step is no visit
         place, _, visit = step.step.rpartition("#")
         self.visits[place] = max(self.visits.get(place, 0), int(visit))
         if isinstance(event, StepStarted):

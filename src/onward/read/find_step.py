@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onward.errors import StepNotFound
-from onward.model.ids import node_of, place_of
+from onward.model.ids import is_in_step, node_of, place_of
 from onward.read.log.projection import Projection
 from onward.read.log.step import Step
 
@@ -18,7 +18,12 @@ def matching_steps(log: Projection, wanted: str) -> list[Step]:
 
 
 def is_meant(step: str, wanted: str) -> bool:
-    """Whether a person who types `wanted` means this step: by its id, its node, or its place in a branch."""
+    """Whether a person who types `wanted` means this step: by its id, its node, or its place in a branch.
+
+    A question of a step is meant only by its id.
+    """
+    if is_in_step(step):
+        return wanted == step
     at = place_of(step)
     return wanted in (step, at, node_of(at))
 

@@ -9,7 +9,7 @@ from functools import partial
 from onward.errors import InvalidInput, StepNotFound
 from onward.model.catalogue import CHECKPOINTS
 from onward.model.event import Event, RunResumed, StepFinished
-from onward.model.ids import node_of, place_of
+from onward.model.ids import is_in_step, node_of, place_of
 from onward.model.run import Run
 from onward.read.find_step import is_meant
 from onward.read.log.kinds import step_of
@@ -31,7 +31,7 @@ class _Beginnings:
 
     def apply(self, seq: int, event: Event) -> None:
         step = step_of(event)
-        if step is not None and step not in self.before:
+        if step is not None and step not in self.before and not is_in_step(step):
             is_led_to = self.moved_to != node_of(place_of(step))
             self.before[step] = self.newest if is_led_to else None
         if isinstance(event, RunResumed):

@@ -8,7 +8,7 @@ from typing import Any
 
 from onward.machine.fold.apply import apply
 from onward.model.event import StepFinished, StepStarted
-from onward.model.ids import branch_of
+from onward.model.ids import branch_of, step_of_gate
 from onward.model.run import Run
 from onward.read.log.kinds import step_of
 from onward.read.lookup import log_pages
@@ -49,7 +49,7 @@ class StepHistory:
 
 async def read_history(log: RunLog, run_id: str, step: str) -> StepHistory:
     """Fold the log as far as the step needs; the step must have started."""
-    found, run, branch = StepHistory(), None, branch_of(step)
+    found, run, branch = StepHistory(), None, branch_of(step_of_gate(step))
     is_seen = False
     async for page in log_pages(log, run_id):
         for record in page:

@@ -30,7 +30,7 @@ from onward.model.event import (
     StepStarted,
     WorkdirChanged,
 )
-from onward.model.ids import branch_of
+from onward.model.ids import branch_of, step_of_gate
 from onward.model.run import Frozen, Run
 from onward.read.log.kinds import step_of
 
@@ -105,7 +105,7 @@ def _branch_with(event: Event, run: Run) -> str | None:
         is_open = any(event.branch in parallel.branches for parallel in run.parallels.values())
         return event.branch if is_open else branch_of(event.branch)
     step = step_of(event)
-    return None if step is None else branch_of(step)
+    return None if step is None else branch_of(step_of_gate(step))
 
 
 def _stage(event: StepFinished) -> Stage:

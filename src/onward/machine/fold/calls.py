@@ -240,9 +240,10 @@ def ended_gates(run: Run, event: Event) -> list[str]:
 
 
 def check_closed(run: Run, event: Event) -> None:
-    """A call is open only while its run is running under the token that began it; so are its gates,
+    """A call is open only while its run is running under the token that began it.
 
-    unless the attempt is held for their answers. A fork leaves the gates of its parent behind.
+    So is a gate that it opened, unless the attempt is held for the answer. A fork leaves the gates of its
+    parent behind.
     """
     of = ends_calls(event)
     left = [call for _, call, _ in open_calls(run, of)] if of is not None else []

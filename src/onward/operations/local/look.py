@@ -14,7 +14,7 @@ from onward.engine.step.leftovers import Leftovers, view_left
 from onward.errors import ArtifactNotFound, Refused
 from onward.machine.decide.doubt import is_in_doubt
 from onward.machine.fold.row import project
-from onward.model.ids import display_id
+from onward.model.ids import display_id, is_in_step
 from onward.model.run import Run, RunStatus
 from onward.model.worker import RegisteredWorker
 from onward.operations.drawing import Drawing
@@ -108,7 +108,8 @@ class LocalLook:
         is_held = folded.holder is not None and folded.holder.is_alive
         history = await read_history(self.store.log, run.id, step.step)
         node = await served(self.sources(), run, history, step.node)
-        visits = [one.step for one in log.steps.values() if one.node == step.node]
+        steps = (one.step for one in log.steps.values() if one.node == step.node)
+        visits = [name for name in steps if not is_in_step(name)]
         view = StepView(run, step, history, node, self.leftovers().runs)
         calls = await read_calls(self.store.log, run.id, step=step.step)
         return {**view.page(state_of(step, run, is_held=is_held), visits), "shortened_to": shortened(calls)}

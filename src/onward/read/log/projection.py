@@ -29,7 +29,7 @@ from onward.model.event import (
     StepFinished,
     StepStarted,
 )
-from onward.model.ids import is_in_step, node_of, place_of
+from onward.model.ids import is_in_step, node_of, place_of, step_of_gate
 from onward.read.log.kinds import step_of
 from onward.read.log.step import LEFT, WITHDRAWN, Branch, Claim, Step, Stop, Try
 
@@ -94,7 +94,7 @@ class Projection:
 
     def _known(self, step: str, at_us: int) -> Step:
         """The step; one that the engine itself decides starts with its first event."""
-        return self._begin(step, node_of(place_of(step)), at_us)
+        return self._begin(step, node_of(place_of(step_of_gate(step))), at_us)
 
     # -- steps -----------------------------------------------------------------------------------------
 
