@@ -51,6 +51,10 @@ class Rambling:
         """As the agent asks for it."""
         return NAME
 
+    def takes_prefix(self, model: str) -> bool:
+        """Its answers do not break off."""
+        return False
+
     async def stream(
         self, request: ModelRequest, *, idempotency_key: str | None = None
     ) -> AsyncGenerator[Streamed, None]:
