@@ -76,6 +76,7 @@ explore: $(INSTALLED)  ## property tests with new random examples, five times as
 
 crash: $(INSTALLED)  ## kill real processes KILLS times (500) and check that nothing was lost or repeated
 	$(BIN)/python -m tests.crash.kill --kills $(KILLS)
+	$(BIN)/python -m tests.crash.agents.campaign --kills $(KILLS)
 
 chaos: $(INSTALLED)  ## WORKERS (8) execute RUNS (500) on one PostgreSQL while everything that can fail does
 	$(BIN)/python -m tests.crash.chaos --workers $(WORKERS) --runs $(RUNS)

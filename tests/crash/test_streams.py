@@ -10,46 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from onward.model.chats.message import Chunk, ChunkKind
 from onward.model.row import MessageState
 from onward.read.verify import verify_run
 from onward.store.port.chats.messages import MessageQuery
-from onward.store.port.store import Store
 from onward.wiring import open_store
 from tests.conftest import Counted
+from tests.crash.reading import Reader, same_from_every_position
 from tests.crash.streamer import TOKENS, token
 
 KILLS = 8
 CHAT = "crash"
 RUNS = ("run-a", "run-b", "run-c")
-
-
-class Reader:
-    """A reader that goes on behind the last position it saw, and holds everything against it."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.cursor = self.kills = 0
-        self.texts: dict[str, str] = {}
-        self.ended: dict[str, str] = {}
-
-    async def read(self) -> int:
-        """Read all that is new; returns how much that was."""
-        before = self.cursor
-        while found := await self.store.messages.read(CHAT, after=self.cursor, limit=50):
-            for one in found:
-                assert isinstance(one, Chunk)
-                assert one.position == self.cursor + 1, "a gap"
-                self.cursor = one.position
-                assert one.message not in self.ended, "a chunk after the end"
-                if one.kind is ChunkKind.START:
-                    assert one.message not in self.texts, "a second start"
-                    self.texts[one.message] = ""
-                elif one.kind is ChunkKind.END:
-                    self.ended[one.message] = one.text
-                else:
-                    self.texts[one.message] += one.text
-        return self.cursor - before
 
 
 @pytest.mark.crash
@@ -65,7 +36,7 @@ async def test_text_of_a_process_that_is_killed_at_random_moments_is_never_lost_
     is_postgres = database == "postgres"
     db = request.getfixturevalue("postgres_emptied_url") if is_postgres else str(tmp_path / "onward.db")
     store = await open_store(db)
-    reader, told = Reader(store), dict[str, int]()
+    reader, told = Reader(store, CHAT), dict[str, int]()
     for _ in range(KILLS):
         for kind, message, length in await _killed(db, reader, dice):
             told[message] = max(told.get(message, 0), int(length))
@@ -81,6 +52,7 @@ async def test_text_of_a_process_that_is_killed_at_random_moments_is_never_lost_
         assert (text == whole) or reader.ended.get(message) != MessageState.COMPLETE
     for run_id in RUNS:
         assert (await verify_run(store, run_id)).problems == ()
+    assert await same_from_every_position(store, CHAT) == reader.cursor
     await store.close()
     cut_off = sum(state == MessageState.INTERRUPTED for state in reader.ended.values())
     count(f"{database}: {KILLS} kills, {len(calls)} messages, {cut_off} cut off, {reader.cursor} chunks")

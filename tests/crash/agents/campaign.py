@@ -1,0 +1,209 @@
+"""kill -9 of processes whose agents talk to an endpoint that misbehaves; the endpoint's ledger is the judge.
+
+    python -m tests.crash.agents.campaign --kills 500
+
+Half of the kills hit one point after the other: both sides of every append, claim and flush, and every
+boundary of a request. The others come at random moments of a stream. Requests meet refusals with and without
+a time to come back, cut, stalled, slow and malformed answers, and answers above their ceiling. In the end:
+
+- no request was made again whose answer had been stored, and none was made without its start in the log;
+- no text went backwards, nothing followed an end, and a reader that reconnects anywhere misses nothing;
+- what was spent is in the tables what the logs add up to, and nothing is reserved any more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import random
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from onward.errors import RunNotFound
+from onward.model.values.amounts import NOTHING
+from onward.store.port.store import Store
+from onward.testing.model_endpoint import ModelEndpoint, serving_model
+from onward.testing.models.ledger import Entry, Ledger
+from onward.testing.postgres import PostgresServer
+from onward.wiring import open_store
+from tests.crash.agents.judging import (
+    Seen,
+    charged,
+    events_of,
+    judge_end,
+    look,
+)
+from tests.crash.agents.story import PIPELINE, script
+from tests.crash.agents.talker import CHAT, PROJECT, live
+from tests.crash.reading import Reader, same_from_every_position
+
+PATIENCE_S = 120.0
+STREAM_S = 0.15
+_fork = multiprocessing.get_context("forkserver")
+_fork.set_forkserver_preload(["tests.crash.agents.talker", "onward.agents.wire.http"])
+
+
+@dataclass
+class Tally:
+    """What a series of kills came to."""
+
+    kills: int = 0
+    runs: int = 0
+    requests: int = 0
+    in_flight: int = 0
+    chunks: int = 0
+    points: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        points = ", ".join(f"{name} {number}" for name, number in sorted(self.points.items()))
+        faults = ", ".join(f"{name} {number}" for name, number in sorted(self.faults.items()))
+        return (
+            f"{self.kills} kills of {self.runs} runs of agents ({points}); {self.requests} requests, "
+            f"{self.in_flight} cut off by a kill; faults: {faults}; {self.chunks} chunks; "
+            f"{len(self.problems)} problems"
+        )
+
+
+class Talk:
+    """One run that is killed until it is done."""
+
+    def __init__(self, store: Store, db: str, directory: Path, endpoint: ModelEndpoint, run_id: str) -> None:
+        self.store, self.db, self.run_id = store, db, run_id
+        self.endpoint, self.directory = endpoint, directory
+        self.seen: list[Seen] = []
+        self.died = directory / f"{run_id}.died"
+        self.asked = asyncio.Event()
+
+    async def life(self, reader: Reader, *, die_at: int | None = None, after_s: float | None = None) -> str:
+        """One process: how it died, or '' if it ended by itself. A reader reads along."""
+        self.died.unlink(missing_ok=True)
+        self.asked.clear()
+        given = (self.db, self.endpoint.base_url, self.run_id, PIPELINE, self.died, die_at)
+        process = _fork.Process(target=live, args=given)
+        process.start()
+        ended = asyncio.create_task(asyncio.to_thread(process.join, PATIENCE_S))
+        if after_s is not None:
+            await asyncio.wait([ended, asyncio.create_task(self.asked.wait())], return_when="FIRST_COMPLETED")
+            await asyncio.wait([ended], timeout=after_s)
+            process.kill()
+        while not ended.done():
+            await reader.read()
+            await asyncio.wait([ended], timeout=0.02)
+        process.kill()  # for one that never ends
+        await self.endpoint.until_idle()
+        await reader.read()
+        if process.exitcode == 0:
+            return ""
+        assert process.exitcode == -signal.SIGKILL, f"{self.run_id} ended with {process.exitcode}"
+        self.seen.append(await look(self.store, self.run_id, self.endpoint.ledger.entries))
+        return self.died.read_text() if self.died.exists() else "a moment of a stream"
+
+
+@asynccontextmanager
+async def talking(
+    store: Store, db: str, directory: Path, run_id: str, dice: random.Random, tally: Tally
+) -> AsyncIterator[Talk]:
+    """A run with an endpoint of its own, which misbehaves as the dice say."""
+    script_, faults = script(dice)
+    told: list[Talk] = []
+
+    def tell(entry: Entry) -> None:
+        if told and not entry.sent:
+            told[0].asked.set()
+
+    async with serving_model(script_, ledger=Ledger(told=tell)) as endpoint:
+        told.append(Talk(store, db, directory, endpoint, run_id))
+        tally.faults.update(faults)
+        yield told[0]
+
+
+async def campaign(db: str, directory: Path, *, kills: int, seed: int, stride: int = 1) -> Tally:
+    """Kill runs on one database: at every `stride`th point, then at random moments."""
+    dice, tally = random.Random(seed), Tally()
+    db = db or str(directory / "crash.db")
+    store = await open_store(db)
+    reader, is_over = Reader(store, CHAT), False
+    while tally.kills < kills and not tally.problems:
+        run_id, die_at = f"talk-{tally.runs}", None if is_over else 1 + tally.runs * stride
+        tally.runs += 1
+        async with talking(store, db, directory, run_id, dice, tally) as talk:
+            if die_at is not None:
+                is_over = not await _killed(talk, reader, tally, die_at=die_at)
+            while (
+                is_over
+                and tally.kills < kills
+                and await _killed(talk, reader, tally, after_s=dice.uniform(0, STREAM_S))
+            ):
+                pass
+            await talk.life(reader)
+            tally.requests += len(talk.endpoint.ledger.entries)
+            tally.in_flight += sum(
+                not entry.is_whole and entry.status == 200 for entry in talk.endpoint.ledger.entries
+            )
+            tally.problems += await judge_end(store, run_id, reader, talk.seen, talk.endpoint.ledger.entries)
+        is_over = is_over or tally.kills >= kills // 2
+    tally.problems += await _judge_scopes(store, tally.runs)
+    tally.chunks = await same_from_every_position(store, CHAT)
+    await store.close()
+    return tally
+
+
+async def _killed(
+    talk: Talk, reader: Reader, tally: Tally, *, die_at: int | None = None, after_s: float | None = None
+) -> bool:
+    """Whether the process was killed before it had ended by itself."""
+    how = await talk.life(reader, die_at=die_at, after_s=after_s)
+    if how:
+        tally.kills += 1
+        tally.points[how] += 1
+    return bool(how)
+
+
+async def _judge_scopes(store: Store, runs: int) -> list[str]:
+    """What was spent in the chat and the project is what the logs of all runs add up to."""
+    total = NOTHING
+    for number in range(runs):
+        try:
+            total = total.plus(charged(await events_of(store, f"talk-{number}")))
+        except RunNotFound:
+            return [f"talk-{number} was never created"]
+    found = await store.limits.read([f"chat/{CHAT}", f"project/{PROJECT}"])
+    return [
+        f"{scope.id}: spent {scope.spent}, reserved {scope.reserved}; the logs say {total}"
+        for scope in found
+        if (scope.spent, scope.reserved) != (total, NOTHING)
+    ]
+
+
+async def both(kills: int, seed: int) -> int:
+    """A campaign on each database; returns how many problems there were."""
+    problems = 0
+    with PostgresServer(fsync=False) as server, tempfile.TemporaryDirectory() as place:
+        for name, db in (("SQLite", ""), ("PostgreSQL", server.create_database())):
+            tally = await campaign(db, Path(place), kills=kills, seed=seed)
+            print(f"{name}: {tally} (seed {seed})", *tally.problems, sep="\n  ", flush=True)
+            problems += len(tally.problems)
+    return problems
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    given = parser.parse_args()
+    return 1 if asyncio.run(both(given.kills, given.seed)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

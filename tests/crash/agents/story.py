@@ -1,0 +1,66 @@
+"""What the agents of a killed run are asked, what the endpoint answers, and how it misbehaves."""
+
+from __future__ import annotations
+
+import random
+
+from msgspec.structs import replace
+
+from onward.testing.models.script import Reply, Rule, Script
+
+STEPS = ("plan", "left", "right", "last")
+WORDS = 60
+REQUESTS = 9
+"""Among how many of the first requests the faults are."""
+PIPELINE = """digraph talk {
+  start [shape=Mdiamond]; exit [shape=Msquare]
+  plan [prompt="Now write the plan.", max_retries=6]
+  fan [shape=component]; join [shape=tripleoctagon]
+  left [prompt="Now write the left.", max_retries=6, max_tokens=16]
+  right [prompt="Now write the right.", max_retries=6]
+  last [prompt="Now write the last.", max_retries=6]
+  start -> plan -> fan
+  fan -> left -> join
+  fan -> right -> join
+  join -> last -> exit
+}"""
+FAULTS = {
+    "429 with a time": Reply(status=429, retry_after="2"),
+    "429": Reply(status=429),
+    "500": Reply(status=500),
+    "503": Reply(status=503),
+    "cut": Reply(text="?", break_after=20, break_with="cut"),
+    "stall": Reply(text="?", break_after=20, break_with="stall"),
+    "malformed": Reply(text="?", break_after=20, break_with="malformed"),
+    "slow": Reply(text="?", first_delay_s=0.3),
+}
+"""Where the text is `?`, it is that of the step, or its beginning."""
+
+
+def text_of(step: str) -> str:
+    """The whole answer to a step: longer than the ceiling that `left` sets."""
+    return "".join(f"{step}-{number}; " for number in range(WORDS))
+
+
+def script(dice: random.Random) -> tuple[Script, list[str]]:
+    """Answers to all steps, a few of the first requests with a fault; and which faults those are."""
+    chosen = {nth: dice.choice([*FAULTS]) for nth in dice.sample(range(1, REQUESTS), k=3)}
+    rules = [
+        Rule(nth=nth, contains=_asked(step), reply=_reply(FAULTS[fault], step))
+        for nth, fault in chosen.items()
+        for step in STEPS
+    ]
+    rules += [Rule(contains=_asked(step), reply=_reply(Reply(text="?"), step)) for step in STEPS]
+    return Script(rules=tuple(rules)), [*chosen.values()]
+
+
+def _asked(step: str) -> str:
+    return f"Now write the {step}."
+
+
+def _reply(reply: Reply, step: str) -> Reply:
+    if reply.status != 200:
+        return reply
+    return replace(
+        reply, text=text_of(step), reasoning="Hm. " * 5, chunk=6, delay_s=0.001, is_over_ceiling=True
+    )

@@ -1,0 +1,133 @@
+"""One life of a process that executes a run of agents, and kills itself at a chosen point.
+
+A point is either side of every write to the store (appends, claims, flushes), and every boundary of a request
+to a model: before it is sent, pieces of its answer, and its end. Hours pass in seconds (`HastyClock`), so
+that pauses which a provider asks for cost little.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from onward.agents.model.request import ModelRequest
+from onward.agents.model.stream import Streamed
+from onward.agents.models import Models
+from onward.agents.openai import client as client  # imported here, so that a forked process has it
+from onward.agents.prices import read_prices
+from onward.agents.step.handler import AgentHandler
+from onward.clock import SystemClock, SystemDice, SystemIds
+from onward.engine.engine import Engine, Resume, Start
+from onward.errors import RunNotFound
+from onward.model.run import Run
+from onward.store.port.store import Store
+from onward.testing.faults import WRITES, FaultyStore
+from onward.wiring import open_store
+from tests.agents.asking import NAME, models_at
+
+HASTE = 40
+LEASE_S = 3_600.0
+"""Long, because hours pass in seconds; a dead process of the same host is noticed at once."""
+EVERY_PIECE = 25
+POINTS = WRITES | {"messages.flush"}
+CHAT, PROJECT = "crash", "storms"
+
+
+class HastyClock(SystemClock):
+    """The machine's clocks, `HASTE` times as fast from the moment that it is made."""
+
+    def __init__(self) -> None:
+        self._began_us, self._began_s = super().now_us(), super().awake_s()
+
+    def now_us(self) -> int:
+        return self._began_us + (super().now_us() - self._began_us) * HASTE
+
+    def awake_s(self) -> float:
+        return self._began_s + (super().awake_s() - self._began_s) * HASTE
+
+    async def wait_s(self, seconds: float, woken: asyncio.Event) -> None:
+        await super().wait_s(seconds / HASTE, woken)
+
+
+class Points:
+    """Counts the points that this process passes, says so in a file, and dies at the one that was chosen."""
+
+    def __init__(self, file: Path, die_at: int | None) -> None:
+        self._file, self._die_at, self._passed = file, die_at, 0
+
+    def at(self, name: str) -> None:
+        """Pass a point, or die at it."""
+        self._passed += 1
+        if self._passed == self._die_at:
+            self._file.write_text(name)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DoomedStore(FaultyStore):
+    """A store whose writes are points."""
+
+    def __init__(self, store: Store, points: Points) -> None:
+        super().__init__(store)
+        self._points = points
+
+    async def call(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name not in POINTS:
+            return await call()
+        self._points.at(f"before {name}")
+        answer = await call()
+        self._points.at(f"after {name}")
+        return answer
+
+
+class DoomedModels:
+    """Models whose requests and answers are points."""
+
+    def __init__(self, models: Models, points: Points) -> None:
+        self._models, self._points = models, points
+
+    def full_name(self, model: str = "", *, provider: str = "") -> str:
+        return self._models.full_name(model or NAME, provider=provider)
+
+    async def stream(
+        self, request: ModelRequest, *, idempotency_key: str | None = None
+    ) -> AsyncGenerator[Streamed, None]:
+        self._points.at("before a request")
+        number = 0
+        async for piece in self._models.stream(request, idempotency_key=idempotency_key):
+            number += 1
+            if number % EVERY_PIECE == 1:
+                self._points.at("a piece")
+            yield piece
+        self._points.at("after an answer")
+
+    async def close(self) -> None:
+        await self._models.close()
+
+
+def live(db: str, url: str, run_id: str, source: str, died: Path, die_at: int | None) -> None:
+    """Start the run, or resume it, and execute it until it has ended: the main function of a process."""
+    run = asyncio.run(_live(db, url, run_id, source, Points(died, die_at)))
+    assert run.is_final, f"{run.status}: {run.reason} {run.detail}"
+
+
+async def _live(db: str, url: str, run_id: str, source: str, points: Points) -> Run:
+    clock = HastyClock()
+    models = DoomedModels(models_at(url, clock=clock, between_s=40, first_byte_s=120), points)
+    prices = read_prices({NAME: {"input": 1, "output": 2}})
+    store = DoomedStore(await open_store(db, lease_s=LEASE_S), points)
+    agent = AgentHandler(models, prices, clock, SystemDice())
+    engine = Engine(store, clock=clock, ids=SystemIds(), dice=SystemDice(), handlers={"codergen": agent})
+    try:
+        run = (await engine.journal.load(run_id)).run
+    except RunNotFound:
+        start = Start(run_id=run_id, chat=CHAT, project=PROJECT)
+        run = (await engine.start(engine.sources.prepare(source, "<crash>"), start)).run
+    while not run.is_final:
+        run = (await engine.resume(run_id, Resume())).run
+    await models.close()
+    await engine.close()
+    return run
