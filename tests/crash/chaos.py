@@ -5,7 +5,9 @@
 Workers are killed, stopped for longer than their lease and continued; connections are cut; their network
 hangs for longer than a lease; the database is restarted. Each seed enables a random subset of these. In the
 end every run has ended, every step has one outcome, tokens never fall, no effect began after its step had
-finished, and no two commands of one step ran at the same time. The database syncs its writes.
+finished, and no two commands of one step ran at the same time. No request to a model was made after its
+answer was stored, what agents said is whole and in order, and what was spent is what the logs add up to.
+The database syncs its writes.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -36,8 +39,19 @@ from onward.model.run import RunStatus
 from onward.read.verify import verify_run
 from onward.store.codec import unseal
 from onward.store.port.store import Store
+from onward.testing.models.ledger import Entry
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
+from tests.crash.chaos_agents import (
+    NODE,
+    PROJECT,
+    chat_of,
+    endpoint,
+    judge_chats,
+    judge_requests,
+    judge_spending,
+    requests,
+)
 from tests.store.proxy import Network
 from tests.worker.ledger import Ledger
 
@@ -50,13 +64,13 @@ BEATS = "left=5; case $ONWARD_RUN_ID in *[37]) grep -q $ONWARD_RUN_ID/$ONWARD_ST
 SKEW_US = 2_000
 PIPELINE = """digraph chaos {
   start [shape=Mdiamond]; exit [shape=Msquare]; node [type=work]
-  first [type=tool, tool_command="@"]; again; flaky [max_retries=4]; last
+  first [type=tool, tool_command="@"]; again; flaky [max_retries=4]; last; TALK
   fan [shape=component, type="", max_parallel=2]; join [shape=tripleoctagon, type=""]
   left [type=tool, tool_command="@"]; right
   start -> first -> again
   again -> again [condition="context.more=yes"]
   again -> flaky [condition="context.more=no"]
-  flaky -> fan; fan -> left -> join; fan -> right -> join; join -> last -> exit
+  flaky -> talk -> fan; fan -> left -> join; fan -> right -> join; join -> last -> exit
 }"""
 
 
@@ -71,6 +85,7 @@ class Counts:
     zombies: int = 0
     repeated: int = 0
     commands: int = 0
+    requests: int = 0
     overlaps: int = 0
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -82,6 +97,7 @@ class Counts:
             f"{self.runs} runs in {self.seconds:.0f} s; faults: {faults}; attempts made again: "
             f"{self.repeated}; fenced writers: {self.fenced}; zombie writes accepted: {self.zombies}; "
             f"commands: {self.commands}, two of a step at once: {self.overlaps}; "
+            f"requests to a model: {self.requests}; "
             f"{len(self.problems)} problems (seed {self.seed})"
         )
 
@@ -89,10 +105,10 @@ class Counts:
 class Crew:
     """Worker processes that are replaced when they die."""
 
-    def __init__(self, url: str, directory: Path, number: int) -> None:
+    def __init__(self, url: str, directory: Path, number: int, variables: Mapping[str, str]) -> None:
         self._directory = directory
         self.output = directory / "workers.log"
-        self._environment = {**os.environ, "CHAOS_LEDGER": str(directory / "ledger")}
+        self._environment = {**os.environ, **variables, "CHAOS_LEDGER": str(directory / "ledger")}
         self.networks = [Network(url) for _ in range(number)]
         self.processes = [self._hire(place) for place in range(number)]
         self.frozen: dict[int, float] = {}
@@ -178,17 +194,26 @@ def chaos(
         lives = Ledger(directory / "lives")
         began = time.monotonic()
         asyncio.run(_submit(url, runs, _source(lives)))
-        crew = Crew(url, directory, workers)
-        try:
-            deadline_s = began + patience_s
-            _storm(
-                crew, server, url=url, counts=counts, dice=dice, deadline_s=deadline_s, fault_max=fault_max
-            )
-        finally:
-            crew.dismiss()
+        with endpoint(directory, runs) as variables:
+            crew = Crew(url, directory, workers, variables)
+            try:
+                deadline_s = began + patience_s
+                _storm(
+                    crew,
+                    server,
+                    url=url,
+                    counts=counts,
+                    dice=dice,
+                    deadline_s=deadline_s,
+                    fault_max=fault_max,
+                )
+            finally:
+                crew.dismiss()
         counts.seconds = time.monotonic() - began
         counts.fenced = crew.output.read_text().count("was taken over by another process")
-        asyncio.run(_judge(url, counts, (directory / "ledger").read_text().splitlines()))
+        made = requests(directory)
+        counts.requests = len(made)
+        asyncio.run(_judge(url, counts, (directory / "ledger").read_text().splitlines(), made))
         _judge_commands(lives, counts)
         if counts.problems:
             counts.problems.append(crew.output.read_text()[-2000:])
@@ -196,7 +221,8 @@ def chaos(
 
 
 def _source(lives: Ledger) -> str:
-    return PIPELINE.replace("@", f"{BEATS.replace('@', str(lives.path))}; {lives.beating}")
+    beating = f"{BEATS.replace('@', str(lives.path))}; {lives.beating}"
+    return PIPELINE.replace("TALK", NODE).replace("@", beating)
 
 
 def _judge_commands(lives: Ledger, counts: Counts) -> None:
@@ -209,11 +235,14 @@ def _judge_commands(lives: Ledger, counts: Counts) -> None:
 
 async def _submit(url: str, runs: int, source: str) -> None:
     store = await open_store(url)
-    handlers = {kind: FunctionHandler(lambda step: None) for kind in ("work", "tool")}
+    handlers = {kind: FunctionHandler(lambda step: None) for kind in ("work", "tool", "codergen")}
     engine = Engine(store, clock=SystemClock(), ids=SystemIds(), dice=SystemDice(), handlers=handlers)
     pipeline = engine.sources.prepare(source, "<chaos>")
     for number in range(runs):
-        await engine.submit(pipeline, Start(run_id=f"run-{number:04}", on_owner_loss="requeue"))
+        start = Start(
+            run_id=f"run-{number:04}", on_owner_loss="requeue", chat=chat_of(number), project=PROJECT
+        )
+        await engine.submit(pipeline, start)
     await engine.close()
 
 
@@ -282,14 +311,18 @@ def _cut(url: str, dice: random.Random) -> None:
         pass  # it was restarted at this very moment
 
 
-async def _judge(url: str, counts: Counts, ledger: list[str]) -> None:
+async def _judge(url: str, counts: Counts, ledger: list[str], made: Sequence[Entry]) -> None:
     store = await open_store(url)
     begun: dict[tuple[str, str], list[int]] = {}
     for line in ledger:
         run_id, step, _, at_us, _ = line.split()
         begun.setdefault((run_id, step), []).append(int(at_us))
-    for number in range(counts.runs):
-        counts.problems += await _judged(store, f"run-{number:04}", begun, counts)
+    run_ids = [f"run-{number:04}" for number in range(counts.runs)]
+    for run_id in run_ids:
+        counts.problems += await _judged(store, run_id, begun, counts)
+        counts.problems += await judge_requests(store, run_id, made, SKEW_US)
+    if not counts.problems:  # else some run may still be at work
+        counts.problems += await judge_chats(store) + await judge_spending(store, run_ids)
     await store.close()
 
 
