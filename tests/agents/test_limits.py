@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 
 from onward.engine.engine import Resume
-from onward.model.call import CallStarted, LimitWarned
+from onward.errors import LimitReached, Refused
+from onward.model.call import CallStarted, HoldsLifted, LimitWarned
 from onward.model.run import RunStatus
-from onward.store.port.money.limits import UsageKind
+from onward.store.port.log import RunLog
+from onward.store.port.money.limits import ReservationState, UsageKind
+from onward.testing.conformance.money.calling import begun, working
+from onward.testing.faults import Around, FaultyStore
 from tests.agents.test_agent_step import NAME, at, calls, model
 from tests.world import World, line
 
@@ -68,3 +75,67 @@ async def test_a_limit_that_is_nearly_spent_is_said_in_the_log_once(world: World
     said = [event for event in await process.events() if isinstance(event, LimitWarned)]
     assert said == [LimitWarned(scope="run/run", measure="calls", limit=5, spent=4)]
     assert await process.is_sound()
+
+
+class RaisedMeanwhile(Around[RunLog]):
+    """A log beside which a person raises the limit at the very moment at which it refuses a call."""
+
+    async def append(self, *values: Any, **named: Any) -> Any:
+        try:
+            return await self.part.append(*values, **named)
+        except LimitReached:
+            await self.store.store.limits.change("run/run", {"calls": 9})
+            raise
+
+
+async def test_a_limit_that_is_raised_before_the_run_stops_does_not_stop_it(world: World) -> None:
+    """Nothing was held yet when it was raised, so nothing was lifted: the hold is judged once more."""
+    scripted = model()
+    process = await at(world, scripted, wrap=partial(FaultyStore, log=RaisedMeanwhile))
+    await process.store.limits.change("run/run", {"calls": 1})
+    run = await process.start(line("a", "b"))
+    assert run.status is RunStatus.COMPLETED
+    assert len(scripted.received) == 2
+    assert [event.kind for event in await process.events() if isinstance(event, HoldsLifted)]
+    assert await process.is_sound()
+
+
+async def test_calls_that_were_made_before_a_resume_still_count(world: World) -> None:
+    """B0-12, B0-17: the limit on calls is the run's, however often it is resumed, and stops it as a limit."""
+    scripted = model()
+    process = await at(world, scripted)
+    await process.store.limits.change("run/run", {"calls": 2})
+    run = await process.start(line("a", "b", "c", "d"))
+    assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "limit")
+    with pytest.raises(Refused, match="has spent 2 of 2 calls"):
+        await process.resume()
+    resumed = await process.engine.resume("run", Resume(raises=(("run", "calls", 3),)))
+    assert (resumed.run.status, resumed.run.reason) == (RunStatus.INTERRUPTED, "limit")
+    assert len(scripted.received) == 3
+
+
+async def test_a_ceiling_shrinks_to_what_a_limit_leaves_before_the_run_is_stopped(world: World) -> None:
+    """B0-17: a run is not stopped while there is room for an answer."""
+    scripted = model()
+    process = await at(world, scripted)
+    await process.store.limits.change("run/run", {"tokens": 1_000})
+    run = await process.start(line("a"))
+    assert run.status is RunStatus.COMPLETED
+    (asked,) = scripted.received
+    assert asked.request.max_tokens is not None
+    assert 64 <= asked.request.max_tokens < 1_000
+
+
+async def test_a_call_waits_for_what_others_reserved_and_a_dead_ones_share_is_freed(world: World) -> None:
+    """I36: a waiter looks for the dead owner in its way, also in a foreground process."""
+    dead = await world.process()
+    await dead.store.limits.change("chat/c", {"calls": 2})
+    await begun(dead.store, await working(dead.store, "dead", chat="c"), "chat/c", calls=2)
+    await dead.die()
+    scripted = model()
+    process = await at(world, scripted)
+    run = await process.start(line("a"), chat="c")
+    assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "limit")
+    assert scripted.received == []
+    (settled,) = await process.store.limits.reservations("dead")
+    assert (settled.state, settled.charged.calls) == (ReservationState.SETTLED, 2)

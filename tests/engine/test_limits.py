@@ -143,6 +143,7 @@ async def test_a_limit_is_raised_and_the_run_resumed_in_one_request(world: World
 
 
 async def test_a_run_that_a_limit_stopped_says_which_and_how_much_is_used(world: World) -> None:
+    """S0-31"""
     process = await world.process()
     await spend(world, "chat/c", 100)
     await stopped_by_limit(process, "chat/c", chat="c")

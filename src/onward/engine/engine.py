@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from onward.clock import Clock, Dice, Ids
@@ -11,7 +12,7 @@ from onward.engine.control.answer import Answering
 from onward.engine.control.create import Creating
 from onward.engine.control.fork import Forking
 from onward.engine.control.holder_requests import HolderRequests
-from onward.engine.control.limits import LimitChanges
+from onward.engine.control.limits import LimitChanges, has_room
 from onward.engine.control.requests import Fork, Resume, Start
 from onward.engine.control.resume import Resuming
 from onward.engine.control.sources import Sources
@@ -119,6 +120,7 @@ class Engine:
             show,
             redactor,
             store.limits.take_warnings,
+            partial(has_room, store.limits),
         )
         self._runner = runner = Runner(claims, serving, self.sources, parts, files)
         creating = Creating(journal, clock, ids, serving, self.sources, workspaces)

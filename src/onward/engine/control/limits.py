@@ -9,6 +9,7 @@ from onward.clock import Clock, SystemIds
 from onward.engine.log.journal import Journal
 from onward.errors import InvalidInput, Refused, RunNotFound
 from onward.machine.decide.lifting import decide_lift, is_held_by_limit
+from onward.model.call import LimitHit
 from onward.model.ids import display_id
 from onward.model.run import Run
 from onward.model.values.amounts import (
@@ -19,7 +20,7 @@ from onward.model.values.amounts import (
     shown_amount,
 )
 from onward.model.values.scopes import kind_of, scopes_of
-from onward.store.port.money.limits import Scope
+from onward.store.port.money.limits import Limits, Scope
 from onward.store.port.store import Store
 
 
@@ -106,6 +107,16 @@ def _check_raised(now: Scope, measure: str, limit: int) -> None:
             f"the limit of {now.id} on {measure} is {shown_amount(measure, current)} already; to lower it, "
             f"use `onward limits set`."
         )
+
+
+async def has_room(limits: Limits, hits: Sequence[LimitHit]) -> bool:
+    """Whether a limit leaves more room than it did when it refused a call."""
+    for hit in hits:
+        (now,) = await limits.read([hit.scope])
+        at = MEASURES.index(hit.measure)
+        if leaves_more_room(hit, limit=now.limit[at], spent=now.spent[at]):
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

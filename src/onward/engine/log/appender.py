@@ -22,13 +22,15 @@ from onward.engine.loop.parts import EngineParts
 from onward.engine.loop.stop import StopSwitch
 from onward.engine.redacted import redacted_events
 from onward.errors import LeaseLost, StaleHistory
+from onward.machine.decide.lifting import limits_hit
 from onward.machine.decide.orphans import orphaned
 from onward.machine.definition import Definition
+from onward.machine.fold.calls import LIMIT
 from onward.machine.plan.action import Action
-from onward.machine.plan.advance import advance
+from onward.machine.plan.advance import Advance, advance
 from onward.machine.plan.results import ActionResult, events_of
-from onward.model.call import LimitWarned
-from onward.model.event import Event
+from onward.model.call import HoldsLifted, LimitWarned
+from onward.model.event import Event, RunInterrupted
 from onward.model.run import Pending, Run
 
 Decide = Callable[[Run], Sequence[Event]]
@@ -131,7 +133,7 @@ class Appender:
             first = events_of(self._definition, before.run, results, now_us=now_us) if results else ()
             warned = self._warnings()
             first = (*warned, *first) if warned else first
-            ahead = advance(self._definition, before.run, first, now_us=now_us, stop_reason=self._stop.reason)
+            ahead = await self._advanced(before.run, first, now_us)
             if not ahead.events:
                 return ahead.action
             receipts = self._receipts()
@@ -150,6 +152,18 @@ class Appender:
             if receipts is not None and ahead.run.worker is not None:
                 self._write_soon(receipts)
             return ahead.action
+
+    async def _advanced(self, run: Run, first: Sequence[Event], now_us: int) -> Advance:
+        """What follows. Before a limit stops the run it is judged once more: it may have been raised when
+        nothing was held yet, so that nothing was lifted."""
+        ahead = advance(self._definition, run, first, now_us=now_us, stop_reason=self._stop.reason)
+        stop = ahead.events[-1] if ahead.events else None
+        if not isinstance(stop, RunInterrupted) or stop.reason != LIMIT:
+            return ahead
+        if not await self._parts.has_room(limits_hit(ahead.run)):
+            return ahead
+        first = (*first, HoldsLifted(why="its limit was raised before the run stopped"))
+        return advance(self._definition, run, first, now_us=now_us, stop_reason=self._stop.reason)
 
     def _warnings(self) -> tuple[Event, ...]:
         """Limits that are nearly spent, to be said with what is written next."""

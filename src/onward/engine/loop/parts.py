@@ -15,6 +15,7 @@ from onward.engine.messages.flusher import Flusher
 from onward.engine.step.effects import AtMostOnce
 from onward.engine.step.rooms import Rooms
 from onward.handlers.port import Handler
+from onward.model.call import LimitHit
 from onward.model.event import Event
 from onward.model.run import Run
 from onward.redact.redactor import NOTHING_SECRET, Redactor
@@ -28,6 +29,10 @@ ShowLine = Callable[[str, str, str], None]
 
 def _no_warnings(run_id: str) -> Sequence[Warned]:
     return ()
+
+
+async def _no_room(hits: Sequence[LimitHit]) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +61,5 @@ class EngineParts:
     redactor: Redactor = NOTHING_SECRET
     take_warnings: Callable[[str], Sequence[Warned]] = _no_warnings
     """The limits that the calls of a run have nearly spent, since this was last asked."""
+    has_room: Callable[[Sequence[LimitHit]], Awaitable[bool]] = _no_room
+    """Whether what a limit refused would fit now, because it was raised since."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onward.machine.fold.calls import LIMIT
-from onward.model.call import HoldsLifted
+from onward.model.call import HoldsLifted, LimitHit
 from onward.model.event import Event
 from onward.model.run import AttemptState, Run, RunStatus
 
@@ -14,6 +14,15 @@ def is_held_by_limit(run: Run) -> bool:
     """Whether a limit holds an attempt of the run."""
     return any(
         opened.state is AttemptState.HELD and opened.held == LIMIT for opened in run.open_steps.values()
+    )
+
+
+def limits_hit(run: Run) -> tuple[LimitHit, ...]:
+    """The limits that hold attempts of the run."""
+    return tuple(
+        opened.limit
+        for opened in run.open_steps.values()
+        if opened.state is AttemptState.HELD and opened.held == LIMIT and opened.limit is not None
     )
 
 
