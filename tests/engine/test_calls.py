@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -391,6 +392,56 @@ async def test_a_late_call_of_an_attempt_that_is_over_does_nothing(world: World)
         await late[0].call("a", outside.do, "a")
     assert refused.value.code == "attempt_over"
     assert outside.done == {}
+
+
+async def test_a_thread_that_calls_late_does_nothing(memory: World) -> None:
+    """I33: a plain function that outlives its attempt raises before anything is written or done."""
+    outside, gate, came = Outside(), threading.Event(), list[object]()
+    threads: list[threading.Thread] = []
+
+    def late(step: StepContext) -> None:
+        gate.wait(30)
+        try:
+            came.append(step.call_sync("late", outside.do, "late"))
+        except Refused as refused:
+            came.append(refused.code)
+
+    def work(step: StepContext) -> None:
+        threads.append(threading.Thread(target=late, args=(step,)))
+        threads[0].start()
+
+    process = await at(memory, work)
+    run = await process.start(SOURCE)
+    gate.set()
+    await asyncio.to_thread(threads[0].join)
+    assert came == ["attempt_over"]
+    assert outside.done == {}
+    assert (await process.load()).run.head == run.head
+
+
+async def test_every_start_of_a_call_has_a_number_of_its_own_in_the_life_of_the_step(world: World) -> None:
+    """I30: also after a death, and in a new generation; the idempotency key of a key of the user stays."""
+    deaths, keys = [Died()], list[str]()
+
+    async def work(step: StepContext) -> None:
+        keys.append(step.recorder.key_of("charge"))
+        await step.call("charge", partial(_dying, deaths), repeatable=False)
+
+    first = await at(world, work)
+    with pytest.raises(Died):
+        await first.start(SOURCE)
+    await first.die()
+    second = await at(world, work)
+    assert (await second.resume(action="retry")).status is RunStatus.COMPLETED
+    begun = [(e.call, e.number) for e in await second.events() if isinstance(e, CallStarted)]
+    assert begun == [("charge", 1), ("charge", 2)]
+    assert len(set(keys)) == 1
+
+
+async def _dying(deaths: list[Died]) -> str:
+    if deaths:
+        raise deaths.pop()
+    return "charged"
 
 
 async def test_a_handler_that_returns_with_a_call_open_loses_it(world: World) -> None:

@@ -1,0 +1,111 @@
+"""A call is open only while its run is running under the token that began it; what ends that closes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.machine.decide.lost_calls import with_lost_calls
+from onward.machine.fold.call_rows import call_rows
+from onward.machine.fold.change import IllegalEvent
+from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, CallStatus, Reserved, Streamed
+from onward.model.event import (
+    AttemptFailed,
+    AttemptInterrupted,
+    Event,
+    RunCancelled,
+    RunClaimed,
+    RunCompleted,
+    RunFailed,
+    RunForked,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+    RunWaiting,
+    StepStatus,
+)
+from onward.model.row import CallClosed, MessageState
+from onward.model.run import Run
+from tests.machine.events import finished, held, started, then
+
+STREAMED = Streamed(chat="c", message="m")
+BEGUN = CallStarted(
+    step="a#1",
+    attempt=1,
+    call="m1",
+    number=1,
+    repeatable=False,
+    reserved=Reserved(scopes=("run/r",), tokens=7),
+    streamed=STREAMED,
+)
+ENDS: list[Event] = [
+    finished(),
+    AttemptFailed(step="a#1", attempt=1, status=StepStatus.RETRY, reason="busy"),
+    AttemptInterrupted(step="a#1", attempt=1, why="too late"),
+    AttemptHeld(step="a#1", attempt=1, reason="pause"),
+    RunClaimed(token=2, worker="w2", lost=True),
+    RunQueued(why="drained", wake_at_us=60),
+    RunWaiting(),
+    RunPaused(reason="operator"),
+    RunInterrupted(reason="crash"),
+    RunFailed(reason="step_failed"),
+    RunCompleted(),
+    RunCancelled(reason="user", by="ann"),
+    RunForked(parent="r", parent_seq=4, parent_hash="00", by="ann"),
+]
+
+
+def calling() -> Run:
+    """A run with a call that is open."""
+    return then(held(), started(), BEGUN)
+
+
+@pytest.mark.parametrize("event", ENDS, ids=lambda event: event.kind)
+def test_whatever_ends_an_attempt_or_a_run_closes_its_calls_in_the_same_append(event: Event) -> None:
+    """I33: the call is lost first, its reservation is settled and its message ends; nothing comes later."""
+    run = calling()
+    written = with_lost_calls(run, (event,))
+    assert [type(one) for one in written] == [CallLost, type(event)]
+    (closed,) = call_rows(run, written)
+    assert isinstance(closed, CallClosed)
+    assert (closed.is_reserved, closed.is_unknown, closed.state) == (True, True, MessageState.INTERRUPTED)
+    assert then(run, written[0]).open_calls == 0
+
+
+@pytest.mark.parametrize("event", ENDS, ids=lambda event: event.kind)
+def test_an_end_that_leaves_a_call_open_does_not_fold(event: Event) -> None:
+    """I33: also if somebody writes it by another way."""
+    with pytest.raises(IllegalEvent, match="leaves calls open: m1"):
+        then(calling(), event)
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        CallStarted(step="a#1", attempt=1, call="m2", number=1),
+        CallFinished(step="a#1", attempt=1, call="m1", number=1, status=CallStatus.OK),
+    ],
+    ids=lambda event: event.kind,
+)
+def test_a_call_of_an_attempt_that_is_over_is_neither_begun_nor_answered(late: Event) -> None:
+    """I33"""
+    lost = CallLost(step="a#1", call="m1", number=1)
+    run = then(calling(), lost, AttemptHeld(step="a#1", attempt=1, reason="pause"))
+    with pytest.raises(IllegalEvent, match="is over"):
+        then(run, late)
+
+
+def test_an_answer_to_another_try_does_not_count() -> None:
+    """I30: a try never comes back, so an old answer is not taken for a new one."""
+    again = CallStarted(step="a#1", attempt=1, call="m1", number=2)
+    run = then(held(), started(), again)
+    with pytest.raises(IllegalEvent, match="try 1 of call m1 is not open"):
+        then(run, CallFinished(step="a#1", attempt=1, call="m1", number=1, status=CallStatus.OK))
+
+
+def test_only_a_lost_call_that_must_not_be_repeated_is_in_doubt() -> None:
+    """I31: doubt is per call; model requests may be repeated."""
+    model = CallStarted(step="a#1", attempt=1, call="m2", number=1)
+    lost = (CallLost(step="a#1", call="m1", number=1), CallLost(step="a#1", call="m2", number=1))
+    calls = then(calling(), model, *lost).open_steps["a#1"].calls
+    assert calls is not None
+    assert dict(calls.lost) == {"m1": 1}
