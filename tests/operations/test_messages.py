@@ -11,13 +11,16 @@ from onward.model.chats.message import chat_of_run
 from onward.model.event import AttemptInterrupted, RunCancelled
 from onward.operations import said
 from onward.operations.local.chats.messages import LocalMessages
-from onward.operations.requests import ListMessages, ReadMessages
+from onward.operations.local.operations import LocalOperations
+from onward.operations.requests import ListMessages, ReadMessages, SendMessage
 from onward.operations.said import MessagePiece
+from onward.redact.redactor import Redactor
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
 from onward.testing.conformance.chats.saying import STEP, answered, appended, growth, speaking
 from onward.testing.drafts import Draft, requested
 from tests.operations.test_replies import check
+from tests.world import World
 
 pytestmark = pytest.mark.anyio
 
@@ -109,3 +112,31 @@ async def test_a_follower_gets_what_is_said_until_the_run_stops(
     await following
     assert [piece["position"] for piece in heard] == [1, 2, 3, 4, 5]
     assert heard[-1]["state"] == "complete"
+
+
+async def test_what_a_user_says_is_durable_when_the_reply_comes(world: World) -> None:
+    """S2-8: stored at once, with the role of a user, and without secrets."""
+    secret = Redactor()
+    secret.add("TOKEN", "sesame-sesame")
+    process = await world.process(redactor=secret)
+    asked = SendMessage(chat="talk", text="Open with sesame-sesame.")
+    sent = await LocalOperations(process.engine, process.clock).decide.send_message(asked)
+    assert (sent["role"], sent["state"], sent["text"]) == ("user", "complete", "Open with [redacted TOKEN].")
+    other = await world.process()
+    (shown,) = await LocalOperations(other.engine, other.clock).messages.list_messages(
+        ListMessages(of="talk")
+    )
+    assert shown == sent
+
+
+@pytest.mark.parametrize(
+    ("chat", "text", "why"),
+    [("run/x", "Hello.", "is the chat of a run"), ("talk", "", "a message has 1 to"), ("", "Hello.", "chat")],
+)
+async def test_what_cannot_be_said_is_refused_in_one_sentence(
+    memory: World, chat: str, text: str, why: str
+) -> None:
+    process = await memory.process()
+    with pytest.raises(InvalidInput, match=why):
+        await process.engine.say(chat, text)
+    assert await process.store.messages.positions([chat]) == {}

@@ -23,8 +23,8 @@ from onward.operations.local.submit import start_of
 from onward.operations.local.wait import wait_stopped
 from onward.operations.local_only.workdir import directory_of
 from onward.operations.replies import EventShown, RunList
-from onward.operations.requests import ListRuns, ReadEvents, ReadMessages, SubmitRun
-from onward.operations.said import MessagePiece
+from onward.operations.requests import ListRuns, ReadEvents, ReadMessages, SendMessage, SubmitRun
+from onward.operations.said import MessagePiece, MessageShown
 from onward.pipeline.build import Pipeline
 from onward.worker.embedded import EmbeddedWorker
 
@@ -173,6 +173,11 @@ class Queueing(Opening):
         request = ReadMessages(of=of, after=after, follow=follow)
         async for piece in (await self._operations()).messages.read_messages(request):
             yield piece
+
+    async def say(self, chat: str, text: str) -> MessageShown:
+        """Store what a user says in a chat, before anything is done about it; shown by `messages`."""
+        request = SendMessage(chat=chat, text=text)
+        return await (await self._operations()).decide.send_message(request)
 
     async def wait(self, run: str | Run, *, timeout: float | None = None) -> Run:
         """Wait until a run stops, whichever process executes it; returns its state.

@@ -31,6 +31,7 @@ from onward.engine.loop.runner import Runner
 from onward.engine.loop.serving import Around, Serving
 from onward.engine.managed.oversee import Overseer
 from onward.engine.messages.flusher import Flusher
+from onward.engine.messages.saying import Saying
 from onward.engine.messages.tidying import MessageTidying
 from onward.engine.step.effects import AtMostOnce, Once
 from onward.engine.step.leftovers import Leftovers
@@ -88,6 +89,7 @@ class Engine:
         self.leftovers = Leftovers(store, None if files is None else files.folder, trees, own)
         self.flusher = Flusher(store.messages, clock, redactor=redactor)
         self.waiting = WaitingCalls()
+        self.say = Saying(store.messages, clock, ids, redactor).say
         self.effects = AtMostOnce(store.effects, clock, ids, store.leases.lease_s, redactor=redactor)
         claims = Claims(store.leases, journal, clock, ids, observe)
         self.dropped, self.is_at_work = claims.dropped, claims.is_at_work

@@ -55,6 +55,7 @@ from onward.operations.requests import (
     ResumeRun,
     RetryNotification,
     RunGates,
+    SendMessage,
     SetLimit,
     SettleEffect,
     ShowRun,
@@ -126,6 +127,8 @@ class Decide(Protocol):
 
     async def steer_run(self, request: SteerRun) -> RunState: ...
 
+    async def send_message(self, request: SendMessage) -> MessageShown: ...
+
     async def recover_runs(self, request: RecoverRuns) -> Recovered: ...
 
 
@@ -160,7 +163,7 @@ class Limits(Protocol):
 
 
 class Messages(Protocol):
-    """Reads what is said in chats; changes nothing."""
+    """Reads what is said in chats."""
 
     async def list_messages(self, request: ListMessages) -> list[MessageShown]: ...
 

@@ -195,6 +195,13 @@ class ReadMessages(Request, frozen=True, kw_only=True):
         POSITION.check(self.after, "after")
 
 
+class SendMessage(Request, frozen=True, kw_only=True):
+    """Say something in a chat, as its user. It is stored before anything is done about it."""
+
+    chat: str
+    text: str
+
+
 class ListMessages(Request, frozen=True, kw_only=True):
     """The messages of a run, or of a chat, each with all of its text."""
 

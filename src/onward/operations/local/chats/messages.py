@@ -41,7 +41,7 @@ class LocalMessages:
         place = await self._place(request.of)
         query = MessageQuery(chat=place.chat) if place.run_id is None else MessageQuery(run_id=place.run_id)
         found = await self.store.messages.list(query)
-        return [_shown(one, await self.store.messages.content(one.id) or ()) for one in found]
+        return [shown_message(one, await self.store.messages.content(one.id) or ()) for one in found]
 
     async def read_messages(
         self, request: ReadMessages, *, stop: asyncio.Event | None = None
@@ -119,7 +119,8 @@ def _parts(parts: Iterable[Part]) -> list[PartShown]:
     return [{"kind": part.kind.value, "text": part.text} for part in parts]
 
 
-def _shown(one: Message, parts: Sequence[Part]) -> MessageShown:
+def shown_message(one: Message, parts: Sequence[Part]) -> MessageShown:
+    """A message as it is shown."""
     return {
         "id": one.id,
         "chat": one.chat,

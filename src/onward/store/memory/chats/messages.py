@@ -33,6 +33,11 @@ class MemoryMessages:
             add_chunk(self._state, said, kind, text)
         return Flushed.STORED
 
+    async def say(self, message: Message, content: bytes) -> None:
+        assert message.content is not None
+        self._state.put({message.content: content}, message.begun_at_us)
+        receive_messages(self._state, [message])
+
     async def read(self, chat: str, *, after: int, limit: int = READ_MAX) -> Sequence[Heard]:
         there = [said for said in self._state.said.values() if said.message.chat == chat]
         chunks = [chunk for said in there for chunk in said.chunks if chunk.position > after]

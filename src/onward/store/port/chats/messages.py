@@ -65,6 +65,13 @@ class Messages(Protocol):
         """Store what streams have written, each of another message; answers for each."""
         ...
 
+    async def say(self, message: Message, content: bytes) -> None:
+        """Store a whole message, such as a user's, at the end of its chat; `content` is its sealed text.
+
+        The same message again changes nothing.
+        """
+        ...
+
     async def read(self, chat: str, *, after: int, limit: int = READ_MAX) -> Sequence[Heard]:
         """What is behind a position of a chat, in order. A chat that nobody has spoken in is empty.
 

@@ -9,6 +9,7 @@ from onward.model.row import MessageState
 from onward.store import growing, rows
 from onward.store.growing import Judged, LockedMessage
 from onward.store.port.chats.messages import READ_MAX, Flushed, Growth, MessageQuery
+from onward.store.postgres.chats.projecting import arriving_calls
 from onward.store.postgres.link.binary import numbers, texts
 from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.wire import Rows, Wire
@@ -25,6 +26,11 @@ class PostgresMessages:
 
     async def flush(self, batch: Sequence[Growth]) -> Sequence[Flushed]:
         return await self._flushing.use(lambda wire: _flush(wire, batch)) if batch else ()
+
+    async def say(self, message: Message, content: bytes) -> None:
+        assert message.content is not None
+        kept = blob_call(message.content, content, message.begun_at_us)
+        await self._connections.use(lambda wire: wire.run(BEGIN, *arriving_calls([message]), kept, COMMIT))
 
     async def read(self, chat: str, *, after: int, limit: int = READ_MAX) -> Sequence[Heard]:
         async def read(wire: Wire) -> Sequence[Heard]:

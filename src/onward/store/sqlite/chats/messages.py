@@ -12,6 +12,7 @@ from onward.model.chats.message import Heard, Message, Part
 from onward.store import growing, rows
 from onward.store.growing import Judged, LockedMessage
 from onward.store.port.chats.messages import READ_MAX, Flushed, Growth, MessageQuery
+from onward.store.sqlite.chats.projecting import receive_messages
 from onward.store.sqlite.file.transaction import Transactions
 from onward.store.sqlite.reading import read_blobs
 from onward.store.sqlite.statements import QUERIES
@@ -26,6 +27,9 @@ class SqliteMessages:
 
     async def flush(self, batch: Sequence[Growth]) -> Sequence[Flushed]:
         return await self._database.transact(lambda db: _flush(db, batch)) if batch else ()
+
+    async def say(self, message: Message, content: bytes) -> None:
+        await self._database.transact(lambda db: _say(db, message, content))
 
     async def read(self, chat: str, *, after: int, limit: int = READ_MAX) -> Sequence[Heard]:
         values = {"chat": chat, "after": after, "limit": limit}
@@ -70,6 +74,12 @@ def _flush(db: apsw.Connection, batch: Sequence[Growth]) -> Sequence[Flushed]:
     db.executemany(QUERIES["message_move"], [(index, n) for n, index in judged.messages.items()])
     db.executemany(QUERIES["chat_move"], [(position, n) for n, position in judged.chats.items()])
     return answers
+
+
+def _say(db: apsw.Connection, message: Message, content: bytes) -> None:
+    assert message.content is not None
+    put_blob(db, message.content, content, message.begun_at_us)
+    receive_messages(db, [message])
 
 
 def _read(db: apsw.Connection, values: dict[str, Any]) -> Sequence[Heard]:

@@ -185,3 +185,35 @@ async def test_messages_of_another_database_stand_whole_at_the_end_of_their_chat
     assert isinstance(whole, Reset)
     assert (whole.position, whole.parts, last.position) == (2, ((TEXT, "from afar"),), 3)
     assert (await only(store, away.id)).state is MessageState.INTERRUPTED
+
+
+async def test_what_a_user_says_stands_whole_at_the_end_of_the_chat(store: Store, other: Store) -> None:
+    """S2-8: it is there for everybody before anything is done about it, and said again it is there once."""
+    draft = await speaking(store, chat="talk")
+    await appended(store, draft, answered())
+    name, content = sealed_content([Part(TEXT, "Hello?")])
+    user = Message(
+        id="u1",
+        chat="talk",
+        run_id="",
+        step="",
+        call="",
+        number=0,
+        role=Role.USER,
+        state=MessageState.COMPLETE,
+        model="",
+        begun_at_us=START_US,
+        ended_at_us=START_US,
+        first_position=0,
+        last_position=0,
+        content=name,
+        is_tidied=True,
+    )
+    for _ in range(2):
+        await store.messages.say(user, content)
+    (heard_last,) = await other.messages.read("talk", after=2)
+    parts = (Part(TEXT, "Hello?"),)
+    state = MessageState.COMPLETE
+    assert heard_last == Reset(position=3, message="u1", role=Role.USER, state=state, parts=parts)
+    assert await other.messages.positions(["talk"]) == {"talk": 3}
+    assert await store.messages.content("u1") == parts
