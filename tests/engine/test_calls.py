@@ -503,6 +503,29 @@ async def test_a_call_that_must_not_be_repeated_and_takes_too_long_is_in_doubt(w
     assert "charge" in run.detail
 
 
+async def test_a_handler_that_swallows_a_lost_call_cannot_make_it_again(world: World) -> None:
+    """I31: it may have done its work; only a person can say that it is to be made again."""
+    made, codes = list[int](), list[str]()
+
+    async def charge() -> None:
+        made.append(1)
+        await asyncio.Event().wait()
+
+    async def work(step: StepContext) -> None:
+        with contextlib.suppress(CallTimedOut):
+            await step.call("charge", charge, repeatable=False, time_limit_s=5)
+        try:
+            await step.call("charge", charge, repeatable=False, time_limit_s=5)
+        except Refused as refused:
+            codes.append(refused.code)
+            raise
+
+    process = await at(world, work)
+    run = await process.start(SOURCE)
+    assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "in_doubt")
+    assert (made, codes) == ([1], ["call_in_doubt"])
+
+
 async def test_a_time_limit_on_a_plain_function_is_refused(world: World) -> None:
     async def work(step: StepContext) -> None:
         await step.call("a", lambda: 1, time_limit_s=5)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from onward.machine.decide.calls import hold_attempt
+from onward.machine.decide.doubt import doubtful_step
 from onward.machine.decide.lost_calls import with_lost_calls
 from onward.machine.fold.call_rows import call_rows
 from onward.machine.fold.change import IllegalEvent
@@ -26,6 +29,7 @@ from onward.model.event import (
 from onward.model.row import CallClosed, MessageState
 from onward.model.run import Run
 from tests.machine.events import finished, held, started, then
+from tests.machine.test_branches import BEGUN_IN_A, TWO
 
 STREAMED = Streamed(chat="c", message="m")
 BEGUN = CallStarted(
@@ -109,3 +113,22 @@ def test_only_a_lost_call_that_must_not_be_repeated_is_in_doubt() -> None:
     calls = then(calling(), model, *lost).open_steps["a#1"].calls
     assert calls is not None
     assert dict(calls.lost) == {"m1": 1}
+
+
+def test_a_hold_is_not_written_while_a_call_is_under_way() -> None:
+    """A call may have begun since the hold was asked for: its own decision looks once more."""
+    run, hold = then(held(), started()), AttemptHeld(step="a#1", attempt=1, reason="pause")
+    assert hold_attempt(run, hold, {"m1"}) == ()
+    assert hold_attempt(run, hold, set()) == (hold,)
+
+
+def test_a_fork_is_in_doubt_about_the_open_call_of_a_branch_that_must_not_be_repeated() -> None:
+    """I31: it may have been made. Whoever forks the run has not decided to make it again."""
+    begun = replace(BEGUN, step="fan#1.a/a#1")
+    run = then(held(), TWO, BEGUN_IN_A, begun)
+    forked = RunForked(parent="r", parent_seq=4, parent_hash="00", by="ann")
+    child = then(run, *with_lost_calls(run, (forked,)))
+    calls = child.open_steps["fan#1.a/a#1"].calls
+    assert calls is not None
+    assert dict(calls.lost) == {"m1": 1}
+    assert (child.open_calls, doubtful_step(child)) == (0, "fan#1.a/a#1")
