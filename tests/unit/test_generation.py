@@ -22,7 +22,6 @@ import pytest
 from onward.clock import SystemClock, SystemDice, SystemIds
 from onward.engine.engine import Engine, Start
 from onward.handlers.function import FunctionHandler
-from onward.model.ids import display_id
 from onward.testing.models.ledger import read_ledger
 from onward.testing.models.script import Reply, Rule, Script
 from onward.wiring import open_store
@@ -110,7 +109,7 @@ def test_the_whole_story_of_a_generation(shell: Shell) -> None:
         first.signal(signal.SIGKILL)
         first.end()
         second = shell.start("worker")
-        second.wait_for(f"run {display_id('job')} completed")
+        second.wait_for("run job completed")
         second.signal(signal.SIGTERM)
         assert second.end().code == 0
     cut, whole = ("assistant", "interrupted", HALF), ("assistant", "complete", DRAFT)
