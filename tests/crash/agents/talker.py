@@ -92,6 +92,9 @@ class DoomedModels:
     def full_name(self, model: str = "", *, provider: str = "") -> str:
         return self._models.full_name(model or NAME, provider=provider)
 
+    def takes_prefix(self, model: str) -> bool:
+        return self._models.takes_prefix(model)
+
     async def stream(
         self, request: ModelRequest, *, idempotency_key: str | None = None
     ) -> AsyncGenerator[Streamed, None]:
