@@ -10,9 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.agents.model.failure import Failure, FailureKind, ModelFailed
-from onward.agents.model.request import ModelRequest, ToolCall, user
-from onward.agents.model.stream import Answer, Collecting, Finished, FinishReason, Streamed, TextDelta, Usage
-from onward.agents.openai.reading import Reading
+from onward.agents.model.request import ModelRequest, Reasoning, Text, ToolCall, user
+from onward.agents.model.stream import (
+    Answer,
+    Collecting,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    Streamed,
+    TextDelta,
+    Usage,
+)
+from onward.agents.openai.answer import OpenAIAnswer
+from onward.agents.wire.reading import Reading
 from onward.agents.wire.refusal import Asked, Response
 from onward.agents.wire.sse import SseReader
 from onward.agents.wire.trouble import Trouble
@@ -31,7 +41,7 @@ def tool(index: int | None = None, id: str | None = None, **function: Any) -> di
 
 def answer_of(*chunks: dict[str, Any]) -> Answer:
     """The whole answer that the chunks make, with [DONE] after them."""
-    reading, collecting = Reading(ASKED, Asked("acme", "small")), Collecting()
+    reading, collecting = Reading(ASKED, Asked("acme", "small"), OpenAIAnswer()), Collecting()
     reading.begin(HEAD)
     body = (
         b"".join(b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
@@ -173,7 +183,7 @@ def test_whatever_comes_is_an_answer_or_a_failure(body: bytes) -> None:
 
 
 def _failure(body: bytes) -> Failure:
-    reading = Reading(ASKED, Asked("acme", "small"))
+    reading = Reading(ASKED, Asked("acme", "small"), OpenAIAnswer())
     reading.begin(HEAD)
     try:
         pieces: list[Streamed] = [*reading.feed(body), *reading.end()]
@@ -211,3 +221,22 @@ def test_a_stored_piece_comes_back_as_it_was() -> None:
         Finished(usage=Usage(), finish_reason=FinishReason.STOP, model="m"),
     ]
     assert msgspec.json.decode(msgspec.json.encode(kinds), type=list[Streamed]) == kinds
+
+
+def test_a_signature_ends_the_reasoning_before_it_and_may_stand_alone() -> None:
+    collecting = Collecting()
+    for piece in (
+        ReasoningDelta("six "),
+        ReasoningDelta("times seven"),
+        ReasoningDelta("", "proof"),
+        TextDelta("42"),
+        ReasoningDelta("", "alone"),
+        TextDelta("!"),
+    ):
+        collecting.add(piece)
+    assert collecting.message().parts == (
+        Reasoning("six times seven", "proof"),
+        Text("42"),
+        Reasoning("", "alone"),
+        Text("!"),
+    )

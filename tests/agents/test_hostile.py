@@ -12,7 +12,8 @@ import pytest
 from onward.agents.model.failure import FailureKind, ModelFailed
 from onward.agents.model.stream import collect
 from onward.agents.models import Models
-from onward.agents.openai.client import OpenAIModel
+from onward.agents.openai.format import OpenAIFormat
+from onward.agents.wire.client import WireModel
 from onward.agents.wire.http import Http, Outgoing
 from onward.agents.wire.limits import TimeLimits
 from onward.agents.wire.sse import SseReader, TooLarge
@@ -87,7 +88,8 @@ async def test_an_answer_without_end_is_cut() -> None:
         models = models_at(url)
         provider = models.providers["acme"]
         http = Http(SystemClock(), body_bytes_max=1024 * 1024)
-        models._clients["acme"] = OpenAIModel(provider, http=http, keys=models._keys, clock=SystemClock())
+        wire = OpenAIFormat(provider)
+        models._clients["acme"] = WireModel(provider, wire, http=http, keys=models._keys, clock=SystemClock())
         return models
 
     assert "more than any answer" in await _message_of(small, response(b": hello\n" * 1024 * 1024))

@@ -277,7 +277,7 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
         ("store.postgres_pool", "import apsw"),
         ("store.sql", "from psycopg.rows import dict_row"),
         ("engine.loop.run_loop", "import time"),
-        ("agents.model.port", "from onward.agents.openai.client import OpenAIModel"),
+        ("agents.model.port", "from onward.agents.wire.client import WireModel"),
         ("agents.models", "import aiohttp"),
         ("agents.keys", "from onward.store.port.log import RunLog"),
         ("machine.plan.retry", "from random import random"),

@@ -14,7 +14,7 @@ from onward.agents.providers import Provider, full_name, split_name
 from onward.clock import Clock
 
 if TYPE_CHECKING:
-    from onward.agents.openai.client import OpenAIModel
+    from onward.agents.wire.client import WireModel
 
 
 class Models:
@@ -25,7 +25,7 @@ class Models:
     ) -> None:
         self.providers, self.default = providers, default
         self._keys, self._clock = keys, clock
-        self._clients: dict[str, OpenAIModel] = {}
+        self._clients: dict[str, WireModel] = {}
 
     def full_name(self, model: str = "", *, provider: str = "") -> str:
         """`provider:model` for a node's `llm_model` and `llm_provider`; InvalidInput if there is none."""
@@ -49,13 +49,13 @@ class Models:
         for client in clients.values():
             await client.close()
 
-    def _client(self, provider: Provider) -> OpenAIModel:
+    def _client(self, provider: Provider) -> WireModel:
         if provider.name not in self._clients:
-            from onward.agents.openai.client import OpenAIModel
+            from onward.agents.formats import wire_format
+            from onward.agents.wire.client import WireModel
             from onward.agents.wire.http import Http
 
-            http = Http(self._clock)
-            self._clients[provider.name] = OpenAIModel(
-                provider, http=http, keys=self._keys, clock=self._clock
+            self._clients[provider.name] = WireModel(
+                provider, wire_format(provider), http=Http(self._clock), keys=self._keys, clock=self._clock
             )
         return self._clients[provider.name]

@@ -14,12 +14,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from onward.agents import formats as formats  # imported here, so that a forked process has it
 from onward.agents.model.request import ModelRequest
 from onward.agents.model.stream import Streamed
 from onward.agents.models import Models
-from onward.agents.openai import client as client  # imported here, so that a forked process has it
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
+from onward.agents.wire import client as client  # and this
 from onward.clock import SystemClock, SystemDice, SystemIds
 from onward.engine.engine import Engine, Resume, Start
 from onward.errors import RunNotFound

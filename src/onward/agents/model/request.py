@@ -27,18 +27,25 @@ class Text(_Value, frozen=True, tag="text"):
 
 
 class Reasoning(_Value, frozen=True, tag="reasoning"):
-    """What a model thought before it answered. `signature`: the provider's proof that the text is its own."""
+    """What a model thought before it answered. `signature`: the provider's proof that the text is its own.
+
+    Whoever asks that provider again must send both back as they came. The text may be empty.
+    """
 
     text: str
     signature: str = ""
 
 
 class ToolCall(_Value, frozen=True, tag="tool_call"):
-    """A model's wish to use a tool. `arguments` is JSON text as the model wrote it, and may be invalid."""
+    """A model's wish to use a tool. `arguments` is JSON text as the model wrote it, and may be invalid.
+
+    `signature` is the provider's, as that of Reasoning is.
+    """
 
     id: str
     name: str
     arguments: str = "{}"
+    signature: str = ""
 
 
 class ToolResult(_Value, frozen=True, tag="tool_result"):

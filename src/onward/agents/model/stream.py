@@ -48,10 +48,11 @@ class TextDelta(msgspec.Struct, frozen=True, tag="text"):
     text: str
 
 
-class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning"):
-    """More text of the model's reasoning."""
+class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning", omit_defaults=True):
+    """More text of the model's reasoning. A signature ends a part of it, and its text may be empty."""
 
     text: str
+    signature: str = ""
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True, tag="tool_call_delta"):
@@ -107,8 +108,11 @@ class Collecting:
         match piece:
             case TextDelta(text):
                 self._append(text, is_reasoning=False)
-            case ReasoningDelta(text):
-                self._append(text, is_reasoning=True)
+            case ReasoningDelta(text, signature):
+                if text:
+                    self._append(text, is_reasoning=True)
+                if signature:
+                    self._sign(signature)
             case ToolCall():
                 self._close()
                 self._parts.append(piece)
@@ -128,6 +132,13 @@ class Collecting:
             self._close()
             self._is_reasoning = is_reasoning
         self._run.append(text)
+
+    def _sign(self, signature: str) -> None:
+        """End the reasoning that has come since the last part, which may be none, with its signature."""
+        if not self._is_reasoning:
+            self._close()
+        self._parts.append(Reasoning("".join(self._run), signature))
+        self._run = []
 
     def _close(self) -> None:
         if self._run:

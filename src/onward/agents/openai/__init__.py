@@ -1,1 +1,1 @@
-"""OpenAI's chat completions, which many servers speak. Begin with `client`; `body` and `answer` are pure."""
+"""OpenAI's chat completions, which many servers speak. Begin with `format`; all of it is pure."""

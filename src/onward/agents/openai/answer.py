@@ -7,46 +7,26 @@ from typing import Any
 
 import msgspec
 
-from onward.agents.model.request import ToolCall
-from onward.agents.model.stream import (
-    FinishReason,
-    ReasoningDelta,
-    Streamed,
-    TextDelta,
-    ToolCallDelta,
-    Usage,
-)
-from onward.agents.openai.chunk import FINISHES, Chunk, Delta, ToolPiece
+from onward.agents.model.stream import FinishReason, Streamed, ToolCallDelta
+from onward.agents.openai.chunk import FINISHES, Delta, ToolPiece, decode_chunk
+from onward.agents.wire.gathered import ComingCall, Gathered
+from onward.agents.wire.trouble import ErrorInAnswer
+
+DONE = b"[DONE]"
 
 
-class _Call:
-    """A tool call that is still coming."""
-
-    def __init__(self, index: int) -> None:
-        self.index, self.id, self.name = index, "", ""
-        self.arguments: list[str] = []
-
-    def whole(self) -> ToolCall:
-        return ToolCall(self.id or f"call_{self.index}", self.name, "".join(self.arguments).strip() or "{}")
-
-
-class AnswerReader:
+class OpenAIAnswer(Gathered):
     """What has come of an answer, and whether it is whole."""
 
-    def __init__(self) -> None:
-        self.usage: Usage | None = None
-        self.model = ""
-        self.pieces = self.characters = 0
-        """Of everything that the model wrote, reasoning included."""
-        self.is_empty = True
-        """No text and no tool call has come; reasoning alone is no answer."""
-        self.is_whole = False
-        self._finish: FinishReason | None = None
-        self._is_refused = False
-        self._calls: list[_Call] = []
-
-    def read(self, chunk: Chunk) -> Iterator[Streamed]:
-        """The pieces in one chunk."""
+    def read(self, event: bytes) -> Iterator[Streamed]:
+        """As the format's port says."""
+        if event.strip() == DONE:
+            self.is_whole = self.is_done = True  # a few servers never say why they stopped
+            return
+        chunk = decode_chunk(event)
+        error = chunk.failed()
+        if error is not None:
+            raise ErrorInAnswer(error)
         if chunk.model:
             self.model = chunk.model
         if chunk.usage is not None:
@@ -58,80 +38,46 @@ class AnswerReader:
             if new is not None:
                 yield from self._delta(new)
             if choice.finish_reason:
-                self._finish = FINISHES.get(choice.finish_reason.lower(), FinishReason.OTHER)
+                self.finish = FINISHES.get(choice.finish_reason.lower(), FinishReason.OTHER)
                 self.is_whole = True
-
-    def done(self) -> None:
-        """The server says that this was all; a few never say why they stopped."""
-        self.is_whole = True
-
-    @property
-    def finish_reason(self) -> FinishReason:
-        """Why it ended."""
-        if self._is_refused:
-            return FinishReason.REFUSAL
-        if self._calls and self._finish in (None, FinishReason.STOP, FinishReason.OTHER):
-            return FinishReason.TOOL_CALLS  # some servers say `stop` after tool calls
-        return self._finish or FinishReason.STOP
-
-    def tool_calls(self) -> list[ToolCall]:
-        """The tool calls, as far as they have come."""
-        return [call.whole() for call in self._calls]
 
     def _delta(self, new: Delta) -> Iterator[Streamed]:
         thought = new.reasoning_content or new.reasoning
         if isinstance(thought, str) and thought:
-            self._count(thought)
-            yield ReasoningDelta(thought)
+            yield self.add_reasoning(thought)
         if new.content:
             yield from self._content(new.content)
         if new.refusal:
-            self._is_refused = True
-            yield self._text(new.refusal)
+            self.is_refused = True
+            yield self.add_text(new.refusal)
         for piece in new.tool_calls or ():
             yield self._tool_piece(piece)
 
     def _content(self, content: Any) -> Iterator[Streamed]:
         if isinstance(content, str):
-            yield self._text(content)
+            yield self.add_text(content)
             return
         for part in content if isinstance(content, list) else ():
             text = part.get("text") if isinstance(part, dict) else None
             if isinstance(text, str) and text:
-                yield self._text(text)
-
-    def _text(self, text: str) -> TextDelta:
-        self.is_empty = False
-        self._count(text)
-        return TextDelta(text)
-
-    def _count(self, text: str) -> None:
-        self.pieces += 1
-        self.characters += len(text)
+                yield self.add_text(text)
 
     def _tool_piece(self, piece: ToolPiece) -> ToolCallDelta:
-        self.is_empty = False
-        call = self._call_of(piece)
         name = (piece.function.name if piece.function else None) or ""
         arguments = _arguments(piece.function.arguments if piece.function else None)
-        call.id = call.id or piece.id or ""
-        call.name += name
-        call.arguments.append(arguments)
-        self._count(name + arguments)
-        return ToolCallDelta(index=call.index, id=piece.id or "", name=name, arguments=arguments)
+        return self.add_to_call(self._call_of(piece), id=piece.id or "", name=name, arguments=arguments)
 
-    def _call_of(self, piece: ToolPiece) -> _Call:
+    def _call_of(self, piece: ToolPiece) -> ComingCall:
         """The call that a piece belongs to. Some servers leave the index out, or number every call 0."""
-        last = self._calls[-1] if self._calls else None
+        last = self.calls[-1] if self.calls else None
         is_other = last is not None and bool(piece.id and last.id and piece.id != last.id)
         if piece.index is not None and not (is_other and last is not None and piece.index == last.index):
-            known = [call for call in self._calls if call.index == piece.index]
+            known = [call for call in self.calls if call.index == piece.index]
             if known:
                 return known[-1]
         elif last is not None and not is_other:
             return last
-        self._calls.append(_Call(len(self._calls)))
-        return self._calls[-1]
+        return self.begin_call()
 
 
 def _arguments(found: Any) -> str:

@@ -79,7 +79,7 @@ class Asking:
                     collecting.add(piece)
                     if isinstance(piece, TextDelta):
                         heard(ChunkKind.TEXT, piece.text)
-                    elif isinstance(piece, ReasoningDelta):
+                    elif isinstance(piece, ReasoningDelta) and piece.text:
                         heard(ChunkKind.REASONING, piece.text)
                     await message.ready()
         assert collecting.finished is not None  # the port promises it, or raises

@@ -13,11 +13,12 @@ import msgspec
 from blake3 import blake3
 from msgspec.structs import replace
 
-from onward.agents.model.request import AssistantMessage, Message, ToolCall
+from onward.agents.model.request import AssistantMessage, Message, Reasoning, Text, ToolCall, ToolResult
 from onward.errors import InvalidInput
 from onward.redact.redactor import Redactor
 
 Find = Callable[[str], Awaitable[bytes | None]]
+Part = Text | Reasoning | ToolCall | ToolResult
 
 
 class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -77,10 +78,15 @@ async def read_thread(find: Find, head: str, redactor: Redactor) -> Thread:
 
 
 def _without_secrets(redactor: Redactor, message: Message) -> Message:
-    parts = tuple(
-        replace(part, arguments=redactor.redact(part.arguments))
-        if isinstance(part, ToolCall)
-        else replace(part, text=redactor.redact(part.text))
-        for part in message.parts
-    )
+    parts = tuple(_clean(redactor, part) for part in message.parts)
     return message if parts == message.parts else replace(message, parts=parts)
+
+
+def _clean(redactor: Redactor, part: Part) -> Part:
+    """The part without secrets, and without a signature that would no longer fit its text."""
+    if isinstance(part, ToolCall):
+        return replace(part, arguments=redactor.redact(part.arguments))
+    text = redactor.redact(part.text)
+    if isinstance(part, Reasoning) and text != part.text:
+        return replace(part, text=text, signature="")
+    return replace(part, text=text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from onward.agents.model.failure import FailureKind
 
 
@@ -11,3 +13,11 @@ class Trouble(Exception):
     def __init__(self, kind: FailureKind, what: str, *, is_sent: bool) -> None:
         self.kind, self.what, self.is_sent = kind, what, is_sent
         super().__init__(what)
+
+
+class ErrorInAnswer(Exception):
+    """The server tells an error in the middle of an answer; `error` is what it sent."""
+
+    def __init__(self, error: Any) -> None:
+        self.error = error
+        super().__init__("an error inside the answer")

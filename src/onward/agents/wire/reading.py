@@ -9,14 +9,12 @@ import msgspec
 from onward.agents.model.failure import Failure, FailureKind, ModelFailed
 from onward.agents.model.request import ModelRequest
 from onward.agents.model.stream import Finished, FinishReason, Streamed, Usage
-from onward.agents.openai.answer import AnswerReader
-from onward.agents.openai.chunk import decode_chunk
 from onward.agents.tokens import estimated_usage
+from onward.agents.wire.format import AnswerReader
 from onward.agents.wire.refusal import Asked, Response, error_in_stream, failed, hide, plain, refusal
 from onward.agents.wire.sse import SseReader, TooLarge
-from onward.agents.wire.trouble import Trouble
+from onward.agents.wire.trouble import ErrorInAnswer, Trouble
 
-DONE = b"[DONE]"
 STREAM, WHOLE, PAGE = "text/event-stream", "application/json", "text/html"
 MAY_HAVE_COST = (FailureKind.CUT, FailureKind.TRANSIENT, FailureKind.EMPTY)
 
@@ -24,13 +22,13 @@ MAY_HAVE_COST = (FailureKind.CUT, FailureKind.TRANSIENT, FailureKind.EMPTY)
 class Reading:
     """Reads the response to one request; raises ModelFailed or Trouble where it is no whole answer."""
 
-    def __init__(self, request: ModelRequest, asked: Asked, secrets: Sequence[str] = ()) -> None:
+    def __init__(
+        self, request: ModelRequest, asked: Asked, answer: AnswerReader, secrets: Sequence[str] = ()
+    ) -> None:
         self._request, self._asked, self._secrets = request, asked, secrets
-        self._answer, self._events = AnswerReader(), SseReader()
+        self._answer, self._events = answer, SseReader()
         self._head: Response | None = None
         self._whole: bytearray | None = None
-        self.is_done = False
-        """Whether the server has said that nothing more comes."""
 
     def begin(self, head: Response) -> None:
         """The head of the response has come."""
@@ -40,6 +38,11 @@ class Reading:
             raise Trouble(FailureKind.REQUEST, "answered with an HTML page", is_sent=False)
         if head.content_type == WHOLE:
             self._whole = bytearray()  # of a server that does not stream
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the server has said that nothing more comes."""
+        return self._answer.is_done
 
     @property
     def is_answer(self) -> bool:
@@ -72,7 +75,7 @@ class Reading:
             usage=self._usage(),
             finish_reason=answer.finish_reason,
             model=model,
-            request_id=self._response.request_id,
+            request_id=self._response.request_id or self._answer_id(),
         )
 
     def refused(self, body: bytes, now_us: int) -> Failure:
@@ -87,31 +90,31 @@ class Reading:
             trouble.kind,
             trouble.what,
             status=self._head.status if self._head else None,
-            request_id=self._head.request_id if self._head else "",
+            request_id=(self._head.request_id if self._head else "") or self._answer_id(),
             usage=self._answer.usage,
             may_have_cost=trouble.is_sent and trouble.kind in MAY_HAVE_COST,
         )
 
     def _pieces(self, events: Sequence[bytes]) -> Iterator[Streamed]:
         for event in events:
-            if event.strip() == DONE:
-                self._answer.done()
-                self.is_done = True
-                return
             try:
-                chunk = decode_chunk(event)
+                yield from self._answer.read(event)
             except (msgspec.DecodeError, RecursionError):
                 raise Trouble(FailureKind.CUT, "sent something that is no answer", is_sent=True) from None
-            error = chunk.failed()
-            if error is not None:
-                told = error_in_stream(self._asked, error, self._response, secrets=self._secrets)
-                raise ModelFailed(msgspec.structs.replace(told, usage=self._answer.usage))
-            yield from self._answer.read(chunk)
+            except ErrorInAnswer as sent:
+                told = error_in_stream(self._asked, sent.error, self._response, secrets=self._secrets)
+                raise ModelFailed(msgspec.structs.replace(told, usage=self._answer.usage)) from None
+            if self.is_done:
+                return
 
     @property
     def _response(self) -> Response:
         assert self._head is not None, "the head comes first"
         return self._head
+
+    def _answer_id(self) -> str:
+        """The provider's name for the answer, of a format that puts it there instead of into a header."""
+        return hide(plain(self._answer.request_id, most=200), self._secrets)
 
     def _usage(self) -> Usage:
         answer = self._answer

@@ -9,21 +9,21 @@ from onward.agents.keys import KeyMissing, Keys, is_reference
 from onward.agents.model.failure import FailureKind, ModelFailed
 from onward.agents.model.request import ModelRequest
 from onward.agents.model.stream import Streamed
-from onward.agents.openai.body import Dialect, encode_body
-from onward.agents.openai.reading import Reading
-from onward.agents.openai.traits import can_reason, takes_completion_ceiling
 from onward.agents.providers import Provider, split_name
+from onward.agents.wire.format import WireFormat
 from onward.agents.wire.http import Http, Outgoing
+from onward.agents.wire.reading import Reading
 from onward.agents.wire.refusal import Asked, Response, failed
 from onward.agents.wire.trouble import Trouble
 from onward.clock import Clock
 
 
-class OpenAIModel:
-    """The models of one provider that speaks OpenAI's chat completions."""
+class WireModel:
+    """The models of one provider, in the format that it speaks."""
 
-    def __init__(self, provider: Provider, *, http: Http, keys: Keys, clock: Clock) -> None:
-        self._provider, self._http, self._keys, self._clock = provider, http, keys, clock
+    def __init__(self, provider: Provider, wire: WireFormat, *, http: Http, keys: Keys, clock: Clock) -> None:
+        self._provider, self._wire = provider, wire
+        self._http, self._keys, self._clock = http, keys, clock
 
     async def stream(
         self, request: ModelRequest, *, idempotency_key: str | None = None
@@ -31,7 +31,7 @@ class OpenAIModel:
         """As the port says."""
         asked = Asked(*split_name(request.model))
         secrets, outgoing = await self._outgoing(request, asked, idempotency_key)
-        reading = Reading(request, asked, secrets)
+        reading = Reading(request, asked, self._wire.answer(), secrets)
         try:
             async with self._http.post(outgoing) as incoming:
                 reading.begin(Response(status=incoming.status, headers=incoming.headers))
@@ -59,15 +59,14 @@ class OpenAIModel:
             headers["Idempotency-Key"] = quote(idempotency_key, safe="/#:")
         try:
             key = await self._keys.find(provider.key, is_needed=provider.needs_key)
+            headers |= self._wire.headers(key)
             for name, value in provider.headers.items():
                 headers[name] = await self._keys.value(value)
         except KeyMissing as missing:
             what = f"cannot be asked: {missing}"
             raise ModelFailed(failed(asked, FailureKind.AUTH, what)) from None
-        if key:
-            headers["Authorization"] = f"Bearer {key}"
         outgoing = Outgoing(
-            url=f"{provider.base_url}/chat/completions",
+            url=self._wire.address(asked.model),
             headers=headers,
             body=self._body(request, asked),
             limits=provider.limits,
@@ -77,16 +76,7 @@ class OpenAIModel:
 
     def _body(self, request: ModelRequest, asked: Asked) -> bytes:
         try:
-            return encode_body(request, asked.model, self._dialect(asked.model))
+            return self._wire.body(request, asked.model)
         except UnicodeEncodeError:
             what = "cannot be asked: the request holds half a character (a lone surrogate)"
             raise ModelFailed(failed(asked, FailureKind.REQUEST, what)) from None
-
-    def _dialect(self, model: str) -> Dialect:
-        provider = self._provider
-        is_new = takes_completion_ceiling(model, provider.host)
-        default = "max_completion_tokens" if is_new else "max_tokens"
-        reasons = can_reason(model) if provider.reasoning is None else provider.reasoning
-        return Dialect(
-            ceiling=provider.ceiling or default, sends_effort=reasons, stream_usage=provider.stream_usage
-        )
