@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.errors import InvalidInput
 from onward.model.values.bounds import GRACE, WAIT, Seconds, shown
+from onward.model.values.providers import KNOWN_PROVIDERS
 from onward.model.values.tool_env import ALWAYS, Variables, is_named
 from onward.project import CONFIG_FILE, DIRECTORY, HERE, Project, find_project
 from onward.redact.redactor import Redactor
@@ -55,15 +56,17 @@ class Settings:
     """The model of agents that name none."""
     providers: Mapping[str, Any] = field(default_factory=dict)
     """`[providers]` as it is written; `agents/providers.py` reads it when a model is needed."""
-    openai_base_url: str | None = None
-    has_openai_key: bool = False
+    base_urls: Mapping[str, str] = field(default_factory=dict)
+    """Other addresses of known providers, by their names."""
+    has_provider_key: bool = False
+    """Whether a variable holds the key of a known provider."""
     prices: Mapping[str, Any] = field(default_factory=dict)
     redact: RedactSettings = DEFAULT_REDACT
 
     @property
     def has_provider(self) -> bool:
         """Whether a provider of models is set up, so that agents are real."""
-        return bool(self.providers or self.openai_base_url or self.has_openai_key)
+        return bool(self.providers or self.base_urls or self.has_provider_key)
 
 
 def load_settings(
@@ -102,8 +105,12 @@ def load_settings(
         notify=_notify(file["notify"]) if "notify" in file else None,
         model=environment.get("ONWARD_MODEL") or _agent_model(file.get("agents", {})),
         providers=_table(file.get("providers", {}), "providers"),
-        openai_base_url=environment.get("OPENAI_BASE_URL") or None,
-        has_openai_key=bool(environment.get("OPENAI_API_KEY")),
+        base_urls={
+            name: environment[known.url_variable]
+            for name, known in KNOWN_PROVIDERS.items()
+            if environment.get(known.url_variable)
+        },
+        has_provider_key=any(environment.get(known.key_variable) for known in KNOWN_PROVIDERS.values()),
         prices=_table(file.get("prices", {}), "prices"),
         redact=read_redact(file.get("redact", {}), file=CONFIG_FILE, path=project.path),
     )

@@ -291,7 +291,7 @@ def open_models(settings: Settings, redactor: Redactor) -> Models:
     from onward.clock import SystemClock
     from onward.process import SystemSpawn
 
-    providers = read_providers(settings.providers, openai_base_url=settings.openai_base_url)
+    providers = read_providers(settings.providers, base_urls=settings.base_urls)
     directory = settings.project.path(".")
     keys = Keys(variables=own_environment, spawn=SystemSpawn(), directory=directory, known_as=redactor.add)
     return Models(providers, keys=keys, clock=SystemClock(), default=settings.model)

@@ -14,6 +14,7 @@ from onward.agents.model.failure import Failure, FailureKind, ModelFailed
 from onward.agents.model.port import Model
 from onward.agents.model.request import ToolCall
 from onward.agents.model.stream import Finished, FinishReason, Streamed, TextDelta, Usage, collect
+from onward.model.values.providers import FORMATS
 from onward.testing.clock import ManualClock
 from onward.testing.model_endpoint import serving_model
 from onward.testing.models.ledger import Entry, Ledger
@@ -37,8 +38,14 @@ HELLO = '{"choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null
 STOP = '{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}'
 
 
-async def test_an_answer_streams_in_its_pieces_and_ends_with_its_usage() -> None:
-    async with at_endpoint(always(text="Hi there", reasoning="hmm", chunk=3)) as (models, _):
+@pytest.fixture(params=FORMATS)
+def wire(request: pytest.FixtureRequest) -> str:
+    """Every format gives the same answers and failures."""
+    return str(request.param)
+
+
+async def test_an_answer_streams_in_its_pieces_and_ends_with_its_usage(wire: str) -> None:
+    async with at_endpoint(always(text="Hi there", reasoning="hmm", chunk=3), format=wire) as (models, _):
         came, failure = await pieces_of(models)
     assert failure is None
     assert [piece.text for piece in came if isinstance(piece, TextDelta)] == ["Hi ", "the", "re"]
@@ -50,15 +57,15 @@ async def test_an_answer_streams_in_its_pieces_and_ends_with_its_usage() -> None
     )
 
 
-async def test_tool_calls_come_whole_after_their_pieces() -> None:
-    async with at_endpoint(always(tool_calls=CALLS)) as (models, _):
+async def test_tool_calls_come_whole_after_their_pieces(wire: str) -> None:
+    async with at_endpoint(always(tool_calls=CALLS), format=wire) as (models, _):
         answer = await collect(models.stream(request()))
     assert answer.tool_calls == CALLS
     assert answer.finished.finish_reason is FinishReason.TOOL_CALLS
 
 
-async def test_the_ledger_of_the_endpoint_has_the_idempotency_key_and_not_the_key() -> None:
-    async with at_endpoint() as (models, endpoint):
+async def test_the_ledger_of_the_endpoint_has_the_idempotency_key_and_not_the_key(wire: str) -> None:
+    async with at_endpoint(format=wire) as (models, endpoint):
         await pieces_of(models, key="run/step/m1")
         await pieces_of(models, key="run/step/m1")
     first, second = endpoint.ledger.entries
@@ -67,14 +74,14 @@ async def test_the_ledger_of_the_endpoint_has_the_idempotency_key_and_not_the_ke
     assert KEY not in repr(endpoint.ledger.entries)
 
 
-async def test_an_idempotency_key_of_any_characters_can_be_sent() -> None:
-    async with at_endpoint() as (models, endpoint):
+async def test_an_idempotency_key_of_any_characters_can_be_sent(wire: str) -> None:
+    async with at_endpoint(format=wire) as (models, endpoint):
         await pieces_of(models, key="run/prüfen#1/a b\r\nX: y")
     assert endpoint.ledger.entries[0].idempotency_key == "run/pr%C3%BCfen#1/a%20b%0D%0AX:%20y"
 
 
-async def test_half_a_character_is_a_bad_request_and_is_not_sent() -> None:
-    async with at_endpoint() as (models, endpoint):
+async def test_half_a_character_is_a_bad_request_and_is_not_sent(wire: str) -> None:
+    async with at_endpoint(format=wire) as (models, endpoint):
         failure = await failure_of(models, request("\ud800"))
     assert (failure.kind, failure.may_have_cost) == (FailureKind.REQUEST, False)
     assert endpoint.ledger.entries == []
@@ -99,36 +106,36 @@ async def test_half_a_character_is_a_bad_request_and_is_not_sent() -> None:
         ),
     ],
 )
-async def test_a_refusal_is_classified_and_costs_nothing(reply: Reply, kind: FailureKind) -> None:
-    async with at_endpoint(Script(default=reply)) as (models, _):
+async def test_a_refusal_is_classified_and_costs_nothing(reply: Reply, kind: FailureKind, wire: str) -> None:
+    async with at_endpoint(Script(default=reply), format=wire) as (models, _):
         failure = await failure_of(models)
     assert (failure.kind, failure.status, failure.request_id) == (kind, reply.status, "req_1")
     assert (failure.provider, failure.model, failure.may_have_cost) == ("acme", "small", False)
     assert failure.message.startswith("acme:small ")
 
 
-async def test_the_time_to_come_back_is_kept() -> None:
+async def test_the_time_to_come_back_is_kept(wire: str) -> None:
     clock = ManualClock(autojump=False)
     rules = (
         Rule(nth=1, reply=Reply(status=429, retry_after="7")),
         Rule(nth=2, reply=Reply(status=503, retry_after="Tue, 14 Nov 2023 22:14:20 GMT")),
         Rule(nth=3, reply=Reply(status=429)),
     )
-    async with at_endpoint(Script(rules=rules), clock=clock) as (models, _):
+    async with at_endpoint(Script(rules=rules), clock=clock, format=wire) as (models, _):
         told = [(await failure_of(models)).retry_at_us for _ in rules]
     assert told == [clock.now_us() + 7_000_000, clock.now_us() + 60_000_000, None]
 
 
-async def test_an_html_page_instead_of_an_answer_is_a_wrong_address() -> None:
-    async with at_endpoint(always(break_after=0, break_with="html")) as (models, _):
+async def test_an_html_page_instead_of_an_answer_is_a_wrong_address(wire: str) -> None:
+    async with at_endpoint(always(break_after=0, break_with="html"), format=wire) as (models, _):
         failure = await failure_of(models)
     assert failure.kind is FailureKind.REQUEST
     assert "base_url" in failure.message
 
 
 @pytest.mark.parametrize("how", ["cut", "malformed", "error"])
-async def test_a_broken_stream_gives_what_came_and_then_fails(how: str) -> None:
-    async with at_endpoint(always(text="abcdefgh", chunk=2, break_after=2, break_with=how)) as (
+async def test_a_broken_stream_gives_what_came_and_then_fails(how: str, wire: str) -> None:
+    async with at_endpoint(always(text="abcdefgh", chunk=2, break_after=2, break_with=how), format=wire) as (
         models,
         endpoint,
     ):
@@ -142,11 +149,11 @@ async def test_a_broken_stream_gives_what_came_and_then_fails(how: str) -> None:
     assert not endpoint.ledger.entries[0].is_whole
 
 
-async def test_a_stalled_stream_is_cut_when_its_time_is_over() -> None:
+async def test_a_stalled_stream_is_cut_when_its_time_is_over(wire: str) -> None:
     clock = ManualClock(autojump=False)
     script = always(text="abcdefgh", chunk=2, break_after=2, break_with="stall")
     async with (
-        at_endpoint(script, clock=clock, between_s=40) as (models, _),
+        at_endpoint(script, clock=clock, between_s=40, format=wire) as (models, _),
         aclosing(models.stream(request())) as pieces,
     ):
         assert [await anext(pieces), await anext(pieces)] == [TextDelta("ab"), TextDelta("cd")]
@@ -155,11 +162,11 @@ async def test_a_stalled_stream_is_cut_when_its_time_is_over() -> None:
     assert "sent nothing for 40 s" in failure.message
 
 
-async def test_a_stream_that_never_ends_is_cut_when_its_whole_time_is_over() -> None:
+async def test_a_stream_that_never_ends_is_cut_when_its_whole_time_is_over(wire: str) -> None:
     clock = ManualClock(autojump=False)
     script = always(text="abcdefgh", chunk=2, break_after=2, break_with="stall")
     async with (
-        at_endpoint(script, clock=clock, total_s=90) as (models, _),
+        at_endpoint(script, clock=clock, total_s=90, format=wire) as (models, _),
         aclosing(models.stream(request())) as pieces,
     ):
         assert await anext(pieces) == TextDelta("ab")
@@ -200,8 +207,8 @@ async def test_what_is_not_http_is_transient() -> None:
     assert (await _failure_at(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")).kind is FailureKind.TRANSIENT
 
 
-async def test_a_stream_without_done_is_whole_if_it_says_why_it_ended() -> None:
-    async with at_endpoint(always(text="Hi", has_done=False)) as (models, _):
+async def test_a_stream_without_done_is_whole_if_it_says_why_it_ended(wire: str) -> None:
+    async with at_endpoint(always(text="Hi", has_done=False), format=wire) as (models, _):
         assert (await collect(models.stream(request()))).text == "Hi"
 
 
@@ -222,9 +229,9 @@ async def test_comments_empty_choices_other_fields_and_other_line_ends_are_passe
     assert came[0] == TextDelta("Hello")
 
 
-async def test_a_server_that_does_not_stream_is_understood() -> None:
+async def test_a_server_that_does_not_stream_is_understood(wire: str) -> None:
     script = always(text="Hi", reasoning="hm", tool_calls=CALLS, is_whole_json=True)
-    async with at_endpoint(script) as (models, _):
+    async with at_endpoint(script, format=wire) as (models, _):
         answer = await collect(models.stream(request()))
     assert (answer.text, answer.tool_calls) == ("Hi", CALLS)
 
@@ -235,35 +242,35 @@ async def test_an_error_in_a_successful_response_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("reply", [Reply(text=""), Reply(text="", reasoning="I think, therefore")])
-async def test_nothing_but_thoughts_is_an_empty_answer_with_its_usage(reply: Reply) -> None:
-    async with at_endpoint(Script(default=reply)) as (models, _):
+async def test_nothing_but_thoughts_is_an_empty_answer_with_its_usage(reply: Reply, wire: str) -> None:
+    async with at_endpoint(Script(default=reply), format=wire) as (models, _):
         failure = await failure_of(models)
     assert failure.kind is FailureKind.EMPTY
     assert failure.usage is not None
     assert failure.may_have_cost
 
 
-async def test_an_answer_at_its_ceiling_says_so() -> None:
-    async with at_endpoint(always(text="x" * 100)) as (models, _):
+async def test_an_answer_at_its_ceiling_says_so(wire: str) -> None:
+    async with at_endpoint(always(text="x" * 100), format=wire) as (models, _):
         answer = await collect(models.stream(request(max_tokens=5)))
     assert answer.finished.finish_reason is FinishReason.LENGTH
     assert answer.finished.usage.output == 5
 
 
-async def test_an_answer_over_its_ceiling_is_told_as_it_was_counted() -> None:
-    async with at_endpoint(always(text="x" * 100, is_over_ceiling=True)) as (models, _):
+async def test_an_answer_over_its_ceiling_is_told_as_it_was_counted(wire: str) -> None:
+    async with at_endpoint(always(text="x" * 100, is_over_ceiling=True), format=wire) as (models, _):
         answer = await collect(models.stream(request(max_tokens=5)))
     assert answer.finished.usage == Usage(input=2, output=25)
 
 
-async def test_a_refusal_of_the_model_is_an_answer() -> None:
-    async with at_endpoint(always(refusal="I cannot.")) as (models, _):
+async def test_a_refusal_of_the_model_is_an_answer(wire: str) -> None:
+    async with at_endpoint(always(refusal="I cannot."), format=wire) as (models, _):
         answer = await collect(models.stream(request()))
     assert (answer.text, answer.finished.finish_reason) == ("I cannot.", FinishReason.REFUSAL)
 
 
-async def test_usage_that_nobody_counted_is_estimated_and_marked() -> None:
-    async with at_endpoint(always(text="abcdefgh", counts=False)) as (models, _):
+async def test_usage_that_nobody_counted_is_estimated_and_marked(wire: str) -> None:
+    async with at_endpoint(always(text="abcdefgh", counts=False), format=wire) as (models, _):
         answer = await collect(models.stream(request()))
     assert answer.finished.usage.is_estimated
     assert answer.finished.usage.output >= 2
@@ -302,10 +309,10 @@ async def test_the_ledger_tells_an_answer_whose_client_left() -> None:
     assert not ledger.entries[0].is_whole
 
 
-async def test_a_cancelled_request_drops_its_connection() -> None:
+async def test_a_cancelled_request_drops_its_connection(wire: str) -> None:
     came = asyncio.Event()
     script = always(text="abcdef", chunk=2, break_after=1, break_with="stall")
-    async with at_endpoint(script) as (models, endpoint):
+    async with at_endpoint(script, format=wire) as (models, endpoint):
         waiting = asyncio.ensure_future(collect(_noticed(models, came)))
         await came.wait()
         waiting.cancel()
@@ -334,16 +341,16 @@ async def test_a_server_that_accepts_no_connection_is_given_up_and_costs_nothing
     assert "within 0.05 s" in failure.message
 
 
-async def test_every_request_has_a_connection_of_its_own() -> None:
+async def test_every_request_has_a_connection_of_its_own(wire: str) -> None:
     """A server may close an idle one at the moment it is used again, and the request would seem to fail."""
-    async with at_endpoint() as (models, endpoint):
+    async with at_endpoint(format=wire) as (models, endpoint):
         for _ in range(3):
             await pieces_of(models)
         assert endpoint.connections == 3
 
 
-async def test_a_client_can_be_used_again_after_it_was_closed() -> None:
-    async with at_endpoint() as (models, _):
+async def test_a_client_can_be_used_again_after_it_was_closed(wire: str) -> None:
+    async with at_endpoint(format=wire) as (models, _):
         await pieces_of(models)
         await models.close()
         _, failure = await pieces_of(models)

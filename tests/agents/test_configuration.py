@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from onward.agents.prices import Rates
-from onward.agents.providers import OPENAI_KEY, OPENAI_URL, READERS, full_name, read_providers
+from onward.agents.providers import READERS, full_name, read_providers
 from onward.config import AGENT_SETTINGS, load_settings
 from onward.errors import InvalidInput
+from onward.model.values.providers import KNOWN_PROVIDERS
 from onward.redact.redactor import NOTHING_SECRET
 from onward.wiring import open_models, open_prices
 
@@ -19,20 +20,41 @@ LOCAL = {"base_url": "http://127.0.0.1:8000/v1"}
 KNOWN = read_providers({"local": LOCAL})
 
 
-def test_openai_needs_only_its_key() -> None:
-    openai = read_providers({})["openai"]
-    assert (openai.base_url, openai.key, openai.needs_key) == (OPENAI_URL, OPENAI_KEY, True)
+@pytest.mark.parametrize(
+    ("name", "url", "key"),
+    [
+        ("openai", "https://api.openai.com/v1", "env:OPENAI_API_KEY"),
+        ("anthropic", "https://api.anthropic.com", "env:ANTHROPIC_API_KEY"),
+        ("google", "https://generativelanguage.googleapis.com", "env:GEMINI_API_KEY"),
+    ],
+)
+def test_a_known_provider_needs_only_its_key(name: str, url: str, key: str) -> None:
+    known = read_providers({})[name]
+    assert (known.base_url, known.format, known.key, known.needs_key) == (url, name, key, True)
 
 
-def test_another_server_for_openai_gets_its_key_if_there_is_one() -> None:
-    openai = read_providers({}, openai_base_url="http://127.0.0.1:1234/v1/")["openai"]
-    assert (openai.base_url, openai.key, openai.needs_key) == ("http://127.0.0.1:1234/v1", OPENAI_KEY, False)
+@pytest.mark.parametrize("name", KNOWN_PROVIDERS)
+def test_another_server_for_a_known_provider_gets_its_key_if_there_is_one(name: str) -> None:
+    known = read_providers({}, base_urls={name: "http://127.0.0.1:1234/v1/"})[name]
+    key = f"env:{KNOWN_PROVIDERS[name].key_variable}"
+    assert (known.base_url, known.key, known.needs_key) == ("http://127.0.0.1:1234/v1", key, False)
 
 
-def test_openais_key_does_not_go_to_an_address_that_a_file_names() -> None:
-    assert read_providers({"openai": LOCAL})["openai"].key is None
-    assert read_providers({"openai": {**LOCAL, "key": OPENAI_KEY}})["openai"].key == OPENAI_KEY
-    assert read_providers({"openai": {"total_s": 5}})["openai"].key == OPENAI_KEY
+@pytest.mark.parametrize("name", KNOWN_PROVIDERS)
+def test_a_known_key_does_not_go_to_an_address_that_a_file_names(name: str) -> None:
+    key = f"env:{KNOWN_PROVIDERS[name].key_variable}"
+    assert read_providers({name: LOCAL})[name].key is None
+    assert read_providers({name: {**LOCAL, "key": key}})[name].key == key
+    assert read_providers({name: {"total_s": 5}})[name].key == key
+
+
+@pytest.mark.parametrize(
+    ("format", "header"),
+    [("openai", "authorization"), ("anthropic", "X-Api-Key"), ("google", "x-goog-api-key")],
+)
+def test_the_header_of_the_key_is_not_set_by_hand(format: str, header: str) -> None:
+    with pytest.raises(InvalidInput, match="write the key under `key`"):
+        read_providers({"local": {**LOCAL, "format": format, "headers": {header: "env:KEY"}}})
 
 
 def test_every_setting_of_a_provider_is_read() -> None:
@@ -48,12 +70,15 @@ def test_every_setting_of_a_provider_is_read() -> None:
         "reasoning": True,
         "stream_usage": False,
         "prefill": True,
+        "format": "anthropic",
+        "prompt_cache": False,
     }
     assert table.keys() == READERS.keys()
     local = read_providers({"local": table})["local"]
     assert (local.limits.first_byte_s, local.limits.total_s) == (2.5, 4)
     assert (local.ceiling, local.reasoning, local.stream_usage) == ("max_completion_tokens", True, False)
     assert local.prefill
+    assert (local.format, local.prompt_cache) == ("anthropic", False)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +102,9 @@ def test_every_setting_of_a_provider_is_read() -> None:
         ({**LOCAL, "headers": ["X"]}, "not a table"),
         ({**LOCAL, "headers": {"X": "a\r\nY: b"}}, "cannot be sent"),
         ({**LOCAL, "headers": {"X Y": "a"}}, "cannot be sent"),
-        ({**LOCAL, "headers": {"authorization": "Bearer x"}}, "write the key under `key`"),
+        ({**LOCAL, "headers": {"authorization": "Bearer x"}}, "write a reference"),
+        ({**LOCAL, "headers": {"host": "example.com"}}, "leave it out"),
+        ({**LOCAL, "format": "bedrock"}, "write one of openai, anthropic, google"),
         ({**LOCAL, "headers": {"X-Api-Key": "sk-1"}}, "write a reference"),
         ({**LOCAL, "headers": {"X-Api-Key": "env:"}}, "never the key itself"),
         ({**LOCAL, "total_s": "10"}, "a number of seconds"),
@@ -127,8 +154,8 @@ def test_a_model_has_one_full_name(model: str, provider: str, default: str | Non
     ("model", "provider", "said"),
     [
         ("", "", "ONWARD_MODEL"),
-        ("llama3:8b", "", "known are local, openai"),
-        ("small", "acme", "known are local, openai"),
+        ("llama3:8b", "", "known are anthropic, google, local, openai"),
+        ("small", "acme", "known are anthropic, google, local, openai"),
         ("", "local", "write local:MODEL"),
         ("local:", "", "write local:MODEL"),
     ],

@@ -85,7 +85,7 @@ async def test_without_its_key_openai_is_not_asked() -> None:
 async def test_a_server_of_ones_own_needs_no_key() -> None:
     async with serving_model() as endpoint:
         providers = read_providers(
-            {"local": {"base_url": endpoint.base_url}}, openai_base_url=endpoint.base_url
+            {"local": {"base_url": endpoint.base_url}}, base_urls={"openai": endpoint.base_url}
         )
         models = Models(providers, keys=keys(), clock=SystemClock())
         for name in ("openai:small", "local:small"):

@@ -25,12 +25,25 @@ _DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a million tokens cost. None: as much as other input."""
+    """What a million tokens cost. None: as much as other input, or as other writes into a cache."""
 
     input: int
     output: int
     cached_input: int | None = None
     cache_write: int | None = None
+    cache_write_1h: int | None = None
+
+    def parts(self, usage: Usage) -> int:
+        """What these tokens cost, in millionths of what is counted in."""
+        cached, written, long = usage.cached_input, usage.cache_write, usage.cache_write_1h
+        write = self.input if self.cache_write is None else self.cache_write
+        return (
+            (usage.input - cached - written) * self.input
+            + cached * (self.input if self.cached_input is None else self.cached_input)
+            + (written - long) * write
+            + long * (write if self.cache_write_1h is None else self.cache_write_1h)
+            + usage.output * self.output
+        )
 
 
 class LongRates(Rates, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,17 +91,15 @@ def read_prices(tables: Mapping[str, Any], *, where: str = "onward.toml") -> Pri
 
 def cost_micro(usage: Usage, price: Price) -> int:
     """What a request cost, in millionths of a unit of money, rounded up."""
-    rates: Rates = price
-    if price.long is not None and usage.input > price.long.above:
-        rates = price.long
-    cached, written = usage.cached_input, usage.cache_write
-    millionths = (
-        (usage.input - cached - written) * rates.input
-        + cached * (rates.input if rates.cached_input is None else rates.cached_input)
-        + written * (rates.input if rates.cache_write is None else rates.cache_write)
-        + usage.output * rates.output
-    )
-    return -(-max(millionths, 0) // MILLION)
+    is_long = price.long is not None and usage.input > price.long.above
+    rates: Rates = price.long if is_long and price.long is not None else price
+    return -(-max(rates.parts(usage), 0) // MILLION)
+
+
+def most_micro(usage: Usage, price: Price) -> int:
+    """What a request with this input and output can cost at most: a cache may be written with all of it."""
+    written = Usage(input=usage.input, output=usage.output, cache_write=usage.input)
+    return max(cost_micro(usage, price), cost_micro(written, price))
 
 
 def _price(table: object, place: str) -> Price:

@@ -13,26 +13,27 @@ from urllib.parse import urlsplit
 import msgspec
 
 from onward.agents.keys import check_reference, is_reference
-from onward.agents.openai.traits import OPENAI_HOST
 from onward.agents.wire.limits import TimeLimits
 from onward.errors import InvalidInput
 from onward.model.values.bounds import GRACE, shown
+from onward.model.values.providers import FORMATS, KNOWN_PROVIDERS, KnownProvider
 
 OPENAI = "openai"
-OPENAI_URL = f"https://{OPENAI_HOST}/v1"
-OPENAI_KEY = "env:OPENAI_API_KEY"
+KEY_HEADERS = {"openai": "authorization", "anthropic": "x-api-key", "google": "x-goog-api-key"}
+"""The header in which each format sends the key."""
 CEILINGS = ("max_tokens", "max_completion_tokens")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SECRET = re.compile("key|token|secret|auth|cookie|password", re.IGNORECASE)
-_OURS = ("authorization", "content-type", "content-length", "host", "accept", "accept-encoding")
+_OURS = ("content-type", "content-length", "host", "accept", "accept-encoding")
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
-    """An endpoint that speaks OpenAI's chat completions."""
+    """An endpoint that speaks one of the wire formats."""
 
     name: str
     base_url: str
+    format: str = OPENAI
     key: str | None = None
     """Where to find the key; None: it needs none."""
     needs_key: bool = True
@@ -46,6 +47,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is asked to count tokens of streams; a few servers refuse the question."""
     prefill: bool = False
     """Whether it continues an assistant's message that ends the conversation, and answers with the rest."""
+    prompt_cache: bool = True
+    """Whether it is asked to keep the beginning of a conversation that goes on; Anthropic's format only."""
 
     def __repr__(self) -> str:
         return f"Provider({self.name} at {self.base_url})"
@@ -57,11 +60,13 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_providers(
-    tables: Mapping[str, Any], *, openai_base_url: str | None = None, where: str = "onward.toml"
+    tables: Mapping[str, Any], *, base_urls: Mapping[str, str] | None = None, where: str = "onward.toml"
 ) -> Mapping[str, Provider]:
-    """All providers: `openai`, and those of `[providers.NAME]`; InvalidInput for the first bad setting."""
-    openai = _openai(openai_base_url)
-    found = {OPENAI: openai}
+    """The known providers, and those of `[providers.NAME]`; InvalidInput for the first bad setting.
+
+    `base_urls` are other addresses of known providers, by their names, as variables name them.
+    """
+    found = {name: _known(known, (base_urls or {}).get(name)) for name, known in KNOWN_PROVIDERS.items()}
     for name, table in tables.items():
         place = f"[providers.{name}] in {where}"
         if not _NAME.fullmatch(name):
@@ -73,14 +78,20 @@ def read_providers(
             raise InvalidInput(
                 f"providers.{name} in {where} is {shown(table)}; write a table [providers.{name}]."
             )
-        found[name] = _provider(name, table, place, openai if name == OPENAI else None)
+        found[name] = _provider(name, table, place, found.get(name))
     return found
 
 
-def _openai(base_url: str | None) -> Provider:
-    url = _address(base_url, "OPENAI_BASE_URL") if base_url else OPENAI_URL
-    # A server of one's own, behind OPENAI_BASE_URL, often has no key.
-    return Provider(name=OPENAI, base_url=url, key=OPENAI_KEY, needs_key=url == OPENAI_URL)
+def _known(known: KnownProvider, base_url: str | None) -> Provider:
+    url = _address(base_url, known.url_variable) if base_url else known.base_url
+    # A server of one's own, behind a variable such as OPENAI_BASE_URL, often has no key.
+    return Provider(
+        name=known.name,
+        base_url=url,
+        format=known.format,
+        key=f"env:{known.key_variable}",
+        needs_key=url == known.base_url,
+    )
 
 
 def _provider(name: str, table: Mapping[str, Any], place: str, default: Provider | None) -> Provider:
@@ -96,12 +107,22 @@ def _provider(name: str, table: Mapping[str, Any], place: str, default: Provider
     if times:
         read["limits"] = TimeLimits(**times)
     if default is None:
-        return Provider(name=name, **read)
+        return _checked(Provider(name=name, **read), place)
     if "key" in read:
         read["needs_key"] = True
-    elif "base_url" in read and read["base_url"] != OPENAI_URL:
-        read |= {"key": None, "needs_key": False}  # OpenAI's key does not go to whatever a file names
-    return msgspec.structs.replace(default, **read)
+    elif "base_url" in read and read["base_url"] != KNOWN_PROVIDERS[name].base_url:
+        read |= {"key": None, "needs_key": False}  # a known key does not go to whatever a file names
+    return _checked(msgspec.structs.replace(default, **read), place)
+
+
+def _checked(provider: Provider, place: str) -> Provider:
+    own = KEY_HEADERS[provider.format]
+    for name in provider.headers:
+        if name.lower() == own:
+            raise InvalidInput(
+                f"headers of {place} sets {name}, which Onward sets itself; write the key under `key`."
+            )
+    return provider
 
 
 def _address(value: object, what: str) -> str:
@@ -144,7 +165,7 @@ def _headers(value: object, what: str) -> Mapping[str, str]:
         if not _HEADER.fullmatch(name) or not text.isprintable() or not text.isascii():
             raise InvalidInput(f"{what} has {shown(name)}, which cannot be sent as a header.")
         if name.lower() in _OURS:
-            raise InvalidInput(f"{what} sets {name}, which Onward sets itself; write the key under `key`.")
+            raise InvalidInput(f"{what} sets {name}, which Onward sets itself; leave it out.")
         if is_reference(text):
             check_reference(text, f"{name} of {what}")
         elif _SECRET.search(name):
@@ -170,14 +191,22 @@ def _ceiling(value: object, what: str) -> str:
     return str(value)
 
 
+def _format(value: object, what: str) -> str:
+    if value not in FORMATS:
+        raise InvalidInput(f"{what} is {shown(value)}; write one of {', '.join(FORMATS)}.")
+    return str(value)
+
+
 READERS: Mapping[str, Callable[[object, str], Any]] = {
     "base_url": _address,
+    "format": _format,
     "key": _key,
     "headers": _headers,
     "ceiling": _ceiling,
     "reasoning": _switch,
     "stream_usage": _switch,
     "prefill": _switch,
+    "prompt_cache": _switch,
     **dict.fromkeys(TimeLimits.__struct_fields__, _seconds),
 }
 """The settings of `[providers.NAME]`."""

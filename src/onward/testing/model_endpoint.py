@@ -1,9 +1,9 @@
-"""An endpoint on loopback that speaks OpenAI's stream format, plays a script, and misbehaves when told.
+"""An endpoint on loopback that speaks the formats of three providers, plays a script, misbehaves when told.
 
     python -m onward.testing.model_endpoint SCRIPT.json --ledger FILE   prints its address, runs until stopped
 
     async with serving_model(Script(...)) as endpoint:                 in the process of a test
-        os.environ["OPENAI_BASE_URL"] = endpoint.base_url
+        os.environ["OPENAI_BASE_URL"] = endpoint.base_url              or ANTHROPIC_…, GOOGLE_GEMINI_…
 
 It is made for tests: it trusts its clients, and listens on 127.0.0.1 only.
 """
@@ -17,7 +17,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from blake3 import blake3
@@ -26,11 +25,11 @@ from onward.clock import Clock, SystemClock
 from onward.errors import InvalidInput
 from onward.testing.models.ledger import Entry, Ledger
 from onward.testing.models.script import Playing, Prompt, Reply, Script, played, read_script
-from onward.testing.models.wire import MALFORMED, PAGE, STREAM_ERROR, error_body, error_headers, events, whole
+from onward.testing.models.wire import MALFORMED, PAGE, Wire, error_body, error_headers, event
+from onward.testing.models.wires import wire_of
 
 LOOPBACK = "127.0.0.1"
 HEAD_BYTES_MAX = 64 * 1024
-COMPLETIONS = "/v1/chat/completions"
 END = b"0\r\n\r\n"
 
 
@@ -50,6 +49,16 @@ class _Client:
     async def drain(self) -> None:
         """Wait until there is room for more."""
         await self.writer.drain()
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """One request and what is to be answered."""
+
+    client: _Client
+    wire: Wire
+    prompt: Prompt
+    reply: Reply
 
 
 class ModelEndpoint:
@@ -95,11 +104,12 @@ class ModelEndpoint:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         path = first.split(" ")[1] if first.count(" ") >= 2 else ""
         body = await client.reader.readexactly(int(headers.get("content-length") or 0))
-        if path != COMPLETIONS:
+        wire = wire_of(path)
+        if wire is None:
             page = b'{"error":{"message":"no such page"}}'
             client.send(_plain(404, {"content-type": "application/json"}, page))
             return True
-        prompt = _prompt(body)
+        prompt = _prompt(wire, path, body)
         reply = self._playing.next(prompt)
         entry = Entry(
             number=self._playing.requests,
@@ -109,21 +119,22 @@ class ModelEndpoint:
             body_hash=blake3(body).hexdigest(),
             body_bytes=len(body),
             idempotency_key=headers.get("idempotency-key", ""),
-            has_key="authorization" in headers,
+            has_key=wire.key_header in headers,
             status=reply.status,
         )
         self.ledger.put(entry)
-        if await self._reply(client, prompt, reply, entry):
+        if await self._reply(_Exchange(client, wire, prompt, reply), entry):
             return True
         if reply.break_with == "stall":
             await client.reader.read()  # until the client has had enough
         return False
 
-    async def _reply(self, client: _Client, prompt: Prompt, reply: Reply, entry: Entry) -> bool:
+    async def _reply(self, exchange: _Exchange, entry: Entry) -> bool:
+        client, wire, prompt, reply = exchange.client, exchange.wire, exchange.prompt, exchange.reply
         given = {"x-request-id": f"req_{entry.number}"}
         await self._wait(reply.first_delay_s)
         if reply.status != 200:
-            refused = _plain(reply.status, given | error_headers(reply), error_body(reply))
+            refused = _plain(reply.status, given | error_headers(reply), error_body(reply, wire))
             return await self._send_all(client, entry, refused)
         if reply.break_with == "html" and reply.break_after == 0:
             page = _plain(200, given | {"content-type": "text/html"}, PAGE)
@@ -131,9 +142,9 @@ class ModelEndpoint:
         act = played(reply, prompt)
         if reply.is_whole_json:
             headers = given | {"content-type": "application/json"}
-            return await self._send_all(client, entry, _plain(200, headers, whole(act, reply, prompt)))
+            return await self._send_all(client, entry, _plain(200, headers, wire.whole(act, reply, prompt)))
         client.send(_head(200, given | {"content-type": "text/event-stream", "transfer-encoding": "chunked"}))
-        return await self._stream(client, list(events(act, reply, prompt)), reply, entry)
+        return await self._stream(exchange, list(wire.events(act, reply, prompt)), entry)
 
     async def _send_all(self, client: _Client, entry: Entry, data: bytes) -> bool:
         client.send(data)
@@ -141,32 +152,33 @@ class ModelEndpoint:
         self.ledger.put(msgspec.structs.replace(entry, sent=1, is_whole=True))
         return True
 
-    async def _stream(self, client: _Client, sending: list[bytes], reply: Reply, entry: Entry) -> bool:
+    async def _stream(self, exchange: _Exchange, sending: list[bytes], entry: Entry) -> bool:
         """The events one by one; the first only says who speaks, and does not count as a piece."""
+        client, reply = exchange.client, exchange.reply
         until = len(sending) if reply.break_after is None else reply.break_after + 1
         sent, is_whole = 0, False
         try:
-            for event in sending[:until]:
+            for sent_now in sending[:until]:
                 if sent > 1:
                     await self._wait(reply.delay_s)
                 is_last = reply.break_after is None and sent + 1 == until
                 # The end goes with the last event, after which a client may leave.
-                client.send(_chunk(event) + (END if is_last else b""))
+                client.send(_chunk(sent_now) + (END if is_last else b""))
                 sent, is_whole = sent + 1, is_last
                 if reply.delay_s or sent % 64 == 0:
                     await client.drain()
             await client.drain()
         finally:
             self.ledger.put(msgspec.structs.replace(entry, sent=sent, is_whole=is_whole))
-        return is_whole or await self._break(client, reply)
+        return is_whole or await self._break(exchange)
 
-    async def _break(self, client: _Client, reply: Reply) -> bool:
+    async def _break(self, exchange: _Exchange) -> bool:
         """Misbehave in the middle of an answer; the connection is of no further use."""
-        if reply.break_with in ("malformed", "error"):
-            error = b"data: " + msgspec.json.encode(STREAM_ERROR) + b"\n\n"
-            client.send(_chunk(MALFORMED if reply.break_with == "malformed" else error))
+        client, how = exchange.client, exchange.reply.break_with
+        if how in ("malformed", "error"):
+            client.send(_chunk(MALFORMED if how == "malformed" else event(exchange.wire.error(500))))
             await client.drain()
-        if reply.break_with != "stall":
+        if how != "stall":
             client.writer.close()  # with what was written, but without the end of the body
             await client.writer.wait_closed()
         return False
@@ -180,7 +192,7 @@ class ModelEndpoint:
 async def serving_model(
     script: Script | None = None, *, ledger: Ledger | None = None, clock: Clock | None = None, port: int = 0
 ) -> AsyncIterator[ModelEndpoint]:
-    """An endpoint inside the block; its `base_url` is what OPENAI_BASE_URL takes."""
+    """An endpoint inside the block; its `base_url` is what OPENAI_BASE_URL and the others take."""
     endpoint = ModelEndpoint(script or Script(), ledger=ledger or Ledger(), clock=clock or SystemClock())
     server = await asyncio.start_server(endpoint.connected, LOOPBACK, port, limit=HEAD_BYTES_MAX)
     endpoint.base_url = f"http://{LOOPBACK}:{server.sockets[0].getsockname()[1]}/v1"
@@ -192,12 +204,9 @@ async def serving_model(
         await server.wait_closed()
 
 
-def _prompt(body: bytes) -> Prompt:
+def _prompt(wire: Wire, path: str, body: bytes) -> Prompt:
     try:
-        found: dict[str, Any] = msgspec.json.decode(body)
-        texts = [message.get("content") or "" for message in found["messages"]]
-        most = found.get("max_completion_tokens", found.get("max_tokens"))
-        return Prompt(model=found["model"], said=texts[-1], characters=sum(map(len, texts)), max_tokens=most)
+        return wire.prompt(path, msgspec.json.decode(body))
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, IndexError):
         return Prompt(model="", said="", characters=0)
 

@@ -27,8 +27,12 @@ from onward.agents.tokens import estimated_usage
 from onward.agents.wire.limits import TimeLimits
 from onward.agents.wire.refusal import Asked, Response, error_in_stream, failed, refusal
 from onward.clock import Clock
+from onward.testing.models.openai_wire import OpenAIWire
 from onward.testing.models.script import Played, Playing, Reply, Script, played, prompt_of
-from onward.testing.models.wire import STREAM_ERROR, error_body, error_headers
+from onward.testing.models.wire import error_body, error_headers
+
+_WIRE = OpenAIWire()
+"""Its errors; those of other formats come to the same."""
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,13 +96,13 @@ class ScriptedModel:
             raise ModelFailed(failed(asked, FailureKind.REQUEST, what, status=200, request_id=request_id))
         if reply.status != 200:
             headers = {"x-request-id": request_id, **error_headers(reply)}
-            response = Response(status=reply.status, headers=headers, body=error_body(reply))
+            response = Response(status=reply.status, headers=headers, body=error_body(reply, _WIRE))
             raise ModelFailed(refusal(asked, response, now_us=self._clock.now_us()))
 
     async def _break(self, asked: Asked, reply: Reply, request_id: str) -> None:
         head = Response(status=200, headers={"x-request-id": request_id})
         if reply.break_with == "error":
-            raise ModelFailed(error_in_stream(asked, STREAM_ERROR["error"], head))
+            raise ModelFailed(error_in_stream(asked, _WIRE.error(500)["error"], head))
         what = "broke off its answer (the connection was closed)"
         if reply.break_with == "malformed":
             what = "sent something that is no answer"

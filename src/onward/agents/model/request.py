@@ -7,6 +7,9 @@ from typing import Any
 
 import msgspec
 
+OUTPUT_TOKENS = 8_192
+"""The ceiling of an answer whose request has none, where one must be named: to a format, or to reserve it."""
+
 
 class Effort(StrEnum):
     """How long a model that reasons should do so; other models are not told."""

@@ -13,13 +13,15 @@ from onward.agents.model.request import AssistantMessage, Reasoning, Text, ToolC
 class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """The model tokens of one request, as the provider counted them.
 
-    `cached_input` and `cache_write` are part of `input`, and `reasoning` is part of `output`.
+    `cached_input` and `cache_write` are part of `input`, and `reasoning` is part of `output`. Of
+    `cache_write`, `cache_write_1h` was written to be kept for an hour, which costs more.
     """
 
     input: int = 0
     output: int = 0
     cached_input: int = 0
     cache_write: int = 0
+    cache_write_1h: int = 0
     reasoning: int = 0
     is_estimated: bool = False
     """Whether the provider did not say, and these are our own upper estimates."""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from onward.agents.model.stream import FinishReason, Usage
-from onward.model.values.bounds import INTEGER_MAX
+from onward.agents.wire.counting import count
 
 
 class Function(msgspec.Struct, gc=False):
@@ -68,13 +68,13 @@ class Counted(msgspec.Struct, gc=False):
     def usage(self) -> Usage:
         """The same in our words."""
         given, made = self.prompt_tokens_details, self.completion_tokens_details
-        counted_in, counted_out = _count(self.prompt_tokens), _count(self.completion_tokens)
+        counted_in, counted_out = count(self.prompt_tokens), count(self.completion_tokens)
         return Usage(
             input=counted_in,
             output=counted_out,
-            cached_input=min(_count(given.cached_tokens if given else 0), counted_in),
-            cache_write=min(_count(given.cache_write_tokens if given else 0), counted_in),
-            reasoning=min(_count(made.reasoning_tokens if made else 0), counted_out),
+            cached_input=min(count(given.cached_tokens if given else 0), counted_in),
+            cache_write=min(count(given.cache_write_tokens if given else 0), counted_in),
+            reasoning=min(count(made.reasoning_tokens if made else 0), counted_out),
         )
 
 
@@ -111,7 +111,3 @@ FINISHES: dict[str, FinishReason] = {
     "refusal": FinishReason.REFUSAL,
     "safety": FinishReason.REFUSAL,
 }
-
-
-def _count(tokens: int | None) -> int:
-    return min(max(tokens or 0, 0), INTEGER_MAX)

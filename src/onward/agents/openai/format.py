@@ -29,7 +29,7 @@ class OpenAIFormat:
         """As the port says."""
         return encode_body(request, model, self._dialect(model))
 
-    def answer(self) -> OpenAIAnswer:
+    def answer(self, model: str) -> OpenAIAnswer:
         """As the port says."""
         return OpenAIAnswer()
 

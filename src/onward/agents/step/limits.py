@@ -6,17 +6,13 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from onward.agents.model.request import ModelRequest
+from onward.agents.model.request import OUTPUT_TOKENS, ModelRequest
 from onward.agents.model.stream import Usage
-from onward.agents.prices import Prices, cost_micro
+from onward.agents.prices import Prices, most_micro
 from onward.agents.tokens import estimate_tokens
 from onward.errors import LimitReached
 from onward.handlers.port import StepContext
 from onward.model.call import LimitHit, Reserved
-
-OUTPUT_TOKENS = 8_192
-"""What is reserved for an answer whose node sets no ceiling."""
-
 
 ANSWER_TOKENS_MIN = 64
 """An answer with less room is not worth asking for."""
@@ -57,7 +53,7 @@ def reservation(step: StepContext, request: ModelRequest, prices: Prices, now_us
     return Reserved(
         scopes=(*step.scopes, f"day/{day}"),
         tokens=usage.input + usage.output,
-        cost_micro=0 if price is None else cost_micro(usage, price),
+        cost_micro=0 if price is None else most_micro(usage, price),
         calls=1,
         is_priced=price is not None,
     )

@@ -31,7 +31,7 @@ class WireModel:
         """As the port says."""
         asked = Asked(*split_name(request.model))
         secrets, outgoing = await self._outgoing(request, asked, idempotency_key)
-        reading = Reading(request, asked, self._wire.answer(), secrets)
+        reading = Reading(request, asked, self._wire.answer(asked.model), secrets)
         try:
             async with self._http.post(outgoing) as incoming:
                 reading.begin(Response(status=incoming.status, headers=incoming.headers))

@@ -53,6 +53,6 @@ class WireFormat(Protocol):
         """The request as JSON; the same request gives the same bytes."""
         ...
 
-    def answer(self) -> AnswerReader:
-        """A reader for the next answer."""
+    def answer(self, model: str) -> AnswerReader:
+        """A reader for the next answer of a model."""
         ...

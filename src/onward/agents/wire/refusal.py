@@ -12,7 +12,7 @@ from onward.agents.model.failure import Failure, FailureKind
 from onward.agents.wire.retry_after import retry_at_us
 
 SAID_CHARACTERS_MAX = 300
-_KEY_LIKE = re.compile(r"\b(?:sk|pk|key|gsk|xai|AIza)[-_][A-Za-z0-9_*.\-]{6,}")
+_KEY_LIKE = re.compile(r"\b(?:(?:sk|pk|key|gsk|xai)[-_][A-Za-z0-9_*.\-]{6,}|AIza[A-Za-z0-9_*.\-]{6,})")
 _TITLE = re.compile(r"<(title|h1)[^>]*>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
 
@@ -28,8 +28,14 @@ BY_STATUS: Mapping[int, FailureKind] = {
 }
 """Below 400 and other 4xx: the request. From 500 on: transient."""
 
-# The words of `error.code` and `error.type`, which say more than the status. The first that is found counts.
+# The words of the error's code, type, status and details, which say more than the HTTP status. The first that
+# is found counts.
 BY_WORD: Sequence[tuple[str, FailureKind]] = (
+    ("spend_limit", FailureKind.CREDIT),  # Anthropic calls it a rate limit, which waiting does not lift
+    ("api_key_invalid", FailureKind.AUTH),  # Google calls it an invalid argument
+    ("unauthenticated", FailureKind.AUTH),
+    ("resource_exhausted", FailureKind.RATE_LIMIT),
+    ("request_too_large", FailureKind.TOO_LONG),
     ("context_length", FailureKind.TOO_LONG),
     ("exceed_context_size", FailureKind.TOO_LONG),
     ("string_above_max_length", FailureKind.TOO_LONG),
@@ -47,12 +53,17 @@ BY_WORD: Sequence[tuple[str, FailureKind]] = (
 )
 # Servers that give no code say it in words.
 _TOO_LONG = re.compile(
-    r"maximum context length|context (?:length|size|window)|prompt is too long|too many tokens",
+    r"maximum context length|context (?:length|size|window|limit)|prompt is too long|too many tokens"
+    r"|token count .{0,20}exceeds",
     re.IGNORECASE,
 )
 _NO_CREDIT = re.compile(
     r"current quota|credit balance|insufficient (?:balance|credit|funds)|billing", re.IGNORECASE
 )
+_NO_CREDIT_EITHER = re.compile(r"credit balance|usage limits|spend limit|enable billing", re.IGNORECASE)
+"""What a refused request says of credit: Anthropic and Google answer 400 then."""
+_NEVER_LATER = re.compile(r"\blimit: 0\b|credits are depleted", re.IGNORECASE)
+"""What Google says of a quota that no waiting fills."""
 
 ADVICE: Mapping[FailureKind, str] = {
     FailureKind.TRANSIENT: "it can be tried again",
@@ -104,7 +115,7 @@ def refusal(asked: Asked, response: Response, *, now_us: int, secrets: Sequence[
         model=asked.model,
         status=response.status,
         request_id=response.request_id,
-        retry_at_us=retry_at_us(response.headers, now_us),
+        retry_at_us=retry_at_us({"retry-after": _retry_after(error), **response.headers}, now_us),
     )
 
 
@@ -159,12 +170,16 @@ def plain(text: str, *, most: int = SAID_CHARACTERS_MAX) -> str:
 
 
 def _kind(status: int, words: str, said: str) -> FailureKind:
+    if status == 429 and _NEVER_LATER.search(said):
+        return FailureKind.CREDIT
     for word, kind in BY_WORD:
         if word in words:
             return kind
     if 400 <= status < 500 and _TOO_LONG.search(said):
         return FailureKind.TOO_LONG
     if status in (403, 429) and _NO_CREDIT.search(said):
+        return FailureKind.CREDIT
+    if status == 400 and _NO_CREDIT_EITHER.search(said):
         return FailureKind.CREDIT
     if status in BY_STATUS:
         return BY_STATUS[status]
@@ -174,7 +189,23 @@ def _kind(status: int, words: str, said: str) -> FailureKind:
 def _words(error: Any) -> str:
     if not isinstance(error, dict):
         return ""
-    return " ".join(str(error.get(name) or "").lower() for name in ("code", "type"))
+    found = [error.get(name) for name in ("code", "type", "status")]
+    found += [detail.get(name) for detail in _details(error) for name in ("reason", "error_code")]
+    return " ".join(str(word or "").lower() for word in found)
+
+
+def _details(error: Any) -> list[dict[str, Any]]:
+    """What some providers add to an error: an object, or a list of them."""
+    found = error.get("details") if isinstance(error, dict) else None
+    return [detail for detail in (found if isinstance(found, list) else [found]) if isinstance(detail, dict)]
+
+
+def _retry_after(error: Any) -> str:
+    """The seconds after which Google says that it can be asked again; empty if it does not."""
+    for detail in _details(error):
+        if isinstance(delay := detail.get("retryDelay"), str) and delay.endswith("s"):
+            return delay[:-1]
+    return ""
 
 
 def _said(error: Any, body: bytes) -> str:

@@ -87,9 +87,10 @@ class Serving(Definitions):
 def _missing(node_id: str, kind: str, handlers: Mapping[str, Handler]) -> Exception:
     if kind == AGENT:
         return InvalidInput(
-            f"node {node_id!r} is an agent step and no model provider is set up; set OPENAI_API_KEY (or "
-            "OPENAI_BASE_URL for a server of your own), or write [providers.NAME] into onward.toml, and name "
-            "the model with ONWARD_MODEL (docs/agents.md). Or play the agents with --simulate, or name an "
+            f"node {node_id!r} is an agent step and no model provider is set up; set OPENAI_API_KEY, "
+            "ANTHROPIC_API_KEY or GEMINI_API_KEY (or OPENAI_BASE_URL for a server of your own), or write "
+            "[providers.NAME] into onward.toml, and name the model with ONWARD_MODEL (docs/agents.md); "
+            "`onward models` says what is set up. Or play the agents with --simulate, or name an "
             "app with a handler for 'codergen' with --app."
         )
     return UnknownHandler(node_id, kind, list(handlers))

@@ -1,1 +1,4 @@
-"""The parts of a scripted model. Begin with `script`; `wire` makes bytes of it, `ledger` keeps requests."""
+"""The parts of a scripted model. Begin with `script`; `wire` and its formats make bytes of it.
+
+`ledger` keeps the requests.
+"""

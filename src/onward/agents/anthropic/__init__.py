@@ -1,0 +1,1 @@
+"""Anthropic's messages. Begin with `format`; all of it is pure."""

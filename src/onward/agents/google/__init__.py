@@ -1,0 +1,1 @@
+"""Google's generateContent. Begin with `format`; all of it is pure."""
