@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from onward.agents.model.request import ModelRequest, SchemaFormat, Tool, user
 from onward.agents.model.stream import Usage
-from onward.agents.prices import LongRates, Price, cost_micro, read_prices, shipped_prices
+from onward.agents.prices import LongRates, Price, cost_micro, most_micro, read_prices, shipped_prices
 from onward.agents.providers import split_name
 from onward.agents.tokens import estimate_tokens, text_tokens
 from onward.errors import InvalidInput
+from onward.model.values.providers import KNOWN_PROVIDERS
 
 PRICE = Price(input=1_250_000, output=10_000_000, cached_input=125_000)
 
@@ -42,6 +43,23 @@ def test_long_input_has_its_own_rates_for_all_of_it() -> None:
     assert cost_micro(Usage(input=101, output=10), price) == 232
 
 
+def test_what_a_cache_keeps_costs_by_how_long_it_is_kept() -> None:
+    price = Price(
+        input=5_000_000, output=0, cached_input=500_000, cache_write=6_250_000, cache_write_1h=10_000_000
+    )
+    usage = Usage(input=1_000, cached_input=400, cache_write=300, cache_write_1h=100)
+    assert cost_micro(usage, price) == 300 * 5 + 400 // 2 + 200 * 25 // 4 + 100 * 10
+    plain = Price(input=5_000_000, output=0, cache_write=6_000_000)
+    assert cost_micro(usage, plain) == 700 * 5 + 300 * 6
+
+
+def test_a_reservation_covers_what_a_cache_may_take() -> None:
+    dear = Price(input=4_000_000, output=1_000_000, cache_write=5_000_000)
+    cheap = Price(input=4_000_000, output=1_000_000, cache_write=1_000_000)
+    usage = Usage(input=100, output=10)
+    assert (most_micro(usage, dear), most_micro(usage, cheap)) == (510, 410)
+
+
 counts = st.integers(0, 10**9)
 rates = st.integers(0, 10**12)
 
@@ -56,8 +74,9 @@ def test_a_cost_is_exact(new: int, cached: int, output: int, first: int, second:
 
 def test_the_shipped_prices_have_a_date_and_full_names() -> None:
     shipped = shipped_prices()
-    assert len(shipped.as_of) == len("2026-01-01")
-    assert shipped.source
+    assert {split_name(name)[0] for name in shipped.models} == set(shipped.sources) == set(KNOWN_PROVIDERS)
+    assert all(len(source.as_of) == len("2026-01-01") for source in shipped.sources.values())
+    assert all(source.source for source in shipped.sources.values())
     assert all(all(split_name(name)) for name in shipped.models)
 
 
@@ -69,6 +88,9 @@ def test_a_version_with_a_date_costs_what_its_name_costs_unless_it_is_listed() -
     prices = read_prices({})
     assert prices.find("openai:gpt-4o-2024-11-20") == prices.find("openai:gpt-4o")
     assert prices.find("openai:gpt-4o-2024-05-13") != prices.find("openai:gpt-4o")
+    haiku = prices.find("anthropic:claude-haiku-4-5")
+    assert haiku is not None
+    assert prices.find("anthropic:claude-haiku-4-5-20251001") == haiku
 
 
 def test_own_prices_replace_the_shipped_ones() -> None:

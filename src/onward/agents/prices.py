@@ -21,7 +21,7 @@ from onward.model.values.bounds import shown
 MILLION = 1_000_000
 PRICE_MAX = 1_000_000
 """Of a million tokens, in whole units of money; a higher one is a mistake."""
-_DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
+_DATE = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|20\d{6})$")
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,11 +58,17 @@ class Price(Rates, frozen=True, kw_only=True, forbid_unknown_fields=True):
     long: LongRates | None = None
 
 
-class PriceList(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of prices, with the day on which they were right and where they come from."""
+class PriceSource(msgspec.Struct, frozen=True, kw_only=True):
+    """The day on which prices were right, and where they come from."""
 
     as_of: str
     source: str
+
+
+class PriceList(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of prices, with the source of each provider's."""
+
+    sources: Mapping[str, PriceSource]
     unit: str
     models: Mapping[str, Price]
 
@@ -72,6 +78,11 @@ class Prices:
 
     def __init__(self, models: Mapping[str, Price]) -> None:
         self._models = models
+
+    @property
+    def models(self) -> Mapping[str, Price]:
+        """All that are listed."""
+        return self._models
 
     def find(self, name: str) -> Price | None:
         """The price of `provider:model`; of a version with a date, if it is not listed, that of its name."""
