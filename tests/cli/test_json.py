@@ -36,6 +36,7 @@ EVERY = (
     (0, "receipts fine"),
     (0, "calls fine"),
     (0, "messages fine"),
+    (0, "models"),
     (0, "limits set run tokens 5000"),
     (0, "usage"),
     (0, "artifacts fine"),

@@ -195,6 +195,14 @@ MANUAL: Mapping[str, Manual] = {
         {"onward recover": "stop or requeue the runs of dead processes"},
         {**_LOOK, FAILED: f"a run could not be recovered; or {_REFUSED}"},
     ),
+    "models": Manual(
+        {
+            "onward models": "which providers are set up, and why not; what their models cost",
+            "onward models --all": "the prices of all models that have one",
+            "onward models --json": "for a program",
+        },
+        {FINE: "done", USAGE: _USAGE},
+    ),
     "limits": Manual(
         {
             "onward limits": "what is set, spent and reserved",

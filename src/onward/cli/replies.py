@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from onward.agents.listed import ModelList
 from onward.operations.drawing import Drawing
 from onward.operations.kept import ArtifactContent, ArtifactListed, CallListed, EffectShown
 from onward.operations.local_only.replies import (
@@ -160,6 +161,7 @@ REPLIES: Mapping[str, Sequence[Reply]] = {
     "calls": (Reply(list[CallListed]),),
     "artifacts": (Reply(list[ArtifactListed]), Reply(ArtifactContent, "with an artifact")),
     "notifications": (Reply(NotificationList),),
+    "models": (Reply(ModelList),),
     "limits": (Reply(LimitList), Reply(LimitChanged, "with set or reset")),
     "usage": (Reply(UsageList),),
     "resume": (*_RESUMED, Reply(ResumePreview, "--dry-run")),

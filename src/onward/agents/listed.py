@@ -1,0 +1,49 @@
+"""What `onward models` shows, as values. They are apart, so that whoever prints replies imports no more."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class ProviderShown(TypedDict):
+    """A provider of models, and why its models cannot be asked, if they cannot."""
+
+    name: str
+    format: str
+    base_url: str
+    is_set_up: bool
+    problem: str | None
+
+
+class RatesShown(TypedDict):
+    """Prices in millionths of a dollar per million model tokens."""
+
+    input_micro: int
+    output_micro: int
+    cached_input_micro: int
+    cache_write_micro: int
+    cache_write_1h_micro: int
+
+
+class LongRatesShown(RatesShown):
+    """The prices of a request with much input."""
+
+    above: int
+
+
+class ModelPriced(RatesShown):
+    """A model with its prices."""
+
+    model: str
+    is_own: bool
+    as_of: str | None
+    long: LongRatesShown | None
+
+
+class ModelList(TypedDict):
+    """The providers, the models that have a price, and the model of agents that name none."""
+
+    default: str | None
+    problem: str | None
+    providers: list[ProviderShown]
+    models: list[ModelPriced]

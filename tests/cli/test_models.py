@@ -1,0 +1,67 @@
+"""`onward models`: what is set up, what is missing, and what models cost."""
+
+from __future__ import annotations
+
+from onward.model.values.providers import KNOWN_PROVIDERS
+from tests.cli.shell import Shell
+
+
+def test_without_settings_every_provider_says_what_it_lacks(shell: Shell) -> None:
+    shown = shell.inside("models")
+    assert shown.code == 0
+    for known in KNOWN_PROVIDERS.values():
+        assert f"no: the variable {known.key_variable}, which should hold its key, is not set" in shown.out
+    assert "no default model: set ONWARD_MODEL" in shown.out
+    assert "prices of providers that are not set up: onward models --all" in shown.out
+    assert "google:gemini-2.5-pro" not in shown.out
+    assert "google:gemini-2.5-pro" in shell.inside("models", "--all").out
+
+
+def test_a_key_sets_a_provider_up_and_is_not_shown(shell: Shell) -> None:
+    shell.environment |= {
+        "ANTHROPIC_API_KEY": "canary-0123456789",
+        "ONWARD_MODEL": "anthropic:claude-sonnet-5",
+    }
+    shown = shell.inside("models")
+    assert "default model: anthropic:claude-sonnet-5\n" in shown.out
+    assert "anthropic:claude-sonnet-5" in shown.out.partition("MODEL")[2]
+    assert "openai:gpt-5" not in shown.out
+    assert "canary" not in shown.out + shown.err
+    [anthropic, google, _] = shell.inside("models", "--json").json["providers"]
+    assert (anthropic["is_set_up"], anthropic["problem"]) == (True, None)
+    assert (google["is_set_up"], google["format"]) == (False, "google")
+
+
+def test_a_provider_and_a_price_of_a_file_are_shown(shell: Shell) -> None:
+    shell.write(
+        "onward.toml",
+        '[providers.acme]\nbase_url = "http://127.0.0.1:9/v1"\n'
+        'format = "anthropic"\nkey = "file:no-such-key"\n'
+        '[providers.local]\nbase_url = "http://127.0.0.1:8000/v1"\n'
+        '[prices."local:small"]\ninput = 0.25\noutput = 2\n',
+    )
+    shown = shell.inside("models")
+    assert "no: the file no-such-key of its key does not exist" in shown.out
+    found = shell.inside("models", "--json").json
+    providers = {one["name"]: one for one in found["providers"]}
+    assert (providers["acme"]["format"], providers["acme"]["is_set_up"]) == ("anthropic", False)
+    assert providers["local"]["is_set_up"]
+    [own] = [one for one in found["models"] if one["is_own"]]
+    assert (own["model"], own["input_micro"], own["cached_input_micro"]) == ("local:small", 250_000, 250_000)
+    assert own["as_of"] is None
+    shell.write("no-such-key", "secret")
+    assert "no-such-key" not in shell.inside("models").out
+
+
+def test_a_default_that_cannot_be_asked_says_why(shell: Shell) -> None:
+    shell.environment["ONWARD_MODEL"] = "acme:small"
+    assert "default model: acme:small, which cannot be asked: " in shell.inside("models").out
+    shell.environment["ONWARD_MODEL"] = "google:gemini-2.5-flash"
+    assert "which cannot be asked: the variable GEMINI_API_KEY" in shell.inside("models").out
+
+
+def test_a_bad_setting_is_one_clear_sentence(shell: Shell) -> None:
+    shell.write("onward.toml", '[providers.acme]\nbase_url = "http://127.0.0.1:9"\nformat = "bedrock"\n')
+    refused = shell.inside("models")
+    assert refused.code == 2
+    assert "write one of openai, anthropic, google" in refused.err
