@@ -31,6 +31,8 @@ def with_model(shell: Shell, script: Script) -> Iterator[Shell]:
         async with serving_model(script) as endpoint:
             shell.environment |= {
                 "OPENAI_BASE_URL": endpoint.base_url,
+                "ANTHROPIC_BASE_URL": endpoint.base_url,
+                "GOOGLE_GEMINI_BASE_URL": endpoint.base_url,
                 "OPENAI_API_KEY": "canary-0123456789",
                 "ONWARD_MODEL": "openai:gpt-4o-mini",
             }

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from onward.agents.model.stream import Usage
 from onward.model.values.providers import KNOWN_PROVIDERS
+from onward.testing.models.script import Reply, Script
+from tests.cli.agents import TALK, with_model
 from tests.cli.shell import Shell
 
 
@@ -65,3 +70,27 @@ def test_a_bad_setting_is_one_clear_sentence(shell: Shell) -> None:
     refused = shell.inside("models")
     assert refused.code == 2
     assert "write one of openai, anthropic, google" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("model", "written", "cost"),
+    [
+        ("openai:gpt-4o-mini", 0, 0.00051),
+        ("anthropic:claude-haiku-4-5", 300, 0.004075),
+        ("google:gemini-2.5-flash", 0, 0.0018),
+    ],
+)
+def test_a_pipeline_asks_every_known_provider_and_its_usage_is_recorded(
+    shell: Shell, model: str, written: int, cost: float
+) -> None:
+    usage = Usage(input=1_000, output=600, cached_input=0, cache_write=written, reasoning=100)
+    with with_model(shell, Script(default=Reply(text="Hello.", reasoning="hm", usage=usage))):
+        shell.environment["ONWARD_MODEL"] = model
+        shell.write("talk.dot", TALK)
+        done = shell("run", "talk.dot", "--run-id", "talk")
+        assert done.code == 0, done.err
+    first, second = shell.inside("calls", "talk", "--json").json
+    assert first["model"] == second["model"] == model
+    told = {"input": 1_000, "output": 600, "cached": 0, "reasoning": 100, "cache_write": written}
+    assert first["usage"] == told
+    assert first["cost"] == pytest.approx(cost)

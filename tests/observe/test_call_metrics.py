@@ -44,7 +44,7 @@ def watching(metrics: Metrics) -> dict[str, Any]:
 async def test_calls_are_counted_with_their_tokens_and_cost(world: World) -> None:
     """S2-32."""
     metrics = Metrics()
-    usage = Counted(input=1_000, output=500, cached_input=300, reasoning=200)
+    usage = Counted(input=1_000, output=500, cached_input=300, reasoning=200, cache_write=50)
     scripted = model(
         Rule(nth=1, reply=Reply(status=500)),
         Rule(nth=2, reply=Reply(text="Größe!", usage=usage)),
@@ -54,8 +54,8 @@ async def test_calls_are_counted_with_their_tokens_and_cost(world: World) -> Non
     found = metrics.calls
     assert found.calls.value("model", NAME, "error") == 1
     assert found.calls.value("model", NAME, "ok") == found.seconds.count("model", NAME) - 1 == 1
-    kinds = ("input", "output", "cached", "reasoning")
-    assert [found.tokens.value(NAME, kind) for kind in kinds] == [1_000, 500, 300, 200]
+    kinds = ("input", "output", "cached", "reasoning", "cache_write")
+    assert [found.tokens.value(NAME, kind) for kind in kinds] == [1_000, 500, 300, 200, 50]
     assert found.cost.value(NAME) == pytest.approx(0.002)
     assert found.bytes.value() == len("Größe!".encode())
     assert found.chunks.value() >= 1

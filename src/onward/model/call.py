@@ -47,12 +47,13 @@ class _Value(
 
 
 class Usage(_Value, frozen=True, kw_only=True):
-    """The tokens of a model request. `cached` are among `input`, `reasoning` among `output`."""
+    """The tokens of a request: `reasoning` is part of `output`, `cached` and `cache_write` of `input`."""
 
     input: Number = 0
     output: Number = 0
     cached: Number = 0
     reasoning: Number = 0
+    cache_write: Number = 0
 
     @property
     def tokens(self) -> int:

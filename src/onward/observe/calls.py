@@ -34,7 +34,7 @@ class CallMetrics:
         )
         self.tokens = Counter(
             "onward_tokens_total",
-            "Tokens of model requests, by model and kind; cached are among input, reasoning among output.",
+            "Tokens of model requests, by model and kind: reasoning is part of output, others of input.",
             *("model", "kind"),
         )
         self.cost = Counter("onward_cost_dollars_total", "What calls with a known price cost.", "model")
@@ -71,7 +71,7 @@ class CallMetrics:
         self.seconds.observe(event.duration_us / 1_000_000, event.type, event.model)
         usage = event.usage
         if usage is not None:
-            for kind in ("input", "output", "cached", "reasoning"):
+            for kind in ("input", "output", "cached", "reasoning", "cache_write"):
                 self.tokens.add(event.model, kind, by=getattr(usage, kind))
         if event.cost_micro is not None:
             self.cost.add(event.model, by=event.cost_micro / 1_000_000)

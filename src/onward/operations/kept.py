@@ -35,12 +35,13 @@ class ArtifactContent(ArtifactListed):
 
 
 class UsageShown(TypedDict):
-    """The tokens of a model request; `cached` are among `input`, `reasoning` among `output`."""
+    """The tokens of a request: `reasoning` is part of `output`, `cached` and `cache_write` of `input`."""
 
     input: int
     output: int
     cached: int
     reasoning: int
+    cache_write: int
 
 
 class EstimateShown(TypedDict):

@@ -117,5 +117,9 @@ def continued(request: ModelRequest, prefix: str) -> ModelRequest:
 def usage_of(counted: Counted) -> Usage:
     """What a provider counted, as it is recorded."""
     return Usage(
-        input=counted.input, output=counted.output, cached=counted.cached_input, reasoning=counted.reasoning
+        input=counted.input,
+        output=counted.output,
+        cached=counted.cached_input,
+        reasoning=counted.reasoning,
+        cache_write=counted.cache_write,
     )
