@@ -234,3 +234,14 @@ async def test_the_id_of_a_request_is_kept_wherever_it_stands() -> None:
     assert getattr(came[-1], "request_id", "") == "tTCwacuE"
     sent = await refused("anthropic", 500, anthropic("api_error"), "request-id: req_018\r\n")
     assert sent.request_id == "req_018"
+
+
+async def test_a_header_of_the_settings_replaces_that_of_the_format() -> None:
+    body = (EXCHANGES / "anthropic-omitted.sse").read_bytes()
+    async with raw_server(lambda _: response(body)) as (url, heads):
+        models = models_at(url, format="anthropic", headers={"Anthropic-Version": "2024-01-01"})
+        _, failure = await pieces_of(models)
+        await models.close()
+    assert failure is None
+    sent = [line for line in heads[0].split(b"\r\n") if line.lower().startswith(b"anthropic-version")]
+    assert sent == [b"Anthropic-Version: 2024-01-01"]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onward.agents.anthropic.answer import AnthropicAnswer
 from onward.agents.anthropic.traits import takes_effort, thinks_adaptively, thinks_anyway
 from onward.agents.formats import WIRES, wire_format
 from onward.agents.google.traits import takes_budget, takes_level
@@ -31,6 +32,7 @@ from onward.agents.model.request import (
 )
 from onward.agents.providers import KEY_HEADERS, Provider
 from onward.agents.step.thread import Thread
+from onward.agents.tokens import estimate_tokens
 from onward.agents.wire.reading import Reading
 from onward.agents.wire.refusal import Asked, Response
 from onward.agents.wire.signature import seal, unseal
@@ -327,6 +329,26 @@ def test_whatever_comes_is_an_answer_or_a_failure_in_every_format(format: str, s
     assert reading.broken(caught.value).kind is FailureKind.CUT
 
 
+@pytest.mark.parametrize(
+    ("event", "is_passed_over"),
+    [
+        (b'{"type":"news","delta":7,"content":"x"}', True),
+        (b'{"type":"content_block_start","content_block":{"type":"map","text":{"a":1}}}', True),
+        (b'{"type":"content_block_delta","delta":{"type":"map_delta","text":[1]}}', True),
+        (b'{"type":"content_block_delta","delta":{"type":"text_delta","text":[1]}}', False),
+        (b'{"type":"message_start","message":7}', False),
+        (b'{"delta":7}', False),
+    ],
+)
+def test_what_anthropic_may_add_is_passed_over_whatever_its_shape(event: bytes, is_passed_over: bool) -> None:
+    reader = AnthropicAnswer("acme:small")
+    if is_passed_over:
+        assert list(reader.read(event)) == []
+    else:
+        with pytest.raises(msgspec.DecodeError):
+            list(reader.read(event))
+
+
 @pytest.mark.parametrize("maker", ["anthropic:claude-opus-5", "local:llama3:8b"])
 def test_a_proof_is_given_back_to_its_maker_only(maker: str) -> None:
     stored = seal(maker, "proof+/=", kind="redacted")
@@ -340,3 +362,9 @@ def test_reasoning_that_was_redacted_is_no_longer_signed() -> None:
     thread = Thread(Redactor({"KEY": "hunter2hunter2"}))
     thread.add(AssistantMessage((Reasoning("it is hunter2hunter2", "proof"), Reasoning("clean", "proof"))))
     assert thread.messages[-1].parts == (Reasoning("it is [redacted KEY]"), Reasoning("clean", "proof"))
+
+
+def test_what_a_signature_may_stand_for_counts_as_input() -> None:
+    shown = ModelRequest(model="a:b", messages=(AssistantMessage((Reasoning("hm"),)),))
+    signed = ModelRequest(model="a:b", messages=(AssistantMessage((Reasoning("hm", "x" * 300),)),))
+    assert estimate_tokens(signed) == estimate_tokens(shown) + 100

@@ -43,7 +43,7 @@ def estimate_tokens(request: ModelRequest) -> int:
     for message in request.messages:
         total += PER_MESSAGE
         for part in message.parts:
-            total += PER_MESSAGE + text_tokens(_text(part))
+            total += PER_MESSAGE + text_tokens(_text(part)) + _signed_tokens(part)
     if request.tools or request.format is not None:
         schemas = msgspec.json.encode((request.tools, request.format)).decode()
         total += text_tokens(schemas)
@@ -56,6 +56,12 @@ def estimated_usage(request: ModelRequest, *, pieces: int, characters: int) -> U
     if request.max_tokens is not None:
         output = min(output, request.max_tokens)
     return Usage(input=estimate_tokens(request), output=output, is_estimated=True)
+
+
+def _signed_tokens(part: Text | Reasoning | ToolCall | ToolResult) -> int:
+    """Of a signature: it may stand for reasoning that nobody was shown and that is counted all the same."""
+    signature = part.signature if isinstance(part, Reasoning | ToolCall) else ""
+    return -(-len(signature) // 3)
 
 
 def _text(part: Text | Reasoning | ToolCall | ToolResult) -> str:

@@ -24,6 +24,8 @@ class AnthropicAnswer(Gathered):
     def read(self, event: bytes) -> Iterator[Streamed]:
         """As the format's port says."""
         found = decode_event(event)
+        if found is None:
+            return
         match found.type:
             case "message_start":
                 self._about(found.message or found)

@@ -104,7 +104,33 @@ class Event(Message):
     error: Any = None
 
 
-decode_event = msgspec.json.Decoder(Event).decode
+_decode = msgspec.json.Decoder(Event).decode
+_EVENTS = ("message_start", "content_block_start", "content_block_delta", "message_delta", "message")
+_BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use")
+_DELTAS = ("text_delta", "thinking_delta", "signature_delta", "input_json_delta", None)
+
+
+def decode_event(data: bytes) -> Event | None:
+    """The event; None if it is one of later days, whose fields may mean something else."""
+    try:
+        return _decode(data)
+    except msgspec.ValidationError:
+        if _is_known(msgspec.json.decode(data)):
+            raise
+        return None
+
+
+def _is_known(found: Any) -> bool:
+    """Whether all that is in an event should have the shape that we know."""
+    if not isinstance(found, dict) or not isinstance(found.get("type"), str):
+        return True
+    block, delta = found.get("content_block"), found.get("delta")
+    return (
+        found["type"] in _EVENTS
+        and (not isinstance(block, dict) or block.get("type") in _BLOCKS)
+        and (not isinstance(delta, dict) or delta.get("type") in _DELTAS)
+    )
+
 
 FINISHES: dict[str, FinishReason] = {
     "end_turn": FinishReason.STOP,

@@ -60,6 +60,8 @@ class WireModel:
         try:
             key = await self._keys.find(provider.key, is_needed=provider.needs_key)
             headers |= self._wire.headers(key)
+            given = {name.lower() for name in provider.headers}
+            headers = {name: value for name, value in headers.items() if name.lower() not in given}
             for name, value in provider.headers.items():
                 headers[name] = await self._keys.value(value)
         except KeyMissing as missing:
