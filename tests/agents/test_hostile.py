@@ -18,6 +18,7 @@ from onward.agents.wire.http import Http, Outgoing
 from onward.agents.wire.limits import TimeLimits
 from onward.agents.wire.sse import SseReader, TooLarge
 from onward.clock import SystemClock
+from onward.model.values.providers import FORMATS
 from onward.testing.model_endpoint import serving_model
 from onward.testing.models.script import Reply, Script
 from tests.agents.asking import KEY, failure_of, models_at, raw_server, request, response
@@ -29,17 +30,19 @@ ECHOES: list[Callable[[bytes], bytes]] = [
     lambda head: response(head, status="500 Oops", kind="text/html"),
     lambda head: response(b"data: " + head.replace(b"\r\n", b" ") + b"\n\n"),
     lambda head: response(b'data: {"error":{"message":"' + KEY.encode() + b'"}}\n\n'),
+    lambda head: response(b'data: {"type":"error","error":{"message":"' + KEY.encode() + b'"}}\n\n'),
     lambda head: response(b"", status="429 Slow", more=f"x-request-id: {KEY}\r\n"),
 ]
 
 
 @pytest.mark.parametrize("echo", ECHOES)
+@pytest.mark.parametrize("format", FORMATS)
 async def test_a_key_that_is_sent_back_is_in_no_error_and_no_log(
-    echo: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+    echo: Callable[[bytes], bytes], format: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with raw_server(echo) as (url, heads):
-        models = models_at(url)
+        models = models_at(url, format=format)
         with pytest.raises(ModelFailed) as caught:
             await collect(models.stream(request()))
         await models.close()
@@ -48,7 +51,9 @@ async def test_a_key_that_is_sent_back_is_in_no_error_and_no_log(
     assert KEY not in told
 
 
-@pytest.mark.parametrize("key", ["sk-proj-abc***************xyz", "sk-1234567890", "gsk_abcdefghij"])
+@pytest.mark.parametrize(
+    "key", ["sk-proj-abc***************xyz", "sk-1234567890", "gsk_abcdefghij", "AIzaSyA1234567890abc"]
+)
 async def test_what_looks_like_a_key_is_hidden_even_if_it_is_not_ours(key: str) -> None:
     told = f'{{"error":{{"message":"Incorrect API key provided: {key}."}}}}'.encode()
     async with raw_server(lambda _: response(told, status="401 No")) as (url, _):
