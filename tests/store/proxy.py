@@ -75,12 +75,19 @@ class Proxy:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._writers.add(writer)  # before anything is waited for: the proxy may be closed meanwhile
+        connecting = asyncio.current_task()
+        assert connecting is not None
+        self._tasks.add(connecting)
         try:
             there = await asyncio.open_connection(*self._target)
         except ConnectionError:  # the server is being restarted
             writer.transport.abort()
             return
-        self._writers |= {writer, there[1]}
+        if writer.transport.is_closing():
+            there[1].transport.abort()
+            return
+        self._writers.add(there[1])
         for pump in (self._ask(reader, there[1], writer), self._answer(there[0], writer, there[1])):
             task = asyncio.create_task(pump)
             self._tasks.add(task)
