@@ -69,7 +69,7 @@ async def test_a_completed_run_is_not_resumed(world: World) -> None:
     await process.start(line("a"))
     refused = await refusal(process)
     assert refused.code == "invalid_state"
-    assert "onward replay run --checkpoint" in str(refused)
+    assert "onward replay run --from STEP" in str(refused)
 
 
 async def test_a_cancelled_run_is_not_resumed(world: World) -> None:

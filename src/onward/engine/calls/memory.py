@@ -80,7 +80,10 @@ def _note(
     if event.step != step:
         return
     memory.tries[event.call] = max(event.number, memory.tries.get(event.call, 0))
-    memory.content.note(name.lstrip(KEPT_APART) for name in record.refs)
+    said = (
+        event.said if isinstance(event, CallFinished) else ""
+    )  # what was streamed is for readers of messages
+    memory.content.note(name for ref in record.refs if (name := ref.lstrip(KEPT_APART)) != said)
     if isinstance(event, CallStarted):
         if not event.repeatable and not POSITIONAL.fullmatch(event.call):
             once.add((event.call, event.number))
