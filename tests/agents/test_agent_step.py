@@ -16,6 +16,7 @@ from onward.clock import Clock
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, RunNotFound
 from onward.model.call import CallFinished, CallStarted, CallStatus
+from onward.model.event import StepStarted
 from onward.model.run import AttemptState, RunStatus
 from onward.testing.clock import ManualClock, SeededDice
 from onward.testing.faults import Died, Fault, FaultyStore
@@ -316,3 +317,32 @@ async def test_a_long_conversation_is_read_again_in_pages_not_message_by_message
     assert [part.text for part in asked[1].parts] == ["1 " * 3_000]  # type: ignore[union-attr]
     assert process.store.calls.count("blobs.find_many") == 1
     assert process.store.calls.count("blobs.find") <= 2  # the pipeline's source
+
+
+async def test_a_stored_conversation_is_not_degraded_by_a_resume(world: World) -> None:
+    """K12 is for sessions outside: the agent after the crash sees what the one before it saw and said."""
+
+    class Dying(Scripted):
+        async def stream(self, request: Any, **how: Any) -> Any:
+            async for piece in super().stream(request, **how):
+                if len(self.received) == 2:
+                    raise Died
+                yield piece
+
+    attrs = 'fidelity=full, thread_id="talk"'
+    scripted = Dying(Script(default=Reply(text="Fine.")), clock=ManualClock())
+    first = await at(world, scripted)
+    with pytest.raises(Died):
+        await first.start(line("a", "b", a=attrs, b=attrs))
+    await first.die()
+    second = await at(world, scripted)
+    assert (await second.resume()).status is RunStatus.COMPLETED
+    started = [event for event in await second.events() if isinstance(event, StepStarted)]
+    assert [(one.step, one.fidelity, one.degraded_from) for one in started] == [
+        ("a#1", "full", ""),
+        ("b#1", "full", ""),
+        ("b#1", "full", ""),
+    ]
+    lost, asked = (one.request.messages for one in scripted.received[1:3])
+    assert asked == lost
+    assert len(asked) == 3

@@ -188,7 +188,15 @@ def _started(
     started = StepStarted(step=step, node=node.id, attempt=attempt, repeatable=node.repeatable)
     kind = definition.kind(node.id)
     if kind == AGENT:
-        shown = shown_to(definition.graph, run.branches[branch_id], branch_id, node)
+        opened = run.open_steps.get(step)
+        shown = shown_to(
+            definition.graph,
+            run.branches[branch_id],
+            branch_id,
+            node,
+            stored=run.threads,
+            continues=opened is not None and opened.calls is not None and opened.calls.thread != "",
+        )
         return replace(
             started,
             fidelity=shown.fidelity,

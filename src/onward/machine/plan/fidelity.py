@@ -1,11 +1,14 @@
 """How much of the past an agent step is shown, in which conversation, and what a resume does to it.
 
-`full` means the same live session, and a session does not survive its process. So the first agent step
-of each branch after a resume that would be `full` is shown a detailed summary instead; what happened is
-recorded with the attempt, and the step after it is free again.
+`full` means the same session. A conversation that is stored with the run survives every process. A live
+session outside does not: so the first agent step of each branch after a resume that would be `full`, and
+whose conversation is not stored, is shown a detailed summary instead; what happened is recorded with the
+attempt, and the step after it is free again.
 """
 
 from __future__ import annotations
+
+from collections.abc import Container
 
 from onward.model.ids import place
 from onward.model.run import Branch, Frozen
@@ -23,8 +26,12 @@ class Shown(Frozen, frozen=True):
     thread: str = ""
 
 
-def shown_to(graph: Graph, branch: Branch, branch_id: str, node: Node) -> Shown:
+def shown_to(
+    graph: Graph, branch: Branch, branch_id: str, node: Node, *, stored: Container[str], continues: bool
+) -> Shown:
     """For the node's next attempt in the branch `branch_id`.
+
+    `stored` are the threads whose conversation the run has; the attempt `continues` one of the step's own.
 
     A step that was to be `full` and is not has its thread all the same: its new session takes the place of
     the lost one, and the next step under this key continues from there.
@@ -34,7 +41,8 @@ def shown_to(graph: Graph, branch: Branch, branch_id: str, node: Node) -> Shown:
     if mode != FULL:
         return Shown(mode)
     thread = _thread(graph, branch, branch_id, edge, node)
-    return Shown(DEGRADED, FULL, thread) if branch.first_hop else Shown(FULL, "", thread)
+    is_lost = branch.first_hop and not continues and thread not in stored
+    return Shown(DEGRADED, FULL, thread) if is_lost else Shown(FULL, "", thread)
 
 
 def _mode(graph: Graph, edge: Edge | None, node: Node) -> str:
