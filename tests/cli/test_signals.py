@@ -76,6 +76,33 @@ def test_the_second_signal_stops_now_and_the_step_is_made_again(shell: Shell) ->
     assert shell.ledger == ["a#1", "a#1", "b#1"]
 
 
+def test_a_step_that_the_second_signal_left_in_doubt_is_named_with_the_flags_that_decide(
+    shell: Shell,
+) -> None:
+    """A plain resume is refused then, so it is not what the command says to type."""
+    latch = shell.latch("latch")
+    text = pipeline(("a", shell.noting(latch.command)))
+    shell.write("work.dot", text.replace("a [", "a [repeatable=false, ", 1))
+    running = shell.start("run", "work.dot", "--run-id", "work")
+    latch.wait_reached()
+    running.signal(signal.SIGINT)
+    running.wait_for("press Ctrl-C again")
+    running.signal(signal.SIGINT)
+    done = running.end()
+    flags = "onward resume work --retry|--skip|--continue|--abort"
+    cut = "step a#1 was cut off and must not be repeated blindly"
+    assert done.out.endswith(f"continue with: {flags}\n")
+    assert cut in done.out
+    stopped = shell.read("work")
+    assert (stopped["status"], stopped["step_in_doubt"]) == ("paused", "a#1")
+    told = shell.inside("status", "work").out
+    assert f"  continue {flags}\n" in told
+    assert cut in told
+    assert shell.inside("resume", "work").code == 1
+    assert shell.inside("skip", "work").code == 0
+    assert shell.read("work")["step_in_doubt"] is None
+
+
 def test_a_signal_during_a_back_off_pauses_at_once_and_keeps_the_retry(shell: Shell) -> None:
     """K15: nobody waits for the next attempt; what was spent of the retries stays spent."""
     shell.write("work.dot", BACK_OFF)

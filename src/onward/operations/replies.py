@@ -55,6 +55,7 @@ class RunListed(TypedDict):
     wake_at: Instant | None
     waiting_for: WaitingFor | None
     head: int
+    step_in_doubt: str | None
 
 
 class RunList(TypedDict):

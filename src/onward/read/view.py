@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from onward.machine.decide.doubt import interruption
+from onward.machine.decide.doubt import interruption, with_doubt
 from onward.machine.lifecycle import REASONS
 from onward.model.chats.message import chat_of_run
 from onward.model.needs import handlers_missing
@@ -69,6 +69,7 @@ def view_row(
         "wake_at": instant(row.wake_at_us),
         "waiting_for": None if waiting is None else view_waiting(waiting),
         "head": row.head,
+        "step_in_doubt": _step_in_doubt(row),
     }
 
 
@@ -86,7 +87,14 @@ def _said(row: RunRow) -> str:
     """Why the run has its status, for people."""
     if row.ended_at_node is not None:
         return dead_end(row.ended_at_node)
-    return row.detail or (REASONS[row.reason].says if row.reason in REASONS else "")
+    said = row.detail or (REASONS[row.reason].says if row.reason in REASONS else "")
+    doubtful = _step_in_doubt(row) if row.status is RunStatus.PAUSED else None
+    return said if doubtful is None else with_doubt(said, doubtful)
+
+
+def _step_in_doubt(row: RunRow) -> str | None:
+    """The step that a person must decide about; one that is being executed is in no doubt."""
+    return None if row.status is RunStatus.RUNNING else row.doubtful
 
 
 def dead_end(node: str) -> str:

@@ -131,7 +131,7 @@ def _next_command(run: Mapping[str, Any], common: Common) -> str | None:
     match run["status"]:
         case "waiting":
             return common.command("answer", name)
-        case "interrupted" if reason == "in_doubt":
+        case "paused" | "interrupted" | "failed" if run["step_in_doubt"] or reason == "in_doubt":
             return common.command("resume", name, "--retry|--skip|--continue|--abort")
         case "interrupted" if reason == "limit":
             return common.command("resume", name, *_raise(run["limit"]))
@@ -205,9 +205,7 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
     if view["workspace"]:
         yield f"  work     {workspace_words(view['workspace'])}"
     yield from _lineage(view)
-    # After a crash the log does not say so yet; a plain resume would only ask for one of these flags.
-    in_doubt = {"status": "interrupted", "reason": "in_doubt"} if view["left"] else {}
-    ahead = next_command({**view, **in_doubt}, common)
+    ahead = next_command(view, common)
     if ahead:
         yield f"  continue {ahead}"
     yield from _steps(view["steps"])

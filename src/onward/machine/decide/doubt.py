@@ -38,5 +38,9 @@ def interruption(doubtful: str | None, reason: str, detail: str) -> RunInterrupt
     """Why a run stops whose holder is gone: a step in doubt comes first, since a person must decide."""
     if doubtful is None:
         return RunInterrupted(reason=reason, detail=detail)
-    why = f"step {doubtful} was cut off and must not be repeated blindly"
-    return RunInterrupted(reason="in_doubt", detail=f"{detail}; {why}")
+    return RunInterrupted(reason="in_doubt", detail=with_doubt(detail, doubtful))
+
+
+def with_doubt(detail: str, doubtful: str) -> str:
+    """Why a run has stopped, and that a person must decide about this step of it."""
+    return f"{detail}; step {doubtful} was cut off and must not be repeated blindly"
