@@ -340,6 +340,28 @@ def test_a_question_on_a_terminal_ends_at_its_deadline(shell: Shell) -> None:
     assert terminal.end().code == 0
 
 
+def test_a_question_on_a_terminal_ends_when_it_is_answered_elsewhere(shell: Shell) -> None:
+    """Whoever sits there would otherwise be asked for ever about a run that has long continued."""
+    shell.write("one.dot", ONE.replace("ATTRS", ""))
+    terminal = shell.terminal("run", "one.dot", "--run-id", "one")
+    terminal.wait_for("your answer")
+    assert shell.inside("answer", "one", "s", "--no-run").code == 0
+    terminal.wait_for("ask#1 was decided elsewhere: 'ship' by user")
+    terminal.wait_for("continue with: onward resume one")
+    assert terminal.end().code == 75
+
+
+def test_a_question_that_answer_asks_ends_when_its_run_is_cancelled(shell: Shell) -> None:
+    shell.write("one.dot", ONE.replace("ATTRS", ""))
+    assert shell.inside("run", "one.dot", "--run-id", "one").code == 75
+    terminal = shell.terminal("answer", "one")
+    terminal.wait_for("your answer")
+    assert shell.inside("cancel", "one").code == 0
+    terminal.wait_for("ask#1 no longer needs an answer")
+    terminal.wait_for("run one cancelled")
+    assert terminal.end().code == 1
+
+
 def test_a_person_at_a_terminal_is_reminded(shell: Shell) -> None:
     shell.write("one.dot", ONE.replace("ATTRS", ", human.remind=100ms"))
     terminal = shell.terminal("run", "one.dot", "--run-id", "one")

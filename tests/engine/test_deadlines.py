@@ -274,7 +274,7 @@ async def test_an_answer_that_crosses_the_deadline_gives_way_to_its_rule(world: 
 
 
 async def test_whoever_was_asked_is_told_that_somebody_else_answered(world: World) -> None:
-    process, other = await world.process(), await world.process()
+    process, other = await world.process(clock=ManualClock(autojump=False)), await world.process()
 
     async def slowly(run: Run, gate: Gate) -> str:
         await other.engine.answer("run", "R", by="ann", run=False)
@@ -283,6 +283,35 @@ async def test_whoever_was_asked_is_told_that_somebody_else_answered(world: Worl
     with pytest.raises(Refused, match=r"already decided: '\[R\] Reject' by ann") as refused:
         await _attended(process, asking(), CallbackInterviewer("slow", slowly))
     assert refused.value.code == "gate_decided"
+
+
+async def test_a_question_ends_when_somebody_else_answers_it(world: World) -> None:
+    clock, nobody = ManualClock(autojump=False), Silent()
+    process, other = await world.process(clock=clock), await world.process()
+    attending = asyncio.create_task(_attended(process, asking(), nobody))
+    await clock.until_waiting(1)
+    await other.engine.answer("run", "R", by="ann", run=False)
+    clock.advance(1)
+    left = await attending
+    assert (left.status, nobody.asked, nobody.gave_up) == (RunStatus.QUEUED, ["ask#1"], 1)
+    assert nobody.told == ["ask: ask#1 was decided elsewhere: '[R] Reject' by ann"]
+
+
+async def test_an_answer_to_another_question_does_not_end_this_one(world: World) -> None:
+    clock, nobody = ManualClock(autojump=False), Silent()
+    process, other = await world.process(clock=clock), await world.process()
+    both = BOTH.replace("LEFT", ", human.remind=2s").replace("RIGHT", "")
+    attending = asyncio.create_task(_attended(process, both, nobody))
+    await clock.until_waiting(1)
+    await other.engine.answer("run", "Go", by="ann", gate="fan#1.right/right#1")
+    for _ in range(2):
+        await clock.until_waiting(1)
+        clock.advance(1)
+    await until(lambda: bool(nobody.told))
+    assert (nobody.asked, nobody.gave_up) == (["fan#1.left/left#1"], 0)
+    assert nobody.told == ["left: fan#1.left/left#1 still waits for an answer: Left?"]
+    attending.cancel()
+    await asyncio.gather(attending, return_exceptions=True)
 
 
 async def test_a_question_that_is_skipped_stays_open_and_the_next_is_asked(world: World) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from onward.clock import Clock
-from onward.engine.control.interview import Informed, Interviewer, answers_of
+from onward.engine.control.interview import AsksSeveral, Informed, Interviewer, answers_of
 from onward.engine.control.workdir import check_still_there
 from onward.engine.lease.claims import Claims
 from onward.engine.log.journal import Journal
@@ -25,6 +25,9 @@ from onward.model.run import Gate, Run, RunStatus
 from onward.read.lookup import newest_first
 from onward.store.codec import unseal
 from onward.store.port.stored import StoredEvent
+
+LOOK_US = 1_000_000
+"""How often to look whether a question that is being asked was decided elsewhere."""
 
 
 class Answering:
@@ -124,12 +127,14 @@ class Answering:
             if not asked:
                 return folded
             if not any(gate.gate in answers for gate in asked):
-                said = await self._ask(run, asked, interviewer)
+                said = await self._ask(folded, asked, interviewer)
                 answers = {gate.gate: answer for gate, answer in zip(asked, said, strict=False)}
             gate = next(gate for gate in asked if gate.gate in answers)
             answer = answers.pop(gate.gate)
             if answer.skipped:
-                if not overdue(run, self._clock.now_us()):
+                folded = await self._journal.catch_up(folded)  # it may have been decided elsewhere
+                is_open = all(_is_open(folded.run, one) for one in asked)
+                if is_open and not overdue(folded.run, self._clock.now_us()):
                     skipped.add(gate.gate)
                 continue
             folded = await self._answered(folded, gate, answer, interviewer, stop)
@@ -152,35 +157,57 @@ class Answering:
                 raise
             return folded  # the answer came a moment too late: the rule for the deadline is next
 
-    async def ask(self, run: Run, gate: Gate, interviewer: Interviewer) -> Answer:
-        """Put one question, and remind of it; when a deadline of the run comes first, it is skipped."""
-        return (await self._ask(run, [gate], interviewer))[0]
+    async def ask(self, folded: Folded, gate: Gate, interviewer: Interviewer) -> Answer:
+        """Put one question, and remind of it; it is skipped if a deadline or another answer comes first."""
+        return (await self._ask(folded, [gate], interviewer))[0]
 
-    async def _ask(self, run: Run, gates: Sequence[Gate], interviewer: Interviewer) -> Sequence[Answer]:
+    async def _ask(self, folded: Folded, gates: Sequence[Gate], interviewer: Interviewer) -> Sequence[Answer]:
         """Answers to the first of the gates, one at least."""
-        deadline_us = next_deadline(run)
-        if deadline_us is None and all(gate.remind_us is None for gate in gates):
-            return await answers_of(interviewer, run, gates)
+        deadline_us = next_deadline(folded.run)
         answered = asyncio.Event()
-        asking = asyncio.ensure_future(answers_of(interviewer, run, gates))
+        put = gates if isinstance(interviewer, AsksSeveral) else gates[:1]
+        asking = asyncio.ensure_future(answers_of(interviewer, folded.run, gates))
         asking.add_done_callback(lambda _: answered.set())
         try:
-            while not answered.is_set():
+            while True:
                 now_us = self._clock.now_us()
                 if deadline_us is not None and now_us >= deadline_us:
                     return [Answer.skip()]
                 reminders = {gate.gate: next_reminder(gate, now_us) for gate in gates}
-                until_us = min(at for at in (deadline_us, *reminders.values()) if at is not None)
+                look_us = now_us + LOOK_US
+                until_us = min(at for at in (look_us, deadline_us, *reminders.values()) if at is not None)
                 await self._clock.wait_s((until_us - now_us) / 1_000_000, answered)
+                if answered.is_set():
+                    return asking.result()
+                folded = await self._journal.catch_up(folded)
+                closed = [gate for gate in put if not _is_open(folded.run, gate)]
+                if closed:
+                    await self._tell_closed(folded.run, closed, interviewer)
+                    return [Answer.skip()]
                 for gate in gates:
                     reminder_us = reminders[gate.gate]
                     if reminder_us is not None and not answered.is_set():
                         await self._remind(gate, reminder_us, interviewer)
-            return asking.result()
         finally:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
+    async def _tell_closed(self, run: Run, gates: Sequence[Gate], interviewer: Interviewer) -> None:
+        """Say why questions that are being asked are none any more."""
+        if not isinstance(interviewer, Informed):
+            return
+        for gate in gates:
+            decided = await self._last_decision(run.id, gate.gate)
+            message = f"{gate.gate} no longer needs an answer"
+            if decided is not None:
+                message = f"{gate.gate} was decided elsewhere: {decided.choice.label!r} by {decided.by}"
+            await interviewer.inform(message, gate.node)
+
     async def _remind(self, gate: Gate, reminder_us: int, interviewer: Interviewer) -> None:
         if self._clock.now_us() >= reminder_us and isinstance(interviewer, Informed):
             await interviewer.inform(f"{gate.gate} still waits for an answer: {gate.text}", gate.node)
+
+
+def _is_open(run: Run, gate: Gate) -> bool:
+    now = run.gates.get(gate.gate)
+    return now is not None and now.decided is None

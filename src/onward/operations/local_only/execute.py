@@ -97,11 +97,12 @@ class Execution:
 
     async def ask(self, request: AnswerGate) -> AnswerGate | None:
         """The request with what the interviewer answers; None leaves the gate open."""
-        run = (await self._load(request.run)).run
+        folded = await self._load(request.run)
+        run = folded.run
         gate = open_gate(run, request.gate)
         if self.interviewer is None:
             return None
-        said = await self.engine.ask(run, gate, self.interviewer)
+        said = await self.engine.ask(folded, gate, self.interviewer)
         if said.skipped:
             return None
         return msgspec.structs.replace(

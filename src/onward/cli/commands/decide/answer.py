@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onward.cli.commands.start.foreground import foreground
-from onward.cli.exits import FINE, UNFINISHED
+from onward.cli.exits import FINE, exit_of
 from onward.cli.opening import lists_of
 from onward.cli.options import COMMON, Answers, Common, Out, RunName, Verbose
 from onward.cli.print.output import Output
@@ -59,8 +59,9 @@ async def answer(
         if choice is None and verdict is None and not text:
             asked = await desk.execution.ask(asking)
             if asked is None:
-                desk.tell(await desk.operations.look.get_run(GetRun(run=run)), is_whole=True)
-                return UNFINISHED
+                left = await desk.operations.look.get_run(GetRun(run=run))
+                desk.tell(left, is_whole=True)
+                return exit_of(left["status"])
             asking = asked
         if go_on:
             return desk.finish(await desk.execution.answer_gate(asking))
