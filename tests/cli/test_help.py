@@ -95,6 +95,7 @@ def test_the_help_of_a_command_says_all_of_its_docstring(helps: Callable[[str], 
     [
         (("statsu",), " Did you mean stats or status?"),
         (("resme", "x"), " Did you mean resume?"),
+        (("rum", "x.dot"), " Did you mean run?"),
         (("check",), " Did you mean checkpoints?"),
         (("run", "x.dot", "--simulat"), " Did you mean --simulate?"),
         (("status", "--limt=3"), " Did you mean --limit?"),

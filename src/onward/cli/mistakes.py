@@ -48,7 +48,12 @@ def _hint(typed: str, names: Collection[str]) -> str:
     from onward.pipeline.rules.words.vocabulary import is_near
 
     word = typed.lower().lstrip("-")
-    near = sorted({name for name in names if is_near(word, name.lstrip("-"))})
+    near = sorted({n for n in names if is_near(word, n.lstrip("-")) or _is_slip(word, n.lstrip("-"))})
     longer = sorted(name for name in names if len(word) >= 3 and name.lstrip("-").startswith(word))
     found = near[:OFFERED_MAX] or (longer if len(longer) == 1 else [])
     return f" Did you mean {' or '.join(found)}?" if found else ""
+
+
+def _is_slip(word: str, name: str) -> bool:
+    """Whether one letter is another. There are few commands, so this says enough even of a short one."""
+    return len(word) == len(name) >= 3 and sum(a != b for a, b in zip(word, name, strict=True)) == 1
