@@ -69,7 +69,31 @@ def test_a_command_line_that_means_nothing_exits_2(shell: Shell, words: tuple[st
             "node 'think' is an agent step and no model provider is set up; set OPENAI_API_KEY",
         ),
         (("run", "typed.dot"), "node 'a' needs handler 'mystery'"),
-        (("run", "ok.dot", "--app", "nomodule"), "--app 'nomodule' is not package.module:name"),
+        (
+            ("run", "ok.dot", "--app", "stall"),
+            "--app 'stall' names no app; write MODULE:NAME, as in stall:app.",
+        ),
+        (
+            ("run", "ok.dot", "--app", "stall.py"),
+            "--app 'stall.py' names no app; write MODULE:NAME, as in stall:app.",
+        ),
+        (
+            ("run", "ok.dot", "--app", "stall.py:app"),
+            "'stall.py' is a file; write its module, as in stall:app.",
+        ),
+        (
+            ("run", "ok.dot", "--app", "lib/stall.py:app"),
+            "'lib/stall.py' is a file; write its module, as in lib.stall:app.",
+        ),
+        (
+            ("run", "ok.dot", "--app", "stall:ap"),
+            "--app stall:ap: module stall has no 'ap'; did you mean stall:app?",
+        ),
+        (("run", "ko.dot"), "cannot read the pipeline ko.dot: there is no such file; did you mean ok.dot?"),
+        (
+            ("run", "sub/agent"),
+            "cannot read the pipeline sub/agent: there is no such file; did you mean sub/agent.dot?",
+        ),
         (("run", "ok.dot", "--app", "no.such:app"), "there is no module 'no.such'"),
         (
             ("run", "ok.dot", "--app", "broken:app"),
@@ -79,8 +103,14 @@ def test_a_command_line_that_means_nothing_exits_2(shell: Shell, words: tuple[st
             ("run", "ok.dot", "--app", "needy:app"),
             "needy needs the module 'no_such_module_here', which is missing",
         ),
-        (("run", "ok.dot", "--app", "empty:app"), "--app empty:app is nothing, not an Onward app"),
-        (("run", "ok.dot", "--app", "empty:thing"), "--app empty:thing is a int, not an Onward app"),
+        (
+            ("run", "ok.dot", "--app", "empty:app"),
+            "--app empty:app: module empty has no 'app'; write `app = Onward(...)`",
+        ),
+        (
+            ("run", "ok.dot", "--app", "empty:thing"),
+            "--app empty:thing has the type int and is no Onward app; write",
+        ),
     ],
 )
 def test_what_cannot_be_used_exits_2_before_anything_begins(
@@ -95,6 +125,9 @@ def test_what_cannot_be_used_exits_2_before_anything_begins(
     shell.write("broken.py", "1 / 0\n")
     shell.write("needy.py", "import no_such_module_here\n")
     shell.write("empty.py", "thing = 1\n")
+    shell.write("stall.py", "from onward import Onward\napp = Onward()\n")
+    (shell.directory / "sub").mkdir()
+    shell.write("sub/agent.dot", AGENT)
     done = shell.inside(*words, "--json")
     assert done.code == 2
     assert says in done.err

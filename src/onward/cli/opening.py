@@ -23,6 +23,8 @@ from onward.project import CONFIG_FILE
 from onward.wiring import POSTGRES, PROJECT_RUNS, is_there, make_courier, open_store
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from onward.app import Onward
     from onward.cli.options import Common
     from onward.cli.print.output import Output
@@ -326,8 +328,14 @@ def _loaded(settings: Settings, name: str) -> Onward:
 def load_app(name: str, directory: str) -> Onward:
     """The app `package.module:name`, imported from a directory or an installed package."""
     module_name, colon, attribute = name.partition(":")
+    module_path = module_name.removesuffix(".py").removeprefix("./").replace("/", ".")
     if not colon or not module_name or not attribute:
-        raise InvalidInput(f"--app {name!r} is not package.module:name.")
+        example = f"{module_path or 'shop'}:{attribute or 'app'}"
+        raise InvalidInput(f"--app {name!r} names no app; write MODULE:NAME, as in {example}.")
+    if module_path != module_name:
+        raise InvalidInput(
+            f"--app {name}: {module_name!r} is a file; write its module, as in {module_path}:{attribute}."
+        )
     if directory not in sys.path:
         sys.path.insert(0, directory)
     try:
@@ -347,15 +355,18 @@ def load_app(name: str, directory: str) -> Onward:
     return _app_in(module, attribute, name)
 
 
-def _app_in(module: object, attribute: str, name: str) -> Onward:
+def _app_in(module: ModuleType, attribute: str, name: str) -> Onward:
     from onward.app import Onward
 
     found: object = module
     for part in attribute.split("."):
         found = getattr(found, part, None)
-    if not isinstance(found, Onward):
-        what = "nothing" if found is None else f"a {type(found).__name__}"
-        raise InvalidInput(
-            f"--app {name} is {what}, not an Onward app; write `{attribute} = Onward(...)` there."
-        )
-    return found
+    if isinstance(found, Onward):
+        return found
+    apps = sorted(key for key, value in vars(module).items() if isinstance(value, Onward))
+    meant = (
+        f"did you mean {module.__name__}:{apps[0]}?" if apps else f"write `{attribute} = Onward(...)` there."
+    )
+    if found is None:
+        raise InvalidInput(f"--app {name}: module {module.__name__} has no {attribute!r}; {meant}")
+    raise InvalidInput(f"--app {name} has the type {type(found).__name__} and is no Onward app; {meant}")

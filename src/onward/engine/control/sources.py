@@ -14,6 +14,7 @@ from onward.pipeline.build import Pipeline, Transform, build, changed_nodes
 from onward.pipeline.dot.reader import decode
 from onward.pipeline.dot.source import SOURCE_BYTES_MAX
 from onward.pipeline.rules.check import RULES, Rule
+from onward.pipeline.rules.words.vocabulary import is_near
 from onward.store.port.blobs import Blobs
 
 STORED_MAX = 64
@@ -117,8 +118,19 @@ def read_source(path: str) -> str:
     """The text of a pipeline file."""
     found = _read_if_there(path)
     if found is None:
-        raise InvalidInput(f"cannot read the pipeline {path}: there is no such file.")
+        raise InvalidInput(f"cannot read the pipeline {path}: there is no such file{_meant(path)}")
     return found
+
+
+def _meant(path: str) -> str:
+    """The end of the sentence: the file beside it that a path without a file nearly names."""
+    directory, name = os.path.split(path)
+    try:
+        names = sorted(os.listdir(directory or "."))
+    except OSError:
+        return "."
+    near = [one for one in names if one == f"{name}.dot" or is_near(name, one)]
+    return f"; did you mean {os.path.join(directory, near[0])}?" if near else "."
 
 
 def _read_if_there(path: str) -> str | None:
