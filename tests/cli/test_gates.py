@@ -131,6 +131,10 @@ def test_answer_without_a_choice_shows_the_question(shell: Shell) -> None:
     shown = shell.inside("answer", "gate")
     assert shown.code == 75
     assert "  ask#1: Ship it?" in shown.out.splitlines()
+    # The command that was just typed would only show the question again.
+    assert shown.out.splitlines()[-1] == "continue with: onward answer gate CHOICE"
+    named = shell.inside("answer", "gate", "--gate", "ask#1")
+    assert named.out.splitlines()[-1] == "continue with: onward answer gate CHOICE --gate 'ask#1'"
     terminal = shell.terminal("answer", "gate")
     terminal.wait_for("your answer")
     terminal.type("n\n")

@@ -117,20 +117,23 @@ def _rule(gate: Mapping[str, Any]) -> str:
             return "it stays open"
 
 
-def next_command(run: Mapping[str, Any], common: Common) -> str | None:
-    """What to type to continue a run in this state, with the app that it needs."""
-    command = _next_command(run, common)
+def next_command(run: Mapping[str, Any], common: Common, *, answer: Sequence[str] = ()) -> str | None:
+    """What to type to continue a run in this state, with the app that it needs.
+
+    `answer` is what follows the run if it waits; without it, `onward answer` asks on a terminal.
+    """
+    command = _next_command(run, common, answer)
     is_served = common.app or all(kind in BUILT_IN for kind in run["handlers"])
     if command is None or is_served or load_settings().app is not None:
         return command
     return f"{command} --app PACKAGE.MODULE:APP"
 
 
-def _next_command(run: Mapping[str, Any], common: Common) -> str | None:
+def _next_command(run: Mapping[str, Any], common: Common, answer: Sequence[str]) -> str | None:
     name, reason = called(run["id"]), run["reason"]
     match run["status"]:
         case "waiting":
-            return common.command("answer", name)
+            return common.command("answer", name, *answer)
         case "paused" | "interrupted" | "failed" if run["step_in_doubt"] or reason == "in_doubt":
             return common.command("resume", name, "--retry|--skip|--continue|--abort")
         case "interrupted" if reason == "limit":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -16,8 +17,9 @@ from onward.cli.print.text import one_line
 from onward.errors import InvalidInput, NoDatabase
 from onward.model.answer import Verdict
 from onward.model.ids import called
-from onward.operations.replies import GateListed
+from onward.operations.replies import GateListed, RunState
 from onward.operations.requests import ALL, AnswerGate, GetRun, ListGates
+from onward.pipeline.questions import FREEFORM
 
 
 async def answer(
@@ -60,13 +62,24 @@ async def answer(
             asked = await desk.execution.ask(asking)
             if asked is None:
                 left = await desk.operations.look.get_run(GetRun(run=run))
-                desk.tell(left, is_whole=True)
+                desk.tell(
+                    left,
+                    is_whole=True,
+                    answer=_to_say(left, gate) if desk.execution.interviewer is None else (),
+                )
                 return exit_of(left["status"])
             asking = asked
         if go_on:
             return desk.finish(await desk.execution.answer_gate(asking))
         desk.tell(await desk.operations.decide.answer_gate(asking))
         return FINE
+
+
+def _to_say(run: RunState, gate: str | None) -> tuple[str, ...]:
+    """What is missing from a command line that was to answer, where nobody can be asked."""
+    types = {one["type"] for one in run["gates"] if gate in (None, one["gate"])}
+    words = "WORDS" if types == {FREEFORM} else "CHOICE"
+    return (words,) if gate is None else (words, "--gate", shlex.quote(gate))
 
 
 async def _list_open(common: Common, out: Output) -> int:

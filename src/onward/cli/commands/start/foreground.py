@@ -55,8 +55,11 @@ class Foreground:
         self.tell(run)
         return exit_of(run["status"])
 
-    def tell(self, run: RunState, *, is_whole: bool = False) -> None:
-        """How the run stands, and what to type next; `is_whole`: with all that its gates are about."""
+    def tell(self, run: RunState, *, is_whole: bool = False, answer: Sequence[str] = ()) -> None:
+        """How the run stands, and what to type next; `is_whole`: with all that its gates are about.
+
+        `answer` is what to type after `onward answer RUN`.
+        """
         self.out.say(summary(run))
         if run["waiting_for"]:
             self.out.note(run["waiting_for"]["says"])
@@ -70,7 +73,7 @@ class Foreground:
             if (run["id"], step["step"]) in self.progress.narrator.with_output:
                 words = ("logs", called(run["id"]), shlex.quote(step["step"]))
                 self.out.say(f"its output: {self.common.command(*words)}")
-        ahead = next_command(run, self.common)
+        ahead = next_command(run, self.common, answer=answer)
         if ahead:
             self.out.say(f"continue with: {ahead}")
         if self.out.is_json:
