@@ -111,7 +111,10 @@ def test_a_fresh_run_mentions_the_unfinished_one_and_never_reads_it(shell: Shell
     assert f"onward answer {name} --db {shell.db}" in done.err
     assert shell.read("new")["completed"] == ["start#1"]
     assert shell.log("old") == before
-    assert "(and 1 more: " in shell.inside("run", "gate.dot").err
+    assert (
+        "this pipeline has 2 unfinished runs, the newest is new (waiting); "
+        "to continue that one instead: onward answer new; onward status lists them\n"
+    ) in shell.inside("run", "gate.dot").err
     shell.write("other.dot", GATE + "// another one\n")
     assert shell.inside("run", "other.dot").err == ""
 

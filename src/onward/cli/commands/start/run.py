@@ -131,13 +131,18 @@ async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:
     if not left:
         return
     newest = left[0]
-    more = f" (and {len(left) - 1} more: {desk.common.command('status')})" if len(left) > 1 else ""
+    which, more = "an unfinished run,", ""
+    if len(left) > 1:
+        which, more = (
+            f"{len(left)} unfinished runs, the newest is",
+            f"; {desk.common.command('status')} lists them",
+        )
     command = desk.common.command(
         "answer" if newest["status"] == "waiting" else "resume", called(newest["id"])
     )
     desk.out.note(
-        f"this pipeline has an unfinished run, {called(newest['id'])} ({newest['status']}){more}; "
-        f"to continue that one instead: {command}"
+        f"this pipeline has {which} {called(newest['id'])} ({newest['status']}); "
+        f"to continue that one instead: {command}{more}"
     )
 
 
