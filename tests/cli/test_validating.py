@@ -57,9 +57,9 @@ def test_an_agent_step_without_a_provider_is_mentioned_before_a_run_refuses_it(s
     assert checked.code == 0
     assert checked.out.splitlines() == [
         "agent.dot:3:3: info [agent_served] node 'a' is an agent step and no model provider is set up "
-        "(set the key of a provider (OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY) or [providers.NAME], "
-        "and ONWARD_MODEL (docs/agents.md), run it with --simulate, "
-        "or name an app with a handler for 'codergen' with --app)",
+        "(set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or [providers.NAME], and ONWARD_MODEL, "
+        "as docs/agents.md says; or run it with --simulate; "
+        "or name with --app an app that has a handler for 'codergen')",
         "agent.dot is valid: 3 nodes, 0 warnings",
     ]
     refused = shell.inside("run", "agent.dot")

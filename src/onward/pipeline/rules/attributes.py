@@ -181,9 +181,9 @@ def agent_served(subject: Subject) -> Iterator[Problem]:
         if asks and node.id not in (graph.start_id, graph.exit_id):
             message = f"node {node.id!r} is an agent step and no model provider is set up"
             fix = (
-                "set the key of a provider (OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY) or "
-                "[providers.NAME], and ONWARD_MODEL (docs/agents.md), run it with "
-                f"--simulate, or name an app with a handler for {DEFAULT_KIND!r} with --app"
+                "set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or [providers.NAME], and ONWARD_MODEL,"
+                " as docs/agents.md says; or run it with --simulate; or name with --app an app that has a "
+                f"handler for {DEFAULT_KIND!r}"
             )
             yield about(node, message, fix=fix)
             return
