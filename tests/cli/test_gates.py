@@ -355,6 +355,20 @@ def test_a_question_on_a_terminal_ends_when_it_is_answered_elsewhere(shell: Shel
     assert terminal.end().code == 75
 
 
+def test_a_terminal_whose_run_continues_elsewhere_says_how_to_follow_it(shell: Shell) -> None:
+    latch = shell.latch("latch")
+    shell.write("one.dot", ONE.replace("ATTRS", "").replace('"true"', f'"{latch.command}"'))
+    terminal = shell.terminal("run", "one.dot", "--run-id", "one")
+    terminal.wait_for("your answer")
+    other = shell.start("answer", "one", "s")
+    latch.wait_reached()
+    terminal.wait_for("run one is running")
+    terminal.wait_for("follow it with: onward events one --follow")
+    assert terminal.end().code == 75
+    latch.release()
+    assert other.end().code == 0
+
+
 def test_a_question_that_answer_asks_ends_when_its_run_is_cancelled(shell: Shell) -> None:
     shell.write("one.dot", ONE.replace("ATTRS", ""))
     assert shell.inside("run", "one.dot", "--run-id", "one").code == 75

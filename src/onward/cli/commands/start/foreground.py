@@ -73,6 +73,9 @@ class Foreground:
             if (run["id"], step["step"]) in self.progress.narrator.with_output:
                 words = ("logs", called(run["id"]), shlex.quote(step["step"]))
                 self.out.say(f"its output: {self.common.command(*words)}")
+        if run["status"] == "running":  # by somebody else: what is executed here is told when it has stopped
+            follow = self.common.command("events", called(run["id"]), "--follow")
+            self.out.say(f"follow it with: {follow}")
         ahead = next_command(run, self.common, answer=answer)
         if ahead:
             self.out.say(f"continue with: {ahead}")
