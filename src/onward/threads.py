@@ -24,9 +24,11 @@ async def in_thread(function: Callable[..., T], *arguments: object) -> T:
 def begin_in_thread(
     function: Callable[[], T], *, name: str | None = None, ended: Callable[[], None] = lambda: None
 ) -> asyncio.Future[T]:
-    """Call the function in a thread, then `ended` in the same thread; returns a future of the result.
+    """Call the function in a thread; returns a future of the result.
 
-    RuntimeError if the system has no thread left: then nothing was called.
+    `ended` is called after the function: before anybody sees the result, and also if nobody waits for it. So
+    it may be called twice, in two threads. RuntimeError if the system has no thread left: then nothing was
+    called.
     """
     loop, context = asyncio.get_running_loop(), contextvars.copy_context()
     answer: asyncio.Future[T] = loop.create_future()
@@ -39,8 +41,14 @@ def begin_in_thread(
         except BaseException as error:
             raised = _acceptable(error)
             settle = lambda: answer.set_exception(raised)  # noqa: E731
+
+        def hand_over() -> None:
+            if not answer.done():
+                settle()
+            ended()  # this thread may be held up for long before it comes to its own
+
         with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits for it
-            loop.call_soon_threadsafe(lambda: None if answer.done() else settle())
+            loop.call_soon_threadsafe(hand_over)
         ended()
 
     threading.Thread(target=work, name=name, daemon=True).start()

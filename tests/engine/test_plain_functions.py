@@ -19,6 +19,7 @@ from onward.model.event import AttemptInterrupted
 from onward.model.result import Result
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.testing.clock import ManualClock
+from onward.threads import begin_in_thread
 from tests.world import Process, World, line, until
 
 LIMITED = line("a", a='type=work, timeout="5s", max_retries=3')
@@ -290,3 +291,18 @@ async def test_an_effect_over_the_time_limit_of_its_step_is_waited_for_and_remem
     charge.finish()  # before time passes: it would use up all patience while the thread wakes
     assert (await ending(process, driving)).status is RunStatus.COMPLETED
     assert charge.ledger == ["begun", "ended"]
+
+
+async def test_a_function_whose_result_is_there_is_not_running_any_more() -> None:
+    """Else a resume in the same process would meet a function whose result it has, and be in doubt."""
+    ended, thread_goes_on = list[str](), threading.Event()
+
+    def end() -> None:
+        if threading.current_thread() is not threading.main_thread():
+            thread_goes_on.wait()  # the thread is held up between the result and its end
+        ended.append(threading.current_thread().name)
+
+    assert await begin_in_thread(lambda: "done", name="slow", ended=end) == "done"
+    assert ended == [threading.main_thread().name]
+    thread_goes_on.set()
+    await until(lambda: len(ended) == 2)
