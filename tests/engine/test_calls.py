@@ -305,11 +305,15 @@ async def test_calls_at_the_same_time_are_all_recorded(world: World) -> None:
 
 
 async def test_the_same_key_twice_at_once_is_refused(world: World) -> None:
-    gate = asyncio.Event()
+    entered, gate = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        entered.set()
+        await gate.wait()
 
     async def work(step: StepContext) -> dict[str, Any]:
-        first = asyncio.create_task(step.call("a", gate.wait))
-        await until(lambda: "a" in step.recorder._under_way)  # type: ignore[attr-defined]
+        first = asyncio.create_task(step.call("a", wait))
+        await entered.wait()
         with pytest.raises(Refused) as refused:
             await step.call("a", gate.wait)
         gate.set()

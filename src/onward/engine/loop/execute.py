@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from onward.engine.calls.holding import Holding
-from onward.engine.calls.recorder import CallParts, CallRecorder
+from onward.engine.calls.parts import CallParts
+from onward.engine.calls.recorder import CallRecorder
 from onward.engine.lease.keeper import Hold
 from onward.engine.log.appender import Appender
 from onward.engine.log.reader import Folded
