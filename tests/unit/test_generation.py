@@ -106,6 +106,11 @@ def test_the_whole_story_of_a_generation(shell: Shell) -> None:
         ]
         wait_until(lambda: said(shell, "talk") == so_far, "the second answer")
         assert _held(shell) == {"status": "running", "is_held": True}
+        (held,) = shell.read("job")["progress"]
+        assert (held["step"], held["rounds"], held["rounds_max"]) == ("draft#1", 0, 10)
+        assert (held["model"], held["text"]) == ("openai:small", HALF)
+        assert held["held_by"] == shell.read("job")["holder"]
+        assert held["held_since"] is not None
         first.signal(signal.SIGKILL)
         first.end()
         second = shell.start("worker")
@@ -117,6 +122,7 @@ def test_the_whole_story_of_a_generation(shell: Shell) -> None:
     asked = Counter(entry.idempotency_key for entry in read_ledger(str(ledger)))
     assert asked == {"job/plan#1/m1": 1, "job/draft#1/m1": 2}
     assert _held(shell) == {"status": "completed", "is_held": False}
+    assert shell.read("job")["progress"] == []
     assert shell.inside("verify", "job").code == 0
 
 

@@ -6,6 +6,7 @@ from typing import Any, NotRequired, TypedDict
 
 from onward.operations.instant import Instant
 from onward.operations.left import LeftShown
+from onward.operations.progress import StepProgress
 
 
 class ForkPoint(TypedDict):
@@ -284,9 +285,13 @@ class ChildListed(TypedDict):
 
 
 class RunPage(RunState):
-    """A run with all that happened in it; `left` is what its steps in doubt left behind."""
+    """A run with all that happened in it; `left` is what its steps in doubt left behind.
+
+    `progress` is how far its open steps have come with their calls.
+    """
 
     steps: list[StepShown]
+    progress: list[StepProgress]
     left: list[LeftShown]
     forks: list[ForkListed]
     children: list[ChildListed]

@@ -30,6 +30,7 @@ SHAPE_KINDS: Mapping[str, str] = MappingProxyType(
 """The handler type of each shape."""
 DEFAULT_KIND = "codergen"
 DEFAULT_EFFORT = "high"
+DEFAULT_ROUNDS = 10
 BUILT_IN_TYPES = frozenset(SHAPE_KINDS.values())
 
 _Attrs = Mapping[str, Value]
@@ -107,6 +108,11 @@ class Node(Attributes):
     def max_retries(self) -> int | None:
         """Additional attempts, or None if the node leaves it to the graph."""
         return self.count("max_retries")
+
+    @cached
+    def rounds_max(self) -> int:
+        """How many requests to its model an agent's step may take."""
+        return max(1, self.count("max_rounds") or DEFAULT_ROUNDS)
 
     @cached
     def goal_gate(self) -> bool:

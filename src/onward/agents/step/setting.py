@@ -14,7 +14,6 @@ from onward.errors import InvalidInput
 from onward.handlers.port import StepContext
 from onward.pipeline.graph import Node
 
-ROUNDS_MAX = 10
 SYSTEM = "You work on one step of a larger plan. Do what the step asks, and nothing else."
 
 
@@ -73,7 +72,7 @@ def setting_of(models: AllModels, step: StepContext, known_model: str) -> Settin
         effort=effort,
         max_tokens=max_tokens,
         temperature=temperature,
-        rounds_max=max(1, node.count("max_rounds") or ROUNDS_MAX),
+        rounds_max=node.rounds_max,
         continues=continues(node) and models.takes_prefix(name),
     )
 

@@ -20,8 +20,9 @@ from onward.model.worker import RegisteredWorker
 from onward.operations.drawing import Drawing
 from onward.operations.kept import ArtifactContent, ArtifactList, CallList
 from onward.operations.local.artifacts import view_artifact, view_content
-from onward.operations.local.calls import shortened, view_call
+from onward.operations.local.calls.listed import shortened, view_call
 from onward.operations.local.money.stopped import limit_stop
+from onward.operations.progress import StepProgress
 from onward.operations.replies import Checkpoint, EventShown, RunPage, RunState
 from onward.operations.requests import (
     DrawRun,
@@ -39,6 +40,7 @@ from onward.read.calls import read_calls
 from onward.read.checkpoints import read_checkpoints
 from onward.read.dialect_events import Translator
 from onward.read.find_step import get_steps, is_meant
+from onward.read.log.step import Claim
 from onward.read.lookup import completed_of, find_run, log_pages, read_projection
 from onward.read.one_step import read_history
 from onward.read.steps import state_of, view_steps
@@ -92,6 +94,7 @@ class LocalLook:
             **view_run(project(run), folded.holder, run, log.completed(), workers=workers),
             "limit": await limit_stop(self.store, run, self.clock.now_us()),
             "steps": view_steps(log, run, is_held=is_held),
+            "progress": await self._progress(folded, log.claim),
             "left": await self._left(folded),
             **await self._relatives(run.id),
         }
@@ -113,6 +116,14 @@ class LocalLook:
         view = StepView(run, step, history, node, self.leftovers().runs)
         calls = await read_calls(self.store.log, run.id, step=step.step)
         return {**view.page(state_of(step, run, is_held=is_held), visits), "shortened_to": shortened(calls)}
+
+    async def _progress(self, folded: Folded, claim: Claim) -> list[StepProgress]:
+        """How far open steps have come; a run without such a step costs nothing more."""
+        if all(opened.calls is None for opened in folded.run.open_steps.values()):
+            return []
+        from onward.operations.local.calls.progress import ProgressView
+
+        return await ProgressView(self.store, self._journal, self.sources(), folded, claim).steps()
 
     async def _left(self, folded: Folded) -> list[dict[str, Any]]:
         """What the steps in doubt left; a run without such a step costs nothing more."""
