@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -129,6 +130,7 @@ class Terminal:
         self, command: Sequence[str], directory: Path, environment: dict[str, str], *, has_pipe: bool
     ) -> None:
         self._ours, theirs = pty.openpty()
+        _keep_output(theirs)
         self._screen = Reader(self._ours)
         self.process = subprocess.Popen(
             [sys.executable, "-c", IN_TERMINAL, *command],
@@ -163,6 +165,13 @@ class Terminal:
         code = self.process.wait(PATIENCE_S)
         os.close(self._ours)
         return Done(code, out, "")
+
+
+def _keep_output(terminal: int) -> None:
+    """Let Ctrl-C discard nothing: else a second one takes away what was printed after the first."""
+    attributes = termios.tcgetattr(terminal)
+    attributes[3] |= termios.NOFLSH
+    termios.tcsetattr(terminal, termios.TCSANOW, attributes)
 
 
 class Latch:

@@ -58,7 +58,10 @@ def test_the_json_of_a_run_has_its_stable_names_everywhere(shell: Shell) -> None
         assert view["completed"] == ["start#1", "a#1", "exit#1"]
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", view["created_at"])
     assert listed == one
-    assert {**made, **{name: shown[name] for name in ("steps", "forks", "children", "left")}} == shown
+    assert {
+        **made,
+        **{name: shown[name] for name in ("steps", "forks", "children", "left", "progress")},
+    } == shown
 
 
 def test_events_are_one_object_a_line(shell: Shell) -> None:

@@ -111,6 +111,7 @@ class Holding:
         is_writing = self._writing is not None and not self._writing.done()
         if self._wanted is not None and not self._leaves and not is_writing and not self.over.is_set():
             self._writing = asyncio.create_task(self._write(self._wanted))
+            self._writing.add_done_callback(_note_failure)
 
     async def _write(self, wanted: AttemptHeld) -> None:
         """Record the hold and end the handler; nothing if a nested call has begun meanwhile."""
@@ -130,3 +131,9 @@ class Holding:
         now_us, node = self._appender.now_us(), self._started.node
         asked = [question.opened(gate, node, now_us) for gate, question in self._asked.items()]
         return hold_attempt(run, replace(wanted, gates=tuple(self._asked)), self._leaves, asked)
+
+
+def _note_failure(writing: asyncio.Task[None]) -> None:
+    """`is_held` raises what failed; an attempt that ended otherwise does not ask for it."""
+    if not writing.cancelled():
+        writing.exception()
