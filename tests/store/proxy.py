@@ -10,6 +10,8 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 PATIENCE_S = 45
+TURNS = 10
+"""Of the loop: more than a connection takes from being accepted to being handed over, or to be closed."""
 
 
 class Loss(StrEnum):
@@ -31,6 +33,7 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._is_open = False
         self.port = 0
         self.connections = self.losses = 0
         self.lost = asyncio.Event()
@@ -53,13 +56,17 @@ class Proxy:
         """Take connections, always at the same port."""
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
+        self._is_open = True
 
     async def close(self) -> None:
         """Take no connections, and break those there are."""
+        self._is_open = False
         if self._server is not None:
             self._server.close()
         for writer in self._writers:
             writer.transport.abort()
+        for _ in range(TURNS):  # until what was just accepted has come here, and what was aborted is closed
+            await asyncio.sleep(0)
         await asyncio.gather(*self._tasks)
 
     def lose(self, loss: Loss | None, *, behind: int = 0) -> None:
@@ -74,6 +81,9 @@ class Proxy:
         await self.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._is_open:
+            writer.transport.abort()
+            return
         self.connections += 1
         self._writers.add(writer)  # before anything is waited for: the proxy may be closed meanwhile
         connecting = asyncio.current_task()
@@ -164,7 +174,6 @@ class Network:
 
     def close(self) -> None:
         self._do(self._proxy.close())
-        self._do(asyncio.sleep(0))  # connections that were aborted are closed in the next turn
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
