@@ -7,24 +7,20 @@ for the same step, with the same `idempotency_key`, so that an effect outside ca
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
 from onward.clock import Clock, SystemClock
 from onward.deadline import NO_DEADLINE, Deadline
-from onward.errors import InvalidInput
 from onward.handlers.artifacts import Artifacts
-from onward.handlers.calls import CallOptions, Recorder
+from onward.handlers.calls import Recorder
 from onward.handlers.output import AttemptOutput
 from onward.handlers.plain import Calls
 from onward.handlers.previous_attempt import PreviousAttempt
-from onward.handlers.questions import step_question
+from onward.handlers.recorded import MakeRecorder, RecordedCalls, no_log
 from onward.handlers.room import Room
-from onward.model.answer import Decision
-from onward.model.call import check_call_key
 from onward.model.chats.message import chat_of_run
 from onward.model.event import StepStarted
 from onward.model.ids import branch_of, idempotency_key, place_of
@@ -43,15 +39,7 @@ async def _no_past(mode: str) -> str:
     return ""
 
 
-def _no_log(started: StepStarted, functions: Calls) -> Recorder:
-    raise InvalidInput("this step was created by hand, so it has no log to record calls in.")
-
-
-MakeRecorder = Callable[[StepStarted, Calls], Recorder]
-_creating = threading.Lock()
-
-
-class StepContext:
+class StepContext(RecordedCalls):
     """One attempt of one step, as a handler sees it; values are computed when they are read.
 
     `node` is the step's node (`id`, `label`, `text(attribute)`), `graph` the whole pipeline. `workspace` is
@@ -61,18 +49,13 @@ class StepContext:
 
     __slots__ = (
         "_prompt",
-        "_record",
         "_run",
-        "_started",
-        "calls",
         "deadline",
         "graph",
         "lines",
         "node",
         "output",
         "recall",
-        "recorded",
-        "redactor",
         "room",
         "stopping",
         "workspace",
@@ -92,7 +75,7 @@ class StepContext:
         calls: Calls | None = None,
         clock: Clock | None = None,
         output: AttemptOutput | None = None,
-        record: MakeRecorder = _no_log,
+        record: MakeRecorder = no_log,
         redactor: Redactor = NOTHING_SECRET,
     ) -> None:
         self._run, self._started, self.graph, self.node = run, started, graph, graph.nodes[started.node]
@@ -231,136 +214,6 @@ class StepContext:
             record=lambda started, functions: self.recorder,
             redactor=self.redactor,
         )
-
-    async def call(
-        self,
-        key: str,
-        function: Callable[..., Any],
-        *arguments: Any,
-        repeatable: bool = True,
-        time_limit_s: float | None = None,
-        retries: int = 0,
-    ) -> Any:
-        """What `function(*arguments)` returns; once it has returned, it is never called again for this key.
-
-        The answer, JSON or bytes, is recorded before it is returned; a resumed step gets it from the log. An
-        exception is raised here, and the call is repeated when the step runs again. With
-        `repeatable=False` the start is recorded first: if the process dies in the middle, the step is in
-        doubt and a person decides. `retries` more tries follow after an exception. Calls may run at the same
-        time, and inside each other if the outer one is repeatable.
-        """
-        options = CallOptions(repeatable=repeatable, time_limit_s=time_limit_s, retries=retries)
-        options.check(check_call_key(key), function)
-        self.calls.check_open()
-        return await self.recorder.call(key, function, arguments, options)
-
-    def call_sync(
-        self,
-        key: str,
-        function: Callable[..., Any],
-        *arguments: Any,
-        repeatable: bool = True,
-        time_limit_s: float | None = None,
-        retries: int = 0,
-    ) -> Any:
-        """`call` for a plain function, which runs in a thread and cannot await."""
-        self.calls.check_open()
-        call = self.call(
-            key, function, *arguments, repeatable=repeatable, time_limit_s=time_limit_s, retries=retries
-        )
-        return self.recorder.call_from_thread(call)
-
-    async def ask(
-        self,
-        key: str,
-        question: str,
-        *,
-        choices: Sequence[str] | None = None,
-        type: str | None = None,
-        about: str = "",
-        default: str = "",
-        timeout_s: float | None = None,
-        on_timeout: str = "none",
-        remind_s: float | None = None,
-        metadata: Mapping[str, str] | None = None,
-    ) -> Decision:
-        """Ask a person, and return the answer: which choice, what words, and who.
-
-        The question becomes a gate. The attempt ends here, the run waits as long as it takes and occupies no
-        process; when the gate is decided, the handler runs again from its beginning, its calls are answered
-        from the log, and `ask` returns. A no is an answer, too: it routes nothing. Without `choices` the
-        answer is yes or no; `type="freeform"` asks for words. After `timeout_s` the choice `default` counts,
-        or a no with `on_timeout="reject"`. What is asked must be the same whenever the step runs: an answer
-        never counts for another question.
-        """
-        asked = step_question(
-            check_call_key(key),
-            question,
-            choices=choices,
-            type=type,
-            default=default,
-            on_timeout=on_timeout,
-            about=about,
-            timeout_s=timeout_s,
-            remind_s=remind_s,
-            metadata=metadata,
-        )
-        if any(self.redactor.redact(choice.label) != choice.label for choice in asked.choices):
-            raise InvalidInput(f"a choice of the question {key!r} has a secret in it; use other words.")
-        self.calls.check_open()
-        return await self.recorder.ask(key, asked)
-
-    def ask_sync(
-        self,
-        key: str,
-        question: str,
-        *,
-        choices: Sequence[str] | None = None,
-        type: str | None = None,
-        about: str = "",
-        default: str = "",
-        timeout_s: float | None = None,
-        on_timeout: str = "none",
-        remind_s: float | None = None,
-        metadata: Mapping[str, str] | None = None,
-    ) -> Decision:
-        """`ask` for a plain function, which runs in a thread and cannot await."""
-        self.calls.check_open()
-        asking = self.ask(
-            key,
-            question,
-            choices=choices,
-            type=type,
-            about=about,
-            default=default,
-            timeout_s=timeout_s,
-            on_timeout=on_timeout,
-            remind_s=remind_s,
-            metadata=metadata,
-        )
-        answer: Decision = self.recorder.call_from_thread(asking)
-        return answer
-
-    def call_key(self, key: str) -> str:
-        """The idempotency key of a call: the same on every attempt, for the service that it calls."""
-        return self.recorder.key_of(check_call_key(key))
-
-    @property
-    def recorder(self) -> Recorder:
-        """Records the calls of the attempt."""
-        with _creating:  # a plain function may make its first calls from several threads
-            if self.recorded is None:
-                self.recorded = self._record(self._started, self.calls)
-        return self.recorded
-
-    async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
-        """What `function` returns; it is called at most once for this step and key, on whatever attempt.
-
-        A call that must not be repeated (see `call`), and whose exception is its answer too, unless
-        `only_success`: then the effect runs again when the step does.
-        """
-        self.calls.check_open()
-        return await self.recorder.effect(key, function, only_success=only_success)
 
     @property
     def directory(self) -> str | None:
