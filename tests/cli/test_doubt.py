@@ -74,6 +74,13 @@ def test_lists_say_that_a_killed_step_is_in_doubt_before_anybody_has_swept(any_s
     assert any_shell.log("doubt") == before
 
 
+def test_a_fresh_run_names_the_flags_that_decide_about_the_one_in_doubt(shell: Shell) -> None:
+    """A plain resume would be refused."""
+    killed(shell)
+    said = shell.inside("run", "doubt.dot", "--run-id", "other").err
+    assert "to continue that one instead: onward resume doubt --retry|--skip|--continue|--abort" in said
+
+
 def test_a_plain_resume_shows_it_and_changes_nothing(any_shell: Shell) -> None:
     killed(any_shell)
     before = any_shell.log("doubt")

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from tests.cli.shell import GATE, Shell, pipeline, wait_until
+from tests.cli.test_doubt import killed
 from tests.notify.receiver import FINE, Answer, Receiver, receiving
 
 STEPS = pipeline(("a", "true"), ("b", "true"))
@@ -78,6 +79,15 @@ def test_a_gate_a_stop_and_an_end_are_told_and_recorded(any_shell: Shell, receiv
     ]
     assert sorted(one["id"] for one in found) == sorted(receiver.ids)
     assert {one["response"] for one in found} == {204}
+
+
+def test_a_run_in_doubt_is_told_with_the_flags_that_decide(shell: Shell, receiver: Receiver) -> None:
+    notify(shell, url=receiver.url, on=["stopped"])
+    killed(shell)
+    shell.inside("worker", "--until-idle")
+    (told,) = receiver.bodies
+    assert (told["run"], told["reason"]) == ("doubt", "in_doubt")
+    assert told["next"] == "onward resume doubt --retry|--skip|--continue|--abort"
 
 
 def test_a_run_of_a_process_without_notify_is_told_by_one_that_has_it(

@@ -127,7 +127,12 @@ def _next_command(run: Run, gate: Gate | None) -> str | None:
         return f"onward answer {called(run.id)}{which}"
     if not is_recoverable(run.status, run.reason):
         return None
-    return " ".join(("onward", "resume", called(run.id), *_raise(run)))
+    return " ".join(("onward", "resume", called(run.id), *_flags(run)))
+
+
+def _flags(run: Run) -> tuple[str, ...]:
+    """What a resume of the run needs: a decision about a step in doubt, or a higher limit."""
+    return ("--retry|--skip|--continue|--abort",) if run.reason == "in_doubt" else _raise(run)
 
 
 def _raise(run: Run) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from onward.cli.options import (
     Workspace,
     WorkspaceMode,
 )
+from onward.cli.print.render import next_command
 from onward.cli.script import script_of
 from onward.cli.values import context_of
 from onward.errors import AmbiguousRun, RunNotFound
@@ -137,9 +138,7 @@ async def _mention_unfinished(desk: Foreground, pipeline: Pipeline) -> None:
             f"{len(left)} unfinished runs, the newest is",
             f"; {desk.common.command('status')} lists them",
         )
-    command = desk.common.command(
-        "answer" if newest["status"] == "waiting" else "resume", called(newest["id"])
-    )
+    command = next_command(newest, desk.common)
     desk.out.note(
         f"this pipeline has {which} {called(newest['id'])} ({newest['status']}); "
         f"to continue that one instead: {command}{more}"
