@@ -645,6 +645,15 @@ async def test_an_answer_does_not_wait_for_a_provider_that_another_branch_waits_
     assert (await answer(process, "yes", run=False)).status is RunStatus.QUEUED
 
 
+async def until_asked(process: Process) -> None:
+    """Return when the run, which another process executes, has an open question."""
+    while True:
+        with contextlib.suppress(RunNotFound):
+            if (await process.load()).run.gates:
+                break
+        await asyncio.sleep(0)
+
+
 async def test_an_answer_reaches_a_branch_while_another_works(world: World) -> None:
     go = asyncio.Event()
 
@@ -654,11 +663,7 @@ async def test_an_answer_reaches_a_branch_while_another_works(world: World) -> N
     process = await world.process(handlers=fan(asks, right))
     running_ = asyncio.ensure_future(process.start(FAN))
     other = await world.process(handlers=fan(asks, right), clock=process.clock)
-    while True:
-        with contextlib.suppress(RunNotFound):
-            if (await other.load()).run.gates:
-                break
-        await asyncio.sleep(0)
+    await until_asked(other)
     await answer(other, "yes")
     go.set()
     assert (await running_).status is RunStatus.COMPLETED
@@ -688,11 +693,7 @@ async def test_a_branch_that_lost_the_race_withdraws_its_question(world: World) 
     process = await world.process(handlers=fan(asks, right))
     racing = asyncio.ensure_future(process.start(source))
     other = await world.process(handlers=fan(asks, right), clock=process.clock)
-    while True:
-        with contextlib.suppress(RunNotFound):
-            if (await other.load()).run.gates:
-                break
-        await asyncio.sleep(0)
+    await until_asked(other)
     slow.set()
     run = await racing
     assert (run.status, run.gates) == (RunStatus.COMPLETED, {})

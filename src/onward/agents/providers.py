@@ -48,7 +48,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     prefill: bool = False
     """Whether it continues an assistant's message that ends the conversation, and answers with the rest."""
     prompt_cache: bool = True
-    """Whether it is asked to keep the beginning of a conversation that goes on; Anthropic's format only."""
+    """Whether it is asked to cache the conversation so far; Anthropic's format only."""
 
     def __repr__(self) -> str:
         return f"Provider({self.name} at {self.base_url})"

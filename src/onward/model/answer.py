@@ -65,8 +65,8 @@ class Answer:
 class Decision:
     """What came of a question that a step asked: the choice as it was offered, words, and who said so.
 
-    `choice` is empty if the answer is words alone, or a plain no. `rejected`: the answer is no, in whatever
-    words. `expired`: nobody answered in time, and the rule for the deadline applied.
+    `choice` is empty if the answer is only words, or a no that is not one of the choices. `rejected`: the
+    answer is no. `expired`: nobody answered before the deadline, so its rule decided.
     """
 
     choice: str

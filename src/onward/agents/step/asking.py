@@ -49,7 +49,7 @@ class Asking:
         thread = self.continued = Thread(self.thread.redactor, self.thread.head, self.thread.messages)
         thread.add(answer.message)
         finished = answer.finished
-        price = self.prices.find(finished.model) or self.prices.find(self.request.model)
+        price = self.prices.find(self.request.model)
         value = {
             "text": answer.text,
             "finish_reason": finished.finish_reason.value,
