@@ -1,0 +1,84 @@
+"""The port to tools: what the model is told about one, how it may be used, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from onward.agents.model.request import Tool
+from onward.handlers.port import StepContext
+from onward.pipeline.graph import Node
+
+TIME_LIMIT_S = 120.0
+OUTPUT_CHARACTERS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRules:
+    """How a tool may be used. Settings replace what the tool itself says."""
+
+    repeatable: bool = True
+    """False: a use whose process died in the middle is in doubt, and a person decides."""
+    approval: bool = False
+    """Whether a person must allow each use, with its exact arguments."""
+    time_limit_s: float = TIME_LIMIT_S
+    """After this long a use is ended, with everything that it started."""
+    output_characters: int = OUTPUT_CHARACTERS
+    """How much of its answer the model sees; the whole answer is kept as an artifact."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """One use of a tool. `arguments` fit its schema; `key` is the same if this use is repeated."""
+
+    step: StepContext
+    arguments: dict[str, Any]
+    key: str
+    rules: ToolRules
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """What came of a use: text for the model, whole; the loop shortens it. An error is an answer, too."""
+
+    text: str
+    is_error: bool = False
+
+
+class ToolRefused(Exception):
+    """A tool does not do what it was asked; the text says why, for the model to do better."""
+
+
+class AgentTool(Protocol):
+    """Does something for an agent."""
+
+    @property
+    def described(self) -> Tool:
+        """What the model is told: its name, what it is for, and the schema of its arguments."""
+        ...
+
+    @property
+    def rules(self) -> ToolRules:
+        """How it may be used, unless settings say otherwise."""
+        ...
+
+    async def run(self, use: ToolUse) -> ToolAnswer:
+        """Use it once, within `use.rules.time_limit_s`. It ends what it started when it is cancelled.
+
+        ToolRefused, and any other exception: the model is told, as of an answer that is an error.
+        CallTimedOut from a tool that must not be repeated: the use is in doubt.
+        """
+        ...
+
+
+class ToolSource(Protocol):
+    """Offers tools to steps."""
+
+    def check_name(self, name: str, node: Node) -> bool:
+        """Whether it offers a tool of this name, as far as that is known before a run begins."""
+        ...
+
+    async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[AgentTool]:
+        """Those of its tools that a node allows with these names."""
+        ...

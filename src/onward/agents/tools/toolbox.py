@@ -1,0 +1,71 @@
+"""Chooses the tools of a step: those that its node allows, from every source, under the project's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from onward.agents.tools.port import AgentTool, ToolRules, ToolSource
+from onward.errors import InvalidInput
+from onward.handlers.port import StepContext
+from onward.pipeline.graph import Node
+
+ALLOWED = "allowed_tools"
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool, and the rules that hold for it here."""
+
+    tool: AgentTool
+    rules: ToolRules
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """All tools of a process. A node without `allowed_tools` gets those of `default`."""
+
+    sources: Sequence[ToolSource] = ()
+    changed: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """What settings change in the rules of a tool, by its name: fields of ToolRules."""
+    default: tuple[str, ...] = ()
+
+    def allowed(self, node: Node) -> tuple[str, ...]:
+        """The names that a node allows; `*` in one stands for any letters."""
+        if ALLOWED not in node.attrs:
+            return self.default
+        return tuple(name for one in node.text(ALLOWED).split(",") if (name := one.strip()))
+
+    def check_node(self, node: Node) -> None:
+        """Refuse a node that allows a tool which nobody offers, before a run begins."""
+        for name in self.allowed(node):
+            if not any(source.check_name(name, node) for source in self.sources):
+                raise InvalidInput(
+                    f"node {node.id!r} allows the tool {name!r}, which nobody offers; "
+                    "correct allowed_tools, or set the tool up in the project's settings."
+                )
+
+    async def of(self, step: StepContext) -> dict[str, OfferedTool]:
+        """The tools of a step, by name. InvalidInput: two sources offer the same name."""
+        names, found = self.allowed(step.node), dict[str, OfferedTool]()
+        for source in self.sources if names else ():
+            for tool in await source.tools(step, names):
+                name = tool.described.name
+                if name in found:
+                    raise InvalidInput(f"two tools are called {name!r}; give one of them another name.")
+                found[name] = OfferedTool(tool, self._rules(name, tool.rules))
+        return found
+
+    def _rules(self, name: str, own: ToolRules) -> ToolRules:
+        changed = dict(self.changed.get(name, {}))
+        return ToolRules(**{**_fields(own), **changed})  # type: ignore[arg-type]
+
+
+def is_allowed(name: str, allowed: Sequence[str]) -> bool:
+    """Whether one of the names or patterns of a node means this tool."""
+    return any(fnmatchcase(name, pattern) for pattern in allowed)
+
+
+def _fields(rules: ToolRules) -> dict[str, object]:
+    return {name: getattr(rules, name) for name in ToolRules.__slots__}
