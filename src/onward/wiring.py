@@ -342,7 +342,7 @@ def _outside(runs: str | None) -> list[str]:
 
 
 def _built_in(environment: Mapping[str, str], redactor: Redactor) -> Mapping[str, Handler]:
-    from onward.handlers.tool import ToolHandler
+    from onward.handlers.shell.handler import ToolHandler
     from onward.process import SystemSpawn
     from onward.redact.stream import cleaner_of
 

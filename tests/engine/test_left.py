@@ -13,9 +13,9 @@ from onward.engine.engine import Resume
 from onward.engine.files.run_files import RunFiles
 from onward.engine.step.leftovers import Leftovers, view_left
 from onward.errors import Refused
-from onward.handlers.environment import step_environment
 from onward.handlers.port import StepContext
 from onward.handlers.previous_attempt import PreviousAttempt
+from onward.handlers.shell.environment import step_environment
 from onward.model.attempt.leftovers import Assessment, Left
 from onward.model.result import Result
 from onward.model.run import RunStatus

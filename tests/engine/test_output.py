@@ -15,7 +15,7 @@ from onward.engine.loop.stop import StopSwitch
 from onward.handlers.output import AttemptOutput
 from onward.handlers.port import StepContext
 from onward.handlers.room import Room
-from onward.handlers.tool import what_failed
+from onward.handlers.shell.handler import what_failed
 from onward.model.attempt.output import LINE_CHARACTERS_MAX, LINES_MAX, TRACEBACK_CHARACTERS_MAX, LastOutput
 from onward.model.event import AttemptFailed, AttemptInterrupted, Event, StepFinished
 from onward.read.lookup import log_pages

@@ -39,6 +39,16 @@ LAYERS: dict[str, list[str]] = {
     "agents": ["model", "errors", "clock", "deadline", "process", "threads"],
     # A handler like others, on the port of models.
     "agents.step": ["agents", "handlers", "pipeline.graph", "model", "errors", "clock", "redact"],
+    "agents.tools": [
+        "agents.model",
+        "handlers",
+        "pipeline.graph",
+        "model",
+        "errors",
+        "clock",
+        "redact",
+        "process",
+    ],
     "agents.model": ["errors"],  # the port: values and pure functions
     "machine": ["pipeline", "model", "errors"],
     "draw": ["pipeline", "model", "read.log"],

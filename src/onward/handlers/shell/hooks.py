@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from onward.errors import InvalidInput, SpawnFailed
-from onward.handlers.environment import step_environment
 from onward.handlers.port import StepContext
+from onward.handlers.shell.environment import step_environment
 from onward.process import Finished, Spawn
 
 TIMEOUT_S = 60.0

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from onward.handlers.environment import log_unset, step_environment
-from onward.handlers.hooks import STDERR_CHARACTERS, ToolCall, ToolHooks
 from onward.handlers.port import StepContext
+from onward.handlers.shell.environment import log_unset, step_environment
+from onward.handlers.shell.hooks import STDERR_CHARACTERS, ToolCall, ToolHooks
 from onward.model.event import StepStatus
 from onward.model.result import Result
 from onward.process import Finished, Spawn
