@@ -11,7 +11,8 @@ import pytest
 
 from onward.agents.model.stream import FinishReason, Usage
 from onward.agents.prices import read_prices
-from onward.agents.step.handler import CONTINUE, AgentHandler
+from onward.agents.step.handler import AgentHandler
+from onward.agents.step.rounds import CONTINUE
 from onward.clock import Clock
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, RunNotFound

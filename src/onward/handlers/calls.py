@@ -59,6 +59,10 @@ class CallOptions:
     reserved: Reserved | None = None
     shortened_to: int = 0
     """The ceiling in tokens that a limit left for the answer; 0 if none lowered it."""
+    about: str = ""
+    """What it is called with, in one line for people."""
+    steering: tuple[str, ...] = ()
+    """The waiting instructions that are in its conversation from now on."""
     chat: str = ""
     """The chat in which its text is stored while it grows; its function gets the message to write to."""
 
@@ -83,11 +87,16 @@ class CallOptions:
 
 @dataclass(frozen=True, slots=True)
 class StepPast:
-    """What an agent's step was when it was first asked: its definition and model, and its conversation."""
+    """What an agent's step was when it was first asked: its definition and model, and its conversation.
+
+    Without a definition but with a conversation, the step is tried anew after its tools did something that
+    must not be repeated: it continues the conversation. `failure` is why its last attempt ended.
+    """
 
     definition: str = ""
     model: str = ""
     thread: str = ""
+    failure: str = ""
 
 
 class Recorder(Protocol):
@@ -99,6 +108,14 @@ class Recorder(Protocol):
 
     async def past(self) -> StepPast:
         """What earlier attempts of the step asked, if their answers still count."""
+        ...
+
+    async def dropped(self) -> dict[str, Any]:
+        """What the tools of the last round answered, by call, if the step is tried anew since."""
+        ...
+
+    def instructions(self) -> tuple[str, ...]:
+        """What people have told the run's agents and no step has taken yet."""
         ...
 
     async def content(self, hash: str) -> bytes | None:

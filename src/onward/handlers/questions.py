@@ -48,6 +48,8 @@ class StepQuestion:
     timeout_s: float | None = None
     remind_s: float | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    is_shown_whole: bool = False
+    """Whether all of what it is about is shown, however long: people decide about exactly that."""
 
     @property
     def hash(self) -> str:
@@ -69,7 +71,7 @@ class StepQuestion:
             on_timeout=self.on_timeout,
             remind_us=None if self.remind_s is None else round(self.remind_s * 1_000_000),
             metadata=dict(self.metadata),
-            about=excerpt(self.about),
+            about=self.about if self.is_shown_whole else excerpt(self.about),
             question=self.hash,
         )
 
@@ -108,6 +110,7 @@ def step_question(
     timeout_s: float | None,
     remind_s: float | None,
     metadata: Mapping[str, str] | None,
+    is_shown_whole: bool = False,
 ) -> StepQuestion:
     """The question that these arguments of `ask` make; InvalidInput if nobody could answer it."""
     where = f"the question {key!r}"
@@ -142,6 +145,7 @@ def step_question(
             )
             for name, value in (metadata or {}).items()
         },
+        is_shown_whole=is_shown_whole,
     )
 
 

@@ -19,8 +19,8 @@ from onward.model.ids import idempotency_key
 from onward.model.values.bounds import Instant, Number
 
 KEY_CHARACTERS_MAX = 200
-POSITIONAL = re.compile(r"m[0-9]+(\.t[0-9]+)*")
-"""The calls of an agent, named by their place in its conversation."""
+POSITIONAL = re.compile(r"m[0-9]+(\.t[0-9]+)*(\.ask)?")
+"""The calls of an agent, named by their place in its conversation; `.ask` asks whether one may be made."""
 
 
 class CallKind(StrEnum):
@@ -86,9 +86,12 @@ class CallStarted(Event, frozen=True, kw_only=True):
 
     `definition` is the hash of what an agent is: its instruction, model and tools. `thread` is the end of the
     conversation that it asks with; `nodes` are messages of it on their way to the store, by hash.
-    `shortened_to` is the ceiling in tokens that a limit left for its answer; 0 if none lowered it.
+    `shortened_to` is the ceiling in tokens that a limit left for its answer; 0 if none lowered it. `about` is
+    what it is called with, shortened. `steering` says how many of the waiting instructions are in its
+    conversation from now on.
     """
 
+    VERSION: ClassVar[int] = 2
     BESIDE: ClassVar[frozenset[str]] = frozenset({"nodes"})
 
     step: str
@@ -105,6 +108,8 @@ class CallStarted(Event, frozen=True, kw_only=True):
     thread: str = ""
     shortened_to: Number = 0
     nodes: dict[str, bytes] = msgspec.field(default_factory=dict)
+    about: str = ""
+    steering: Number = 0
 
 
 class CallFinished(Event, frozen=True, kw_only=True):
@@ -116,7 +121,8 @@ class CallFinished(Event, frozen=True, kw_only=True):
     the conversation with this answer in it, and `nodes` are messages of it on their way to the store.
     `said` is the hash of what its message says, if it has one and all of it is stored.
     `is_cost_unknown`: the provider may charge for it and did not say what, so it is charged what it had
-    reserved. Without this, an error without `usage` costs nothing.
+    reserved. Without this, an error without `usage` costs nothing. `about` is what it was called with,
+    shortened.
     """
 
     BESIDE: ClassVar[frozenset[str]] = frozenset({"content", "nodes"})
@@ -143,6 +149,7 @@ class CallFinished(Event, frozen=True, kw_only=True):
     by: str = ""
     is_cost_unknown: bool = False
     said: str = ""
+    about: str = ""
 
 
 class CallLost(Event, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from onward.model.simulation import Simulation
 from onward.model.values.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import Tree, Workspace
 
-FOLD_VERSION = 15
+FOLD_VERSION = 16
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 
@@ -54,7 +54,7 @@ class OpenCall(Frozen, frozen=True, kw_only=True):
     """A call that has begun and has no answer yet. `number` is its try.
 
     `is_reserved`: it has a reservation in the scopes it counts in. `is_streamed`: its text grows in a
-    message.
+    message. `about` is what it was called with.
     """
 
     number: int
@@ -65,6 +65,7 @@ class OpenCall(Frozen, frozen=True, kw_only=True):
     model: str = ""
     is_reserved: bool = False
     is_streamed: bool = False
+    about: str = ""
 
 
 class StepCalls(Frozen, frozen=True, kw_only=True):
@@ -74,7 +75,9 @@ class StepCalls(Frozen, frozen=True, kw_only=True):
     under a user's key that must not be repeated, but for answers up to the event in `repeats`. `generation`
     counts how often the memory was cleared. `lost` are the calls, with their try, that were begun, never
     answered, and must not be repeated: the step is in doubt. `forgets`: the next attempt begins a new
-    generation. `thread` is the end of the conversation of an agent's step.
+    generation. `thread` is the end of the conversation of an agent's step. `has_acted`: a tool that must not
+    be repeated has done its work, so the conversation is continued even by a new generation. `told` says of
+    calls in `lost` what they were; `failure` is why the attempt before this generation ended.
     """
 
     since: int
@@ -85,6 +88,9 @@ class StepCalls(Frozen, frozen=True, kw_only=True):
     repeats: dict[str, int] = {}
     forgets: bool = False
     thread: str = ""
+    has_acted: bool = False
+    told: dict[str, str] = {}
+    failure: str = ""
 
 
 class OpenStep(Frozen, frozen=True, kw_only=True):

@@ -42,6 +42,7 @@ class CallSeen(Frozen, frozen=True, kw_only=True):
     reserved: Reserved | None = None
     estimated: Reserved | None = None
     shortened_to: int = 0
+    about: str = ""
 
 
 async def read_calls(log: RunLog, run_id: str, *, after: int = 0, step: str | None = None) -> list[CallSeen]:
@@ -77,6 +78,7 @@ def _note(
                 model=event.model,
                 reserved=event.reserved,
                 shortened_to=event.shortened_to,
+                about=event.about,
             )
         case CallFinished():
             known = seen.get(key) or CallSeen(
@@ -87,6 +89,7 @@ def _note(
                 name=event.name,
                 state=OPEN,
                 attempt=event.attempt,
+                about=event.about,
             )
             seen[key] = replace(
                 known,

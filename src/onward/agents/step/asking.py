@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from onward.agents.model.port import Model
-from onward.agents.model.request import AssistantMessage, ModelRequest, Text
+from onward.agents.model.request import AssistantMessage, ModelRequest, Text, ToolCall
 from onward.agents.model.stream import Answer, Collecting, ReasoningDelta, TextDelta
 from onward.agents.model.stream import Usage as Counted
 from onward.agents.prices import Prices, cost_micro
+from onward.agents.step.answered import recorded
 from onward.agents.step.thread import Thread
 from onward.handlers.calls import CallAnswer, TextSink
 from onward.model.call import Usage
@@ -50,13 +51,8 @@ class Asking:
         thread.add(answer.message)
         finished = answer.finished
         price = self.prices.find(self.request.model)
-        value = {
-            "text": answer.text,
-            "finish_reason": finished.finish_reason.value,
-            "thread": thread.head,
-        }
         return CallAnswer(
-            value,
+            recorded(answer, thread.head),
             usage=usage_of(finished.usage),
             cost_micro=None if price is None else cost_micro(finished.usage, price),
             model=self.request.model,
@@ -81,6 +77,8 @@ class Asking:
                         heard(ChunkKind.TEXT, piece.text)
                     elif isinstance(piece, ReasoningDelta) and piece.text:
                         heard(ChunkKind.REASONING, piece.text)
+                    elif isinstance(piece, ToolCall):
+                        message.write(ChunkKind.TOOL_CALL, f"{piece.name} {piece.arguments}")
                     await message.ready()
         assert collecting.finished is not None  # the port promises it, or raises
         return Answer(message=collecting.message(), finished=collecting.finished)

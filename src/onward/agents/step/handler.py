@@ -1,46 +1,42 @@
 """The handler of agent steps: ask a model until the step has a result. No answer is asked for twice.
 
-    stored conversation, or the prompt ──► ask m1 ──► answer ──► result
-                                             ▲           │
-                                             └───────────┘ cut off by its ceiling, or its facts cannot be read
-
-A step that runs again continues its stored conversation. Its inputs are not computed again: they would
-differ, because the run's past has grown.
+conversation ──► ask m1 ──► answer ──► result
+(`talk.py`)        ▲           │
+                   └───────────┘ tools to use, an answer cut off, facts that cannot be read (`rounds.py`)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
-
-from msgspec.structs import replace as with_fields
 
 from onward.agents.model.failure import FailureKind, ModelFailed
-from onward.agents.model.request import ModelRequest, user
+from onward.agents.model.request import ModelRequest, ToolMessage, user
 from onward.agents.model.retries import HANDLING, GiveUp, after_failure
-from onward.agents.model.stream import FinishReason
 from onward.agents.prices import Prices
+from onward.agents.step.answered import Answered, read_recorded
 from onward.agents.step.asking import Asking, continued
-from onward.agents.step.contract import Unreadable, read_answer
 from onward.agents.step.limits import end_of, hit_of, reservation, with_room
+from onward.agents.step.rounds import Ask, Rounds, UseTools
 from onward.agents.step.setting import AllModels, Setting, check_partial, setting_of
-from onward.agents.step.thread import Thread, read_thread
+from onward.agents.step.shortening import shortened_thread
+from onward.agents.step.talk import Talk, instructed
+from onward.agents.step.thread import Thread
+from onward.agents.step.using import ToolUses, refuse
+from onward.agents.tools.toolbox import OfferedTool, Toolbox
 from onward.clock import Clock, Dice
-from onward.errors import LimitReached
-from onward.handlers.calls import CallOptions
+from onward.errors import LimitReached, Refused
+from onward.handlers.calls import CallOptions, StepPast
 from onward.handlers.port import StepContext
 from onward.model.call import CallKind
 from onward.model.chats.message import ChunkKind
 from onward.model.result import Result
 from onward.pipeline.graph import Node
 
-REPAIRS_MAX = 1
 WAIT_S_MAX = 5.0
 """A provider that asks for a longer wait gets the run held: its worker executes others meanwhile."""
 NOT_CONTINUED = (FailureKind.REQUEST, FailureKind.EMPTY)
 """How a provider fails that does not take the beginning of an answer, or has nothing to add to it."""
-CONTINUE = "Your answer was cut off. Continue exactly where it ended, without repeating anything."
 
 
 class AgentHandler:
@@ -48,99 +44,97 @@ class AgentHandler:
 
     keeps_time = False
 
-    def __init__(self, models: AllModels, prices: Prices, clock: Clock, dice: Dice) -> None:
+    def __init__(
+        self, models: AllModels, prices: Prices, clock: Clock, dice: Dice, toolbox: Toolbox | None = None
+    ) -> None:
         self._models, self._prices, self._clock, self._dice = models, prices, clock, dice
+        self._toolbox = toolbox or Toolbox()
 
     def check_node(self, node: Node) -> None:
-        """Refuse a node whose model no provider has, before anything is asked."""
+        """Refuse a node whose model no provider has or whose tools nobody offers, before a run begins."""
         model = self._models.full_name(node.llm_model, provider=node.llm_provider)
         check_partial(self._models, node, model)
+        self._toolbox.check_node(node)
 
     async def run(self, step: StepContext) -> Result:
         """Ask, and read the result from the answer; what was answered before is not asked again."""
         known = await step.recorder.past()
-        setting = setting_of(self._models, step, known.model)
+        offered = await self._toolbox.of(step)
+        tools = tuple(one.tool.described for one in offered.values())
+        setting = setting_of(self._models, step, known.model, tools)
         if known.definition and known.definition != setting.definition:
             return _changed(step)
         try:
-            return await self._converse(step, setting, known.thread)
+            return await self._converse(step, setting, known, offered)
         except ModelFailed as failed:
             return _given_up(failed)
 
-    async def _converse(self, step: StepContext, setting: Setting, head: str) -> Result:
+    async def _converse(
+        self, step: StepContext, setting: Setting, known: StepPast, offered: Mapping[str, OfferedTool]
+    ) -> Result:
         """Go through the rounds; those that were answered before are read from the log."""
-        texts: list[str] = []
-        thread: Thread | None = None
-        repairs, follow_up = 0, ""
-        for number in range(1, setting.rounds_max + 1):
-            if thread is None and not await step.recorder.has(f"m{number}"):
-                thread = await self._thread(step, head)
-            if thread is not None and not thread.is_asking:
-                thread.add(user(follow_up))
-            answered, thread = await self._ask(step, setting, thread, number)
-            texts.append(answered["text"])
-            is_last = number == setting.rounds_max
-            if answered["finish_reason"] == FinishReason.LENGTH.value and not is_last:
-                follow_up = CONTINUE
-                continue
-            if answered["finish_reason"] == FinishReason.REFUSAL.value:
-                return Result.fail(f"the model refused: {answered['text'][:500]}", retryable=False)
-            try:
-                return read_answer("".join(texts), step.node.id)
-            except Unreadable as unreadable:
-                if repairs >= REPAIRS_MAX or is_last:
-                    return Result.fail(f"the answer cannot be used: {unreadable}")
-                repairs, texts = repairs + 1, []
-                follow_up = f"The end of your answer cannot be used: {unreadable}. Answer again."
-        raise AssertionError("the last round returns")
-
-    async def _thread(self, step: StepContext, head: str) -> Thread:
-        """The step's stored conversation; for a new step, that of its thread, and what it asks."""
-        recorder = step.recorder
-        if head:
-            return await read_thread(recorder.content, head, step.redactor)
-        earlier = recorder.thread_of(step.thread) if step.thread else ""
-        before = await read_thread(recorder.content, earlier, step.redactor)
-        preamble = "" if before.messages else await step.preamble()
-        told = [f"Instruction from the operator: {text}" for text in step.steering]
-        before.add(user("\n\n".join(filter(None, (preamble, step.prompt, *told)))))
-        return before
+        rounds, talk, tools = Rounds(setting, step.node.id), Talk(step, known), ToolUses(step, offered)
+        while True:
+            number = rounds.number + 1
+            answer = await self._ask(step, setting, talk, number, rounds.room)
+            match rounds.after(answer):
+                case Ask(follow_up):
+                    talk.follow(user(follow_up))
+                case UseTools(calls, refused):
+                    results = refuse(calls, refused) if refused else await tools.use(calls, number)
+                    rounds.used(calls, results)
+                    talk.follow(ToolMessage(results))
+                case Result() as result:
+                    await tools.keep_outputs()
+                    return result
 
     async def _ask(
-        self, step: StepContext, setting: Setting, thread: Thread | None, number: int
-    ) -> tuple[dict[str, Any], Thread | None]:
+        self, step: StepContext, setting: Setting, talk: Talk, number: int, room: int | None
+    ) -> Answered:
         """The answer to request `number` of the step, asked as often as its failures allow.
 
-        Without a thread it was answered before. With one, this also returns the thread with the answer in it.
-        An answer that broke off is asked for anew, or continued where it ended.
+        One that was answered before is read from the log. An answer that broke off is asked for anew, or
+        continued where it ended.
         """
         call, tries, continues = f"m{number}", 0, setting.continues
-        thread = thread or Thread(step.redactor)
+        if await step.recorder.has(call):
+            return read_recorded(await step.recorder.call(call, _never, (), CallOptions()))
+        thread = await talk.asking()
         nodes = thread.take_fresh()
-        request = setting.request(thread.messages)
         while True:
             tries += 1
+            told = step.recorder.instructions()
+            asked = thread.with_message(user(instructed(told))) if told else thread
+            request = setting.request(asked.messages, room)
             prefix = (await step.recorder.partial(call)).rstrip() if continues else ""
             key = step.recorder.key_of(call)
             asking = Asking(
-                self._models, self._prices, continued(request, prefix), key, thread, _heard(step), prefix
+                self._models, self._prices, continued(request, prefix), key, asked, _heard(step), prefix
             )
+            options = self._options(step, setting, asking.request, asked, {**nodes, **asked.fresh}, told)
             try:
-                answer: dict[str, Any] = await step.recorder.call(
-                    call, asking.ask, (), self._options(step, setting, asking.request, thread, nodes)
-                )
-                return answer, asking.continued
+                value = await step.recorder.call(call, asking.ask, (), options)
+                assert asking.continued is not None
+                talk.answered(asking.continued)
+                return read_recorded(value)
             except ModelFailed as failed:
-                if prefix and failed.failure.kind in NOT_CONTINUED:
+                thread = asked  # the request was begun, so what people said is taken
+                if failed.failure.kind is FailureKind.TOO_LONG:
+                    thread = _shorter(step, thread, failed)
+                elif prefix and failed.failure.kind in NOT_CONTINUED:
                     step.log(
                         f"the answer that broke off could not be continued, and is asked for anew: {failed}"
                     )
                     continues = False
-                    continue
-                await self._wait(step, failed, tries)
+                else:
+                    await self._wait(step, failed, tries)
+                nodes |= thread.fresh
             except LimitReached as reached:
-                room = with_room(asking.request, reached) or await self._hold(step, reached)
-                request = with_fields(request, max_tokens=room.max_tokens)
+                less = with_room(asking.request, reached) or await self._hold(step, reached)
+                room = less.max_tokens
+            except Refused as refused:
+                if refused.code != "steering_taken":
+                    raise
 
     async def _hold(self, step: StepContext, reached: LimitReached) -> ModelRequest:
         """Stop here until the limit is raised; that of a day ends by itself."""
@@ -155,6 +149,7 @@ class AgentHandler:
         request: ModelRequest,
         thread: Thread,
         nodes: dict[str, bytes],
+        told: tuple[str, ...],
     ) -> CallOptions:
         return CallOptions(
             type=CallKind.MODEL.value,
@@ -166,6 +161,7 @@ class AgentHandler:
             reserved=reservation(step, request, self._prices, self._clock.now_us()),
             shortened_to=0 if request.max_tokens == setting.max_tokens else request.max_tokens or 0,
             chat=step.chat,
+            steering=told,
         )
 
     async def _wait(self, step: StepContext, failed: ModelFailed, tries: int) -> None:
@@ -178,6 +174,19 @@ class AgentHandler:
         if wait_s > WAIT_S_MAX:
             await step.recorder.hold("rate_limit", str(failed), then.at_us)
         await step.recorder.wait_s(wait_s)
+
+
+async def _never(*arguments: object) -> None:
+    raise AssertionError("the call was answered before")
+
+
+def _shorter(step: StepContext, thread: Thread, failed: ModelFailed) -> Thread:
+    """The conversation without what can be spared; raises the failure if there is nothing."""
+    shorter = shortened_thread(thread)
+    if shorter is None:
+        raise failed
+    step.log("the conversation was too long for its model: old results of tools were left out")
+    return shorter
 
 
 def _given_up(failed: ModelFailed) -> Result:

@@ -8,7 +8,7 @@ from typing import Protocol
 from blake3 import blake3
 
 from onward.agents.model.port import Model
-from onward.agents.model.request import Effort, Message, ModelRequest
+from onward.agents.model.request import Effort, Message, ModelRequest, Tool
 from onward.agents.step.contract import instructions
 from onward.errors import InvalidInput
 from onward.handlers.port import StepContext
@@ -33,7 +33,8 @@ class AllModels(Model, Protocol):
 class Setting:
     """The model of a step, and how it is asked. `definition` is the hash of what the step is.
 
-    `continues`: an answer that broke off is continued where it ended.
+    `continues`: an answer that broke off is continued where it ended. `output_max` is the ceiling of all
+    answers together, in tokens.
     """
 
     model: str
@@ -44,20 +45,26 @@ class Setting:
     temperature: float | None
     rounds_max: int
     continues: bool = False
+    tools: tuple[Tool, ...] = ()
+    output_max: int | None = None
 
-    def request(self, messages: tuple[Message, ...]) -> ModelRequest:
-        """A request with this conversation."""
+    def request(self, messages: tuple[Message, ...], room: int | None = None) -> ModelRequest:
+        """A request with this conversation, for an answer of at most `room` tokens."""
+        ceilings = [most for most in (self.max_tokens, room) if most is not None]
         return ModelRequest(
             model=self.model,
             messages=messages,
             system=self.system,
-            max_tokens=self.max_tokens,
+            max_tokens=min(ceilings, default=None),
             temperature=self.temperature,
             effort=self.effort,
+            tools=self.tools,
         )
 
 
-def setting_of(models: AllModels, step: StepContext, known_model: str) -> Setting:
+def setting_of(
+    models: AllModels, step: StepContext, known_model: str, tools: tuple[Tool, ...] = ()
+) -> Setting:
     """The setting of a step; one that was asked before keeps the model that it was asked with."""
     node = step.node
     name = known_model or models.full_name(node.llm_model, provider=node.llm_provider)
@@ -65,6 +72,8 @@ def setting_of(models: AllModels, step: StepContext, known_model: str) -> Settin
     effort = Effort(node.reasoning_effort) if "reasoning_effort" in node.attrs else None
     max_tokens, temperature = node.count("max_tokens"), _temperature(node)
     identity = f"{node.instruction}\0{system}\0{effort}\0{max_tokens}\0{temperature}"
+    if tools:  # how a tool is described may be improved; what it takes may not change on the way
+        identity += f"\0{[(tool.name, tool.parameters) for tool in tools]}"
     return Setting(
         model=name,
         system=system,
@@ -74,6 +83,8 @@ def setting_of(models: AllModels, step: StepContext, known_model: str) -> Settin
         temperature=temperature,
         rounds_max=node.rounds_max,
         continues=continues(node) and models.takes_prefix(name),
+        tools=tools,
+        output_max=node.count("max_output_tokens"),
     )
 
 

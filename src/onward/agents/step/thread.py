@@ -50,6 +50,12 @@ class Thread:
         self.messages = (*self.messages, message)
         self.fresh[self.head] = content
 
+    def with_message(self, message: Message) -> Thread:
+        """A conversation that continues this one; only the new message is fresh in it."""
+        longer = Thread(self.redactor, self.head, self.messages)
+        longer.add(message)
+        return longer
+
     @property
     def is_asking(self) -> bool:
         """Whether the last message waits for an answer."""

@@ -22,6 +22,8 @@ class ToolRules:
     """False: a use whose process died in the middle is in doubt, and a person decides."""
     approval: bool = False
     """Whether a person must allow each use, with its exact arguments."""
+    is_concurrent: bool = True
+    """Whether it may be used at the same time as others that an answer asks for."""
     time_limit_s: float = TIME_LIMIT_S
     """After this long a use is ended, with everything that it started."""
     output_characters: int = OUTPUT_CHARACTERS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Any
 
 from onward.agents.tools.port import AgentTool, ToolRules, ToolSource
 from onward.errors import InvalidInput
@@ -20,6 +21,10 @@ class OfferedTool:
 
     tool: AgentTool
     rules: ToolRules
+
+    def problems(self, arguments: dict[str, Any]) -> list[str]:
+        """What is wrong with the arguments of a use, for the model to correct; nothing if they fit."""
+        return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,14 @@ from onward.engine.calls.content import KeptContent
 from onward.engine.log.journal import Journal
 from onward.errors import HistoryCorrupt
 from onward.handlers.calls import StepPast
-from onward.model.call import POSITIONAL, CallFinished, CallLost, CallStarted, CallStatus
+from onward.model.call import POSITIONAL, CallFinished, CallKind, CallLost, CallStarted, CallStatus
 from onward.model.run import Run, StepCalls
 from onward.store.codec import content_hash, unseal
 from onward.store.port.blobs import Blobs
 from onward.store.port.log import TAIL_MAX
 from onward.store.port.stored import KEPT_APART, StoredEvent
 
+MODEL, TOOL = CallKind.MODEL.value, CallKind.TOOL.value
 KINDS = frozenset(kind.__name__ for kind in (CallStarted, CallFinished, CallLost))
 _decode = msgspec.json.Decoder().decode
 
@@ -34,6 +35,8 @@ class CallMemory:
     tries: dict[str, int] = field(default_factory=dict)
     messages: dict[str, list[str]] = field(default_factory=dict)
     """The messages that the tries of a call were stored in, in this generation."""
+    dropped: dict[str, CallFinished] = field(default_factory=dict)
+    """The answers of tools that came after the last of the model, before the memory was cleared."""
     generation: int = 0
     past: StepPast = field(default_factory=StepPast)
 
@@ -45,6 +48,13 @@ class CallMemory:
     def begin(self, call: str, message: str) -> None:
         """Remember where the text of a call's next try is stored."""
         self.messages.setdefault(call, []).append(message)
+
+    def drop(self, finished: CallFinished) -> None:
+        """Remember what tools answered in the last round of an earlier generation."""
+        if finished.type == MODEL:
+            self.dropped.clear()
+        elif finished.type == TOOL or (finished.by and POSITIONAL.fullmatch(finished.call)):
+            self.dropped[finished.call] = finished
 
     def note(self, finished: CallFinished) -> None:
         """Remember an answer."""
@@ -58,6 +68,8 @@ async def read_memory(journal: Journal, blobs: Blobs, run: Run, step: str) -> Ca
     if calls is None:
         return memory
     memory.generation = calls.generation
+    if calls.has_acted:
+        memory.past = StepPast(thread=calls.thread, failure=calls.failure)
     once: set[tuple[str, int]] = set()
     after = calls.since
     while after < run.head:
@@ -93,6 +105,8 @@ def _note(
             memory.past = StepPast(event.definition, event.model, calls.thread)
     if not isinstance(event, CallFinished) or event.status is not CallStatus.OK:
         return
+    if record.seq <= calls.calls_from:
+        memory.drop(event)
     lasts = record.seq > calls.calls_from or (event.call, event.number) in once
     if lasts and record.seq > calls.repeats.get(event.call, 0):
         memory.answers[event.call] = event

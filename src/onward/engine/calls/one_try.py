@@ -42,6 +42,8 @@ class OneTry:
             thread=options.thread,
             shortened_to=options.shortened_to,
             nodes=dict(options.nodes),
+            about=options.about,
+            steering=len(options.steering),
         )
 
     def answered(self, value: Any, duration_us: int) -> CallFinished:
@@ -69,6 +71,7 @@ class OneTry:
             thread=answer.thread,
             nodes=dict(answer.nodes),
             duration_us=duration_us,
+            about=self.options.about,
         )
 
     def failed(self, error: Exception, duration_us: int) -> CallFinished:

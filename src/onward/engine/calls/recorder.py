@@ -110,6 +110,15 @@ class CallRecorder:
         """What earlier attempts of the step asked, if their answers still count."""
         return (await self._remembered()).past
 
+    async def dropped(self) -> dict[str, Any]:
+        """What the tools of the last round answered, by call, if the step is tried anew since."""
+        memory, run_id = await self._remembered(), self._parts.appender.run.id
+        return {call: await value_of(memory, run_id, found) for call, found in memory.dropped.items()}
+
+    def instructions(self) -> tuple[str, ...]:
+        """What people have told the run's agents and no step has taken yet."""
+        return self._parts.appender.run.steering
+
     async def content(self, hash: str) -> bytes | None:
         """Stored content, such as a message of a conversation."""
         return await (await self._remembered()).content.find(hash)

@@ -13,7 +13,7 @@ from onward.engine.calls.one_try import OneTry
 from onward.engine.calls.parts import CallParts
 from onward.engine.messages.stream import MessageStream
 from onward.engine.step.shielded import unbroken
-from onward.errors import CallTimedOut, LimitReached, StoreError
+from onward.errors import CallTimedOut, LimitReached, Refused, StoreError
 from onward.handlers.calls import CallOptions
 from onward.handlers.plain import Calls
 from onward.machine.decide.calls import call_in_doubt, finish_call, lose_call, open_attempt, start_call
@@ -71,8 +71,8 @@ class CallTries:
         one, streamed = OneTry(self._started, key, number, options), self._streamed(key, number, options)
         if options.records_start:
             try:
-                await self._start(one.started(streamed))
-            except LimitReached:
+                await self._start(one.started(streamed), options.steering)
+            except (LimitReached, Refused):
                 memory.tries[key] = number - 1  # it was not begun
                 raise
             if streamed is not None:
@@ -115,13 +115,13 @@ class CallTries:
         lease = self._parts.hold.lease
         return self._parts.flusher.open(streamed, run_id=lease.run_id, token=lease.token)
 
-    async def _start(self, started: CallStarted) -> None:
+    async def _start(self, started: CallStarted, told: tuple[str, ...]) -> None:
         """Record the start; if others have reserved what is left of a limit, wait for it."""
         if started.call in self._lost():
             raise call_in_doubt(started.step, started.call)
         while True:
             try:
-                await self._parts.appender.record(partial(start_call, started=started))
+                await self._parts.appender.record(partial(start_call, started=started, told=told))
                 return
             except LimitReached as reached:
                 if not reached.fits_spent:

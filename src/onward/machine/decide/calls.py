@@ -29,9 +29,14 @@ def attempt_over(run_id: str, step: str) -> Refused:
     )
 
 
-def start_call(run: Run, started: CallStarted) -> tuple[Event, ...]:
-    """Begin a call. One that the same attempt began and dropped is lost first."""
+def start_call(run: Run, started: CallStarted, told: Sequence[str] = ()) -> tuple[Event, ...]:
+    """Begin a call. One that the same attempt began and dropped is lost first.
+
+    `told` are the waiting instructions that are in its conversation: another agent may have taken them.
+    """
     opened = open_attempt(run, started.step, started.attempt)
+    if tuple(told) != run.steering[: len(told)]:
+        raise Refused("steering_taken", f"another step has taken the instructions that {started.step} read.")
     dropped = opened.calls.open.get(started.call) if opened.calls is not None else None
     if dropped is None:
         return (started,)

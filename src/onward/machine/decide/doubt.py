@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onward.machine.fold.calls import told_of
 from onward.model.event import RunInterrupted
 from onward.model.run import AttemptState, OpenStep, Run
 
@@ -23,6 +24,15 @@ def calls_in_doubt(opened: OpenStep) -> dict[str, int]:
         return {}
     begun = {name: call.number for name, call in calls.open.items() if not call.repeatable}
     return {**calls.lost, **begun}
+
+
+def told_in_doubt(opened: OpenStep) -> list[str]:
+    """The calls in doubt, each with what it was called with, if that is known."""
+    calls = opened.calls
+    if calls is None:
+        return []
+    told = {**calls.told, **{name: told_of(call) for name, call in calls.open.items() if call.about}}
+    return [f"{name}: {told[name]}" if name in told else name for name in calls_in_doubt(opened)]
 
 
 def doubtful_step(run: Run) -> str | None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide.claim import HolderView, claim_of, occupied, still_waits, woken, wrong_state
 from onward.machine.decide.closing import cancelling, closing
-from onward.machine.decide.doubt import calls_in_doubt, is_in_doubt
+from onward.machine.decide.doubt import calls_in_doubt, is_in_doubt, told_in_doubt
 from onward.machine.decide.no_way_on import past_no_way
 from onward.machine.definition import Definition
 from onward.machine.lifecycle import REASONS, is_recoverable
@@ -254,8 +254,8 @@ def _stopped_step(run: Run, request: ResumeRequest) -> OpenStep | None:
 def _why_not(opened: OpenStep) -> str:
     """What is known of the end of its attempt, and which of its calls are in doubt."""
     known = [opened.reason] if opened.state is AttemptState.INTERRUPTED and opened.reason else []
-    calls = calls_in_doubt(opened)
-    known += [f"in doubt: {', '.join(calls)}"] if calls else []
+    calls = told_in_doubt(opened)
+    known += [f"in doubt: {'; '.join(calls)}"] if calls else []
     return f" ({'; '.join(known)})" if known else ""
 
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from onward.machine.fold.change import Changes, IllegalEvent, without
+from onward.machine.fold.steering import taken
 from onward.model.call import (
+    POSITIONAL,
     AttemptHeld,
     CallFinished,
     CallKind,
@@ -40,6 +42,8 @@ from onward.model.run import AttemptState, OpenCall, OpenStep, Run, StepCalls
 
 HELD, INTERRUPTED = AttemptState.HELD, AttemptState.INTERRUPTED
 LIMIT, RATE_LIMIT, GATE, PAUSE = "limit", "rate_limit", "gate", "pause"
+TOOL = CallKind.TOOL.value
+TOLD_MAX = 300
 _ENDS_ALL = frozenset(
     {
         *(RunClaimed, RunForked, RunWaiting, RunQueued, RunPaused),
@@ -83,9 +87,14 @@ def started(run: Run, event: CallStarted, at_us: int) -> Changes:
         model=event.model,
         is_reserved=event.reserved is not None,
         is_streamed=event.streamed is not None,
+        about=event.about,
     )
     calls = replace(calls, open={**calls.open, event.call: begun}, thread=event.thread or calls.thread)
-    return _changed(run, replace(opened, calls=calls), run.open_calls + 1)
+    opened = replace(opened, calls=calls)
+    if not event.steering:
+        return _changed(run, opened, run.open_calls + 1)
+    opened = replace(opened, steering=(*opened.steering, *taken(run, event)))
+    return _changed(run, opened, run.open_calls + 1) | {"steering": run.steering[event.steering :]}
 
 
 def finished(run: Run, event: CallFinished, at_us: int) -> Changes:
@@ -99,7 +108,9 @@ def finished(run: Run, event: CallFinished, at_us: int) -> Changes:
         if begun.number != event.number:
             why = f"try {event.number} of call {event.call} is not open; try {begun.number} is"
             raise IllegalEvent(run.status, event, why)
-        calls, open_calls = replace(calls, open=without(calls.open, event.call)), open_calls - 1
+        acts = event.type == TOOL and event.status is CallStatus.OK and not begun.repeatable
+        calls = replace(calls, open=without(calls.open, event.call), has_acted=calls.has_acted or acts)
+        open_calls -= 1
     if event.status is CallStatus.OK:
         opened = replace(opened, holds=0)
         calls = replace(calls, thread=event.thread) if event.thread else calls
@@ -123,7 +134,10 @@ def _settled(run: Run, event: CallFinished) -> Changes:
     calls = opened.calls
     if calls is None or calls.lost.get(event.call) != event.number:
         raise IllegalEvent(run.status, event, f"call {event.call} of step {event.step} is not in doubt")
-    settled = replace(calls, lost=without(calls.lost, event.call))
+    acts = calls.has_acted or POSITIONAL.fullmatch(event.call) is not None  # only tools can be in doubt
+    lost, told = without(calls.lost, event.call), {**calls.told}
+    told.pop(event.call, None)
+    settled = replace(calls, lost=lost, told=told, has_acted=acts)
     return _changed(run, replace(opened, calls=settled), run.open_calls)
 
 
@@ -134,9 +148,17 @@ def lost(run: Run, event: CallLost, at_us: int) -> Changes:
     if calls is None or begun is None or begun.number != event.number:
         why = f"try {event.number} of call {event.call} of step {event.step} is not open"
         raise IllegalEvent(run.status, event, why)
-    in_doubt = calls.lost if begun.repeatable else {**calls.lost, event.call: event.number}
-    calls = replace(calls, open=without(calls.open, event.call), lost=in_doubt)
+    calls = replace(calls, open=without(calls.open, event.call))
+    if not begun.repeatable:
+        told = calls.told if not begun.about else {**calls.told, event.call: told_of(begun)}
+        calls = replace(calls, lost={**calls.lost, event.call: event.number}, told=told)
     return _changed(run, replace(opened, calls=calls), run.open_calls - 1)
+
+
+def told_of(begun: OpenCall) -> str:
+    """What a call is, in one line."""
+    said = f"{begun.name} {begun.about}".strip()
+    return said if len(said) <= TOLD_MAX else f"{said[:TOLD_MAX]}…"
 
 
 def held(run: Run, event: AttemptHeld, at_us: int) -> Changes:
@@ -177,7 +199,8 @@ def begun_again(opened: OpenStep, head: int, attempt: int) -> StepCalls | None:
     calls = opened.calls
     if calls is None or attempt == opened.attempt or not calls.forgets:
         return calls
-    return replace(calls, forgets=False, calls_from=head, generation=calls.generation + 1, thread="")
+    begun = replace(calls, forgets=False, calls_from=head, generation=calls.generation + 1, thread="")
+    return replace(begun, thread=calls.thread, failure=opened.reason) if calls.has_acted else begun
 
 
 def after_resume(opened: OpenStep, action: str, repeats: tuple[str, ...], head: int) -> OpenStep:
@@ -190,7 +213,7 @@ def after_resume(opened: OpenStep, action: str, repeats: tuple[str, ...], head: 
         return opened
     if action == "retry":
         asked = {**calls.repeats, **dict.fromkeys(repeats, head)}
-        return replace(opened, calls=replace(calls, lost={}, forgets=True, repeats=asked))
+        return replace(opened, calls=replace(calls, lost={}, told={}, forgets=True, repeats=asked))
     return replace(opened, calls=replace(calls, forgets=False)) if action == "continue" else opened
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onward.machine.fold.change import Changes, IllegalEvent
+from onward.model.call import CallStarted
 from onward.model.event import SteeringGiven, StepStarted
 from onward.model.run import Run
 
@@ -11,8 +12,8 @@ def given(run: Run, event: SteeringGiven, at_us: int) -> Changes:
     return {"steering": (*run.steering, event.text)}
 
 
-def taken(run: Run, event: StepStarted) -> tuple[str, ...]:
-    """What an attempt takes of the instructions that are waiting."""
+def taken(run: Run, event: StepStarted | CallStarted) -> tuple[str, ...]:
+    """What an attempt, or a request of its agent, takes of the instructions that are waiting."""
     if event.steering > len(run.steering):
         why = f"step {event.step} takes {event.steering} instructions, and {len(run.steering)} are waiting"
         raise IllegalEvent(run.status, event, why)

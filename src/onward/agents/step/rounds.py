@@ -1,0 +1,141 @@
+"""How an agent's conversation continues after each answer. Pure: a resumed step decides the same again.
+
+answer ──► tool calls?  ──► use them, show the results, ask again
+       ├─► cut off?     ──► ask for the rest
+       ├─► unreadable?  ──► ask once more
+       └─► result
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from onward.agents.model.request import ToolCall, ToolResult
+from onward.agents.model.stream import FinishReason
+from onward.agents.step.answered import Answered
+from onward.agents.step.contract import Unreadable, read_answer
+from onward.agents.step.setting import Setting
+from onward.model.result import Result
+
+REPAIRS_MAX = 1
+CONTINUE = "Your answer was cut off. Continue exactly where it ended, without repeating anything."
+LOOPING = (
+    "You have made this call before, with the same arguments and the same result, several times. It was not "
+    "made again. Do something else, or answer with what you know."
+)
+PERIODS = {1: 3, 2: 2, 3: 2}
+"""A pattern of so many rounds is a loop when it has come so often, and begins again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask again, with this."""
+
+    follow_up: str
+
+
+@dataclass(frozen=True, slots=True)
+class UseTools:
+    """Make these calls, and ask again with what comes of them; `refused`: make none, and say why."""
+
+    calls: tuple[ToolCall, ...]
+    refused: str = ""
+
+
+Move = Ask | UseTools | Result
+
+
+class Rounds:
+    """How far the conversation of one attempt has come; `number` counts the answers."""
+
+    def __init__(self, setting: Setting, node: str) -> None:
+        self._setting, self._node = setting, node
+        self._texts: list[str] = []
+        self._past: list[tuple[str, str]] = []
+        self._warned: set[str] = set()
+        self._repairs = self._written = self.number = 0
+
+    @property
+    def room(self) -> int | None:
+        """How many tokens the next answer may have, if the step has a ceiling."""
+        most = self._setting.output_max
+        return None if most is None else max(1, most - self._written)
+
+    def after(self, answered: Answered) -> Move:
+        """What follows an answer."""
+        self.number += 1
+        self._written += answered.output
+        self._texts.append(answered.text)
+        if answered.finish_reason is FinishReason.REFUSAL:
+            return Result.fail(f"the model refused: {answered.text[:500]}", retryable=False)
+        if answered.tool_calls:
+            self._texts = []  # what it says before it uses tools is no part of the result
+            return self._exhausted("it still uses tools") or self._use(answered.tool_calls)
+        if answered.finish_reason is FinishReason.LENGTH and not self._is_last:
+            return Ask(CONTINUE)
+        return self._read()
+
+    def used(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
+        """Remember what came of a round of tool calls."""
+        self._past.append((_signature(calls), "\0".join(result.text for result in results)))
+
+    @property
+    def _is_last(self) -> bool:
+        most = self._setting.output_max
+        return self.number >= self._setting.rounds_max or (most is not None and self._written >= most)
+
+    def _exhausted(self, why: str) -> Result | None:
+        """The failure of a step that may ask no more; its answers are kept for a higher ceiling."""
+        setting = self._setting
+        if not self._is_last:
+            return None
+        if self.number >= setting.rounds_max:
+            said = f"no result after {self.number} requests, {why}; max_rounds allows {setting.rounds_max}"
+        else:
+            said = f"no result after {self._written} tokens of output, {why}; "
+            said += f"max_output_tokens allows {setting.output_max}"
+        return replace(Result.fail(said, retryable=False), keeps_calls=True)
+
+    def _use(self, calls: tuple[ToolCall, ...]) -> Move:
+        wanted = _signature(calls)
+        if wanted in self._warned:
+            names = ", ".join(dict.fromkeys(call.name for call in calls))
+            return Result.fail(f"the agent makes the same calls again and again ({names})")
+        if not self._is_loop(wanted):
+            return UseTools(calls)
+        self._warned.add(wanted)
+        return UseTools(calls, refused=LOOPING)
+
+    def _is_loop(self, wanted: str) -> bool:
+        """Whether the last rounds repeat a pattern, results included, and these calls begin it again."""
+        for period, times in PERIODS.items():
+            last = self._past[-period * times :]
+            is_periodic = len(last) == period * times and all(
+                last[at] == last[at - period] for at in range(period, len(last))
+            )
+            if is_periodic and last[0][0] == wanted:
+                return True
+        return False
+
+    def _read(self) -> Move:
+        try:
+            return read_answer("".join(self._texts), self._node)
+        except Unreadable as unreadable:
+            if self._repairs >= REPAIRS_MAX or self._is_last:
+                return Result.fail(f"the answer cannot be used: {unreadable}")
+            self._repairs, self._texts = self._repairs + 1, []
+            return Ask(f"The end of your answer cannot be used: {unreadable}. Answer again.")
+
+
+def _signature(calls: Sequence[ToolCall]) -> str:
+    """What a round of calls does, however the model wrote it."""
+    return "\0".join(f"{call.name} {_same(call.arguments)}" for call in calls)
+
+
+def _same(arguments: str) -> str:
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments
