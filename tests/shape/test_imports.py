@@ -166,6 +166,7 @@ CONFINED: dict[str, list[str]] = {
     "psycopg": ["store.postgres*", "testing*"],
     "psycopg_pool": ["store.postgres*", "testing*"],
     "cyclopts": ["cli*"],
+    "jsonschema_rs": ["agents.tools.schema*"],
     "aiohttp": ["agents.wire.http", "testing*"],
     "yarl": ["agents.wire.http", "testing*"],
     # Time, identity and chance are passed in, so that a whole fleet can run from a seed.
@@ -189,6 +190,7 @@ HEAVY = [
     "uvicorn",
     "pydantic_ai",
     "aiohttp",
+    "jsonschema_rs",
     "onward.agents",
     "onward.engine",
     "onward.worker",
