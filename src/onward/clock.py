@@ -11,10 +11,12 @@ import random
 import secrets
 import sys
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
 
 from onward.model.ids import sortable_id
+
+T = TypeVar("T")
 
 
 class Alarm(Protocol):
@@ -68,6 +70,27 @@ class Dice(Protocol):
     def roll(self) -> float:
         """A number in [0, 1)."""
         ...
+
+
+class TookTooLong(TimeoutError):
+    """Something took longer than its limit on the clock that was passed in."""
+
+
+async def within(work: Awaitable[T], seconds: float, clock: Clock) -> T:
+    """The result of `work`; TookTooLong if the clock says that it took longer, and it was cancelled."""
+    loop = asyncio.get_running_loop()
+    limit = asyncio.timeout(None)
+    try:
+        async with limit:
+            alarm = clock.alarm(clock.awake_s() + seconds, lambda: limit.reschedule(loop.time()))
+            try:
+                return await work
+            finally:
+                alarm.cancel()
+    except TimeoutError:
+        if limit.expired():
+            raise TookTooLong(f"took longer than {seconds:g} s") from None
+        raise
 
 
 class SystemClock:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from onward.config import own_environment
 from onward.engine.control.interview import AutoApprove, CallbackInterviewer, Interviewer
@@ -25,10 +26,15 @@ from onward.process import SystemSpawn
 from onward.redact.redactor import Redactor
 from onward.redact.stream import cleaner_of
 
+if TYPE_CHECKING:
+    from onward.agents.tools.functions.tool import FunctionTool
+    from onward.agents.tools.port import ToolRules
+
 # An isolated function is given an IsolatedStep, any other a StepContext.
 F = TypeVar("F", bound=Callable[[Any], Returned | Awaitable[Returned]])
 TransformT = TypeVar("TransformT", bound=Transform)
 RuleT = TypeVar("RuleT", bound=Callable[[Subject], Iterable[Problem]])
+ToolT = TypeVar("ToolT", bound=Callable[..., Any])
 AnswersT = TypeVar("AnswersT", bound=Callable[..., Any] | Interviewer)
 
 
@@ -43,6 +49,8 @@ class Registering:
         self._spawn = SystemSpawn(output_bytes_max=ANSWER_BYTES_MAX, cleaner=cleaner)
         self.handlers: dict[str, Handler] = {}
         self._places: dict[str, str] = {}  # where each handler was registered
+        self.tools: dict[str, FunctionTool] = {}
+        """The functions that agents may use, by name."""
         self.transforms: list[Transform] = []
         self.rules: list[Rule] = [*RULES, secret_rule(lambda text: self.redactor.knows(text))]
         self.interviewers: dict[str, Interviewer] = {"auto": AutoApprove()}
@@ -73,6 +81,72 @@ class Registering:
 
     def _isolated(self, function: Callable[..., Any]) -> Handler:
         return IsolatedHandler(importable(function), self._spawn, own_environment)
+
+    @overload
+    def tool(self, function: ToolT, /) -> ToolT: ...
+
+    @overload
+    def tool(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        repeatable: bool = True,
+        approval: bool = False,
+        time_limit_s: float | None = None,
+        output_characters: int | None = None,
+        replace: bool = False,
+    ) -> Callable[[ToolT], ToolT]: ...
+
+    def tool(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        repeatable: bool = True,
+        approval: bool = False,
+        time_limit_s: float | None = None,
+        output_characters: int | None = None,
+        replace: bool = False,
+    ) -> Any:
+        """Register a function that agents may use: `@app.tool`, or with options `@app.tool(approval=True)`.
+
+        Its docstring tells the model what it is for, and the types of its parameters are the schema of its
+        arguments; `Annotated[str, "text"]` describes one. A parameter of the type StepContext gets the step.
+        `repeatable=False`: a use whose process died in the middle is in doubt, and a person decides.
+        `approval`: a person must allow each use. After `time_limit_s` (120) a use is ended; the model sees
+        `output_characters` (30,000) of an answer. `replace`: a tool of this name that was registered before.
+        """
+        from onward.agents.tools.port import ToolRules  # here, as most apps have none
+
+        rules = ToolRules(repeatable=repeatable, approval=approval)
+        if time_limit_s is not None:
+            rules = dataclasses.replace(rules, time_limit_s=time_limit_s)
+        if output_characters is not None:
+            rules = dataclasses.replace(rules, output_characters=output_characters)
+        if function is not None:
+            return self._add_tool(function, name, rules, replace=replace, place=_place(1))
+
+        def register(function: ToolT) -> ToolT:
+            return self._add_tool(function, name, rules, replace=replace, place=_place(1))
+
+        return register
+
+    def _add_tool(
+        self, function: ToolT, name: str | None, rules: ToolRules, *, replace: bool, place: str
+    ) -> ToolT:
+        from onward.agents.tools.functions.tool import function_tool
+
+        made = function_tool(function, rules=rules, where=place, name=name)
+        if made.described.name in self.tools and not replace:
+            raise InvalidInput(
+                f"{place}: there is a tool {made.described.name!r} already; choose another name with "
+                "@app.tool(name='…'), or say replace=True."
+            )
+        self.tools[made.described.name] = made
+        return function
 
     def transform(self, function: TransformT) -> TransformT:
         """Register a function from graph to graph, or an object with such an `apply`.

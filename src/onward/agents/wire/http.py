@@ -10,12 +10,10 @@ maximum. Beside that, and beside the seconds that an answer takes, a handshake i
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
 import aiohttp
 import msgspec
@@ -24,9 +22,8 @@ from yarl import URL
 from onward.agents.model.failure import FailureKind
 from onward.agents.wire.limits import TimeLimits
 from onward.agents.wire.trouble import Trouble
-from onward.clock import Clock
+from onward.clock import Clock, within
 
-T = TypeVar("T")
 BODY_BYTES_MAX = 64 * 1024 * 1024
 ERROR_BYTES_MAX = 64 * 1024
 PIECE_BYTES = 64 * 1024
@@ -171,17 +168,6 @@ class Incoming:
         if self.headers.get("content-encoding", "identity").lower() not in ("identity", ""):
             what = "sent a compressed body, which was not asked for"
             raise Trouble(FailureKind.REQUEST, what, is_sent=True)
-
-
-async def within(work: Awaitable[T], seconds: float, clock: Clock) -> T:
-    """The result of `work`; TimeoutError if the clock says that it took longer."""
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(None) as limit:
-        alarm = clock.alarm(clock.awake_s() + seconds, lambda: limit.reschedule(loop.time()))
-        try:
-            return await work
-        finally:
-            alarm.cancel()
 
 
 def _reason(error: BaseException) -> str:
