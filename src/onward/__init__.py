@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onward.agents.tools.port import ToolUse
     from onward.app import Onward
     from onward.app.queueing import Submission
     from onward.engine.control.interview import (
@@ -43,6 +44,7 @@ _WHERE = {
     "StepStatus": "onward.model.event",
     "StopSwitch": "onward.engine.loop.stop",
     "Submission": "onward.app.queueing",
+    "ToolUse": "onward.agents.tools.port",
 }
 __all__ = [
     "Answer",
@@ -61,6 +63,7 @@ __all__ = [
     "StepStatus",
     "StopSwitch",
     "Submission",
+    "ToolUse",
 ]
 
 

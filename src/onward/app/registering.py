@@ -114,7 +114,8 @@ class Registering:
         """Register a function that agents may use: `@app.tool`, or with options `@app.tool(approval=True)`.
 
         Its docstring tells the model what it is for, and the types of its parameters are the schema of its
-        arguments; `Annotated[str, "text"]` describes one. A parameter of the type StepContext gets the step.
+        arguments; `Annotated[str, "text"]` describes one. A parameter of the type StepContext gets the step,
+        one of the type ToolUse the use with its `key`.
         `repeatable=False`: a use whose process died in the middle is in doubt, and a person decides.
         `approval`: a person must allow each use. After `time_limit_s` (120) a use is ended; the model sees
         `output_characters` (30,000) of an answer. `replace`: a tool of this name that was registered before.

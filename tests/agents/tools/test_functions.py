@@ -7,13 +7,12 @@ import enum
 import threading
 from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 import pytest
 
-from onward import Onward, StepContext
+from onward import Onward, StepContext, ToolUse
 from onward.agents.tools.functions.tool import FunctionTool, FunctionTools, function_tool
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules
 from onward.agents.tools.schema import check_schema, problems
@@ -207,6 +206,16 @@ async def test_a_parameter_of_the_type_of_a_step_gets_the_step() -> None:
     tool = tool_of(where)
     assert list(tool.described.parameters["properties"]) == ["word"]
     assert await used(tool, {"word": "x"}) == ToolAnswer("a#1 x")
+
+
+async def test_a_parameter_of_the_type_of_a_use_gets_the_use_with_its_key() -> None:
+    def pay(amount: int, use: ToolUse) -> str:
+        """Pay."""
+        return f"{amount} {use.key} {use.step.step}"
+
+    tool = tool_of(pay)
+    assert list(tool.described.parameters["properties"]) == ["amount"]
+    assert await used(tool, {"amount": 3}) == ToolAnswer("3 m1.t1 a#1")
 
 
 def untyped(a, b: int) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
@@ -432,9 +441,10 @@ async def test_an_app_offers_what_is_registered_with_it() -> None:
     assert not source.check_name("sub", step.node)
 
 
-def test_two_tools_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_tools_of_one_name_are_refused() -> None:
     app = Onward(":memory:")
-    app.tool(tool_of(text)._function)
+    text.__doc__ = number.__doc__ = "Do it."
+    app.tool(text)
     with pytest.raises(InvalidInput, match=r"test_functions.py:\d+: there is a tool 'text' already"):
         app.tool(text)
     app.tool(name="text", approval=True, replace=True)(number)

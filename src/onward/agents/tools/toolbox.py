@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from onward.agents.tools.port import AgentTool, ToolRules, ToolSource
+from onward.agents.tools.schema import problems
 from onward.errors import InvalidInput
 from onward.handlers.port import StepContext
 from onward.pipeline.graph import Node
@@ -24,7 +25,7 @@ class OfferedTool:
 
     def problems(self, arguments: dict[str, Any]) -> list[str]:
         """What is wrong with the arguments of a use, for the model to correct; nothing if they fit."""
-        return []
+        return problems(self.tool.described.parameters, arguments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from onward.agents.tools.functions.inlining import inlined
-from onward.agents.tools.port import ToolRefused
+from onward.agents.tools.port import ToolRefused, ToolUse
 from onward.errors import InvalidInput
 from onward.handlers.port import StepContext
 
@@ -20,21 +20,21 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters of a function that a model fills in, and the one that gets the step, if there is one."""
+    """The parameters of a function that a model fills in, and those that get the step and the use."""
 
     schema: dict[str, Any]
     arguments: type[msgspec.Struct]
-    step: str | None
+    ours: Mapping[str, type]
 
-    def convert(self, given: Mapping[str, Any], step: StepContext) -> dict[str, Any]:
+    def convert(self, use: ToolUse) -> dict[str, Any]:
         """The keywords to call the function with; ToolRefused says which argument does not fit."""
         try:
-            converted = msgspec.convert(given, self.arguments)
+            converted = msgspec.convert(use.arguments, self.arguments)
         except msgspec.ValidationError as error:
             raise ToolRefused(f"the arguments do not fit: {error}") from None
         found = {name: getattr(converted, name) for name in self.arguments.__struct_fields__}
         words = {name: value for name, value in found.items() if value is not msgspec.UNSET}
-        return words if self.step is None else {**words, self.step: step}
+        return words | {name: use if kind is ToolUse else use.step for name, kind in self.ours.items()}
 
 
 def read_signature(function: Callable[..., Any], where: str) -> Signature:
@@ -42,7 +42,7 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
     hints = _hints(function, where)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     defaults: dict[str, Any] = {}
-    step = None
+    ours: dict[str, type] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind not in _NAMED:
             raise InvalidInput(f"{where}: the parameter {parameter} has no name of its own; name each one.")
@@ -51,8 +51,8 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
                 f"{where}: the parameter {name!r} has no type; write one, such as {name}: str, "
                 f"or {name}: StepContext for the step."
             )
-        if _is_step(hints[name]):
-            step = name
+        if hints[name] in (StepContext, ToolUse):
+            ours[name] = hints[name]
             continue
         kind = _described(hints[name])
         _check_type(name, kind, where)
@@ -62,7 +62,7 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
             defaults[name] = parameter.default
             fields.append((name, Union[kind, msgspec.UnsetType], msgspec.UNSET))  # noqa: UP007 - not a type
     arguments = _struct(fields, where)
-    return Signature(_schema(arguments, defaults), arguments, step)
+    return Signature(_schema(arguments, defaults), arguments, ours)
 
 
 def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
@@ -85,10 +85,6 @@ def _culprit(function: Callable[..., Any]) -> str:
         except Exception:
             return f", {name!r} first,"
     return ""
-
-
-def _is_step(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, StepContext)
 
 
 def _described(kind: Any) -> Any:

@@ -47,7 +47,7 @@ class FunctionTool:
 
     async def run(self, use: ToolUse) -> ToolAnswer:
         """As the port says. A thread that is late has as long to return as that of a step has."""
-        words = self._signature.convert(use.arguments, use.step)
+        words = self._signature.convert(use)
         limit_s = use.rules.time_limit_s
         patience_s = 0.0 if self._is_async else PATIENCE_S
         try:
