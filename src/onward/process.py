@@ -34,7 +34,8 @@ from typing import Protocol
 
 from onward.deadline import NO_DEADLINE, Deadline
 from onward.errors import CannotExecute, InvalidInput, SpawnFailed
-from onward.supervised import Capture, Child, Clean, Nursery, within
+from onward.supervise.dialogue import Dialogue
+from onward.supervise.supervised import Capture, Child, Clean, Nursery, within
 
 SHELL = "/bin/sh"
 Hear = Callable[[str, bytes], None]
@@ -134,6 +135,50 @@ class SystemSpawn:
             is_missing = error.number in (errno.ENOENT, errno.ENOTDIR)
             raise CannotExecute(words[0], os.strerror(error.number), is_missing=is_missing) from error
 
+    async def talk(
+        self,
+        words: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str | None = None,
+        hear: Callable[[bytes], None],
+        stderr_bytes_max: int = 8192,
+    ) -> Dialogue:
+        """Start a program that runs until it is closed, to write to it and hear what it prints.
+
+        `hear` gets its standard output as it comes, and `b""` at the end; what it writes to standard error
+        only the end of is kept. Whether it could be started is known when it has ended, or says something.
+        """
+        request = _request(words[0], words, env, cwd)
+        with contextlib.ExitStack() as resources:
+            try:
+                with contextlib.ExitStack() as theirs:
+                    pipes = [os.pipe() for _ in range(3)]
+                    (stdin, our_stdin), (our_stdout, stdout), (our_stderr, stderr) = pipes
+                    for fd in (our_stdin, our_stdout):
+                        resources.callback(os.close, fd)
+                    for fd in (stdin, stdout, stderr):
+                        theirs.callback(os.close, fd)
+                    said = Capture(our_stderr, stderr_bytes_max, clean=self._cleaner("stderr"))
+                    resources.callback(said.close)
+                    child = await self._forked([stdin, stdout, stderr], resources)
+            except OSError as error:
+                raise SpawnFailed(
+                    f"no program can be started now: {error.strerror}; try again later."
+                ) from error
+            await child.send(request)
+            resources.pop_all()
+            return Dialogue(child, our_stdin, our_stdout, said, hear)
+
+    async def _forked(self, stdio: list[int], resources: contextlib.ExitStack) -> Child:
+        """Have a supervisor forked that owns these descriptors; `resources` releases our end of it."""
+        control, their_control = socket.socketpair()
+        with their_control:
+            child = Child(control)
+            resources.callback(child.close)
+            await self._ask_nursery([their_control.fileno(), *stdio])
+        return child
+
     async def _run(
         self,
         request: bytes,
@@ -181,12 +226,8 @@ class SystemSpawn:
         """Have a supervisor forked; `resources` releases everything that it needs on our side."""
         try:
             with contextlib.ExitStack() as theirs:
-                control, their_control = socket.socketpair()
-                theirs.enter_context(their_control)
-                child = Child(control)
-                resources.callback(child.close)
-                fds = [their_control.fileno(), _input(stdin)]
-                theirs.callback(os.close, fds[1])
+                fds = [_input(stdin)]
+                theirs.callback(os.close, fds[0])
                 captures = []
                 for stream in ("stdout", "stderr"):
                     reader, writer = os.pipe()
@@ -196,7 +237,7 @@ class SystemSpawn:
                     clean = self._cleaner(stream)
                     captures.append(Capture(reader, self._output_bytes_max, heard, clean))
                     resources.callback(captures[-1].close)
-                await self._ask_nursery(fds)
+                child = await self._forked(fds, resources)
         except OSError as error:
             raise SpawnFailed(f"no command can be started now: {error.strerror}; try again later.") from error
         return child, captures[0], captures[1]

@@ -29,11 +29,11 @@ LAYERS: dict[str, list[str]] = {
         "redact",
     ],  # each room checks its table
     "host": ["errors"],
-    "supervisor": [],  # a program of its own
+    "supervise": ["errors", "host"],
+    "supervise.supervisor": [],  # a program of its own
     "watchdog": [],  # another
-    "supervised": ["errors", "host"],
     "deadline": [],
-    "process": ["supervised", "errors", "clock", "deadline"],
+    "process": ["supervise", "errors", "clock", "deadline"],
     "model": ["errors"],
     "pipeline": ["model", "errors"],
     "agents": ["model", "errors", "clock", "deadline", "process", "threads"],
@@ -48,6 +48,10 @@ LAYERS: dict[str, list[str]] = {
         "clock",
         "redact",
         "process",
+    ],
+    "agents.tools.mcp": [
+        *("agents.tools", "agents.model", "agents.keys", "agents.providers", "agents.wire"),
+        *("handlers", "pipeline.graph", "model", "errors", "clock", "version", "process", "supervise"),
     ],
     "agents.model": ["errors"],  # the port: values and pure functions
     "machine": ["pipeline", "model", "errors"],
@@ -171,7 +175,7 @@ CONFINED: dict[str, list[str]] = {
     "yarl": ["agents.wire.http", "testing*"],
     # Time, identity and chance are passed in, so that a whole fleet can run from a seed.
     # The supervisor is a program of its own: it must keep a deadline while we are frozen.
-    "time": ["clock", "supervisor", "testing*"],
+    "time": ["clock", "supervise.supervisor", "testing*"],
     "random": ["clock", "testing*"],
     "uuid": ["clock", "testing*"],
     "secrets": ["clock", "testing*"],
