@@ -216,10 +216,11 @@ async def _together(uses: Sequence[OneUse]) -> list[Any]:
     tasks = [asyncio.create_task(use.step.recorder.call(use.key, use.run, (), use.options())) for use in uses]
     try:
         return await asyncio.gather(*tasks)
-    finally:
+    except (Exception, asyncio.CancelledError):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        raise
 
 
 def _unused(one: OneUse | ToolResult, refused: Mapping[str, Decision]) -> ToolResult | None:
