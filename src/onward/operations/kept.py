@@ -70,6 +70,7 @@ CallListed = TypedDict(
         "cost": float | None,
         "estimated": EstimateShown | None,
         "shortened_to": int | None,
+        "about": str,
         "is_gone": bool,
         "request_id": str,
         "error": str,

@@ -48,7 +48,7 @@ def _tell(found: CallList, common: Common, out: Output) -> None:
             str(call["try"]),
             f"{call['state']}, process gone" if call["is_gone"] else call["state"],
             "" if call["duration_s"] is None else f"{call['duration_s']:.2f} s",
-            one_line(call["model"] or call["type"]),
+            one_line(call["model"] or _what(call)),
             _tokens(call),
             _cost(call),
             one_line(_note(call), 80),
@@ -63,6 +63,10 @@ def _tell(found: CallList, common: Common, out: Output) -> None:
     if any(call["is_gone"] for call in found["calls"]):
         resume = common.command("resume", called(found["run"]))
         out.say(f"the process that made the open calls is gone; to continue the run: {resume}")
+
+
+def _what(call: CallListed) -> str:
+    return f"{call['type']} {call['name']}" if call["type"] == "tool" else call["type"]
 
 
 def _tokens(call: CallListed) -> str:
@@ -84,10 +88,10 @@ def _dollars(amount: float) -> str:
 
 
 def _note(call: CallListed) -> str:
-    """What went wrong, and whether a limit kept the answer short."""
+    """What it was called with, what went wrong, and whether a limit kept the answer short."""
     ceiling, usage = call["shortened_to"], call["usage"]
-    if ceiling is None:
-        return call["error"]
-    is_cut = usage is not None and usage["output"] >= ceiling
-    said = "answer cut off" if is_cut else "answer limited"
-    return "; ".join(filter(None, (call["error"], f"{said} at {ceiling:,} tokens by a limit")))
+    said = ""
+    if ceiling is not None:
+        is_cut = usage is not None and usage["output"] >= ceiling
+        said = f"answer {'cut off' if is_cut else 'limited'} at {ceiling:,} tokens by a limit"
+    return "; ".join(filter(None, (call["error"], call["about"], said)))

@@ -24,6 +24,7 @@ def view_call(call: CallSeen, *, is_gone: bool = False) -> CallListed:
         "try": call.number,
         "type": call.type,
         "name": call.name,
+        "about": call.about,
         "state": call.state,
         "repeatable": call.repeatable,
         "began_at": instant(call.began_at_us),
