@@ -139,8 +139,13 @@ def _from_json(content: str) -> Facts:
         said = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise Unreadable(f"the JSON at its end does not parse: {error}") from None
-    if not isinstance(said, dict) or not said.keys() & _KNOWN:
-        return Facts()  # a part of the answer that happens to be JSON
+    return facts_of(said) if isinstance(said, dict) else Facts()
+
+
+def facts_of(said: dict[str, Any]) -> Facts:
+    """The facts in an object; none if it is a part of the answer that happens to be JSON."""
+    if not said.keys() & _KNOWN:
+        return Facts()
     updates = said.get("context_updates") or {}
     if not isinstance(updates, dict):
         raise Unreadable("context_updates in the JSON at its end is not an object")

@@ -20,6 +20,7 @@ from onward.agents.step.limits import end_of, hit_of, reservation, with_room
 from onward.agents.step.rounds import Ask, Rounds, UseTools
 from onward.agents.step.setting import AllModels, Setting, check_partial, setting_of
 from onward.agents.step.shortening import shortened_thread
+from onward.agents.step.structured import schema_of
 from onward.agents.step.talk import Talk, instructed
 from onward.agents.step.thread import Thread
 from onward.agents.step.using import ToolUses, refuse
@@ -55,6 +56,7 @@ class AgentHandler:
         model = self._models.full_name(node.llm_model, provider=node.llm_provider)
         check_partial(self._models, node, model)
         self._toolbox.check_node(node)
+        schema_of(node)
 
     async def run(self, step: StepContext) -> Result:
         """Ask, and read the result from the answer; what was answered before is not asked again."""

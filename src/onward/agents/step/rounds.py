@@ -17,6 +17,7 @@ from onward.agents.model.stream import FinishReason
 from onward.agents.step.answered import Answered
 from onward.agents.step.contract import Unreadable, read_answer
 from onward.agents.step.setting import Setting
+from onward.agents.step.structured import read_structured
 from onward.model.result import Result
 
 REPAIRS_MAX = 1
@@ -121,12 +122,16 @@ class Rounds:
 
     def _read(self) -> Move:
         try:
-            return read_answer("".join(self._texts), self._node)
+            text, schema = "".join(self._texts), self._setting.schema
+            if schema is not None:
+                return read_structured(text, self._node, schema)
+            return read_answer(text, self._node)
         except Unreadable as unreadable:
             if self._repairs >= REPAIRS_MAX or self._is_last:
                 return Result.fail(f"the answer cannot be used: {unreadable}")
             self._repairs, self._texts = self._repairs + 1, []
-            return Ask(f"The end of your answer cannot be used: {unreadable}. Answer again.")
+            what = "The end of your answer" if self._setting.schema is None else "Your answer"
+            return Ask(f"{what} cannot be used: {unreadable}. Answer again.")
 
 
 def _signature(calls: Sequence[ToolCall]) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from blake3 import blake3
 
 from onward.agents.model.port import Model
-from onward.agents.model.request import Effort, Message, ModelRequest, Tool
+from onward.agents.model.request import Effort, Message, ModelRequest, SchemaFormat, Tool
 from onward.agents.step.contract import instructions
+from onward.agents.step.structured import instruction, schema_of
 from onward.errors import InvalidInput
 from onward.handlers.port import StepContext
 from onward.pipeline.graph import Node
 
+SCHEMA_NAME = "answer"
 SYSTEM = "You work on one step of a larger plan. Do what the step asks, and nothing else."
 
 
@@ -46,6 +48,7 @@ class Setting:
     rounds_max: int
     continues: bool = False
     tools: tuple[Tool, ...] = ()
+    schema: dict[str, Any] | None = None
     output_max: int | None = None
 
     def request(self, messages: tuple[Message, ...], room: int | None = None) -> ModelRequest:
@@ -59,6 +62,7 @@ class Setting:
             temperature=self.temperature,
             effort=self.effort,
             tools=self.tools,
+            format=None if self.schema is None else SchemaFormat(SCHEMA_NAME, self.schema),
         )
 
 
@@ -68,7 +72,9 @@ def setting_of(
     """The setting of a step; one that was asked before keeps the model that it was asked with."""
     node = step.node
     name = known_model or models.full_name(node.llm_model, provider=node.llm_provider)
-    system = f"{SYSTEM}\n\n{instructions(step.graph.outgoing(node.id))}"
+    schema = schema_of(node)
+    told = instructions(step.graph.outgoing(node.id)) if schema is None else instruction(schema)
+    system = f"{SYSTEM}\n\n{told}"
     effort = Effort(node.reasoning_effort) if "reasoning_effort" in node.attrs else None
     max_tokens, temperature = node.count("max_tokens"), _temperature(node)
     identity = f"{node.instruction}\0{system}\0{effort}\0{max_tokens}\0{temperature}"
@@ -84,6 +90,7 @@ def setting_of(
         rounds_max=node.rounds_max,
         continues=continues(node) and models.takes_prefix(name),
         tools=tools,
+        schema=schema,
         output_max=node.count("max_output_tokens"),
     )
 

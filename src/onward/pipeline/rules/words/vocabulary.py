@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping
 from difflib import SequenceMatcher
 
 _MODELS = frozenset({"llm_model", "llm_provider", "reasoning_effort"})
-_AGENT = frozenset({"max_tokens", "temperature", "max_rounds", "max_output_tokens", "on_partial"})
+_AGENT = frozenset(
+    {"max_tokens", "temperature", "max_rounds", "max_output_tokens", "output_schema", "on_partial"}
+)
 _TARGETS = frozenset({"retry_target", "fallback_retry_target"})
 _HOOKS = frozenset({"tool_hooks.pre", "tool_hooks.post", "tool_hooks.timeout"})
 _CHILD = frozenset({"stack.child_dotfile", "stack.child_workdir"})
