@@ -3,10 +3,12 @@
     python -m tests.crash.agents.campaign --kills 500
 
 Half of the kills hit one point after the other: both sides of every append, claim and flush, and every
-boundary of a request. The others come at random moments of a stream. Requests meet refusals with and without
-a time to come back, cut, stalled, slow and malformed answers, and answers above their ceiling. In the end:
+boundary of a request and of a use of a tool. The others come at random moments of a stream. Requests meet
+refusals with and without a time to come back, cut, stalled, slow and malformed answers, and answers above
+their ceiling. In the end:
 
 - no request was made again whose answer had been stored, and none was made without its start in the log;
+- no tool was used again whose answer had been stored, no payment was made twice, and none was left out;
 - no text went backwards, nothing followed an end, and a reader that reconnects anywhere misses nothing;
 - what was spent is in the tables what the logs add up to, and nothing is reserved any more.
 """
@@ -21,9 +23,10 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 
 from onward.errors import RunNotFound
@@ -38,14 +41,18 @@ from tests.crash.agents.judging import (
     charged,
     events_of,
     judge_end,
+    judge_uses,
     look,
 )
 from tests.crash.agents.story import PIPELINE, script
 from tests.crash.agents.talker import CHAT, PROJECT, live
+from tests.crash.agents.tools import UseLedger
 from tests.crash.reading import Reader, same_from_every_position
 
 PATIENCE_S = 120.0
 STREAM_S = 0.15
+POINTS = 400
+"""About how many points a run passes; few kills hit only some of them, from its start to its end."""
 _fork = multiprocessing.get_context("forkserver")
 _fork.set_forkserver_preload(["tests.crash.agents.talker", "onward.agents.wire.http"])
 
@@ -58,6 +65,7 @@ class Tally:
     runs: int = 0
     requests: int = 0
     in_flight: int = 0
+    uses: int = 0
     chunks: int = 0
     points: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
@@ -68,7 +76,8 @@ class Tally:
         faults = ", ".join(f"{name} {number}" for name, number in sorted(self.faults.items()))
         return (
             f"{self.kills} kills of {self.runs} runs of agents ({points}); {self.requests} requests, "
-            f"{self.in_flight} cut off by a kill; faults: {faults}; {self.chunks} chunks; "
+            f"{self.in_flight} cut off by a kill, {self.uses} uses of tools; "
+            f"faults: {faults}; {self.chunks} chunks; "
             f"{len(self.problems)} problems"
         )
 
@@ -80,19 +89,23 @@ class Talk:
         self.store, self.db, self.run_id = store, db, run_id
         self.endpoint, self.directory = endpoint, directory
         self.seen: list[Seen] = []
-        self.died = directory / f"{run_id}.died"
+        self.died, self.uses = directory / f"{run_id}.died", UseLedger(directory / f"{run_id}.uses")
         self.asked = asyncio.Event()
 
-    async def life(self, reader: Reader, *, die_at: int | None = None, after_s: float | None = None) -> str:
+    async def life(
+        self, reader: Reader, *, die_at: int | str | None = None, after_s: float | None = None
+    ) -> str:
         """One process: how it died, or '' if it ended by itself. A reader reads along."""
         self.died.unlink(missing_ok=True)
         self.asked.clear()
-        given = (self.db, self.endpoint.base_url, self.run_id, PIPELINE, self.died, die_at)
+        given = (self.db, self.endpoint.base_url, self.run_id, PIPELINE, self.died, self.uses.file, die_at)
         process = _fork.Process(target=live, args=given)
         process.start()
         ended = asyncio.create_task(asyncio.to_thread(process.join, PATIENCE_S))
         if after_s is not None:
-            await asyncio.wait([ended, asyncio.create_task(self.asked.wait())], return_when="FIRST_COMPLETED")
+            asked = asyncio.create_task(self.asked.wait())
+            await asyncio.wait([ended, asked], return_when="FIRST_COMPLETED")
+            asked.cancel()
             await asyncio.wait([ended], timeout=after_s)
             process.kill()
         while not ended.done():
@@ -104,7 +117,9 @@ class Talk:
         if process.exitcode == 0:
             return ""
         assert process.exitcode == -signal.SIGKILL, f"{self.run_id} ended with {process.exitcode}"
-        self.seen.append(await look(self.store, self.run_id, self.endpoint.ledger.entries))
+        self.seen.append(
+            await look(self.store, self.run_id, self.endpoint.ledger.entries, len(self.uses.lines()))
+        )
         return self.died.read_text() if self.died.exists() else "a moment of a stream"
 
 
@@ -126,18 +141,21 @@ async def talking(
         yield told[0]
 
 
-async def campaign(db: str, directory: Path, *, kills: int, seed: int, stride: int = 1) -> Tally:
-    """Kill runs on one database: at every `stride`th point, then at random moments."""
+async def campaign(
+    db: str, directory: Path, *, kills: int, seed: int, stride: int = 1, first: Sequence[str] = ()
+) -> Tally:
+    """Kill runs on one database: at the `first` points, at every `stride`th, then at random moments."""
     dice, tally = random.Random(seed), Tally()
     db = db or str(directory / "crash.db")
     store = await open_store(db)
-    reader, is_over = Reader(store, CHAT), False
+    reader = Reader(store, CHAT)
+    points: Iterator[int | str] = chain(first, count(1, stride))
     while tally.kills < kills and not tally.problems:
-        run_id, die_at = f"talk-{tally.runs}", None if is_over else 1 + tally.runs * stride
-        tally.runs += 1
+        run_id, die_at = f"talk-{tally.runs}", next(points, None)
+        is_over, tally.runs = die_at is None, tally.runs + 1
         async with talking(store, db, directory, run_id, dice, tally) as talk:
-            if die_at is not None:
-                is_over = not await _killed(talk, reader, tally, die_at=die_at)
+            if die_at is not None and not await _killed(talk, reader, tally, die_at=die_at):
+                points = iter(())  # it has passed them all
             while (
                 is_over
                 and tally.kills < kills
@@ -149,8 +167,11 @@ async def campaign(db: str, directory: Path, *, kills: int, seed: int, stride: i
             tally.in_flight += sum(
                 not entry.is_whole and entry.status == 200 for entry in talk.endpoint.ledger.entries
             )
+            tally.uses += len(talk.uses.lines()) // 2
             tally.problems += await judge_end(store, run_id, reader, talk.seen, talk.endpoint.ledger.entries)
-        is_over = is_over or tally.kills >= kills // 2
+            tally.problems += await judge_uses(store, run_id, talk.uses, talk.seen)
+        if tally.kills >= kills // 2:
+            points = iter(())
     tally.problems += await _judge_scopes(store, tally.runs)
     tally.chunks = await same_from_every_position(store, CHAT)
     await store.close()
@@ -158,7 +179,7 @@ async def campaign(db: str, directory: Path, *, kills: int, seed: int, stride: i
 
 
 async def _killed(
-    talk: Talk, reader: Reader, tally: Tally, *, die_at: int | None = None, after_s: float | None = None
+    talk: Talk, reader: Reader, tally: Tally, *, die_at: int | str | None = None, after_s: float | None = None
 ) -> bool:
     """Whether the process was killed before it had ended by itself."""
     how = await talk.life(reader, die_at=die_at, after_s=after_s)
@@ -186,10 +207,12 @@ async def _judge_scopes(store: Store, runs: int) -> list[str]:
 
 async def both(kills: int, seed: int) -> int:
     """A campaign on each database; returns how many problems there were."""
-    problems = 0
+    problems, stride = 0, max(1, 2 * POINTS // kills)
     with PostgresServer(fsync=False) as server, tempfile.TemporaryDirectory() as place:
         for name, db in (("SQLite", ""), ("PostgreSQL", server.create_database())):
-            tally = await campaign(db, Path(place), kills=kills, seed=seed)
+            directory = Path(place) / name
+            directory.mkdir()
+            tally = await campaign(db, directory, kills=kills, seed=seed, stride=stride)
             print(f"{name}: {tally} (seed {seed})", *tally.problems, sep="\n  ", flush=True)
             problems += len(tally.problems)
     return problems

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from onward.errors import RunNotFound
-from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, call_key
+from onward.model.call import CallFinished, CallKind, CallLost, CallStarted, CallStatus, call_key
 from onward.model.chats.message import Message
 from onward.model.event import Event
 from onward.model.row import MessageState
@@ -20,7 +20,8 @@ from onward.store.port.chats.messages import MessageQuery
 from onward.store.port.money.limits import ReservationState
 from onward.store.port.store import Store
 from onward.testing.models.ledger import Entry
-from tests.crash.agents.story import text_of
+from tests.crash.agents.story import TOOLS, text_of
+from tests.crash.agents.tools import UseLedger, wrong_uses
 from tests.crash.reading import Reader
 
 ALL = 2**31
@@ -32,24 +33,25 @@ class Seen:
 
     answered: set[str] = field(default_factory=set)
     requests: int = 0
+    uses: int = 0
 
 
 async def events_of(store: Store, run_id: str) -> list[Event]:
     return [unseal(record) for record in await store.log.read(run_id, after=0, limit=ALL)]
 
 
-async def look(store: Store, run_id: str, ledger: list[Entry]) -> Seen:
+async def look(store: Store, run_id: str, ledger: list[Entry], uses: int) -> Seen:
     """What a kill left."""
     try:
         events = await events_of(store, run_id)
     except RunNotFound:
-        return Seen(requests=len(ledger))
+        return Seen(requests=len(ledger), uses=uses)
     answered = {
         call_key(run_id, event.step, event.call, 0)
         for event in events
         if isinstance(event, CallFinished) and event.status is CallStatus.OK
     }
-    return Seen(answered, len(ledger))
+    return Seen(answered, len(ledger), uses)
 
 
 def repeated(seen: list[Seen], ledger: list[Entry]) -> list[str]:
@@ -67,7 +69,8 @@ def unrecorded(run_id: str, events: list[Event], ledger: list[Entry]) -> list[st
     begun = Counter(
         call_key(run_id, event.step, event.call, 0) for event in events if isinstance(event, CallStarted)
     )
-    sent = Counter(entry.idempotency_key for entry in ledger)
+    # After a retry the keys of an agent's requests end with its generation; the log has no such end.
+    sent = Counter(str(entry.idempotency_key).partition("~")[0] for entry in ledger)
     return [f"{key}: {sent[key]} requests, {begun[key]} starts" for key in sent if sent[key] > begun[key]]
 
 
@@ -110,10 +113,23 @@ async def judge_end(
     return [f"{run_id}: {problem}" for problem in problems]
 
 
+async def judge_uses(store: Store, run_id: str, uses: UseLedger, seen: list[Seen]) -> list[str]:
+    """What is wrong with the uses of tools, as the world outside counted them."""
+    stated = {
+        event.call
+        for event in await events_of(store, run_id)
+        if isinstance(event, CallFinished) and event.by and event.type != CallKind.GATE.value
+    }
+    wrong = wrong_uses(uses, [(one.answered, one.uses) for one in seen], stated)
+    return [f"{run_id}: {problem}" for problem in wrong]
+
+
 def _said(message: Message, reader: Reader) -> list[str]:
     """What is wrong with the text of a message, as a reader got it."""
     node = message.step.rpartition("/")[2].partition("#")[0]
-    text, whole, state = reader.texts.get(message.id), text_of(node), reader.ended.get(message.id)
+    is_wish = (node, message.call) == (TOOLS, "m1")  # it only names the tools
+    whole = "" if is_wish else text_of(node)
+    text, state = reader.texts.get(message.id), reader.ended.get(message.id)
     if text is None or state is None:
         return [f"the reader did not get the whole message of {message.step} {message.call}"]
     if state == MessageState.COMPLETE and text != whole:

@@ -6,9 +6,12 @@ import random
 
 from msgspec.structs import replace
 
+from onward.agents.model.request import ToolCall
 from onward.testing.models.script import Reply, Rule, Script
+from tests.crash.agents.tools import LOOK, PAY, SAID
 
 STEPS = ("plan", "left", "right", "last")
+TOOLS = "tools"
 WORDS = 60
 REQUESTS = 9
 """Among how many of the first requests the faults are."""
@@ -18,11 +21,12 @@ PIPELINE = """digraph talk {
   fan [shape=component]; join [shape=tripleoctagon]
   left [prompt="Now write the left.", max_retries=6, max_tokens=16]
   right [prompt="Now write the right.", max_retries=6]
+  tools [prompt="Now use the tools.", max_retries=6, allowed_tools="look,pay"]
   last [prompt="Now write the last.", max_retries=6]
   start -> plan -> fan
   fan -> left -> join
   fan -> right -> join
-  join -> last -> exit
+  join -> tools -> last -> exit
 }"""
 FAULTS = {
     "429 with a time": Reply(status=429, retry_after="2"),
@@ -51,6 +55,11 @@ def script(dice: random.Random) -> tuple[Script, list[str]]:
         for step in STEPS
     ]
     rules += [Rule(contains=_asked(step), reply=_reply(Reply(text="?"), step)) for step in STEPS]
+    calls = (ToolCall("a", LOOK, "{}"), ToolCall("b", PAY, '{"amount": 7}'))
+    rules += [
+        Rule(contains="Now use the tools.", reply=Reply(tool_calls=calls)),
+        Rule(contains=SAID[PAY], reply=_reply(Reply(text="?"), TOOLS)),
+    ]
     return Script(rules=tuple(rules)), [*chosen.values()]
 
 

@@ -24,11 +24,14 @@ from onward.agents.wire import client as client  # and this
 from onward.clock import SystemClock, SystemDice, SystemIds
 from onward.engine.engine import Engine, Resume, Start
 from onward.errors import RunNotFound
-from onward.model.run import Run
+from onward.machine.decide.doubt import calls_in_doubt, is_in_doubt
+from onward.model.call import call_key
+from onward.model.run import OpenStep, Run, RunStatus
 from onward.store.port.store import Store
 from onward.testing.faults import WRITES, FaultyStore
 from onward.wiring import open_store
 from tests.agents.asking import NAME, models_at
+from tests.crash.agents.tools import PAY, SAID, UseLedger, toolbox
 
 HASTE = 40
 LEASE_S = 3_600.0
@@ -57,13 +60,13 @@ class HastyClock(SystemClock):
 class Points:
     """Counts the points that this process passes, says so in a file, and dies at the one that was chosen."""
 
-    def __init__(self, file: Path, die_at: int | None) -> None:
+    def __init__(self, file: Path, die_at: int | str | None) -> None:
         self._file, self._die_at, self._passed = file, die_at, 0
 
     def at(self, name: str) -> None:
         """Pass a point, or die at it."""
         self._passed += 1
-        if self._passed == self._die_at:
+        if self._die_at in (self._passed, name):
             self._file.write_text(name)
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -112,18 +115,21 @@ class DoomedModels:
         await self._models.close()
 
 
-def live(db: str, url: str, run_id: str, source: str, died: Path, die_at: int | None) -> None:
+def live(
+    db: str, url: str, run_id: str, source: str, died: Path, uses: Path, die_at: int | str | None
+) -> None:
     """Start the run, or resume it, and execute it until it has ended: the main function of a process."""
-    run = asyncio.run(_live(db, url, run_id, source, Points(died, die_at)))
+    run = asyncio.run(_live(db, url, run_id, source, uses, Points(died, die_at)))
     assert run.is_final, f"{run.status}: {run.reason} {run.detail}"
 
 
-async def _live(db: str, url: str, run_id: str, source: str, points: Points) -> Run:
+async def _live(db: str, url: str, run_id: str, source: str, uses: Path, points: Points) -> Run:
     clock = HastyClock()
     models = DoomedModels(models_at(url, clock=clock, between_s=40, first_byte_s=120), points)
     prices = read_prices({NAME: {"input": 1, "output": 2}})
     store = DoomedStore(await open_store(db, lease_s=LEASE_S), points)
-    agent = AgentHandler(models, prices, clock, SystemDice())
+    ledger = UseLedger(uses)
+    agent = AgentHandler(models, prices, clock, SystemDice(), toolbox(ledger, points.at))
     engine = Engine(store, clock=clock, ids=SystemIds(), dice=SystemDice(), handlers={"codergen": agent})
     try:
         run = (await engine.journal.load(run_id)).run
@@ -131,7 +137,29 @@ async def _live(db: str, url: str, run_id: str, source: str, points: Points) -> 
         start = Start(run_id=run_id, chat=CHAT, project=PROJECT)
         run = (await engine.start(engine.sources.prepare(source, "<crash>"), start)).run
     while not run.is_final:
-        run = (await engine.resume(run_id, Resume())).run
+        run = await _continued(engine, run, ledger)
     await models.close()
     await engine.close()
     return run
+
+
+async def _continued(engine: Engine, run: Run, ledger: UseLedger) -> Run:
+    """Do what people do: allow what is asked, and look up what came of a use that is in doubt."""
+    if run.status is RunStatus.WAITING:
+        return (await engine.answer(run.id, "yes", by="ann")).run
+    for opened in run.open_steps.values():
+        if is_in_doubt(opened):
+            return await _settled(engine, run, opened, ledger)
+    return (await engine.resume(run.id, Resume())).run
+
+
+async def _settled(engine: Engine, run: Run, opened: OpenStep, ledger: UseLedger) -> Run:
+    """A payment that was begun was made; one that was not is made when the step is retried."""
+    generation = 0 if opened.calls is None else opened.calls.generation
+    answers = {
+        call: SAID[PAY]
+        for call in calls_in_doubt(opened)
+        if ledger.has_begun(call_key(run.id, opened.step, call, generation))
+    }
+    how = Resume(action="continue", answers=answers) if answers else Resume(action="retry")
+    return (await engine.resume(run.id, how)).run
