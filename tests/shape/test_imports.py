@@ -47,7 +47,8 @@ LAYERS: dict[str, list[str]] = {
         "errors",
         "clock",
         "redact",
-        "process",
+        *("process", "deadline", "threads"),
+        "receipts.entry",  # the way into a directory that others write to, through no link
     ],
     "agents.tools.mcp": [
         *("agents.tools", "agents.model", "agents.keys", "agents.providers", "agents.wire"),
@@ -63,6 +64,7 @@ LAYERS: dict[str, list[str]] = {
         "redact",
     ],
     "read.log": ["model"],  # the one reading of a log: whatever tells of a run may use it
+    "receipts.entry": [],  # whoever works in a directory that others write to may use it
     "receipts": ["machine", "pipeline", "model", "errors", "clock", "read.log"],
     "workspace": ["model", "errors"],
     "observe": [

@@ -77,13 +77,13 @@ def directory_at(path: str, name: str | None = None, above: int | None = None) -
         raise
 
 
-def created(directory: int, name: str) -> int:
+def created(directory: int, name: str, *, mode: int = 0o600) -> int:
     """A new file, open for writing."""
     try:
-        return os.open(name, _CREATE, 0o600, dir_fd=directory)
+        return os.open(name, _CREATE, mode, dir_fd=directory)
     except FileExistsError:  # left by a process of this number that died, or put there: it is not ours
         os.unlink(name, dir_fd=directory)
-        return os.open(name, _CREATE, 0o600, dir_fd=directory)
+        return os.open(name, _CREATE, mode, dir_fd=directory)
 
 
 def appended(directory: int, name: str) -> int:

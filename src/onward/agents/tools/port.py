@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from onward.agents.model.request import Tool
 from onward.handlers.port import StepContext
@@ -83,4 +83,18 @@ class ToolSource(Protocol):
 
     async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[AgentTool]:
         """Those of its tools that a node allows with these names."""
+        ...
+
+
+@runtime_checkable
+class ListsTools(Protocol):
+    """A source that can tell its tools without a step."""
+
+    @property
+    def origin(self) -> str:
+        """Where its tools come from, in a word for people."""
+        ...
+
+    def listed(self) -> Sequence[AgentTool]:
+        """All its tools, as far as they are known now."""
         ...
