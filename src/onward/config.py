@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 DEFAULT_DB = f"{DIRECTORY}/onward.db"
 ADDRESS = "://"
 FILE_BYTES_MAX = 1024 * 1024
-TABLES = {"agents", "providers", "prices", "notify", "redact"}
+TABLES = {"agents", "providers", "prices", "tools", "notify", "redact"}
 KNOWN = {"db", "app", "answers", "tool_env", "grace", "blocked", "runs", "files", "log"} | TABLES
-AGENT_SETTINGS = {"model"}
+AGENT_SETTINGS = {"model", "allowed_tools"}
 _TEXTS = KNOWN - TABLES - {"grace", "blocked", "tool_env"}
 _SECRET_FILE_BYTES_MAX = 1 << 20
 _PATTERN = re.compile(r"[^\s=,$\[\]]+")
@@ -54,6 +54,10 @@ class Settings:
     notify: NotifySettings | None = None
     model: str | None = None
     """The model of agents that name none."""
+    allowed_tools: tuple[str, ...] = ()
+    """The tools of agents that say nothing about tools."""
+    tools: Mapping[str, Any] = field(default_factory=dict)
+    """`[tools]` as it is written; `agents/tools/settings.py` reads it when agents get tools."""
     providers: Mapping[str, Any] = field(default_factory=dict)
     """`[providers]` as it is written; `agents/providers.py` reads it when a model is needed."""
     base_urls: Mapping[str, str] = field(default_factory=dict)
@@ -88,6 +92,7 @@ def load_settings(
     asked = app or environment.get("ONWARD_APP")
     grace = environment.get("ONWARD_GRACE") or file.get("grace", 30)
     blocked = environment.get("ONWARD_BLOCKED") or file.get("blocked")
+    agents = _agents(file.get("agents", {}))
     return Settings(
         db=named or of_project or project.path(DEFAULT_DB),
         is_db_given=bool(named or of_project),
@@ -103,7 +108,9 @@ def load_settings(
         files=file_mode(files or environment.get("ONWARD_FILES") or _text(file.get("files"))),
         log=_log_format(log or environment.get("ONWARD_LOG") or _text(file.get("log")) or "text"),
         notify=_notify(file["notify"]) if "notify" in file else None,
-        model=environment.get("ONWARD_MODEL") or _agent_model(file.get("agents", {})),
+        model=environment.get("ONWARD_MODEL") or _agent_model(agents),
+        allowed_tools=_allowed_tools(agents),
+        tools=_table(file.get("tools", {}), "tools"),
         providers=_table(file.get("providers", {}), "providers"),
         base_urls={
             name: environment[known.url_variable]
@@ -254,17 +261,33 @@ def _table(value: object, name: str) -> Mapping[str, Any]:
     return value
 
 
-def _agent_model(value: object) -> str | None:
-    table = _table(value, "agents")
+def _agents(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidInput(f"agents in {CONFIG_FILE} is {shown(value)}; write a table [agents].")
+    table: Mapping[str, Any] = value
     if unknown := sorted(table.keys() - AGENT_SETTINGS):
         known = ", ".join(sorted(AGENT_SETTINGS))
         raise InvalidInput(
             f"[agents] in {CONFIG_FILE} sets {', '.join(unknown)}; known settings are {known}."
         )
+    return table
+
+
+def _agent_model(table: Mapping[str, Any]) -> str | None:
     model = table.get("model")
     if model is not None and not isinstance(model, str):
         raise InvalidInput(f"model of [agents] in {CONFIG_FILE} is {shown(model)}; write text in quotes.")
     return model
+
+
+def _allowed_tools(table: Mapping[str, Any]) -> tuple[str, ...]:
+    found = table.get("allowed_tools", [])
+    if not isinstance(found, list) or not all(isinstance(one, str) and one.strip() for one in found):
+        raise InvalidInput(
+            f"allowed_tools of [agents] in {CONFIG_FILE} is {shown(found)}; write a list of names, as in "
+            '["read", "github__*"].'
+        )
+    return tuple(one.strip() for one in found)
 
 
 def _text(value: object) -> str | None:

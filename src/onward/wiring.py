@@ -27,6 +27,8 @@ from onward.store.port.store import Store
 if TYPE_CHECKING:
     from onward.agents.models import Models
     from onward.agents.prices import Prices
+    from onward.agents.tools.port import AgentTool
+    from onward.agents.tools.toolbox import Toolbox
     from onward.engine.control.requests import Start
     from onward.engine.control.sources import Sources
     from onward.engine.control.submit import Submitting
@@ -303,6 +305,37 @@ def make_agent(models: Models, settings: Settings) -> Handler:
     from onward.clock import SystemClock, SystemDice
 
     return AgentHandler(models, open_prices(settings), SystemClock(), SystemDice())
+
+
+def make_toolbox(
+    settings: Settings, *, redactor: Redactor, db: str | None = None, runs: str | None = None
+) -> Toolbox:
+    """The tools of agents, under the project's rules; InvalidInput if settings describe them badly.
+
+    What commands print is redacted. `db` and `runs` are where Onward's own files are, which no tool touches.
+    """
+    from onward.agents.tools.fixed import FixedTools
+    from onward.agents.tools.hooked import HookedTools
+    from onward.agents.tools.settings import read_tools
+    from onward.agents.tools.toolbox import Toolbox
+    from onward.agents.tools.workspace.files import file_tools
+    from onward.agents.tools.workspace.search import SearchTool
+    from onward.agents.tools.workspace.shell import ShellTool
+    from onward.handlers.shell.hooks import ToolHooks
+    from onward.process import SystemSpawn
+    from onward.redact.stream import cleaner_of
+
+    said = read_tools(settings.tools)
+    own, environment = own_paths(db, runs), tool_environment(settings.tool_env)
+    spawn = SystemSpawn(cleaner=cleaner_of(lambda: redactor))
+    tools: list[AgentTool] = [*file_tools(own), SearchTool(spawn, own), ShellTool(spawn, environment)]
+    if said.allowed:
+        from onward.agents.tools.web.tools import Web, web_tools  # here, for its HTTP client
+
+        tools += web_tools(Web(said.allowed, said.allows_private))
+    hooks = ToolHooks(spawn, environment=environment)
+    sources = [HookedTools(FixedTools("built-in", tools), hooks)]
+    return Toolbox(sources, said.changed, settings.allowed_tools)
 
 
 def open_prices(settings: Settings) -> Prices:

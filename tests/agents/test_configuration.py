@@ -187,7 +187,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.
     ("written", "said"),
     [
         ('agents = "gpt-5"', "write a table"),
-        ('[agents]\nmodle = "gpt-5"', "known settings are model"),
+        ('[agents]\nmodle = "gpt-5"', "known settings are allowed_tools, model"),
         ("[agents]\nmodel = 5", "write text in quotes"),
         ('providers = "openai"', "write a table"),
         ("prices = 3", "write a table"),

@@ -173,8 +173,8 @@ CONFINED: dict[str, list[str]] = {
     "psycopg_pool": ["store.postgres*", "testing*"],
     "cyclopts": ["cli*"],
     "jsonschema_rs": ["agents.tools.schema*"],
-    "aiohttp": ["agents.wire.http", "testing*"],
-    "yarl": ["agents.wire.http", "testing*"],
+    "aiohttp": ["agents.wire.http", "agents.tools.web.client", "testing*"],
+    "yarl": ["agents.wire.http", "agents.tools.web.client", "testing*"],
     # Time, identity and chance are passed in, so that a whole fleet can run from a seed.
     # The supervisor is a program of its own: it must keep a deadline while we are frozen.
     "time": ["clock", "supervise.supervisor", "testing*"],

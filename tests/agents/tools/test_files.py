@@ -262,6 +262,7 @@ async def test_a_search_is_bounded(bench: Bench) -> None:
     assert skipped.text == "[no line fits]\n[too large to be searched: huge]"
 
 
+@pytest.mark.slow
 async def test_a_hostile_expression_is_ended_and_blocks_nobody(bench: Bench) -> None:
     """Python's regular expressions would hold the whole interpreter for years."""
     (bench.root / "a").write_text("here: aab\n")

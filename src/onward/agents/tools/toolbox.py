@@ -34,7 +34,7 @@ class Toolbox:
 
     sources: Sequence[ToolSource] = ()
     changed: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """What settings change in the rules of a tool, by its name: fields of ToolRules."""
+    """What settings change in the rules of tools: fields of ToolRules, by a tool's name, or by a pattern."""
     default: tuple[str, ...] = ()
 
     def allowed(self, node: Node) -> tuple[str, ...]:
@@ -60,12 +60,18 @@ class Toolbox:
                 name = tool.described.name
                 if name in found:
                     raise InvalidInput(f"two tools are called {name!r}; give one of them another name.")
-                found[name] = OfferedTool(tool, self._rules(name, tool.rules))
+                found[name] = OfferedTool(tool, self.rules_of(tool))
         return found
 
-    def _rules(self, name: str, own: ToolRules) -> ToolRules:
-        changed = dict(self.changed.get(name, {}))
-        return ToolRules(**{**_fields(own), **changed})  # type: ignore[arg-type]
+    def rules_of(self, tool: AgentTool) -> ToolRules:
+        """The rules of a tool here. What is said of its name counts more than a pattern, and a later pattern
+        more than an earlier one."""
+        name = tool.described.name
+        rules = _fields(tool.rules)
+        for pattern, changes in self.changed.items():
+            if pattern != name and fnmatchcase(name, pattern):
+                rules |= changes
+        return ToolRules(**{**rules, **self.changed.get(name, {})})  # type: ignore[arg-type]
 
 
 def is_allowed(name: str, allowed: Sequence[str]) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from blake3 import blake3
 
 from onward.agents.model.request import Tool
+from onward.agents.tools.describing import arguments, text
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules, ToolUse
 from onward.agents.tools.workspace.editing import Edited, EditRefused, edited
 from onward.agents.tools.workspace.looking import Walk, check_pattern, matches
@@ -160,21 +160,6 @@ def _encoded(text: str, what: str) -> bytes:
 
 def _mark(use: ToolUse) -> str:
     return blake3(use.key.encode()).hexdigest()[:16]
-
-
-def arguments(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The schema of a tool's arguments."""
-    return {
-        "type": "object",
-        "properties": {**required, **(optional or {})},
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-def text(description: str) -> dict[str, Any]:
-    """The schema of a text."""
-    return {"type": "string", "description": description}
 
 
 _PATH = text("Path of the file, relative to the workspace.")

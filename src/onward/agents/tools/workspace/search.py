@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from onward.agents.model.request import Tool
+from onward.agents.tools.describing import arguments, text
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules, ToolUse
+from onward.agents.tools.working_time import working_s
 from onward.agents.tools.workspace import searching
-from onward.agents.tools.workspace.files import arguments, text
-from onward.agents.tools.workspace.place import working_s, workspace_of
+from onward.agents.tools.workspace.place import workspace_of
 from onward.model.values.tools import SEARCH
 from onward.process import Finished, Spawn
 

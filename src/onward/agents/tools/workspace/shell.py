@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onward.agents.model.request import Tool
+from onward.agents.tools.describing import arguments, text
 from onward.agents.tools.port import ToolAnswer, ToolRules, ToolUse
-from onward.agents.tools.workspace.files import arguments, text
-from onward.agents.tools.workspace.place import working_s, workspace_of
+from onward.agents.tools.working_time import working_s
+from onward.agents.tools.workspace.place import workspace_of
 from onward.handlers.shell.environment import step_environment
 from onward.model.values.tools import SHELL
 from onward.process import Finished, Spawn
