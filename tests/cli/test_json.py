@@ -37,6 +37,7 @@ EVERY = (
     (0, "calls fine"),
     (0, "messages fine"),
     (0, "models"),
+    (0, "tools"),
     (0, "limits set run tokens 5000"),
     (0, "usage"),
     (0, "artifacts fine"),

@@ -53,6 +53,7 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
         ("manager_loop_child", "error"),
         ("human_gate", "error"),
         ("tool_command", "error"),
+        ("tool_known", "warning"),
         ("value_known", "warning"),
         ("tool_variable", "warning"),
         ("name_length", "error"),
@@ -296,6 +297,7 @@ def test_the_rules_that_can_judge_a_graph_with_holes_are_marked() -> None:
         "name_length",
         "attribute_known",
         "value_ours",
+        "tool_known",
     }
 
 

@@ -59,6 +59,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("recover", "start.workers", "Look once for runs whose process died."),
     ("notifications", "look.notifications", "List what was told of runs, and what was not."),
     ("models", "operate.models", "Show which providers of models are set up, and what models cost."),
+    ("tools", "operate.tools", "Show which tools agents may be allowed to use, and their rules."),
     ("limits", "operate.limits", "Show, set or reset limits on tokens, cost and calls."),
     ("usage", "look.usage", "Show what calls cost, by day, run, chat, project, pipeline or model."),
     ("stats", "look.stats", "Summarize the database in numbers."),

@@ -203,6 +203,13 @@ MANUAL: Mapping[str, Manual] = {
         },
         {FINE: "done", USAGE: _USAGE},
     ),
+    "tools": Manual(
+        {
+            "onward tools": "which tools there are, which ask a person first, and which may be repeated",
+            "onward tools --json": "for a program, with what the models are told",
+        },
+        {FINE: "done", USAGE: _USAGE},
+    ),
     "limits": Manual(
         {
             "onward limits": "what is set, spent and reserved",

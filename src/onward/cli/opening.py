@@ -25,6 +25,7 @@ from onward.wiring import POSTGRES, PROJECT_RUNS, is_there, make_courier, open_s
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from onward.agents.tools.toolbox import Toolbox
     from onward.app import Onward
     from onward.cli.options import Common
     from onward.cli.print.output import Output
@@ -288,6 +289,14 @@ def courier_of(
     if courier is not None:
         stop.listen(courier.hurry)
     return courier
+
+
+def toolbox_of(common: Common) -> Toolbox:
+    """The tools of agents, as a run here would have them."""
+    from onward.wiring import make_toolbox
+
+    settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
+    return make_toolbox(settings, redactor=redactor_of(settings), db=settings.db, runs=settings.runs)
 
 
 def common_app(common: Common) -> Onward:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from onward.agents.listed import ModelList
+from onward.agents.tools.listed import ToolList
 from onward.operations.drawing import Drawing
 from onward.operations.kept import ArtifactContent, ArtifactListed, CallListed, EffectShown
 from onward.operations.local_only.replies import (
@@ -162,6 +163,7 @@ REPLIES: Mapping[str, Sequence[Reply]] = {
     "artifacts": (Reply(list[ArtifactListed]), Reply(ArtifactContent, "with an artifact")),
     "notifications": (Reply(NotificationList),),
     "models": (Reply(ModelList),),
+    "tools": (Reply(ToolList),),
     "limits": (Reply(LimitList), Reply(LimitChanged, "with set or reset")),
     "usage": (Reply(UsageList),),
     "resume": (*_RESUMED, Reply(ResumePreview, "--dry-run")),

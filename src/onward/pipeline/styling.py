@@ -1,4 +1,5 @@
 """Which model a node asks for: the model stylesheet and the graph's own defaults, written onto the nodes.
+The tools that agents are allowed have a default of the graph, too.
 
 For each property, the first that sets it wins: the node (with its scoped `node [...]` defaults), the
 stylesheet, the graph's attribute of the same name, and last the handler.
@@ -14,6 +15,7 @@ from onward.errors import StylesheetError
 from onward.pipeline.graph import Graph, Node
 from onward.pipeline.stylesheet import PROPERTIES, Kind, StyleRule, parse_stylesheet
 
+DEFAULTS = (*PROPERTIES, "allowed_tools")
 _Rank = tuple[int, int]
 _Style = Mapping[str, tuple[_Rank, str]]
 """For each property: how strong its rule is (specificity, then position), and its value."""
@@ -21,7 +23,7 @@ _NO_STYLE: _Style = {}
 
 
 def apply_stylesheet(graph: Graph) -> Graph:
-    """Give every node the model, provider and effort that it leaves open.
+    """Give every node the model, provider, effort and tools that it leaves open.
 
     A stylesheet that does not parse is ignored here; the checker reports it.
     """
@@ -29,7 +31,7 @@ def apply_stylesheet(graph: Graph) -> Graph:
         rules = parse_stylesheet(graph.text("model_stylesheet"))
     except StylesheetError:
         rules = ()
-    defaults = {name: graph.text(name) for name in PROPERTIES if graph.text(name)}
+    defaults = {name: graph.text(name) for name in DEFAULTS if graph.text(name)}
     if not (rules or defaults):
         return graph
     styles = _Styles(rules)

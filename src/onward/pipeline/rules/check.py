@@ -10,6 +10,7 @@ from onward.model.values.tool_env import Variables
 from onward.pipeline.diagnostic import Diagnostic, Severity, by_position
 from onward.pipeline.graph import Graph
 from onward.pipeline.rules import (
+    agents,
     attributes,
     branches,
     control,
@@ -53,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     Rule("manager_loop_child", Severity.ERROR, control.manager_loop_child),
     Rule("human_gate", Severity.ERROR, gates.human_gate),
     Rule("tool_command", Severity.ERROR, tools.tool_command),
+    Rule("tool_known", Severity.WARNING, agents.tool_known, local=True, per_value=True),
     Rule("value_known", Severity.WARNING, references.value_known),
     Rule("tool_variable", Severity.WARNING, shell.tool_variable),
     Rule("name_length", Severity.ERROR, structure.name_length, local=True),

@@ -9,6 +9,7 @@ _MODELS = frozenset({"llm_model", "llm_provider", "reasoning_effort"})
 _AGENT = frozenset(
     {"max_tokens", "temperature", "max_rounds", "max_output_tokens", "output_schema", "on_partial"}
 )
+_TOOLS = frozenset({"allowed_tools"})
 _TARGETS = frozenset({"retry_target", "fallback_retry_target"})
 _HOOKS = frozenset({"tool_hooks.pre", "tool_hooks.post", "tool_hooks.timeout"})
 _CHILD = frozenset({"stack.child_dotfile", "stack.child_workdir"})
@@ -18,7 +19,7 @@ GRAPH_ATTRIBUTES = frozenset(
         *("goal", "label", "model_stylesheet", "default_max_retries", "default_max_retry"),
         *("default_fidelity", "default_thread_id", "max_visits", "max_steps", "max_reroutes"),
         *("max_restarts", "max_running", "files", "workspace", "workspace_mode", "retry_policy"),
-        *("retry_on_fail", "continue_on_fail", *_MODELS, *_TARGETS, *_HOOKS, *_CHILD),
+        *("retry_on_fail", "continue_on_fail", *_MODELS, *_TOOLS, *_TARGETS, *_HOOKS, *_CHILD),
     }
 )
 NODE_ATTRIBUTES = frozenset(
@@ -29,7 +30,8 @@ NODE_ATTRIBUTES = frozenset(
         *("human.type", "human.question", "human.show", "human.default_choice", "human.timeout"),
         *("human.on_timeout", "human.remind"),
         *("manager.poll_interval", "manager.max_cycles", "manager.stop_condition", "manager.actions"),
-        *("manager.steer_cooldown", "stack.child_autostart", *_MODELS, *_AGENT, *_TARGETS, *_HOOKS, *_CHILD),
+        *("manager.steer_cooldown", "stack.child_autostart", *_MODELS, *_AGENT, *_TOOLS),
+        *(*_TARGETS, *_HOOKS, *_CHILD),
     }
 )
 EDGE_ATTRIBUTES = frozenset(
@@ -37,7 +39,7 @@ EDGE_ATTRIBUTES = frozenset(
 )
 GUARDS = frozenset(
     {
-        *("shape", "type", "goal_gate", "repeatable", "condition", "tool_hooks.pre"),
+        *("shape", "type", "goal_gate", "repeatable", "condition", "tool_hooks.pre", *_TOOLS),
         *("human.type", "human.default_choice", "human.timeout", "human.on_timeout"),
     }
 )
