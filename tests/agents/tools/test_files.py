@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from onward.agents.tools.workspace.editing import EditRefused, edited
 from onward.agents.tools.workspace.looking import Walk, matches
+from onward.agents.tools.workspace.paths import PathRefused
 from onward.agents.tools.workspace.tree import Tree
 from tests.agents.tools.in_workspace import Bench
 
@@ -178,6 +180,22 @@ async def test_an_edit_says_that_lines_end_otherwise(bench: Bench) -> None:
     answer = await bench.use("edit", path="x", old="a\nb", new="c")
     assert answer.is_error
     assert answer.text.endswith("The lines of the file end with CR LF.")
+
+
+async def test_edits_at_the_same_time_all_count(bench: Bench) -> None:
+    (bench.root / "x").write_text("".join(f"old {n}\n" for n in range(30)))
+    uses = [bench.use("edit", path="x", old=f"old {n}\n", new=f"new {n}\n", key=f"k{n}") for n in range(30)]
+    answers = await asyncio.gather(*uses)
+    assert [answer.text for answer in answers if answer.is_error] == []
+    assert (bench.root / "x").read_text() == "".join(f"new {n}\n" for n in range(30))
+
+
+async def test_a_directory_with_too_many_entries_is_not_listed(bench: Bench) -> None:
+    for number in range(12):
+        (bench.root / f"{number}").touch()
+    tree = Tree(str(bench.root), entries_max=11)
+    with pytest.raises(PathRefused, match=r"\. has more than 11 entries; use a command"):
+        tree.entries(tree.directory(()), ())
 
 
 async def test_a_list_is_sorted_and_says_what_things_are(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from blake3 import blake3
@@ -16,9 +17,11 @@ from onward.agents.tools.workspace.paths import Path, PathRefused, shown
 from onward.agents.tools.workspace.place import workspace_of
 from onward.agents.tools.workspace.reading import check_text, content_of, read_text
 from onward.agents.tools.workspace.tree import Found, Tree
+from onward.agents.tools.workspace.turns import Turns
 from onward.model.values.tools import EDIT, LIST, READ, WRITE
 from onward.threads import in_thread
 
+WRITERS = (WRITE, EDIT)
 LINES = 2_000
 LINES_MAX = 100_000
 WRITTEN_BYTES_MAX = 4 * 1024 * 1024
@@ -34,22 +37,26 @@ class FileTool:
 
     described: Tool
     work: Work
-    own: Sequence[str] = ()
+    own: Sequence[str]
+    turns: Turns
     rules: ToolRules = _REPEATABLE
 
     async def run(self, use: ToolUse) -> ToolAnswer:
         return ToolAnswer(await in_thread(self._worked, use))
 
     def _worked(self, use: ToolUse) -> str:
+        tree = Tree(workspace_of(use.step), self.own)
         try:
-            return self.work(Tree(workspace_of(use.step), self.own), use)
+            with self.turns.of(tree.root) if self.described.name in WRITERS else nullcontext():
+                return self.work(tree, use)
         except (PathRefused, EditRefused) as error:
             raise ToolRefused(str(error)) from None
 
 
 def file_tools(own: Sequence[str]) -> list[FileTool]:
     """All of them; `own` are the paths of Onward's files."""
-    return [FileTool(described, work, own) for described, work in _TOOLS]
+    turns = Turns()
+    return [FileTool(described, work, own, turns) for described, work in _TOOLS]
 
 
 def _read(tree: Tree, use: ToolUse) -> str:

@@ -11,6 +11,7 @@ import re
 import resource
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from onward.agents.tools.workspace.looking import Walk, check_pattern, matches
@@ -28,8 +29,8 @@ Say = Callable[[dict[str, Any]], None]
 
 def main() -> None:
     """Answer the request on standard input."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(ValueError, OSError):  # not every system has such a limit
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     search(json.loads(sys.stdin.buffer.read()), _say)
 
 

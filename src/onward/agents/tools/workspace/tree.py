@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from onward.agents.tools.workspace.paths import Path, PathRefused, check_parts, parts_of, shown
 from onward.receipts.entry import (
@@ -22,6 +23,7 @@ from onward.receipts.entry import (
 )
 
 Identity = tuple[int, int]
+ENTRIES_MAX = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class Found:
 class Tree:
     """The workspace at `root`; `own` are the paths of Onward's files, wherever they are."""
 
-    def __init__(self, root: str, own: Sequence[str] = ()) -> None:
+    def __init__(self, root: str, own: Sequence[str] = (), *, entries_max: int = ENTRIES_MAX) -> None:
+        self._entries_max = entries_max
         self.root = os.path.realpath(root)
         self._given = os.path.abspath(root)
         self._own_paths = frozenset(os.path.realpath(path) for path in own)
@@ -111,7 +114,11 @@ class Tree:
     def entries(self, directory: Directory, parts: Path) -> list[Found]:
         """What is in a directory, by name, without what is Onward's."""
         with _said(parts), os.scandir(directory.descriptor) as entries:
-            found = [self._found(entry, (*parts, entry.name)) for entry in entries]
+            found = [
+                self._found(entry, (*parts, entry.name)) for entry in islice(entries, self._entries_max + 1)
+            ]
+        if len(found) > self._entries_max:
+            raise PathRefused(f"{shown(parts)} has more than {self._entries_max:,} entries; use a command.")
         return sorted(filter(None, found), key=lambda one: one.parts)
 
     def _found(self, entry: os.DirEntry[str], parts: Path) -> Found | None:
