@@ -27,7 +27,8 @@ from onward.store.port.store import Store
 if TYPE_CHECKING:
     from onward.agents.models import Models
     from onward.agents.prices import Prices
-    from onward.agents.tools.port import AgentTool
+    from onward.agents.tools.functions.tool import FunctionTool
+    from onward.agents.tools.port import AgentTool, ToolSource
     from onward.agents.tools.toolbox import Toolbox
     from onward.engine.control.requests import Start
     from onward.engine.control.sources import Sources
@@ -299,22 +300,29 @@ def open_models(settings: Settings, redactor: Redactor) -> Models:
     return Models(providers, keys=keys, clock=SystemClock(), default=settings.model)
 
 
-def make_agent(models: Models, settings: Settings) -> Handler:
-    """The handler of agent steps: it asks these models."""
+def make_agent(models: Models, settings: Settings, toolbox: Toolbox) -> Handler:
+    """The handler of agent steps: it asks these models, which may use these tools."""
     from onward.agents.step.handler import AgentHandler
     from onward.clock import SystemClock, SystemDice
 
-    return AgentHandler(models, open_prices(settings), SystemClock(), SystemDice())
+    return AgentHandler(models, open_prices(settings), SystemClock(), SystemDice(), toolbox)
 
 
 def make_toolbox(
-    settings: Settings, *, redactor: Redactor, db: str | None = None, runs: str | None = None
+    settings: Settings,
+    *,
+    redactor: Redactor,
+    functions: Mapping[str, FunctionTool] | None = None,
+    db: str | None = None,
+    runs: str | None = None,
 ) -> Toolbox:
     """The tools of agents, under the project's rules; InvalidInput if settings describe them badly.
 
-    What commands print is redacted. `db` and `runs` are where Onward's own files are, which no tool touches.
+    `functions` are those of an app. What commands print is redacted. `db` and `runs` are where Onward's own
+    files are, which no tool touches.
     """
     from onward.agents.tools.fixed import FixedTools
+    from onward.agents.tools.functions.tool import FunctionTools
     from onward.agents.tools.hooked import HookedTools
     from onward.agents.tools.settings import read_tools
     from onward.agents.tools.toolbox import Toolbox
@@ -334,8 +342,10 @@ def make_toolbox(
 
         tools += web_tools(Web(said.allowed, said.allows_private))
     hooks = ToolHooks(spawn, environment=environment)
-    sources = [HookedTools(FixedTools("built-in", tools), hooks)]
-    return Toolbox(sources, said.changed, settings.allowed_tools)
+    sources: list[ToolSource] = [FixedTools("built-in", tools)]
+    if functions is not None:
+        sources.append(FunctionTools(functions))
+    return Toolbox([HookedTools(source, hooks) for source in sources], said.changed, settings.allowed_tools)
 
 
 def open_prices(settings: Settings) -> Prices:

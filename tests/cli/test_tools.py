@@ -40,6 +40,25 @@ def test_settings_change_what_is_shown(shell: Shell) -> None:
     assert (found["default"], found["unknown"]) == (["read", "s*"], ["shel"])
 
 
+def test_functions_of_an_app_are_shown(shell: Shell) -> None:
+    shell.write(
+        "shop.py",
+        """
+from onward import Onward
+app = Onward()
+
+@app.tool(approval=True)
+def refund(order: str) -> str:
+    "Give the money back."
+    return order
+""",
+    )
+    found = shell.inside("tools", "--app", "shop:app", "--json").json
+    (refund,) = [one for one in found["tools"] if one["origin"] == "app"]
+    assert (refund["name"], refund["approval"]) == ("refund", True)
+    assert refund["description"] == "Give the money back."
+
+
 def test_a_bad_setting_is_a_usage_error(shell: Shell) -> None:
     shell.write("onward.toml", "[tools.shell]\napproval = 1\n")
     refused = shell.inside("tools")

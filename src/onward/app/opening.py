@@ -17,7 +17,7 @@ from onward.handlers.port import Handler
 from onward.loop_watch import LoopWatch
 from onward.machine.definition import AGENT
 from onward.store.port.store import Store
-from onward.wiring import make_agent, make_engine, open_models, open_store, runs_of
+from onward.wiring import make_agent, make_engine, make_toolbox, open_models, open_store, runs_of
 
 if TYPE_CHECKING:
     from onward.agents.models import Models
@@ -95,7 +95,14 @@ class Opening(Registering):
         if not settings.has_provider:
             return {}
         self._models = open_models(settings, self.redactor)
-        return {AGENT: make_agent(self._models, settings)}
+        toolbox = make_toolbox(
+            settings,
+            redactor=self.redactor,
+            functions=self.tools,
+            db=self.store if isinstance(self.store, str) else None,
+            runs=self.runs_directory,
+        )
+        return {AGENT: make_agent(self._models, settings, toolbox)}
 
     @property
     def runs_directory(self) -> str | None:

@@ -296,7 +296,8 @@ def toolbox_of(common: Common) -> Toolbox:
     from onward.wiring import make_toolbox
 
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
-    return make_toolbox(settings, redactor=redactor_of(settings), db=settings.db, runs=settings.runs)
+    app = app_of(settings)
+    return make_toolbox(settings, redactor=app.redactor, functions=app.tools, runs=app.runs_directory)
 
 
 def common_app(common: Common) -> Onward:

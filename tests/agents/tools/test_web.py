@@ -217,7 +217,7 @@ async def test_a_server_that_does_not_answer_is_given_up(tmp_path: Path) -> None
     port = server.sockets[0].getsockname()[1]
     client = Client(tmp_path, port, [], names=Names(["127.0.0.1"]), allows_private=True)
     late = await client.ask(rules={"time_limit_s": 0.5})
-    assert late == ToolAnswer("no answer within 0.4 s.", is_error=True)
+    assert late == ToolAnswer("no answer within 0.5 s.", is_error=True)
     with pytest.raises(CallTimedOut):  # nobody knows what the server did: a person decides
         await client.post(rules={"time_limit_s": 0.5})
     silent.set()

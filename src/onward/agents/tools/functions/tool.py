@@ -144,3 +144,10 @@ class FunctionTools:
     async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[FunctionTool]:
         """As the port says."""
         return [tool for name, tool in self._tools.items() if is_allowed(name, names)]
+
+    @property
+    def origin(self) -> str:
+        return "app"
+
+    def listed(self) -> Sequence[FunctionTool]:
+        return list(self._tools.values())

@@ -21,7 +21,6 @@ from onward.agents.tools.web.addresses import (
     target_of,
 )
 from onward.agents.tools.web.client import BODY_BYTES_MAX, RequestFailed, Response, request, resolve
-from onward.agents.tools.working_time import working_s
 from onward.errors import CallTimedOut
 from onward.model.values.tools import HTTP_GET, HTTP_SEND
 
@@ -40,7 +39,7 @@ _OURS = re.compile(
     re.IGNORECASE,
 )
 _ASKING = ToolRules(time_limit_s=60.0)
-_SENDING = ToolRules(repeatable=False, approval=True, time_limit_s=60.0)
+_SENDING = ToolRules(repeatable=False, approval=True, is_concurrent=False, time_limit_s=60.0)
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
@@ -126,7 +125,7 @@ class HttpSend:
 
 
 async def _answered(asking: Awaitable[tuple[Target, Response]], use: ToolUse) -> ToolAnswer:
-    limit_s = working_s(use.rules.time_limit_s)
+    limit_s = use.rules.time_limit_s
     try:
         async with asyncio.timeout(limit_s):
             target, response = await asking

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from onward.agents.tools.workspace.place import workspace_of
 from onward.agents.tools.workspace.reading import check_text, content_of, read_text
 from onward.agents.tools.workspace.tree import Found, Tree
 from onward.agents.tools.workspace.turns import Turns
+from onward.errors import CallTimedOut
 from onward.model.values.tools import EDIT, LIST, READ, WRITE
 from onward.threads import in_thread
 
@@ -27,7 +29,8 @@ LINES_MAX = 100_000
 WRITTEN_BYTES_MAX = 4 * 1024 * 1024
 LISTED_MAX = 1_000
 LINES_NAMED_MAX = 20
-_REPEATABLE = ToolRules()
+_READING = ToolRules()
+_WRITING = ToolRules(is_concurrent=False)
 Work = Callable[[Tree, ToolUse], str]
 
 
@@ -39,10 +42,15 @@ class FileTool:
     work: Work
     own: Sequence[str]
     turns: Turns
-    rules: ToolRules = _REPEATABLE
+    rules: ToolRules
 
     async def run(self, use: ToolUse) -> ToolAnswer:
-        return ToolAnswer(await in_thread(self._worked, use))
+        limit_s = use.rules.time_limit_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return ToolAnswer(await in_thread(self._worked, use))
+        except TimeoutError:
+            raise CallTimedOut(use.key, limit_s) from None  # a thread cannot be ended
 
     def _worked(self, use: ToolUse) -> str:
         tree = Tree(workspace_of(use.step), self.own)
@@ -56,7 +64,10 @@ class FileTool:
 def file_tools(own: Sequence[str]) -> list[FileTool]:
     """All of them; `own` are the paths of Onward's files."""
     turns = Turns()
-    return [FileTool(described, work, own, turns) for described, work in _TOOLS]
+    return [
+        FileTool(described, work, own, turns, _WRITING if described.name in WRITERS else _READING)
+        for described, work in _TOOLS
+    ]
 
 
 def _read(tree: Tree, use: ToolUse) -> str:

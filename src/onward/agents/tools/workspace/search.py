@@ -13,7 +13,6 @@ from typing import Any
 from onward.agents.model.request import Tool
 from onward.agents.tools.describing import arguments, text
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules, ToolUse
-from onward.agents.tools.working_time import working_s
 from onward.agents.tools.workspace import searching
 from onward.agents.tools.workspace.place import workspace_of
 from onward.model.values.tools import SEARCH
@@ -50,7 +49,7 @@ class SearchTool:
     rules: ToolRules = _RULES
 
     async def run(self, use: ToolUse) -> ToolAnswer:
-        given, limit_s = use.arguments, working_s(use.rules.time_limit_s)
+        given, limit_s = use.arguments, use.rules.time_limit_s
         request = {
             "root": workspace_of(use.step),
             "own": list(self.own),

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from onward.agents.model.request import Tool
 from onward.agents.tools.describing import arguments, text
 from onward.agents.tools.port import ToolAnswer, ToolRules, ToolUse
-from onward.agents.tools.working_time import working_s
 from onward.agents.tools.workspace.place import workspace_of
 from onward.handlers.shell.environment import step_environment
 from onward.model.values.tools import SHELL
 from onward.process import Finished, Spawn
 
-_RULES = ToolRules(repeatable=False, approval=True)
+_RULES = ToolRules(repeatable=False, approval=True, is_concurrent=False)
 _DESCRIBED = Tool(
     SHELL,
     "Run a command with sh in the workspace. It gets no input, and whatever it started ends with it.",
@@ -46,7 +45,7 @@ class ShellTool:
     rules: ToolRules = _RULES
 
     async def run(self, use: ToolUse) -> ToolAnswer:
-        limit_s = min(working_s(use.rules.time_limit_s), use.arguments.get("time_limit_s", float("inf")))
+        limit_s = min(use.rules.time_limit_s, use.arguments.get("time_limit_s", float("inf")))
         finished = await self.spawn.run(
             use.arguments["command"],
             env={**self.environment, **step_environment(use.step)},

@@ -1,0 +1,79 @@
+"""Agents with built-in tools, from the command line: what they do, and what a person is asked first."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from onward.agents.model.request import ToolCall
+from onward.testing.models.script import Reply, Rule, Script
+from tests.cli.agents import with_model
+from tests.cli.shell import Shell
+
+WORK = """
+digraph work {
+  start [shape=Mdiamond]
+  exit [shape=Msquare]
+  a [prompt="Work", allowed_tools="read, write, shell"]
+  start -> a -> exit
+}
+"""
+
+
+def wishes(*calls: tuple[str, dict[str, Any]]) -> Script:
+    """A model that wants these uses, all at once, and is then done."""
+    wanted = tuple(
+        ToolCall(f"call_{at}", name, json.dumps(given)) for at, (name, given) in enumerate(calls, start=1)
+    )
+    return Script(rules=(Rule(nth=1, reply=Reply(tool_calls=wanted)),), default=Reply(text="Done."))
+
+
+def test_an_agent_writes_a_file_and_cannot_leave_its_workspace(shell: Shell) -> None:
+    shell.write("work.dot", WORK)
+    script = wishes(
+        ("write", {"path": "made/by-an-agent.txt", "content": "hello"}),
+        ("write", {"path": "../outside.txt", "content": "hello"}),
+        ("read", {"path": ".onward/onward.db"}),
+    )
+    with with_model(shell, script):
+        done = shell.inside("run", "work.dot", "--run-id", "fine")
+    assert done.code == 0, done.out + done.err
+    assert (shell.directory / "made/by-an-agent.txt").read_text() == "hello"
+    assert not (shell.directory.parent / "outside.txt").exists()
+    calls = shell.inside("calls", "fine", "--json").json
+    assert [call["name"] for call in calls if call["type"] == "tool"] == ["write", "write", "read"]
+
+
+def test_an_agent_does_not_read_the_database_wherever_it_is(shell: Shell) -> None:
+    shell.write("work.dot", WORK)
+    with with_model(
+        shell, wishes(("read", {"path": "mine.db"}), ("write", {"path": "mine.db", "content": ""}))
+    ):
+        done = shell.inside("run", "work.dot", "--run-id", "fine", "--db", "mine.db")
+        assert done.code == 0, done.out + done.err
+    events = shell.inside("events", "fine", "--db", "mine.db", "--json").out
+    assert events.count("mine.db belongs to Onward, which no tool reads or writes.") == 2
+
+
+def test_a_command_of_an_agent_waits_for_a_person_and_knows_no_key(shell: Shell) -> None:
+    """S10, S16: nothing runs before it is allowed, and then without the keys of the process."""
+    shell.write("work.dot", WORK)
+    with with_model(shell, wishes(("shell", {"command": "env > env.txt"}))):
+        waiting = shell.inside("run", "work.dot", "--run-id", "asks", "--answers", "wait")
+        assert waiting.code == 75, waiting.out + waiting.err
+        assert not (shell.directory / "env.txt").exists()
+        assert "env > env.txt" in shell.inside("show", "asks").out
+        done = shell.inside("answer", "asks", "yes")
+    assert done.code == 0, done.out + done.err
+    printed = (shell.directory / "env.txt").read_text()
+    assert "ONWARD_RUN_ID=asks" in printed
+    assert "canary" not in printed
+    assert "ONWARD_DB=" not in printed
+
+
+def test_a_tool_that_nobody_offers_is_refused_before_the_run_begins(shell: Shell) -> None:
+    shell.write("work.dot", WORK.replace("shell", "http_get"))
+    with with_model(shell, Script()):
+        refused = shell.inside("run", "work.dot")
+    assert refused.code == 2
+    assert "node 'a' allows the tool 'http_get', which nobody offers" in refused.err
