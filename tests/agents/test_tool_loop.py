@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from onward.agents.model.request import Message, ToolMessage, ToolResult, UserMessage
+from onward.agents.model.request import Message, ToolChoice, ToolMessage, ToolResult, UserMessage
 from onward.agents.model.stream import Usage
 from onward.agents.step.rounds import LOOPING
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules, ToolUse
@@ -573,3 +573,12 @@ async def test_only_a_use_that_must_not_be_repeated_is_recorded_before_it_begins
     begun = [one.call for one in events if isinstance(one, CallStarted) and one.type == tool]
     done = [one.call for one in events if isinstance(one, CallFinished) and one.type == tool]
     assert (begun, sorted(done)) == (["m1.t2"], ["m1.t1", "m1.t2"])
+
+
+async def test_the_first_request_may_demand_a_tool_and_the_last_one_asks_for_a_result(world: World) -> None:
+    scripted = model(asks(wish(arguments='{"n": 1}')), asks(wish(arguments='{"n": 2}')), default="Done.")
+    process = await working(world, scripted, Counting())
+    run = await process.start(line("work", work="max_rounds=3, must_use_tools=true"))
+    assert run.status is RunStatus.COMPLETED
+    choices = [one.request.tool_choice for one in scripted.received]
+    assert choices == [ToolChoice.REQUIRED, None, ToolChoice.NONE]

@@ -32,10 +32,11 @@ class Counting:
     begun: Counter[str] = field(default_factory=Counter)
     done: Counter[str] = field(default_factory=Counter)
     seen: list[dict[str, Any]] = field(default_factory=list)
+    parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object"})
 
     @property
     def described(self) -> Tool:
-        return Tool(self.name, "Looks something up.", {"type": "object"})
+        return Tool(self.name, "Looks something up.", self.parameters)
 
     async def run(self, use: ToolUse) -> ToolAnswer:
         self.begun[use.key] += 1

@@ -11,6 +11,7 @@ from onward.agents.keys import Keys
 from onward.agents.model.request import ModelRequest
 from onward.agents.model.stream import Streamed
 from onward.agents.providers import Provider, full_name, split_name
+from onward.agents.tools_as_json import told_in_prompt, with_tool_calls
 from onward.clock import Clock
 
 if TYPE_CHECKING:
@@ -40,8 +41,12 @@ class Models:
     ) -> AsyncGenerator[Streamed, None]:
         """As the port says; InvalidInput at once if the request's model names no known provider."""
         name = self.full_name(request.model)
-        client = self._client(self.providers[split_name(name)[0]])
-        return client.stream(msgspec.structs.replace(request, model=name), idempotency_key=idempotency_key)
+        provider = self.providers[split_name(name)[0]]
+        client, request = self._client(provider), msgspec.structs.replace(request, model=name)
+        if not request.tools or provider.tools:
+            return client.stream(request, idempotency_key=idempotency_key)
+        pieces = client.stream(told_in_prompt(request), idempotency_key=idempotency_key)
+        return with_tool_calls(pieces, request)
 
     async def close(self) -> None:
         """As the port says."""

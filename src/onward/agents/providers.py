@@ -47,6 +47,8 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is asked to count tokens of streams; a few servers refuse the question."""
     prefill: bool = False
     """Whether it continues an assistant's message that ends the conversation, and answers with the rest."""
+    tools: bool = True
+    """Whether its models know tools; if not, they are told in the prompt, and wishes come as JSON."""
     prompt_cache: bool = True
     """Whether it is asked to cache the conversation so far; Anthropic's format only."""
 
@@ -206,6 +208,7 @@ READERS: Mapping[str, Callable[[object, str], Any]] = {
     "reasoning": _switch,
     "stream_usage": _switch,
     "prefill": _switch,
+    "tools": _switch,
     "prompt_cache": _switch,
     **dict.fromkeys(TimeLimits.__struct_fields__, _seconds),
 }

@@ -17,6 +17,7 @@ from onward.agents.model.request import (
     Text,
     Tool,
     ToolCall,
+    ToolChoice,
     ToolMessage,
     UserMessage,
 )
@@ -27,6 +28,7 @@ ONLY_JSON = "Answer with one JSON object and nothing else."
 """This format has no switch for JSON without a schema."""
 REDACTED = "redacted"
 THOUGHTS = ("thinking", "redacted_thinking")
+TOOL_CHOICES = {ToolChoice.REQUIRED: "any", ToolChoice.NONE: "none"}
 CACHE = {"type": "ephemeral"}
 
 
@@ -59,6 +61,8 @@ def encode_body(request: ModelRequest, model: str, dialect: Dialect) -> bytes:
         body["stop_sequences"] = list(request.stop)
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.tool_choice is not None:
+            body["tool_choice"] = {"type": TOOL_CHOICES[request.tool_choice]}
     if config := _output_config(request, dialect):
         body["output_config"] = config
     is_told = dialect.thinks_anyway or (dialect.thinks and request.effort is not None)

@@ -19,6 +19,7 @@ from onward.agents.model.request import (
     Text,
     Tool,
     ToolCall,
+    ToolChoice,
     ToolMessage,
     ToolResult,
     UserMessage,
@@ -32,6 +33,8 @@ UNSIGNED = "skip_thought_signature_validator"
 """What stands for the signature of a call that another model made."""
 _OUR_ID = re.compile(r"call_\d+")
 """The id of a call that came without one."""
+
+TOOL_CHOICES = {ToolChoice.REQUIRED: "ANY", ToolChoice.NONE: "NONE"}
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +54,9 @@ def encode_body(request: ModelRequest, dialect: Dialect) -> bytes:
         body["systemInstruction"] = {"parts": [{"text": request.system}]}
     if request.tools:
         body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
+        if request.tool_choice is not None:
+            mode = {"mode": TOOL_CHOICES[request.tool_choice]}
+            body["toolConfig"] = {"functionCallingConfig": mode}
     if config := _config(request, dialect):
         body["generationConfig"] = config
     return msgspec.json.encode(body)

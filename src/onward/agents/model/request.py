@@ -102,6 +102,13 @@ class SchemaFormat(_Value, frozen=True, tag="schema"):
 Format = JsonFormat | SchemaFormat
 
 
+class ToolChoice(StrEnum):
+    """Whether the answer may use tools."""
+
+    REQUIRED = "required"
+    NONE = "none"
+
+
 class ModelRequest(_Value, frozen=True, kw_only=True):
     """One request. `model` is `provider:model`; None and empty values leave the choice to the provider."""
 
@@ -116,6 +123,8 @@ class ModelRequest(_Value, frozen=True, kw_only=True):
     format: Format | None = None
     """None: any text."""
     tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice | None = None
+    """None: as the model likes."""
 
 
 def user(text: str) -> UserMessage:

@@ -47,6 +47,8 @@ def encode_body(request: ModelRequest, model: str, dialect: Dialect) -> bytes:
         body["response_format"] = _format(request.format)
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.tool_choice is not None:
+            body["tool_choice"] = request.tool_choice.value
     return msgspec.json.encode(body)
 
 

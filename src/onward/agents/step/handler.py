@@ -107,7 +107,7 @@ class AgentHandler:
             tries += 1
             told = step.recorder.instructions()
             asked = thread.with_message(user(instructed(told))) if told else thread
-            request = setting.request(asked.messages, room)
+            request = setting.request(asked.messages, number, room)
             prefix = (await step.recorder.partial(call)).rstrip() if continues else ""
             key = step.recorder.key_of(call)
             asking = Asking(

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from blake3 import blake3
 
 from onward.agents.model.port import Model
-from onward.agents.model.request import Effort, Message, ModelRequest, SchemaFormat, Tool
+from onward.agents.model.request import Effort, Message, ModelRequest, SchemaFormat, Tool, ToolChoice
 from onward.agents.step.contract import instructions
 from onward.agents.step.structured import instruction, schema_of
 from onward.errors import InvalidInput
@@ -36,7 +36,7 @@ class Setting:
     """The model of a step, and how it is asked. `definition` is the hash of what the step is.
 
     `continues`: an answer that broke off is continued where it ended. `output_max` is the ceiling of all
-    answers together, in tokens.
+    answers together, in tokens. `must_use_tools`: the first answer has to use one.
     """
 
     model: str
@@ -50,9 +50,10 @@ class Setting:
     tools: tuple[Tool, ...] = ()
     schema: dict[str, Any] | None = None
     output_max: int | None = None
+    must_use_tools: bool = False
 
-    def request(self, messages: tuple[Message, ...], room: int | None = None) -> ModelRequest:
-        """A request with this conversation, for an answer of at most `room` tokens."""
+    def request(self, messages: tuple[Message, ...], number: int, room: int | None = None) -> ModelRequest:
+        """Request `number` of the step, with this conversation, for an answer of at most `room` tokens."""
         ceilings = [most for most in (self.max_tokens, room) if most is not None]
         return ModelRequest(
             model=self.model,
@@ -62,8 +63,15 @@ class Setting:
             temperature=self.temperature,
             effort=self.effort,
             tools=self.tools,
+            tool_choice=self._choice(number) if self.tools else None,
             format=None if self.schema is None else SchemaFormat(SCHEMA_NAME, self.schema),
         )
+
+    def _choice(self, number: int) -> ToolChoice | None:
+        """The last request asks for a result: a use of a tool could not be followed by one."""
+        if number >= self.rounds_max > 1:
+            return ToolChoice.NONE
+        return ToolChoice.REQUIRED if self.must_use_tools and number == 1 else None
 
 
 def setting_of(
@@ -91,6 +99,7 @@ def setting_of(
         continues=continues(node) and models.takes_prefix(name),
         tools=tools,
         schema=schema,
+        must_use_tools=node.boolean("must_use_tools"),
         output_max=node.count("max_output_tokens"),
     )
 

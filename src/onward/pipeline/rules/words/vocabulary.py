@@ -7,7 +7,15 @@ from difflib import SequenceMatcher
 
 _MODELS = frozenset({"llm_model", "llm_provider", "reasoning_effort"})
 _AGENT = frozenset(
-    {"max_tokens", "temperature", "max_rounds", "max_output_tokens", "output_schema", "on_partial"}
+    {
+        "max_tokens",
+        "temperature",
+        "max_rounds",
+        "max_output_tokens",
+        "output_schema",
+        "must_use_tools",
+        "on_partial",
+    }
 )
 _TOOLS = frozenset({"allowed_tools"})
 _TARGETS = frozenset({"retry_target", "fallback_retry_target"})
