@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_DB = f"{DIRECTORY}/onward.db"
 ADDRESS = "://"
 FILE_BYTES_MAX = 1024 * 1024
-TABLES = {"agents", "providers", "prices", "tools", "notify", "redact"}
+TABLES = {"agents", "providers", "prices", "tools", "mcp", "notify", "redact"}
 KNOWN = {"db", "app", "answers", "tool_env", "grace", "blocked", "runs", "files", "log"} | TABLES
 AGENT_SETTINGS = {"model", "allowed_tools"}
 _TEXTS = KNOWN - TABLES - {"grace", "blocked", "tool_env"}
@@ -65,6 +65,8 @@ class Settings:
     has_provider_key: bool = False
     """Whether a variable holds the key of a known provider."""
     prices: Mapping[str, Any] = field(default_factory=dict)
+    mcp: Mapping[str, Any] = field(default_factory=dict)
+    """`[mcp]` as it is written; `agents/tools/mcp/settings.py` reads it when agents are served."""
     redact: RedactSettings = DEFAULT_REDACT
 
     @property
@@ -119,6 +121,7 @@ def load_settings(
         },
         has_provider_key=any(environment.get(known.key_variable) for known in KNOWN_PROVIDERS.values()),
         prices=_table(file.get("prices", {}), "prices"),
+        mcp=_table(file.get("mcp", {}), "mcp"),
         redact=read_redact(file.get("redact", {}), file=CONFIG_FILE, path=project.path),
     )
 

@@ -25,11 +25,13 @@ from onward.store.port.store import Store
 
 # A command that only looks at runs does not need these; it should not wait for them.
 if TYPE_CHECKING:
+    from onward.agents.keys import Keys
     from onward.agents.models import Models
     from onward.agents.prices import Prices
     from onward.agents.tools.functions.tool import FunctionTool
     from onward.agents.tools.port import AgentTool, ToolSource
     from onward.agents.tools.toolbox import Toolbox
+    from onward.agents.tools.mcp.source import McpTools
     from onward.engine.control.requests import Start
     from onward.engine.control.sources import Sources
     from onward.engine.control.submit import Submitting
@@ -288,16 +290,21 @@ def open_models(settings: Settings, redactor: Redactor) -> Models:
 
     Every key is known to the `redactor` from the moment it is read.
     """
-    from onward.agents.keys import Keys
     from onward.agents.models import Models
     from onward.agents.providers import read_providers
     from onward.clock import SystemClock
-    from onward.process import SystemSpawn
 
     providers = read_providers(settings.providers, base_urls=settings.base_urls)
-    directory = settings.project.path(".")
-    keys = Keys(variables=own_environment, spawn=SystemSpawn(), directory=directory, known_as=redactor.add)
+    keys = _keys(settings, redactor)
     return Models(providers, keys=keys, clock=SystemClock(), default=settings.model)
+
+
+def _keys(settings: Settings, redactor: Redactor) -> Keys:
+    from onward.agents.keys import Keys
+    from onward.process import SystemSpawn
+
+    directory = settings.project.path(".")
+    return Keys(variables=own_environment, spawn=SystemSpawn(), directory=directory, known_as=redactor.add)
 
 
 def make_agent(models: Models, settings: Settings, toolbox: Toolbox) -> Handler:
@@ -346,6 +353,32 @@ def make_toolbox(
     if functions is not None:
         sources.append(FunctionTools(functions))
     return Toolbox([HookedTools(source, hooks) for source in sources], said.changed, settings.allowed_tools)
+
+
+def make_mcp(settings: Settings, redactor: Redactor, *, warn: Callable[[str], None]) -> McpTools | None:
+    """The tools of the MCP servers that settings name; None if there are none. Nothing is started yet.
+
+    Every key is known to the `redactor` from the moment it is read. Close it with what uses it.
+    """
+    if not settings.mcp:
+        return None
+    from onward.agents.tools.mcp.open import opening
+    from onward.agents.tools.mcp.settings import read_servers
+    from onward.agents.tools.mcp.source import McpTools
+    from onward.clock import SystemClock
+    from onward.model.attempt.output import STDERR
+    from onward.process import SystemSpawn
+    from onward.redact.stream import cleaner_of
+
+    clock, spawn = SystemClock(), SystemSpawn(cleaner=cleaner_of(lambda: redactor, streams=(STDERR,)))
+    open_channel = opening(
+        spawn,
+        keys=_keys(settings, redactor),
+        clock=clock,
+        environment=tool_environment,
+        path=settings.project.path,
+    )
+    return McpTools(read_servers(settings.mcp), open_channel, clock=clock, warn=_redacting(warn, redactor))
 
 
 def open_prices(settings: Settings) -> Prices:

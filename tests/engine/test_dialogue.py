@@ -76,9 +76,9 @@ async def test_the_end_of_a_program_is_noticed(spawn: SystemSpawn) -> None:
     heard = Heard()
     brief = await talk(spawn, heard, "sh", "-c", "exec <&-; echo bye; echo why >&2; exit 3")
     assert await heard.until(5) == b"bye\n"
-    status = await brief.wait_ended()
-    assert status is not None
-    assert os.waitstatus_to_exitcode(status) == 3
+    await brief.wait_ended()
+    assert brief.status is not None
+    assert os.waitstatus_to_exitcode(brief.status) == 3
     assert not brief.is_running
     with pytest.raises(BrokenPipeError):
         await brief.write(b"x" * (1 << 20))

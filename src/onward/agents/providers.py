@@ -128,6 +128,11 @@ def _checked(provider: Provider, place: str) -> Provider:
 
 
 def _address(value: object, what: str) -> str:
+    return read_address(value, what).rstrip("/")
+
+
+def read_address(value: object, what: str) -> str:
+    """An http address without a user, a query or a fragment; InvalidInput if it is none."""
     example = "https://example.com/v1"
     if not isinstance(value, str):
         raise InvalidInput(f"{what} is {shown(value)}; write an address in quotes, such as {example}.")
@@ -146,7 +151,7 @@ def _address(value: object, what: str) -> str:
         )
     if parts.query or parts.fragment:
         raise InvalidInput(f"{what} has a part after its path; write an address such as {example}.")
-    return value.rstrip("/")
+    return value
 
 
 def _is_clean(text: str) -> bool:
@@ -160,7 +165,8 @@ def _key(value: object, what: str) -> str:
     return check_reference(value, what)
 
 
-def _headers(value: object, what: str) -> Mapping[str, str]:
+def read_headers(value: object, what: str) -> Mapping[str, str]:
+    """Headers whose secrets are references; InvalidInput for one that cannot be sent, or is a secret."""
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
         raise InvalidInput(f'{what} is not a table of texts; write headers = {{ "X-Team" = "search" }}.')
     for name, text in value.items():
@@ -203,7 +209,7 @@ READERS: Mapping[str, Callable[[object, str], Any]] = {
     "base_url": _address,
     "format": _format,
     "key": _key,
-    "headers": _headers,
+    "headers": read_headers,
     "ceiling": _ceiling,
     "reasoning": _switch,
     "stream_usage": _switch,

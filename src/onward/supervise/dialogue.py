@@ -49,9 +49,13 @@ class Dialogue:
         if self._is_deaf:
             raise BrokenPipeError
 
-    async def wait_ended(self) -> int | None:
-        """Wait for the program's end; its wait status, or None if that is not known."""
+    async def wait_ended(self) -> None:
+        """Wait for the program's end."""
         await asyncio.wait([self._child.ended])
+
+    @property
+    def status(self) -> int | None:
+        """Its wait status; None if it runs, or if that is not known."""
         return self._child.status
 
     @property

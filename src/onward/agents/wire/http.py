@@ -1,4 +1,4 @@
-"""The HTTP client of all providers: one POST, its response read in pieces, within time and size limits.
+"""The HTTP client of all providers: one request, its response read in pieces, within time and size limits.
 
 It follows no redirect, so that no key goes to another host; it takes no settings from the environment, no
 cookies and no compressed bodies. The limits run on the clock that is passed in. It never retries.
@@ -35,6 +35,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     headers: Mapping[str, str]
     body: bytes
+    method: str = "POST"
     limits: TimeLimits
 
     def __repr__(self) -> str:
@@ -66,7 +67,8 @@ class Http:
 
     async def _answered(self, outgoing: Outgoing, began_s: float) -> aiohttp.ClientResponse:
         host, limits = URL(outgoing.url).host, outgoing.limits
-        sending = self._open_session().post(
+        sending = self._open_session().request(
+            outgoing.method,
             URL(outgoing.url, encoded=True),
             headers=outgoing.headers,
             data=outgoing.body,
