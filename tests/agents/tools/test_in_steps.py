@@ -1,0 +1,96 @@
+"""Functions and MCP servers in whole runs: uses are recorded, and those in doubt wait for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onward import Onward, ToolUse
+from onward.agents.model.request import ToolResult
+from onward.agents.prices import read_prices
+from onward.agents.step.handler import AgentHandler
+from onward.agents.tools.functions.tool import FunctionTools
+from onward.agents.tools.port import ToolSource
+from onward.agents.tools.toolbox import Toolbox
+from onward.machine.decide.doubt import calls_in_doubt
+from onward.model.answer import Answer
+from onward.model.run import RunStatus
+from onward.testing.clock import ManualClock, SeededDice
+from tests.agents.test_agent_step import NAME, Scripted, calls, model
+from tests.agents.test_tool_loop import shown
+from tests.agents.tooling import asks, wish
+from tests.agents.tools.mcp_servers import program
+from tests.world import Process, World, line
+
+
+async def working(world: World, scripted: Scripted, source: ToolSource, **changed: Any) -> Process:
+    """A process whose agents have the tools of this source."""
+    clock = ManualClock(autojump=False)  # real threads and programs take their own time
+    toolbox = Toolbox([source], changed, default=("*",))
+    prices = read_prices({NAME: {"input": 1, "output": 2}})
+    agent = AgentHandler(scripted, prices, clock, SeededDice(1), toolbox)
+    return await world.process(handlers={"codergen": agent}, clock=clock)
+
+
+async def test_an_agent_uses_functions_and_sees_what_they_answer(world: World) -> None:
+    app, keys = Onward(":memory:"), list[str]()
+
+    @app.tool
+    def add(a: int, b: int, use: ToolUse) -> dict[str, int]:
+        """Add two numbers."""
+        keys.append(use.key)
+        return {"sum": a + b}
+
+    @app.tool
+    async def fail(why: str) -> None:
+        """Fail."""
+        raise ValueError(why)
+
+    wishes = [
+        wish("add", '{"a": 1, "b": 2}', "c1"),
+        wish("add", '{"a": "one"}', "c2"),
+        wish("fail", '{"why": "no reason"}', "c3"),
+    ]
+    scripted = model(asks(*wishes))
+    process = await working(world, scripted, FunctionTools(app.tools))
+    run = await process.start(line("work"))
+    assert run.status is RunStatus.COMPLETED
+    assert shown(scripted) == [
+        ToolResult("c1", '{"sum":3}'),
+        ToolResult(
+            "c2",
+            'The arguments do not fit: `b` is missing; `a` must be an integer, not "one".',
+            is_error=True,
+        ),
+        ToolResult("c3", "ValueError: no reason", is_error=True),
+    ]
+    assert keys == [f"{run.id}/work#1/m1.t1"]
+    assert [one.call for one in await calls(process)] == ["m1", "m1.t1", "m1.t3", "m2"]
+    assert await process.is_sound()
+
+
+@pytest.mark.slow
+async def test_every_use_of_a_server_waits_for_approval(world: World, tmp_path: Path) -> None:
+    async with program(tmp_path) as client:
+        scripted = model(asks(wish("files__echo", '{"text": "hi"}')))
+        process = await working(world, scripted, client.tools)
+        run = await process.start(line("work"))
+        assert run.status is RunStatus.WAITING
+        assert "tools/call" not in [one.get("method") for one in client.heard()]
+        run = (await process.engine.answer(run.id, Answer.approve(), by="me")).run
+        assert run.status is RunStatus.COMPLETED
+        assert shown(scripted) == [ToolResult("c1", "echo: hi")]
+        assert len(client.pids()) == 1
+
+
+@pytest.mark.slow
+async def test_a_use_in_which_its_server_died_is_in_doubt(world: World, tmp_path: Path) -> None:
+    async with program(tmp_path) as client:
+        scripted = model(asks(wish("files__crash")))
+        process = await working(world, scripted, client.tools, files__crash={"approval": False})
+        run = await process.start(line("work"))
+        assert run.status is RunStatus.INTERRUPTED
+        assert list(calls_in_doubt(run.open_steps["work#1"])) == ["m1.t1"]
+        assert await process.is_sound()
