@@ -141,6 +141,9 @@ class Site:
             return web.Response(status=404, text="no such session")
         if id is None or method is None:
             return web.Response(status=202)
+        if method == "tools/list" and "unlisted" in self.faults:
+            error = {"code": -32603, "message": "not now"}
+            return web.json_response({"jsonrpc": "2.0", "id": id, "error": error})
         result = self._result(method, body.get("params", {}))
         if method == "tools/call":
             return await self._called(request, id, body["params"], result)

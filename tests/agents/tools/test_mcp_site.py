@@ -42,6 +42,14 @@ async def test_an_answer_in_a_stream_may_come_after_other_events() -> None:
         assert reply["error"]["code"] == -32601
 
 
+async def test_a_list_that_could_not_be_read_is_read_again() -> None:
+    async with site("unlisted") as (served, client):
+        with pytest.raises(ServerFailed, match="cannot list its tools: not now"):
+            await client.named()
+        served.faults.clear()
+        assert "files__echo" in await client.named()
+
+
 async def test_a_session_that_is_lost_is_begun_again() -> None:
     async with site() as (served, client):
         await client.use("echo", text="x")

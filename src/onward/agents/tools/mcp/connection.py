@@ -38,18 +38,19 @@ class Connection:
         self._channel: Channel | None = None
         self._session: Session | None = None
         self._tools: Sequence[ListedTool] = ()
+        self._listed: Session | None = None  # in which they were listed
         self._warned: set[str] = set()
 
     async def tools(self) -> Sequence[ListedTool]:
         """Its tools: read once, and again when it says that they changed. ServerFailed if it cannot."""
         async with self._listing:
-            session = await self._ready()
-            if not session.is_list_current:
+            if (await self._ready()) is not self._listed or not self._listed.is_list_current:
+                self._listed = None
                 try:
                     found = await self._list()
                 except RpcError as error:
                     raise ServerFailed(f"{self._name} cannot list its tools: {error}") from None
-                self._tools = self._usable(found)
+                self._tools, self._listed = self._usable(found), self._session
             return self._tools
 
     async def call(self, tool: ListedTool, arguments: Mapping[str, Any], limit_s: float) -> Mapping[str, Any]:

@@ -88,7 +88,7 @@ def _command(value: object, what: str) -> tuple[str, ...]:
         and all(isinstance(word, str) and "\0" not in word for word in value)
     ):
         return tuple(value)
-    raise InvalidInput(f'{what} is {shown(value)}; write a line, or words such as ["npx", "-y", "server"].')
+    raise InvalidInput(f'{what} is {shown(value)}; write a line, or words such as ["my-server", "--stdio"].')
 
 
 def _names(value: object, what: str) -> tuple[str, ...]:
