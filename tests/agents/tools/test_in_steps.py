@@ -17,6 +17,7 @@ from onward.agents.tools.toolbox import Toolbox
 from onward.machine.decide.doubt import calls_in_doubt
 from onward.model.answer import Answer
 from onward.model.run import RunStatus
+from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.testing.clock import ManualClock, SeededDice
 from tests.agents.test_agent_step import NAME, Scripted, calls, model
 from tests.agents.test_tool_loop import shown
@@ -25,13 +26,19 @@ from tests.agents.tools.mcp_servers import program
 from tests.world import Process, World, line
 
 
-async def working(world: World, scripted: Scripted, source: ToolSource, **changed: Any) -> Process:
-    """A process whose agents have the tools of this source."""
+async def working(
+    world: World,
+    scripted: Scripted,
+    *sources: ToolSource,
+    redactor: Redactor = NOTHING_SECRET,
+    **changed: Any,
+) -> Process:
+    """A process whose agents have the tools of these sources."""
     clock = ManualClock(autojump=False)  # real threads and programs take their own time
-    toolbox = Toolbox([source], changed, default=("*",))
+    toolbox = Toolbox(sources, changed, default=("*",))
     prices = read_prices({NAME: {"input": 1, "output": 2}})
     agent = AgentHandler(scripted, prices, clock, SeededDice(1), toolbox)
-    return await world.process(handlers={"codergen": agent}, clock=clock)
+    return await world.process(handlers={"codergen": agent}, clock=clock, redactor=redactor)
 
 
 async def test_an_agent_uses_functions_and_sees_what_they_answer(world: World) -> None:
@@ -69,6 +76,42 @@ async def test_an_agent_uses_functions_and_sees_what_they_answer(world: World) -
     assert keys == [f"{run.id}/work#1/m1.t1"]
     assert [one.call for one in await calls(process)] == ["m1", "m1.t1", "m1.t3", "m2"]
     assert await process.is_sound()
+
+
+SECRET = "canary-0123456789"
+
+
+async def test_a_secret_that_a_tool_answers_reaches_neither_the_model_nor_the_log(
+    world: World, tmp_path: Path
+) -> None:
+    """S16: a function returns it, another raises it, and a server prints its environment."""
+    app = Onward(":memory:")
+
+    @app.tool
+    def tell() -> dict[str, str]:
+        """Tell it."""
+        return {"key": SECRET}
+
+    @app.tool
+    async def fail() -> None:
+        """Fail with it."""
+        raise ValueError(f"cannot use {SECRET}")
+
+    redactor = Redactor()
+    redactor.add("SECRET_TOKEN", SECRET)
+    wishes = [wish("tell", id="c1"), wish("fail", id="c2"), wish("files__environment", id="c3")]
+    scripted = model(asks(*wishes))
+    async with program(tmp_path, env=["SECRET_TOKEN"]) as client:
+        sources = FunctionTools(app.tools), client.tools
+        process = await working(
+            world, scripted, *sources, redactor=redactor, files__environment={"approval": False}
+        )
+        assert (await process.start(line("work"))).status is RunStatus.COMPLETED
+    answers = shown(scripted)
+    assert [one.is_error for one in answers] == [False, True, False]
+    assert all("[redacted SECRET_TOKEN]" in one.text for one in answers)
+    assert SECRET not in str(scripted.received)
+    assert all(SECRET not in str(one) for one in await calls(process))
 
 
 @pytest.mark.slow
