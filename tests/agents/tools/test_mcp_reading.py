@@ -180,6 +180,14 @@ def test_what_a_server_says_of_itself_counts_only_if_settings_trust_it(
             ToolAnswer('{"a": 1}'),
         ),
         (
+            {"content": [{"type": "text", "text": "5"}], "structuredContent": {"result": 5}},
+            ToolAnswer("5"),  # as SDKs wrap what is no object
+        ),
+        (
+            {"content": [{"type": "text", "text": "five"}], "structuredContent": {"result": "five"}},
+            ToolAnswer("five"),
+        ),
+        (
             {"content": [{"type": "text", "text": "summary"}], "structuredContent": [1]},
             ToolAnswer("summary\n[1]"),
         ),

@@ -25,13 +25,18 @@ def read_answer(result: Mapping[str, Any]) -> ToolAnswer:
 
 
 def _is_told(parts: list[str], structured: object) -> bool:
-    """Whether one of the texts is the same JSON, as servers send it for older clients."""
+    """Whether one of the texts says the same, as servers send it for older clients."""
+    # What is no object is often wrapped in one.
+    inner = (
+        structured["result"] if isinstance(structured, dict) and [*structured] == ["result"] else structured
+    )
     for part in parts:
         try:
-            if msgspec.json.decode(part) == structured:
-                return True
+            found = msgspec.json.decode(part)
         except (msgspec.DecodeError, RecursionError):
-            continue
+            found = part
+        if found in (structured, inner) or part == inner:
+            return True
     return False
 
 
