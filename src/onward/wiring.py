@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from onward.agents.models import Models
     from onward.agents.prices import Prices
     from onward.agents.tools.functions.tool import FunctionTool
+    from onward.agents.tools.mcp.source import McpTools
     from onward.agents.tools.port import AgentTool, ToolSource
     from onward.agents.tools.toolbox import Toolbox
-    from onward.agents.tools.mcp.source import McpTools
     from onward.engine.control.requests import Start
     from onward.engine.control.sources import Sources
     from onward.engine.control.submit import Submitting
@@ -320,13 +320,14 @@ def make_toolbox(
     *,
     redactor: Redactor,
     functions: Mapping[str, FunctionTool] | None = None,
+    mcp: McpTools | None = None,
     db: str | None = None,
     runs: str | None = None,
 ) -> Toolbox:
     """The tools of agents, under the project's rules; InvalidInput if settings describe them badly.
 
-    `functions` are those of an app. What commands print is redacted. `db` and `runs` are where Onward's own
-    files are, which no tool touches.
+    `functions` are those of an app, `mcp` those of servers. What commands print is redacted. `db` and `runs`
+    are where Onward's own files are, which no tool touches.
     """
     from onward.agents.tools.fixed import FixedTools
     from onward.agents.tools.functions.tool import FunctionTools
@@ -352,6 +353,8 @@ def make_toolbox(
     sources: list[ToolSource] = [FixedTools("built-in", tools)]
     if functions is not None:
         sources.append(FunctionTools(functions))
+    if mcp is not None:
+        sources.append(mcp)
     return Toolbox([HookedTools(source, hooks) for source in sources], said.changed, settings.allowed_tools)
 
 

@@ -70,6 +70,7 @@ def test_every_setting_of_a_provider_is_read() -> None:
         "reasoning": True,
         "stream_usage": False,
         "prefill": True,
+        "tools": False,
         "format": "anthropic",
         "prompt_cache": False,
     }
@@ -78,6 +79,7 @@ def test_every_setting_of_a_provider_is_read() -> None:
     assert (local.limits.first_byte_s, local.limits.total_s) == (2.5, 4)
     assert (local.ceiling, local.reasoning, local.stream_usage) == ("max_completion_tokens", True, False)
     assert local.prefill
+    assert not local.tools
     assert (local.format, local.prompt_cache) == ("anthropic", False)
 
 

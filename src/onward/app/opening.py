@@ -17,10 +17,20 @@ from onward.handlers.port import Handler
 from onward.loop_watch import LoopWatch
 from onward.machine.definition import AGENT
 from onward.store.port.store import Store
-from onward.wiring import make_agent, make_engine, make_toolbox, open_models, open_store, runs_of
+from onward.wiring import (
+    log_warning,
+    make_agent,
+    make_engine,
+    make_mcp,
+    make_toolbox,
+    open_models,
+    open_store,
+    runs_of,
+)
 
 if TYPE_CHECKING:
     from onward.agents.models import Models
+    from onward.agents.tools.mcp.source import McpTools
 
 BLOCKED_S = 1.0
 
@@ -42,6 +52,7 @@ class Opening(Registering):
         self._watch: LoopWatch | None = None
         self._engine: Engine | None = None
         self._models: Models | None = None
+        self._mcp: McpTools | None = None
         self._opening = asyncio.Lock()
 
     async def engine(
@@ -65,7 +76,7 @@ class Opening(Registering):
                     store = await open_store(store, lease_s=self.lease_s)
                 self._engine = make_engine(
                     watched(store),
-                    handlers={**self._agent(), **self.handlers},
+                    handlers={**self._agent(warn), **self.handlers},
                     transforms=self.transforms,
                     rules=self.rules,
                     observe=observe,
@@ -87,7 +98,7 @@ class Opening(Registering):
         """Whether agent steps are served: by a handler of the app, or by the models of a provider."""
         return AGENT in self.handlers or load_settings().has_provider
 
-    def _agent(self) -> dict[str, Handler]:
+    def _agent(self, warn: Callable[[str], None] | None) -> dict[str, Handler]:
         """The handler of agent steps, if a provider is set up and the app has none of its own."""
         if AGENT in self.handlers:
             return {}
@@ -95,10 +106,12 @@ class Opening(Registering):
         if not settings.has_provider:
             return {}
         self._models = open_models(settings, self.redactor)
+        self._mcp = make_mcp(settings, self.redactor, warn=warn or log_warning)
         toolbox = make_toolbox(
             settings,
             redactor=self.redactor,
             functions=self.tools,
+            mcp=self._mcp,
             db=self.store if isinstance(self.store, str) else None,
             runs=self.runs_directory,
         )
@@ -131,3 +144,6 @@ class Opening(Registering):
         if self._models is not None:
             models, self._models = self._models, None
             await models.close()
+        if self._mcp is not None:
+            mcp, self._mcp = self._mcp, None
+            await mcp.close()

@@ -291,13 +291,21 @@ def courier_of(
     return courier
 
 
-def toolbox_of(common: Common) -> Toolbox:
+@asynccontextmanager
+async def toolbox_of(common: Common, out: Output) -> AsyncIterator[Toolbox]:
     """The tools of agents, as a run here would have them."""
-    from onward.wiring import make_toolbox
+    from onward.wiring import make_mcp, make_toolbox
 
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = app_of(settings)
-    return make_toolbox(settings, redactor=app.redactor, functions=app.tools, runs=app.runs_directory)
+    mcp = make_mcp(settings, app.redactor, warn=out.note)
+    try:
+        yield make_toolbox(
+            settings, redactor=app.redactor, functions=app.tools, mcp=mcp, runs=app.runs_directory
+        )
+    finally:
+        if mcp is not None:
+            await mcp.close()
 
 
 def common_app(common: Common) -> Onward:

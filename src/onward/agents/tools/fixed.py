@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onward.agents.tools.port import AgentTool
+from onward.agents.tools.port import AgentTool, Listed
 from onward.agents.tools.toolbox import is_allowed
 from onward.handlers.port import StepContext
 from onward.pipeline.graph import Node
@@ -24,5 +24,5 @@ class FixedTools:
     async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[AgentTool]:
         return [tool for tool in self.offered if is_allowed(tool.described.name, names)]
 
-    def listed(self) -> Sequence[AgentTool]:
-        return self.offered
+    async def listed(self) -> Listed:
+        return Listed(self.offered)

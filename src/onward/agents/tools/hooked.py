@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from onward.agents.model.request import Tool
 from onward.agents.tools.port import (
     AgentTool,
+    Listed,
     ListsTools,
     ToolAnswer,
     ToolRefused,
@@ -37,8 +38,8 @@ class HookedTools:
     async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[AgentTool]:
         return [_HookedTool(tool, self.hooks) for tool in await self.source.tools(step, names)]
 
-    def listed(self) -> Sequence[AgentTool]:
-        return self.source.listed() if isinstance(self.source, ListsTools) else ()
+    async def listed(self) -> Listed:
+        return await self.source.listed() if isinstance(self.source, ListsTools) else Listed(())
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,11 @@ class ToolShown(TypedDict):
 
 
 class ToolList(TypedDict):
-    """The tools that are set up, the default of `allowed_tools`, and names in settings that mean no tool."""
+    """The tools that are set up, the default of `allowed_tools`, names in settings that mean no tool, and
+    what could not be asked for.
+    """
 
     tools: list[ToolShown]
     default: list[str]
     unknown: list[str]
+    failed: list[str]

@@ -7,18 +7,19 @@ from onward.agents.tools.port import AgentTool, ListsTools
 from onward.agents.tools.toolbox import Toolbox, is_allowed
 
 
-def list_tools(toolbox: Toolbox) -> ToolList:
-    """All of it, as far as it is known without a step."""
-    found = [
-        _shown(toolbox, tool, source.origin)
-        for source in toolbox.sources
-        if isinstance(source, ListsTools)
-        for tool in source.listed()
-    ]
+async def list_tools(toolbox: Toolbox) -> ToolList:
+    """All of it, asked for where the tools are."""
+    found: list[ToolShown] = []
+    failed: list[str] = []
+    for source in toolbox.sources:
+        if isinstance(source, ListsTools):
+            listed = await source.listed()
+            found += [_shown(toolbox, tool, source.origin) for tool in listed.tools]
+            failed += listed.failed
     names = [tool["name"] for tool in found]
     said = dict.fromkeys((*toolbox.changed, *toolbox.default))
     unknown = [name for name in said if not any(is_allowed(one, (name,)) for one in names)]
-    return {"tools": found, "default": list(toolbox.default), "unknown": unknown}
+    return {"tools": found, "default": list(toolbox.default), "unknown": unknown, "failed": failed}
 
 
 def _shown(toolbox: Toolbox, tool: AgentTool, origin: str) -> ToolShown:

@@ -86,6 +86,14 @@ class ToolSource(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The tools of a source; `failed` says in a sentence each which could not be asked for."""
+
+    tools: Sequence[AgentTool]
+    failed: Sequence[str] = ()
+
+
 @runtime_checkable
 class ListsTools(Protocol):
     """A source that can tell its tools without a step."""
@@ -95,6 +103,6 @@ class ListsTools(Protocol):
         """Where its tools come from, in a word for people."""
         ...
 
-    def listed(self) -> Sequence[AgentTool]:
-        """All its tools, as far as they are known now."""
+    async def listed(self) -> Listed:
+        """All its tools, asked for where they are."""
         ...

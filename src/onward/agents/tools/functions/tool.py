@@ -12,7 +12,7 @@ import msgspec
 
 from onward.agents.model.request import Tool
 from onward.agents.tools.functions.signature import Signature, read_signature
-from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules, ToolUse
+from onward.agents.tools.port import Listed, ToolAnswer, ToolRefused, ToolRules, ToolUse
 from onward.agents.tools.toolbox import is_allowed
 from onward.clock import Clock, SystemClock, TookTooLong, within
 from onward.errors import CallTimedOut, InvalidInput, OnwardError
@@ -149,5 +149,5 @@ class FunctionTools:
     def origin(self) -> str:
         return "app"
 
-    def listed(self) -> Sequence[FunctionTool]:
-        return list(self._tools.values())
+    async def listed(self) -> Listed:
+        return Listed([*self._tools.values()])

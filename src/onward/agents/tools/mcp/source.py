@@ -13,10 +13,10 @@ from onward.agents.tools.mcp.listed import ListedTool
 from onward.agents.tools.mcp.messages import RpcError, ServerFailed
 from onward.agents.tools.mcp.session import TooLate
 from onward.agents.tools.mcp.settings import McpServer
-from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules, ToolUse
+from onward.agents.tools.port import AgentTool, Listed, ToolAnswer, ToolRefused, ToolRules, ToolUse
 from onward.agents.tools.toolbox import is_allowed
 from onward.clock import Clock
-from onward.errors import CallTimedOut
+from onward.errors import CallTimedOut, InvalidInput
 from onward.handlers.port import StepContext
 from onward.pipeline.graph import Node
 
@@ -96,6 +96,26 @@ class McpTools:
             for tool in tools
             if is_allowed(tool.described.name, names)
         ]
+
+    @property
+    def origin(self) -> str:
+        return "MCP server"
+
+    async def listed(self) -> Listed:
+        """All tools of all servers; one that cannot be asked is named."""
+        lists = await asyncio.gather(
+            *(connection.tools() for connection in self._connections.values()), return_exceptions=True
+        )
+        tools: list[AgentTool] = []
+        failed: list[str] = []
+        for connection, found in zip(self._connections.values(), lists, strict=True):
+            if isinstance(found, ServerFailed | InvalidInput):
+                failed.append(f"{found}")
+            elif isinstance(found, BaseException):
+                raise found
+            else:
+                tools += [McpTool(connection, tool) for tool in found]
+        return Listed(tools, failed)
 
     async def close(self) -> None:
         """End all connections, and the programs that were started for them."""

@@ -14,12 +14,13 @@ from onward.cli.print.text import table
 NO_DEFAULT = "a node gets the tools that it names in allowed_tools; without it, none"
 
 
-def tools(*, common: Common = COMMON, out: Out) -> int:
+async def tools(*, common: Common = COMMON, out: Out) -> int:
     """Show which tools agents may be allowed to use, and under which rules.
 
     The rules are those of the tools, with what [tools.NAME] in onward.toml changes (docs/configuration.md).
     """
-    found = list_tools(toolbox_of(common))
+    async with toolbox_of(common, out) as toolbox:
+        found = await list_tools(toolbox)
     if out.is_json:
         out.value(found)
         return FINE
@@ -46,3 +47,4 @@ def _lines(found: ToolList) -> Iterator[str]:
     yield f"nodes without allowed_tools get: {default}" if default else NO_DEFAULT
     if found["unknown"]:
         yield f"onward.toml names tools that are not known now: {', '.join(found['unknown'])}"
+    yield from found["failed"]
