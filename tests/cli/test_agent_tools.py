@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 from onward.agents.model.request import ToolCall
 from onward.testing.models.script import Reply, Rule, Script
+from tests.agents.tools.mcp_servers import PROGRAM
 from tests.cli.agents import with_model
 from tests.cli.shell import Shell
 
@@ -69,6 +71,15 @@ def test_a_command_of_an_agent_waits_for_a_person_and_knows_no_key(shell: Shell)
     assert "ONWARD_RUN_ID=asks" in printed
     assert "canary" not in printed
     assert "ONWARD_DB=" not in printed
+
+
+def test_an_agent_uses_a_tool_of_a_server_of_the_project(shell: Shell) -> None:
+    shell.write("onward.toml", f'[mcp.files]\ncommand = ["{sys.executable}", "-S", "{PROGRAM}"]\n')
+    shell.write("work.dot", WORK.replace("shell", "files__echo"))
+    with with_model(shell, wishes(("files__echo", {"text": "far away"}))):
+        done = shell.inside("run", "work.dot", "--run-id", "fine", "--answers", "auto")
+    assert done.code == 0, done.out + done.err
+    assert "echo: far away" in shell.inside("events", "fine", "--json").out
 
 
 def test_a_tool_that_nobody_offers_is_refused_before_the_run_begins(shell: Shell) -> None:
