@@ -582,3 +582,33 @@ async def test_the_first_request_may_demand_a_tool_and_the_last_one_asks_for_a_r
     assert run.status is RunStatus.COMPLETED
     choices = [one.request.tool_choice for one in scripted.received]
     assert choices == [ToolChoice.REQUIRED, None, ToolChoice.NONE]
+
+
+async def test_a_retry_asks_for_approval_anew(world: World) -> None:
+    """The approval was for the use that is in doubt; the next one is another question."""
+
+    async def die(use: ToolUse) -> ToolAnswer:
+        if pay.begun.total() == 1:
+            raise Died
+        return ToolAnswer("paid")
+
+    post, pay = Counting("post", ONCE), Counting("pay", ASKED, act=die)
+    scripted = model(
+        Rule(contains="post found", reply=Reply(tool_calls=(wish("pay"),))),
+        Rule(contains="This step failed", reply=Reply(tool_calls=(wish("pay"),))),
+        Rule(contains="paid", reply=Reply(text="Done.")),
+        Rule(reply=Reply(tool_calls=(wish("post"),))),
+    )
+    first = await working(world, scripted, post, pay)
+    await first.start(SOURCE)
+    with pytest.raises(Died):
+        await first.engine.answer("run", "yes", by="ann")
+    await first.die()
+    second = await working(world, scripted, post, pay)
+    run = await second.resume(action="retry")
+    assert run.status is RunStatus.WAITING, run.open_steps["work#1"].reason
+    assert [name for name, gate in run.gates.items() if gate.decided is None] == ["work#1:m1.t1.ask~1"]
+    run = (await second.engine.answer("run", "yes", by="ann")).run
+    assert run.status is RunStatus.COMPLETED
+    assert (post.begun.total(), pay.begun.total(), pay.done.total()) == (1, 2, 1)
+    assert await second.is_sound()

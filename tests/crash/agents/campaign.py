@@ -8,7 +8,8 @@ refusals with and without a time to come back, cut, stalled, slow and malformed 
 their ceiling. In the end:
 
 - no request was made again whose answer had been stored, and none was made without its start in the log;
-- no tool was used again whose answer had been stored, no payment was made twice, and none was left out;
+- no tool was used again whose answer had been stored, no payment and no use of an MCP server was made twice
+  or left out, and no process of a server is left;
 - no text went backwards, nothing followed an end, and a reader that reconnects anywhere misses nothing;
 - what was spent is in the tables what the logs add up to, and nothing is reserved any more.
 """

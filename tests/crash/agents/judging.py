@@ -21,7 +21,7 @@ from onward.store.port.money.limits import ReservationState
 from onward.store.port.store import Store
 from onward.testing.models.ledger import Entry
 from tests.crash.agents.story import TOOLS, text_of
-from tests.crash.agents.tools import UseLedger, wrong_uses
+from tests.crash.agents.tools import ServerLedger, UseLedger, wrong_uses
 from tests.crash.reading import Reader
 
 ALL = 2**31
@@ -121,14 +121,19 @@ async def judge_uses(store: Store, run_id: str, uses: UseLedger, seen: list[Seen
         if isinstance(event, CallFinished) and event.by and event.type != CallKind.GATE.value
     }
     wrong = wrong_uses(uses, [(one.answered, one.uses) for one in seen], stated)
+    server = ServerLedger(uses.file.with_suffix(".server"))
+    if server.uses != 1:
+        wrong.append(f"the MCP server was used {server.uses} times")
+    wrong += [f"process {pid} of the MCP server was left" for pid in server.left()]
     return [f"{run_id}: {problem}" for problem in wrong]
 
 
 def _said(message: Message, reader: Reader) -> list[str]:
     """What is wrong with the text of a message, as a reader got it."""
     node = message.step.rpartition("/")[2].partition("#")[0]
-    is_wish = (node, message.call) == (TOOLS, "m1")  # it only names the tools
-    whole = "" if is_wish else text_of(node)
+    whole = text_of(node)
+    if node == TOOLS and reader.texts.get(message.id) == "":
+        return []  # it only names the tools
     text, state = reader.texts.get(message.id), reader.ended.get(message.id)
     if text is None or state is None:
         return [f"the reader did not get the whole message of {message.step} {message.call}"]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from onward.agents.model.request import ToolCall
 from onward.testing.models.script import Reply, Rule, Script
-from tests.crash.agents.tools import LOOK, PAY, SAID
+from tests.crash.agents.tools import ECHO, LOOK, PAY, SAID
 
 STEPS = ("plan", "left", "right", "last")
 TOOLS = "tools"
@@ -21,7 +21,7 @@ PIPELINE = """digraph talk {
   fan [shape=component]; join [shape=tripleoctagon]
   left [prompt="Now write the left.", max_retries=6, max_tokens=16]
   right [prompt="Now write the right.", max_retries=6]
-  tools [prompt="Now use the tools.", max_retries=6, allowed_tools="look,pay"]
+  tools [prompt="Now use the tools.", max_retries=6, allowed_tools="look,pay,files__echo"]
   last [prompt="Now write the last.", max_retries=6]
   start -> plan -> fan
   fan -> left -> join
@@ -56,8 +56,11 @@ def script(dice: random.Random) -> tuple[Script, list[str]]:
     ]
     rules += [Rule(contains=_asked(step), reply=_reply(Reply(text="?"), step)) for step in STEPS]
     calls = (ToolCall("a", LOOK, "{}"), ToolCall("b", PAY, '{"amount": 7}'))
+    echo = (ToolCall("c", ECHO, '{"text": "note"}'),)
     rules += [
-        Rule(contains="Now use the tools.", reply=Reply(tool_calls=calls)),
+        Rule(contains="Now use the tools.", reply=Reply(tool_calls=echo)),
+        Rule(contains=SAID[ECHO], reply=Reply(tool_calls=calls)),
+        Rule(contains="This step failed", reply=Reply(tool_calls=calls)),
         Rule(contains=SAID[PAY], reply=_reply(Reply(text="?"), TOOLS)),
     ]
     return Script(rules=tuple(rules)), [*chosen.values()]

@@ -31,7 +31,7 @@ from onward.store.port.store import Store
 from onward.testing.faults import WRITES, FaultyStore
 from onward.wiring import open_store
 from tests.agents.asking import NAME, models_at
-from tests.crash.agents.tools import PAY, SAID, UseLedger, toolbox
+from tests.crash.agents.tools import ECHO, PAY, SAID, ServerLedger, UseLedger, toolbox
 
 HASTE = 40
 LEASE_S = 3_600.0
@@ -129,7 +129,9 @@ async def _live(db: str, url: str, run_id: str, source: str, uses: Path, points:
     prices = read_prices({NAME: {"input": 1, "output": 2}})
     store = DoomedStore(await open_store(db, lease_s=LEASE_S), points)
     ledger = UseLedger(uses)
-    agent = AgentHandler(models, prices, clock, SystemDice(), toolbox(ledger, points.at))
+    server = ServerLedger(uses.with_suffix(".server"))
+    tools = server.tools()
+    agent = AgentHandler(models, prices, clock, SystemDice(), toolbox(ledger, tools, points.at))
     engine = Engine(store, clock=clock, ids=SystemIds(), dice=SystemDice(), handlers={"codergen": agent})
     try:
         run = (await engine.journal.load(run_id)).run
@@ -137,29 +139,33 @@ async def _live(db: str, url: str, run_id: str, source: str, uses: Path, points:
         start = Start(run_id=run_id, chat=CHAT, project=PROJECT)
         run = (await engine.start(engine.sources.prepare(source, "<crash>"), start)).run
     while not run.is_final:
-        run = await _continued(engine, run, ledger)
+        run = await _continued(engine, run, ledger, server)
     await models.close()
+    await tools.close()
     await engine.close()
     return run
 
 
-async def _continued(engine: Engine, run: Run, ledger: UseLedger) -> Run:
+async def _continued(engine: Engine, run: Run, ledger: UseLedger, server: ServerLedger) -> Run:
     """Do what people do: allow what is asked, and look up what came of a use that is in doubt."""
     if run.status is RunStatus.WAITING:
         return (await engine.answer(run.id, "yes", by="ann")).run
     for opened in run.open_steps.values():
         if is_in_doubt(opened):
-            return await _settled(engine, run, opened, ledger)
+            return await _settled(engine, run, opened, ledger, server)
     return (await engine.resume(run.id, Resume())).run
 
 
-async def _settled(engine: Engine, run: Run, opened: OpenStep, ledger: UseLedger) -> Run:
-    """A payment that was begun was made; one that was not is made when the step is retried."""
+async def _settled(
+    engine: Engine, run: Run, opened: OpenStep, ledger: UseLedger, server: ServerLedger
+) -> Run:
+    """What was begun was done; what was not is done when the step is retried."""
     generation = 0 if opened.calls is None else opened.calls.generation
-    answers = {
-        call: SAID[PAY]
-        for call in calls_in_doubt(opened)
-        if ledger.has_begun(call_key(run.id, opened.step, call, generation))
-    }
+    answers = {}
+    for call in calls_in_doubt(opened):
+        if ledger.has_begun(call_key(run.id, opened.step, call, generation)):
+            answers[call] = SAID[PAY]
+        elif (generation, call) == (0, "m1.t1") and server.uses:
+            answers[call] = SAID[ECHO]
     how = Resume(action="continue", answers=answers) if answers else Resume(action="retry")
     return (await engine.resume(run.id, how)).run

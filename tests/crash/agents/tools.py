@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections import Counter
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from onward.agents.model.request import Tool
+from onward.agents.tools.mcp.source import McpTools
 from onward.agents.tools.port import AgentTool, ToolAnswer, ToolRules, ToolUse
 from onward.agents.tools.toolbox import Toolbox, is_allowed
 from onward.handlers.port import StepContext
 from onward.pipeline.graph import Node
+from onward.process import SystemSpawn
+from tests.agents.tools.mcp_servers import PROGRAM, mcp_tools
 
-LOOK, PAY = "look", "pay"
+LOOK, PAY, ECHO = "look", "pay", "files__echo"
 BEGIN, END = "begin", "end"
 RULES = {LOOK: ToolRules(), PAY: ToolRules(repeatable=False, approval=True)}
-SAID = {LOOK: "looked", PAY: "paid"}
+SAID = {LOOK: "looked", PAY: "paid", ECHO: "echo: note"}
 
 
 @dataclass(frozen=True)
@@ -82,9 +87,43 @@ class Both:
         return [tool for tool in self.all if is_allowed(tool.described.name, names)]
 
 
-def toolbox(ledger: UseLedger, at: Callable[[str], None]) -> Toolbox:
+@dataclass(frozen=True)
+class ServerLedger:
+    """What an MCP server heard, in all its lives; it writes that down before it does anything."""
+
+    file: Path
+
+    def tools(self) -> McpTools:
+        """The tools of the server; a new one is started when they are needed."""
+        command = [sys.executable, "-S", PROGRAM]
+        return mcp_tools({"command": command}, SystemSpawn(), [], log=str(self.file))
+
+    @property
+    def uses(self) -> int:
+        """How often it was asked to do something."""
+        return sum(message.get("method") == "tools/call" for message in self._heard())
+
+    def left(self) -> list[int]:
+        """Those of its processes that are still there."""
+        return [heard["pid"] for heard in self._heard() if "pid" in heard and is_alive(heard["pid"])]
+
+    def _heard(self) -> list[dict[str, Any]]:
+        if not self.file.exists():
+            return []
+        return [json.loads(line) for line in self.file.read_text().splitlines() if line.endswith("}")]
+
+
+def toolbox(ledger: UseLedger, server: McpTools, at: Callable[[str], None]) -> Toolbox:
     """The tools of a process."""
-    return Toolbox([Both([Ledgered(name, ledger, at) for name in RULES])])
+    return Toolbox([Both([Ledgered(name, ledger, at) for name in RULES]), server])
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and is not yet collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def wrong_uses(ledger: UseLedger, answered: Sequence[tuple[set[str], int]], stated: set[str]) -> list[str]:
@@ -100,7 +139,7 @@ def wrong_uses(ledger: UseLedger, answered: Sequence[tuple[set[str], int]], stat
         for what, _, key in lines[before:]
         if what == BEGIN and key in keys
     ]
-    begun = Counter(key for what, tool, key in lines if what == BEGIN and tool == PAY)
-    wrong += [f"{key} was begun {times} times" for key, times in begun.items() if times > 1]
+    begun = sum((what, tool) == (BEGIN, PAY) for what, tool, _ in lines)
+    wrong += [f"{PAY} was begun {begun} times"] if begun > 1 else []
     done = {tool for what, tool, _ in lines if what == END} | ({PAY} if stated else set())
     return wrong + [f"{tool} was never done" for tool in RULES if tool not in done]

@@ -18,7 +18,7 @@ from onward.store.port.blobs import Blobs
 from onward.store.port.log import TAIL_MAX
 from onward.store.port.stored import KEPT_APART, StoredEvent
 
-MODEL, TOOL = CallKind.MODEL.value, CallKind.TOOL.value
+GATE, MODEL = CallKind.GATE.value, CallKind.MODEL.value
 KINDS = frozenset(kind.__name__ for kind in (CallStarted, CallFinished, CallLost))
 _decode = msgspec.json.Decoder().decode
 
@@ -53,7 +53,7 @@ class CallMemory:
         """Remember what tools answered in the last round of an earlier generation."""
         if finished.type == MODEL:
             self.dropped.clear()
-        elif finished.type == TOOL or (finished.by and POSITIONAL.fullmatch(finished.call)):
+        elif POSITIONAL.fullmatch(finished.call) and finished.type != GATE:  # a tool, or a person for it
             self.dropped[finished.call] = finished
 
     def note(self, finished: CallFinished) -> None:
