@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_DB = f"{DIRECTORY}/onward.db"
 ADDRESS = "://"
 FILE_BYTES_MAX = 1024 * 1024
-TABLES = {"agents", "providers", "prices", "tools", "mcp", "notify", "redact"}
+TABLES = {"agents", "providers", "programs", "prices", "tools", "mcp", "notify", "redact"}
 KNOWN = {"db", "app", "answers", "tool_env", "grace", "blocked", "runs", "files", "log"} | TABLES
 AGENT_SETTINGS = {"model", "allowed_tools"}
 _TEXTS = KNOWN - TABLES - {"grace", "blocked", "tool_env"}
@@ -60,6 +60,8 @@ class Settings:
     """`[tools]` as it is written; `agents/tools/settings.py` reads it when agents get tools."""
     providers: Mapping[str, Any] = field(default_factory=dict)
     """`[providers]` as it is written; `agents/providers.py` reads it when a model is needed."""
+    programs: Mapping[str, Any] = field(default_factory=dict)
+    """`[programs]` as it is written; `agents/programs/program.py` reads it when an agent may need one."""
     base_urls: Mapping[str, str] = field(default_factory=dict)
     """Other addresses of known providers, by their names."""
     has_provider_key: bool = False
@@ -114,6 +116,7 @@ def load_settings(
         allowed_tools=_allowed_tools(agents),
         tools=_table(file.get("tools", {}), "tools"),
         providers=_table(file.get("providers", {}), "providers"),
+        programs=_table(file.get("programs", {}), "programs"),
         base_urls={
             name: environment[known.url_variable]
             for name, known in KNOWN_PROVIDERS.items()

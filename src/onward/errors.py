@@ -7,6 +7,7 @@
     - InvalidInput            the caller: a value, flag or setting that cannot be used
         - UnstorableValue     a context value that would not come back exactly as it went in
         - InvalidScript       an entry of a simulation script that cannot be played
+        - NoProvider          an agent step needs a model, and no provider is set up
         - RefusedInList       one of many runs that were asked for together
     - Refused                 the run: a request that its state does not allow (has a code)
     - StillGoing              the caller: a run did not stop in the time that was given
@@ -97,6 +98,20 @@ class InvalidScript(InvalidInput):
         told = "".join(f"[{part}]" if isinstance(part, int) else part for part in place)
         end = "" if reason.endswith("?") else "."
         super().__init__(": ".join(filter(None, (where, told, reason))) + end)
+
+
+class NoProvider(InvalidInput):
+    """An agent step needs a model, and no provider of models is set up."""
+
+    def __init__(self, node_id: str) -> None:
+        self.node_id = node_id
+        super().__init__(
+            f"node {node_id!r} is an agent step and no model provider is set up; set OPENAI_API_KEY, "
+            "ANTHROPIC_API_KEY or GEMINI_API_KEY (or OPENAI_BASE_URL for a server of your own), or write "
+            "[providers.NAME] into onward.toml, and name the model with ONWARD_MODEL (docs/agents.md); "
+            "`onward models` says what is set up. Or play the agents with --simulate, or name an "
+            "app with a handler for 'codergen' with --app."
+        )
 
 
 class RefusedInList(InvalidInput):

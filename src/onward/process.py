@@ -124,11 +124,13 @@ class SystemSpawn:
         cwd: str | None = None,
         timeout_s: float | None = None,
         stdin: bytes = b"",
+        deadline: Deadline = NO_DEADLINE,
+        hear: Hear | None = None,
     ) -> Finished:
         """Run a program with its arguments, without a shell; CannotExecute if it cannot be started."""
         try:
             request = _request(words[0], words, env, cwd)
-            return await self._run(request, cwd, timeout_s, stdin, NO_DEADLINE)
+            return await self._run(request, cwd, timeout_s, stdin, deadline, hear)
         except _NotExecuted as error:
             if error.number in (errno.EAGAIN, errno.ENOMEM):
                 raise  # the machine's fault, not the program's

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from onward.agents.keys import Keys
     from onward.agents.models import Models
     from onward.agents.prices import Prices
+    from onward.agents.programs.program import Program
     from onward.agents.tools.functions.tool import FunctionTool
     from onward.agents.tools.mcp.source import McpTools
     from onward.agents.tools.port import AgentTool, ToolSource
@@ -307,12 +309,36 @@ def _keys(settings: Settings, redactor: Redactor) -> Keys:
     return Keys(variables=own_environment, spawn=SystemSpawn(), directory=directory, known_as=redactor.add)
 
 
-def make_agent(models: Models, settings: Settings, toolbox: Toolbox) -> Handler:
-    """The handler of agent steps: it asks these models, which may use these tools."""
+def make_agent(models: Models | None, settings: Settings, toolbox: Toolbox, redactor: Redactor) -> Handler:
+    """The handler of agent steps: it asks these models, which may use these tools, or lets programs work."""
+    from onward.agents.programs.choosing import AgentSteps
+    from onward.agents.programs.handler import ProgramHandler
     from onward.agents.step.handler import AgentHandler
     from onward.clock import SystemClock, SystemDice
+    from onward.process import SystemSpawn
+    from onward.redact.stream import cleaner_of
 
-    return AgentHandler(models, open_prices(settings), SystemClock(), SystemDice(), toolbox)
+    prices, clock, dice = open_prices(settings), SystemClock(), SystemDice()
+    spawn = SystemSpawn(cleaner=cleaner_of(lambda: redactor))
+    programs = ProgramHandler(open_programs(settings), spawn, prices, clock, dice, tool_environment)
+    return AgentSteps(
+        None if models is None else AgentHandler(models, prices, clock, dice, toolbox), programs
+    )
+
+
+def open_programs(settings: Settings) -> Mapping[str, Program]:
+    """The programs that may work as agents, by name; InvalidInput if settings describe one badly."""
+    from onward.agents.programs.program import read_programs
+
+    return read_programs(settings.programs, settings.project.path)
+
+
+def has_programs(settings: Settings) -> bool:
+    """Whether a program that works as an agent is described, or found on this machine."""
+    if settings.programs:
+        return True
+    path = tool_environment().get("PATH", "")
+    return any(shutil.which(program.command[0], path=path) for program in open_programs(settings).values())
 
 
 def make_toolbox(

@@ -39,6 +39,20 @@ LAYERS: dict[str, list[str]] = {
     "agents": ["model", "errors", "clock", "deadline", "process", "threads"],
     # A handler like others, on the port of models.
     "agents.step": ["agents", "handlers", "pipeline.graph", "model", "errors", "clock", "redact"],
+    # Another one, on programs.
+    "agents.programs": [
+        *(
+            "agents",
+            "handlers",
+            "pipeline.graph",
+            "model",
+            "errors",
+            "clock",
+            "deadline",
+            "redact",
+            "process",
+        ),
+    ],
     "agents.tools": [
         "agents.model",
         "handlers",

@@ -18,6 +18,7 @@ from onward.loop_watch import LoopWatch
 from onward.machine.definition import AGENT
 from onward.store.port.store import Store
 from onward.wiring import (
+    has_programs,
     log_warning,
     make_agent,
     make_engine,
@@ -99,13 +100,14 @@ class Opening(Registering):
         return AGENT in self.handlers or load_settings().has_provider
 
     def _agent(self, warn: Callable[[str], None] | None) -> dict[str, Handler]:
-        """The handler of agent steps, if a provider is set up and the app has none of its own."""
+        """The handler of agent steps, if there is a provider or a program and the app has none of its own."""
         if AGENT in self.handlers:
             return {}
         settings = load_settings()
-        if not settings.has_provider:
+        if settings.has_provider:
+            self._models = open_models(settings, self.redactor)
+        elif not has_programs(settings):
             return {}
-        self._models = open_models(settings, self.redactor)
         self._mcp = make_mcp(settings, self.redactor, warn=warn or log_warning)
         toolbox = make_toolbox(
             settings,
@@ -115,7 +117,7 @@ class Opening(Registering):
             db=self.store if isinstance(self.store, str) else None,
             runs=self.runs_directory,
         )
-        return {AGENT: make_agent(self._models, settings, toolbox)}
+        return {AGENT: make_agent(self._models, settings, toolbox, self.redactor)}
 
     @property
     def runs_directory(self) -> str | None:

@@ -28,6 +28,8 @@ class CallKind(StrEnum):
 
     FUNCTION = "function"
     MODEL = "model"
+    PROGRAM = "program"
+    """One turn of a program that works as an agent."""
     TOOL = "tool"
     EFFECT = "effect"
     GATE = "gate"

@@ -14,7 +14,7 @@ from onward.pipeline.dot.source import unescaped
 
 __all__ = ["PROPERTIES", "Property", "Selector", "StyleRule", "StylesheetError", "parse_stylesheet"]
 
-PROPERTIES = ("llm_model", "llm_provider", "reasoning_effort")
+PROPERTIES = ("llm_model", "llm_provider", "reasoning_effort", "agent_program")
 """What a stylesheet can set."""
 RULES_MAX = 1_000
 SETTINGS_MAX = 5_000

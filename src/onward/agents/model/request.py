@@ -65,10 +65,22 @@ class UserMessage(_Value, frozen=True, tag="user", tag_field="role"):
     parts: tuple[Text, ...]
 
 
+class Session(_Value, frozen=True):
+    """The session of a program that works as an agent, after an answer, with what it counts in all so far."""
+
+    program: str
+    id: str
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    reasoning: int = 0
+
+
 class AssistantMessage(_Value, frozen=True, tag="assistant", tag_field="role"):
-    """What the model answered, in the order in which it came."""
+    """What the model answered, in the order in which it came; a program's answer names its session."""
 
     parts: tuple[Text | Reasoning | ToolCall, ...]
+    session: Session | None = None
 
 
 class ToolMessage(_Value, frozen=True, tag="tool", tag_field="role"):

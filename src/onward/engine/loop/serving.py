@@ -8,12 +8,13 @@ from onward.engine.control.interview import Interviewer
 from onward.engine.control.workdir import check_workdir
 from onward.engine.loop.definitions import Definitions
 from onward.engine.managed.settings import is_steering
-from onward.errors import InvalidInput, UnknownHandler
+from onward.errors import InvalidInput, NoProvider, UnknownHandler
 from onward.handlers.port import ChecksNodes, Handler
 from onward.handlers.simulate import SimulatedAgent, SimulatedTool
 from onward.machine.definition import AGENT, MANAGER, TOOL, Definition, is_simulated
 from onward.model.simulation import Simulation
 from onward.pipeline.build import Pipeline
+from onward.pipeline.graph import Node
 
 Around = Callable[[str, Handler], Handler]
 """Wraps the handler of a kind of nodes, to watch it."""
@@ -50,11 +51,11 @@ class Serving(Definitions):
             handlers = {**handlers, MANAGER: self._overseer(agent, interviewer)}
             for node in definition.managers:
                 if agent is None and is_steering(node):
-                    raise _missing(node.id, AGENT, handlers)
+                    raise NoProvider(node.id)
         if any(kind not in handlers for kind in definition.handlers):
             unserved = [node for node, kind in definition.handler_kinds.items() if kind not in handlers]
             node_id = min(unserved, key=lambda node: node in finished)
-            raise _missing(node_id, definition.handler_kinds[node_id], handlers)
+            raise _missing(definition.graph.nodes[node_id], definition.handler_kinds[node_id], handlers)
         checking = {kind for kind in definition.handlers if hasattr(handlers[kind], "check_node")}
         for node_id, kind in definition.handler_kinds.items() if checking else ():
             handler = handlers[kind]
@@ -84,13 +85,13 @@ class Serving(Definitions):
         return {**self.handlers, **played} if simulation.real_tools else played
 
 
-def _missing(node_id: str, kind: str, handlers: Mapping[str, Handler]) -> Exception:
-    if kind == AGENT:
+def _missing(node: Node, kind: str, handlers: Mapping[str, Handler]) -> Exception:
+    if kind != AGENT:
+        return UnknownHandler(node.id, kind, list(handlers))
+    if program := node.text("agent_program"):
         return InvalidInput(
-            f"node {node_id!r} is an agent step and no model provider is set up; set OPENAI_API_KEY, "
-            "ANTHROPIC_API_KEY or GEMINI_API_KEY (or OPENAI_BASE_URL for a server of your own), or write "
-            "[providers.NAME] into onward.toml, and name the model with ONWARD_MODEL (docs/agents.md); "
-            "`onward models` says what is set up. Or play the agents with --simulate, or name an "
-            "app with a handler for 'codergen' with --app."
+            f"node {node.id!r} wants the program {program!r}, and no program that works as an agent "
+            f"was found in PATH; install it, or set its command in [programs.{program}] of onward.toml "
+            "(docs/agents.md)."
         )
-    return UnknownHandler(node_id, kind, list(handlers))
+    return NoProvider(node.id)

@@ -178,7 +178,7 @@ def agent_served(subject: Subject) -> Iterator[Problem]:
     graph = subject.graph
     for node in graph.nodes.values():
         asks = node.kind == DEFAULT_KIND or (node.kind == FAN_IN and node.prompt)
-        if asks and node.id not in (graph.start_id, graph.exit_id):
+        if asks and node.id not in (graph.start_id, graph.exit_id) and not node.text("agent_program"):
             message = f"node {node.id!r} is an agent step and no model provider is set up"
             fix = (
                 "set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or [providers.NAME], and ONWARD_MODEL,"

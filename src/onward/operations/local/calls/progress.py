@@ -20,7 +20,7 @@ from onward.read.view import instant
 from onward.store.owner import owner_label
 from onward.store.port.store import Store
 
-MODEL = CallKind.MODEL.value
+ASKING = (CallKind.MODEL.value, CallKind.PROGRAM.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ProgressView:
         memory = await read_memory(self.journal, self.store.blobs, run, opened.step)
         parts = [part for call in memory.messages for part in await self._said(memory, call)]
         seen = await read_calls(self.store.log, run.id, after=calls.since, step=opened.step)
-        rounds = sum(answer.type == MODEL for answer in memory.answers.values())
+        rounds = sum(answer.type in ASKING for answer in memory.answers.values())
         holder = self.folded.holder
         is_held = holder is not None and holder.is_alive
         return {
@@ -97,5 +97,5 @@ def _calls(
             "type": one.type,
             "name": one.name,
             "state": LOST if is_gone else one.state,
-            "result": None if answer is None or one.type == MODEL else answer.value,
+            "result": None if answer is None or one.type in ASKING else answer.value,
         }

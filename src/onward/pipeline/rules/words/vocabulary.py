@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from difflib import SequenceMatcher
 
-_MODELS = frozenset({"llm_model", "llm_provider", "reasoning_effort"})
+_MODELS = frozenset({"llm_model", "llm_provider", "reasoning_effort", "agent_program"})
 _AGENT = frozenset(
     {
         "max_tokens",
