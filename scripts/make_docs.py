@@ -23,7 +23,7 @@ from onward.model.catalogue import CATALOGUE, CHECKPOINTS
 from onward.model.event import Event
 from onward.model.run import RunStatus
 from onward.read.dialect_events import NAMES
-from onward.receipts.receipt import SCHEMA_VERSION, Handoff, Receipt
+from onward.receipts.receipt import CALLING_VERSION, SCHEMA_VERSION, CallingReceipt, Handoff, Receipt
 from scripts.api_page import api_page
 from scripts.command_page import command_page
 from scripts.json_page import NAMES as JSON_NAMES
@@ -156,9 +156,8 @@ def diagram() -> list[str]:
     return [f"    {a} --> {b}: {', '.join(kinds)}" for (a, b), kinds in arrows.items()] + ends
 
 
-def schema(kind: type[msgspec.Struct]) -> str:
+def schema(kind: type[msgspec.Struct], name: str) -> str:
     """The JSON Schema of a receipt or handoff."""
-    name = f"{kind.__name__.lower()}.v{SCHEMA_VERSION}.json"
     made = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:onward:{name}",
@@ -175,9 +174,14 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "json.md": partial(json_page, GENERATED),
     JSON_NAMES: kept_names,
 }
-for _kind in (Receipt, Handoff):
+_VERSIONS: list[tuple[type[msgspec.Struct], str]] = [
+    (Receipt, f"receipt.v{SCHEMA_VERSION}.json"),
+    (CallingReceipt, f"receipt.v{CALLING_VERSION}.json"),
+    (Handoff, f"handoff.v{SCHEMA_VERSION}.json"),
+]
+for _kind, _name in _VERSIONS:
     for _place in (SCHEMAS, DOCS / "schemas"):
-        PAGES[_place / f"{_kind.__name__.lower()}.v{SCHEMA_VERSION}.json"] = partial(schema, _kind)
+        PAGES[_place / _name] = partial(schema, _kind, _name)
 
 
 def main() -> int:

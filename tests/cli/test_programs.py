@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -102,3 +104,43 @@ def test_a_program_that_is_not_installed_is_refused_with_what_to_do(shell: Shell
     assert "the program 'codex'" in refused.err
     assert "install it" in refused.err
     assert "Traceback" not in refused.err
+
+
+def test_the_receipt_of_an_agent_says_what_its_calls_came_to_now_and_when_made_from_the_log(
+    shell: Shell,
+) -> None:
+    """O1-1, O1-13: tokens of each kind, cost, calls, the model, and the commits before and after."""
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org"]
+    repository = shell.directory / "repository"
+    repository.mkdir()
+    (repository / "README").write_text("one\n")
+    for words in (["init", "-q"], ["add", "README"], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], cwd=repository, check=True)
+    mine = played(shell, {**answering("Done."), "write": {"new.txt": "hello"}})
+    shell.write("work.dot", line("a", a='agent_program="mine"'))
+    done = shell.inside("run", "work.dot", "--run-id", "work", "--workspace", "repository")
+    assert (done.code, len(mine.starts)) == (0, 1), done.err
+    runs = shell.directory / "onward.db-runs"
+    file = runs / "work" / "line" / "receipts" / "a-codergen.json"
+    receipt = json.loads(file.read_bytes())
+    assert receipt["schema_version"] == 2
+    assert receipt["tokens"] == {"prompt": 100, "completion": 20, "total": 120}
+    usage = {"input": 100, "output": 20, "cached": 40, "cache_write": 0, "reasoning": 0}
+    assert (receipt["usage"], receipt["cost_micro"], receipt["models"]) == (usage, 12_500, ["mine:tiny"])
+    answered = {"models": 0, "programs": 1, "tools": 0, "functions": 0}
+    assert receipt["calls"] == {**answered, "failed": 0, "lost": 0}
+    before, after = receipt["workspace"]["before"], receipt["workspace"]["after"]
+    shown = subprocess.run(
+        ["git", "diff", "--name-only", before, after],
+        cwd=repository,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert shown.stdout.split() == ["new.txt"]
+    assert json.loads((file.parent / "start-start.json").read_bytes())["schema_version"] == 1
+    written = file.read_bytes()
+    assert shell.inside("receipts", "work").err == "", "the log stands for it"
+    shutil.rmtree(runs)
+    assert shell.inside("receipts", "work").code == 0
+    assert file.read_bytes() == written

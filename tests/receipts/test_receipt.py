@@ -67,7 +67,7 @@ def test_every_field_is_required() -> None:
     [
         ({"more": 1}, "unknown field `more`"),
         ({"status": "fine"}, "Invalid enum value 'fine'"),
-        ({"schema_version": 2}, "is a receipt of version 2; this program knows version 1"),
+        ({"schema_version": 3}, "is a receipt of version 3; this program knows version 1 and 2"),
         ({"schema_version": "1"}, "Expected `int`"),
         ({"tokens": {"prompt": -1, "completion": 0, "total": 0}}, ">= 0"),
         ({"started_at": "yesterday"}, "matching regex"),

@@ -11,20 +11,26 @@ from onward.model.event import GateDecided, Outcome, StepFinished, StepStatus
 from onward.model.ids import branch_of, node_of, place_of
 from onward.model.simulation import Simulation
 from onward.model.values.instant import rfc3339
-from onward.read.log.step import Step, Try
+from onward.read.log.step import Spent, Step, Try
 from onward.receipts.names import ARTIFACTS, RESPONSE, artifact_name, attempt_path
 from onward.receipts.places import HANDOFFS, RECEIPTS, flow_name, step_file
 from onward.receipts.receipt import (
+    CALLING_VERSION,
     SCHEMA_VERSION,
     SUMMARY_CHARACTERS_MAX,
+    CallingReceipt,
+    Commits,
     Concern,
     Evidence,
     Handoff,
+    Made,
     Mode,
     Receipt,
     Routing,
     Status,
+    Tokens,
     Tried,
+    Used,
     Verification,
     hash_of,
     written,
@@ -72,6 +78,8 @@ class Setting(msgspec.Struct, frozen=True):
     at_us: int
     previous: str | None
     recorded_in: str
+    commit: str = ""
+    """The commit with all files of the workspace before the step, if the run has one."""
 
 
 def leaving(setting: Setting, begun: Step, ending: Ending, definition: Definition) -> Leaving:
@@ -111,12 +119,53 @@ def leaving(setting: Setting, begun: Step, ending: Ending, definition: Definitio
         workspace_root=setting.workdir,
         recorded_in=setting.recorded_in,
     )
+    receipt = (
+        receipt if begun.spent is None else _with_calls(receipt, begun.spent, _commits(setting, finished))
+    )
     path, content = f"{flow}/{RECEIPTS}/{name}", written(receipt)
     handoff = None
     if finished is not None:
         decisions = tuple(map(decision, begun.decisions))
         handoff = _handoff(receipt, finished, decisions, path=path, hash=hash_of(content))
     return Leaving(node_id, name, receipt, content, handoff)
+
+
+def _commits(setting: Setting, finished: StepFinished | None) -> Commits | None:
+    """A step that says nothing of the workspace left it as it was."""
+    if not setting.commit:
+        return None
+    tree = None if finished is None else finished.workspace
+    return Commits(before=setting.commit, after=setting.commit if tree is None else tree.commit)
+
+
+def _with_calls(receipt: Receipt, spent: Spent, commits: Commits | None) -> Receipt:
+    """The receipt with what the recorded calls of its step came to."""
+    tokens = Tokens(prompt=spent.input, completion=spent.output, total=spent.input + spent.output)
+    used = Used(
+        input=spent.input,
+        output=spent.output,
+        cached=spent.cached,
+        cache_write=spent.cache_write,
+        reasoning=spent.reasoning,
+    )
+    made = Made(
+        models=spent.model_calls,
+        programs=spent.program_calls,
+        tools=spent.tool_calls,
+        functions=spent.function_calls,
+        failed=spent.failed,
+        lost=spent.lost,
+    )
+    fields = {name: getattr(receipt, name) for name in Receipt.__struct_fields__}
+    fields |= {"schema_version": CALLING_VERSION, "tokens": tokens if spent.is_measured else None}
+    return CallingReceipt(
+        **fields,
+        usage=used if spent.is_measured else None,
+        cost_micro=spent.cost_micro,
+        calls=made,
+        models=spent.models,
+        workspace=commits,
+    )
 
 
 def _duration_ms(begun: Step, at_us: int) -> int:

@@ -6,6 +6,7 @@ A receipt says how a step ended; a handoff says what a finished step passes on. 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Literal, TypeVar
 
@@ -16,6 +17,8 @@ from msgspec import Meta
 from onward.errors import InvalidInput
 
 SCHEMA_VERSION: Literal[1] = 1
+CALLING_VERSION: Literal[2] = 2
+"""Of the receipts of steps that made recorded calls."""
 BYTES_MAX = 16 * 1024 * 1024
 SUMMARY_CHARACTERS_MAX = 2_000
 
@@ -110,6 +113,48 @@ class Receipt(Closed, frozen=True, kw_only=True):
         return self.handoff_envelope_path is not None
 
 
+class Used(Closed, frozen=True, kw_only=True):
+    """The tokens of all calls: `cached` and `cache_write` are part of `input`, `reasoning` of `output`."""
+
+    input: Count
+    output: Count
+    cached: Count
+    cache_write: Count
+    reasoning: Count
+
+
+class Made(Closed, frozen=True, kw_only=True):
+    """The recorded calls: the answered ones by what they did, and the tries that failed or were lost."""
+
+    models: Count
+    programs: Count
+    tools: Count
+    functions: Count
+    failed: Count
+    lost: Count
+
+
+class Commits(Closed, frozen=True, kw_only=True):
+    """The commits with all files of the workspace before the step and after it."""
+
+    before: Name
+    after: Name
+
+
+class CallingReceipt(Receipt, frozen=True, kw_only=True):
+    """The receipt of a step that made recorded calls: version 2, which adds what they came to.
+
+    Other steps still have receipts of version 1, so that those of older runs are what their logs stand for.
+    """
+
+    schema_version: Literal[2]  # type: ignore[assignment]
+    usage: Used | None
+    cost_micro: Count | None
+    calls: Made
+    models: tuple[str, ...]
+    workspace: Commits | None
+
+
 class Concern(Closed, frozen=True, kw_only=True):
     """Something that the next step, or a person, should know."""
 
@@ -160,7 +205,7 @@ def hash_of(content: bytes) -> str:
 
 def read_receipt(content: bytes, path: str) -> Receipt:
     """A receipt, if the file is one; InvalidInput names the file and what is wrong with it."""
-    return _read(content, path, Receipt)
+    return _read(content, path, Receipt, {CALLING_VERSION: CallingReceipt})
 
 
 def read_handoff(content: bytes, path: str) -> Handoff:
@@ -168,21 +213,23 @@ def read_handoff(content: bytes, path: str) -> Handoff:
     return _read(content, path, Handoff)
 
 
-def _read(content: bytes, path: str, kind: type[Page]) -> Page:
-    what = kind.__name__.lower()
+def _read(content: bytes, path: str, kind: type[Page], later: Mapping[int, type[Page]] | None = None) -> Page:
+    what, kinds = kind.__name__.lower(), {SCHEMA_VERSION: kind, **(later or {})}
     if len(content) > BYTES_MAX:
         raise InvalidInput(f"{path} is no {what}: it has more than {BYTES_MAX:,} bytes.")
+    version: int = SCHEMA_VERSION
     try:
         version = msgspec.json.decode(content, type=_Version).schema_version
-        if version != SCHEMA_VERSION:
+        if version not in kinds:
+            known = " and ".join(map(str, kinds))
             raise InvalidInput(
-                f"{path} is a {what} of version {version}; this program knows version {SCHEMA_VERSION}."
+                f"{path} is a {what} of version {version}; this program knows version {known}."
             )
-        page = msgspec.json.decode(content, type=kind)
+        page = msgspec.json.decode(content, type=kinds[version])
         for at in _instants(page):
             datetime.fromisoformat(at)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path} is no {what} of version {SCHEMA_VERSION}: {error}.") from None
+        raise InvalidInput(f"{path} is no {what} of version {version}: {error}.") from None
     return page
 
 

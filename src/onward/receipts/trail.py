@@ -38,6 +38,8 @@ class Trail:
     simulation: Simulation | None = None
     _log: Projection = field(default_factory=Projection)
     _last: Mapping[str, str] = field(default_factory=dict)
+    _commits: Mapping[str, str] = field(default_factory=dict)
+    """The last known commit of the workspace, by branch."""
 
     @property
     def head(self) -> int:
@@ -52,6 +54,8 @@ class Trail:
         """What the event says of the run as a whole; before `take`, which needs the run's definition."""
         if isinstance(event, RunCreated):
             self.workdir, self.simulation = event.workdir, simulation_of(event)
+            if event.workspace is not None:
+                self._commits = {"": event.workspace.start.commit}
         if isinstance(event, WorkdirChanged):
             self.workdir = event.workdir
         if isinstance(event, RunCreated | PipelineChanged):
@@ -74,6 +78,7 @@ class Trail:
             at_us=at_us,
             previous=self._last.get(line),
             recorded_in=recorded_in or self.run_id,
+            commit=self._commits.get(line) or self._commits.get("", ""),
         )
         left = leaving(setting, step, ending, definition)
         if ending.finished is not None:
@@ -81,6 +86,8 @@ class Trail:
             before = {at: last for at, last in self._last.items() if not at.startswith(inside)}
             self._last = {**before, line: step.step}
             self._log.forget(step.step)
+            if (tree := ending.finished.workspace) is not None:
+                self._commits = {**self._commits, line: tree.commit}
         return left
 
 

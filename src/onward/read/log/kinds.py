@@ -58,7 +58,9 @@ _BRANCHES = "ParallelStarted BranchFinished"
 _CALLS = "CallStarted CallFinished CallLost HoldsLifted LimitWarned"
 
 LEFT_OUT: Mapping[str, frozenset[str]] = {
-    "read.log.projection": _names(_CHANGES, _REQUESTS, _HANDED_BACK, _CALLS, "RunCompleted"),
+    "read.log.projection": _names(
+        _CHANGES, _REQUESTS, _HANDED_BACK, "CallStarted HoldsLifted LimitWarned RunCompleted"
+    ),
     "read.log.kinds": _names(
         *("PipelineChanged WorkdirChanged GoalRedirected BranchFinished HoldsLifted LimitWarned", _REQUESTS),
         *(_LIFE, _STOPS, _HANDED_BACK),

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onward.model.call import AttemptHeld
+from onward.model.call import AttemptHeld, CallFinished, CallKind, CallLost
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -31,7 +31,7 @@ from onward.model.event import (
 )
 from onward.model.ids import is_in_step, node_of, place_of, step_of_gate
 from onward.read.log.kinds import step_of
-from onward.read.log.step import LEFT, WITHDRAWN, Branch, Claim, Step, Stop, Try
+from onward.read.log.step import LEFT, WITHDRAWN, Branch, Claim, Spent, Step, Stop, Try
 
 
 @dataclass(slots=True)
@@ -122,6 +122,16 @@ class Projection:
     def _held(self, event: AttemptHeld, at_us: int) -> None:
         step = _ended(self._known(event.step, at_us), event, "held", event.detail or event.reason, at_us)
         self.steps[event.step] = replace(step, state="held", reason=event.detail or event.reason)
+
+    def _called(self, event: CallFinished, at_us: int) -> None:
+        if event.type != CallKind.GATE.value:
+            step = self._known(event.step, at_us)
+            self.steps[event.step] = replace(step, spent=(step.spent or Spent()).with_call(event))
+
+    def _call_lost(self, event: CallLost, at_us: int) -> None:
+        step = self._known(event.step, at_us)
+        spent = step.spent or Spent()
+        self.steps[event.step] = replace(step, spent=replace(spent, lost=spent.lost + 1))
 
     def _finished(self, event: StepFinished, at_us: int) -> None:
         outcome, status = event.outcome, event.outcome.status.value
@@ -223,6 +233,8 @@ _HAPPENED: Mapping[type[Event], Callable[[Projection, Any, int], None]] = {
     AttemptInterrupted: Projection._interrupted,
     AttemptHeld: Projection._held,
     StepFinished: Projection._finished,
+    CallFinished: Projection._called,
+    CallLost: Projection._call_lost,
     ParallelStarted: Projection._fanned_out,
     BranchFinished: Projection._branch_finished,
     GateOpened: Projection._opened,

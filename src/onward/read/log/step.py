@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from onward.model.attempt.output import LastOutput
+from onward.model.call import CallFinished, CallKind, CallStatus, Usage
 from onward.model.event import BranchPlan, GateDecided, Outcome
 from onward.model.run import Frozen
 
@@ -54,6 +57,61 @@ class Try(Frozen, frozen=True, kw_only=True):
         return _seconds(self.started_at_us, self.ended_at_us)
 
 
+class Spent(Frozen, frozen=True, kw_only=True):
+    """What the recorded calls of a step came to, over all its attempts.
+
+    Tokens are as in `Usage`. `cost_micro` is None if no call had a cost. The calls that were answered are
+    counted by what they did; `failed` and `lost` count tries. `models` are those that answered, each once.
+    """
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+    is_measured: bool = False
+    cost_micro: int | None = None
+    model_calls: int = 0
+    program_calls: int = 0
+    tool_calls: int = 0
+    function_calls: int = 0
+    failed: int = 0
+    lost: int = 0
+    models: tuple[str, ...] = ()
+
+    def with_call(self, call: CallFinished) -> Spent:
+        """With one more call that has ended."""
+        used, counted = call.usage or Usage(), dict[str, int]()
+        if call.status is CallStatus.ERROR:
+            counted["failed"] = self.failed + 1
+        elif name := _COUNTED.get(call.type):
+            counted[name] = getattr(self, name) + 1
+        is_new = call.model and call.status is CallStatus.OK and call.model not in self.models
+        cost = self.cost_micro if call.cost_micro is None else (self.cost_micro or 0) + call.cost_micro
+        return replace(
+            self,
+            input=self.input + used.input,
+            output=self.output + used.output,
+            cached=self.cached + used.cached,
+            cache_write=self.cache_write + used.cache_write,
+            reasoning=self.reasoning + used.reasoning,
+            is_measured=self.is_measured or call.usage is not None,
+            cost_micro=cost,
+            models=(*self.models, call.model) if is_new else self.models,
+            **counted,
+        )
+
+
+_COUNTED = {
+    CallKind.MODEL.value: "model_calls",
+    CallKind.PROGRAM.value: "program_calls",
+    CallKind.TOOL.value: "tool_calls",
+    CallKind.FUNCTION.value: "function_calls",
+    CallKind.EFFECT.value: "function_calls",
+}
+"""A question to a person is no call in this sense."""
+
+
 class Step(Frozen, frozen=True, kw_only=True):
     """A step from its first start: work that is attempted, a gate, a fan-out, or a node the engine decides.
 
@@ -77,6 +135,8 @@ class Step(Frozen, frozen=True, kw_only=True):
     ended_at_us: int | None = None
     outcome: Outcome | None = None
     finished_seq: int = 0
+    spent: Spent | None = None
+    """What its recorded calls came to; None if it made none."""
 
     @property
     def attempts(self) -> int:
