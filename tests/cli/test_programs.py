@@ -144,3 +144,29 @@ def test_the_receipt_of_an_agent_says_what_its_calls_came_to_now_and_when_made_f
     shutil.rmtree(runs)
     assert shell.inside("receipts", "work").code == 0
     assert file.read_bytes() == written
+
+
+@pytest.mark.crash
+def test_what_a_killed_program_left_is_shown_its_text_its_call_and_its_files(shell: Shell) -> None:
+    """S1-9, S1-11: of an agent's step as of a command's; a person decides, and nothing is lost."""
+    pid = shell.directory / "pid"
+    lost = {"print": [{"type": "text", "text": "I have begun."}], "child": str(pid), "hangs": True}
+    played(shell, {**lost, "write": {"half.txt": "half"}}, answering("Done."))
+    (shell.directory / "place").mkdir()
+    shell.write("work.dot", line("a", a='agent_program="mine", repeatable=false'))
+    running = shell.start("run", "work.dot", "--run-id", "work", "--cwd", "place")
+    wait_for(pid)
+    give_up_at = time.monotonic() + PATIENCE_S
+    while "I have begun." not in shell.inside("messages", "work").out:
+        assert time.monotonic() < give_up_at, "its text was never stored"
+    running.signal(signal.SIGKILL)
+    running.end()
+    refused = shell.inside("resume", "work")
+    assert refused.code == 1
+    assert "half.txt (4 bytes)" in refused.err
+    shown = shell.read("work")
+    (left,), (progress,) = shown["left"], shown["progress"]
+    assert [file["path"] for file in left["changed"]] == ["half.txt"]
+    assert [(one["key"], one["state"]) for one in left["effects"]] == [("mine", "in_doubt")]
+    assert progress["text"] == "I have begun."
+    assert shell.inside("resume", "work", "--continue").code == 0

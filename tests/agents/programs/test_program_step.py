@@ -462,6 +462,28 @@ async def test_a_turn_in_doubt_takes_what_a_person_says_it_answered(memory: Worl
     assert len(played.starts) == 1
 
 
+async def test_a_turn_in_doubt_is_continued_by_another_that_is_told_of_it(
+    memory: World, tmp_path: Path
+) -> None:
+    """S1-11: --continue without a word about what came of it."""
+    hanging = {"print": [{"type": "text", "text": "I have begun."}], "hangs": True}
+    played = Played(tmp_path, script=[hanging, answering("Done.")])
+    first = await at(memory, played)
+    running = asyncio.create_task(first.start(line("a", a=f"{MINE}, repeatable=false")))
+    while await parts(first) != [("text", "I have begun.")]:  # noqa: ASYNC110 - the store tells nobody
+        await asyncio.sleep(0)
+    await first.die()
+    running.cancel()
+    with pytest.raises((asyncio.CancelledError, Died)):
+        await running
+    second = await at(memory, played)
+    run = await second.resume(action="continue")
+    assert (run.status, run.context["last_response"]) == (RunStatus.COMPLETED, "Done.")
+    assert len(played.starts) == 2
+    assert "do it" in played.prompts[1]
+    assert "I have begun." in played.prompts[1]
+
+
 async def test_an_answered_turn_is_never_asked_again_wherever_the_process_dies(
     memory: World, tmp_path: Path
 ) -> None:

@@ -34,7 +34,7 @@ from onward.model.call import CallKind
 from onward.model.result import Result
 from onward.pipeline.graph import Node
 
-TURNS_MAX = 2
+TURNS_MAX = 3
 WAIT_S_MAX = 5.0
 """A program that asks for a longer wait gets the run held: its worker executes others meanwhile."""
 
@@ -79,13 +79,16 @@ class ProgramHandler:
             if thread is not None and not thread.is_asking:
                 thread.add(user(follow_up))
             answer, thread = await self._ask(step, wanted, definition, opening, thread, f"m{number}")
+            if answer is None:  # a person continues the step, and does not say what came of this turn
+                opening = replace(opening, cut=f"m{number}")
+                continue
             try:
                 return read_turn(answer, step.node.id)
             except Unreadable as unreadable:
-                if number == TURNS_MAX:
+                if follow_up or number == TURNS_MAX:
                     return Result.fail(f"the answer cannot be used: {unreadable}")
                 follow_up = f"{FOLLOW_UP}{unreadable}. Answer again."
-        raise AssertionError("the last turn returns")
+        return Result.fail("none of its turns has an answer", retryable=False)
 
     async def _thread(self, step: StepContext, opening: Opening, head: str) -> Thread:
         """The step's stored conversation; for a new step, that of its thread, and what it asks."""

@@ -19,10 +19,11 @@ FOLLOW_UP = "The end of your answer cannot be used: "
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Writes what a step says to its program."""
+    """Writes what a step says to its program. `cut` is an earlier turn that will never be answered."""
 
     step: StepContext
     program: Program
+    cut: str = ""
 
     async def text(self, session: Session | None, *, is_later: bool) -> str:
         """What the step asks. A session that continues knows the past; one that begins is told of it.
@@ -55,6 +56,8 @@ class Opening:
         """What goes to the program's standard input: the last message, what was cut off, and the contract."""
         said = _text(thread.messages[-1]) if thread.messages else ""
         partial = (await self.step.recorder.partial(call)).strip()
+        if not partial and self.cut:
+            partial = (await self.step.recorder.partial(self.cut)).strip() or "(nothing)"
         cut = ""
         if partial:
             cut = (
