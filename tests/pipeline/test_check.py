@@ -168,7 +168,7 @@ def test_the_table_has_the_dialects_rules_with_their_severities() -> None:
             'model_stylesheet = "\n  * { llm_model: \\"m\\" }\n  box { color: red }"',
             [
                 "4:9 stylesheet_syntax the model stylesheet does not parse: unknown property 'color'; "
-                "use one of llm_model, llm_provider, reasoning_effort"
+                "use one of llm_model, llm_provider, reasoning_effort, agent_program"
             ],
         ),
         (

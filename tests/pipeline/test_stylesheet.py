@@ -63,7 +63,7 @@ def test_an_empty_stylesheet_has_no_rules(text: str) -> None:
         (
             "* { color: red }",
             4,
-            "unknown property 'color'; use one of llm_model, llm_provider, reasoning_effort",
+            "unknown property 'color'; use one of llm_model, llm_provider, reasoning_effort, agent_program",
         ),
         ("* { llm_model m }", 14, "expected ':', found 'm'"),
         ("* { llm_model: }", 15, "expected a value, found '}'"),
