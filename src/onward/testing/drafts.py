@@ -140,6 +140,7 @@ def _composed(
         row=project(run),
         gates=gate_rows(before, events, run, at_us),
         calls=call_rows(before, events),
+        pipeline=run.pipeline,
         notifications=notifications(events, run, after=after.seq, at_us=at_us),
         blobs={**sealed.blobs, **blobs},
     )

@@ -17,6 +17,7 @@ from onward.machine.fold.notifications import TOLD, notifications
 from onward.machine.fold.row import project
 from onward.machine.fold.snapshot import encode_run
 from onward.model.event import Event, RunClaimed
+from onward.model.row import CallRow, GateRow
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import seal
 from onward.store.port.stored import Position, Snapshot, Write
@@ -62,6 +63,13 @@ def sealed(
         body = encode_run(run)
         snapshot = Snapshot(head.seq, head.hash, FOLD_VERSION, body)
         log_bytes, snapshot_bytes = 0, len(body)
+    gates: tuple[GateRow, ...] = ()
+    calls: tuple[CallRow, ...] = ()
+    told, pipeline = None, ""
+    if not BESIDE.isdisjoint([type(event) for event, _ in stamped]):  # nearly all steps write events alone
+        events, known = [event for event, _ in stamped], before.run if before else None
+        gates, calls = gate_rows(known, events, run, at_us), call_rows(known, events)
+        told, pipeline = notifications(events, run, after=after.seq, at_us=at_us), run.pipeline
     write = Write(
         run_id=run.id,
         after=after,
@@ -72,15 +80,11 @@ def sealed(
         doubtful=doubtful_step(run),
         steps_finished=run.steps_finished,
         row=project(run) if full else None,
+        gates=gates,
+        calls=calls,
+        pipeline=pipeline,
+        notifications=told,
         blobs={**values, **blobs} if blobs else values,
         snapshot=snapshot,
     )
-    if not BESIDE.isdisjoint([type(event) for event, _ in stamped]):  # nearly all steps write events alone
-        events, known = [event for event, _ in stamped], before.run if before else None
-        write = replace(
-            write,
-            gates=gate_rows(known, events, run, at_us),
-            calls=call_rows(known, events),
-            notifications=notifications(events, run, after=after.seq, at_us=at_us),
-        )
     return write, Folded(run, head, log_bytes, snapshot_bytes)

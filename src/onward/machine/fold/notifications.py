@@ -49,10 +49,10 @@ _KINDS = {
 }
 
 
-def notifications(events: Sequence[Event], run: Run, *, after: int, at_us: int) -> Telling:
-    """What these events tell: the first is number `after` + 1, and they lead to `run`."""
+def notifications(events: Sequence[Event], run: Run, *, after: int, at_us: int) -> Telling | None:
+    """What these events tell, if anything: the first is number `after` + 1, and they lead to `run`."""
     told = [(seq, event) for seq, event in enumerate(events, after + 1) if type(event) in TOLD]
-    return partial(_notifications, told, run, at_us)
+    return partial(_notifications, told, run, at_us) if told else None
 
 
 def tells(events: Sequence[Event]) -> bool:

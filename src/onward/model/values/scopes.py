@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime
+from functools import lru_cache
 
 from onward.errors import InvalidInput
 from onward.model.values.names import check_name
@@ -35,6 +36,7 @@ def kind_of(scope: str) -> str:
     return scope.partition("/")[0]
 
 
+@lru_cache(maxsize=1_000)  # all calls of a run have the same scopes
 def part_of(scopes: tuple[str, ...], kind: str) -> str:
     """The id of the scope of this kind; '' if there is none."""
     return next((id for id in (scope.partition("/") for scope in scopes) if id[0] == kind), ("", "", ""))[2]

@@ -105,7 +105,7 @@ def reservation_parameters(reservation: Reservation) -> dict[str, Any]:
         "call": reservation.call,
         "number": reservation.number,
         "token": reservation.token,
-        "scopes": _SEPARATOR.join(reservation.scopes),
+        "scopes": joined_scopes(reservation.scopes),
         "model": reservation.model,
         **_named("reserved", reservation.reserved),
         "state": reservation.state.value,
@@ -116,7 +116,17 @@ def reservation_parameters(reservation: Reservation) -> dict[str, Any]:
 
 def usage_parameters(key: UsageKey, used: Used) -> dict[str, Any]:
     """The columns of usage, and what is added to them."""
-    return {"key_hash": content_hash(_joined(*key)), **key._asdict(), **used._asdict()}
+    return {"key_hash": usage_hash(key), **key._asdict(), **used._asdict()}
+
+
+def usage_hash(key: UsageKey) -> str:
+    """What a row of usage is found by; the six parts of its key have no limit, and an index has one."""
+    return content_hash(_joined(*key))
+
+
+def joined_scopes(scopes: Sequence[str]) -> str:
+    """The scopes of a reservation in one column."""
+    return _SEPARATOR.join(scopes)
 
 
 def _named(prefix: str, values: Sequence[int | None]) -> dict[str, int | None]:

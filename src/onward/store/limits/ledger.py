@@ -100,9 +100,9 @@ class Ledger:
     used: list[tuple[UsageKey, Used]] = field(default_factory=list)
     warned: list[tuple[str, Warned]] = field(default_factory=list)
 
-    def enter(self, write: Write, pipeline: str) -> OnwardError | None:
+    def enter(self, write: Write) -> OnwardError | None:
         """Charge the calls of a write, or say why one of them may not begin; then nothing changes."""
-        entry = _Entry(self, write, pipeline)
+        entry = _Entry(self, write)
         for row in write.calls:
             if isinstance(row, CallClosed):
                 entry.settle(row)
@@ -124,7 +124,6 @@ class _Entry:
 
     ledger: Ledger
     write: Write
-    pipeline: str
     scopes: dict[str, Scope] = field(default_factory=dict)
     reservations: dict[ReservationKey, Reservation] = field(default_factory=dict)
     used: list[tuple[UsageKey, Used]] = field(default_factory=list)
@@ -137,16 +136,7 @@ class _Entry:
             return min(filter(None, refusals), key=_may_pass)
         for scope in found:
             self.scopes[scope.id] = replace(scope, reserved=scope.reserved.plus(wanted))
-        made = Reservation(
-            run_id=self.write.run_id,
-            step=row.step,
-            call=row.call,
-            number=row.number,
-            token=self.write.records[-1].token,
-            scopes=tuple(scope.id for scope in found),
-            model=row.model,
-            reserved=wanted,
-        )
+        made = opened(self.write, row, tuple(scope.id for scope in found), wanted)
         self.reservations[key_of(made)] = made
         return None
 
@@ -155,8 +145,7 @@ class _Entry:
         found = self.reservations.get(key) or self.ledger.written.get(key) or self.ledger.open.get(key)
         if found is None or found.state is ReservationState.SETTLED:
             return
-        most = found.reserved
-        charged = most if row.is_unknown else used_amounts(row.usage, row.cost_micro, most)
+        charged = charged_for(row, found)
         self.reservations[key] = replace(
             found, state=ReservationState.SETTLED, charged=charged, is_estimated=row.is_unknown
         )
@@ -164,7 +153,7 @@ class _Entry:
             scope = self._find(id)
             if scope is not None:  # else it went with its run
                 self._charge(scope, found.reserved, charged)
-        self.used.append(self._usage(row, found, charged))
+        self.used.append(usage_of(self.write, row, found))
 
     def _charge(self, scope: Scope, reserved: Amounts, charged: Amounts) -> None:
         scope = replace(scope, reserved=scope.reserved.minus(reserved), spent=scope.spent.plus(charged))
@@ -175,23 +164,45 @@ class _Entry:
             scope = replace(scope, warned=(*scope.warned, *said))
         self.scopes[scope.id] = scope
 
-    def _usage(self, row: CallClosed, found: Reservation, charged: Amounts) -> tuple[UsageKey, Used]:
-        usage = row.usage or NO_USAGE
-        key = UsageKey(
-            day=part_of(found.scopes, DAY) or day_of(self.write.at_us),
-            project=part_of(found.scopes, "project"),
-            chat=part_of(found.scopes, "chat"),
-            run_id=self.write.run_id,
-            pipeline=self.pipeline,
-            model=row.model or found.model,
-        )
-        return key, Used(usage.input, usage.output, usage.cached, *charged, int(row.is_unknown))
-
     def _find(self, id: str) -> Scope | None:
         return self.scopes.get(id) or self.ledger.scopes.get(id)
 
     def _scope(self, id: str) -> Scope:
         return self._find(id) or Scope(id=id)
+
+
+def opened(write: Write, row: CallOpened, scopes: tuple[str, ...], wanted: Amounts) -> Reservation:
+    """The reservation of a call that begins. `scopes` are sorted, and each is there once."""
+    return Reservation(
+        run_id=write.run_id,
+        step=row.step,
+        call=row.call,
+        number=row.number,
+        token=write.records[-1].token,
+        scopes=scopes,
+        model=row.model,
+        reserved=wanted,
+    )
+
+
+def charged_for(row: CallClosed, found: Reservation) -> Amounts:
+    """What a call is charged for, now that it has ended."""
+    most = found.reserved
+    return most if row.is_unknown else used_amounts(row.usage, row.cost_micro, most)
+
+
+def usage_of(write: Write, row: CallClosed, found: Reservation) -> tuple[UsageKey, Used]:
+    """Which row of usage a call is added to that has ended, and what."""
+    usage, charged = row.usage or NO_USAGE, charged_for(row, found)
+    key = UsageKey(
+        part_of(found.scopes, DAY) or day_of(write.at_us),
+        part_of(found.scopes, "project"),
+        part_of(found.scopes, "chat"),
+        write.run_id,
+        write.pipeline,
+        row.model or found.model,
+    )
+    return key, Used(usage.input, usage.output, usage.cached, *charged, int(row.is_unknown))
 
 
 def judge(scope: Scope, wanted: Amounts, *, is_priced: bool = True) -> OnwardError | None:

@@ -79,14 +79,14 @@ class MemoryLimits:
     def take_warnings(self, run_id: str) -> Sequence[Warned]:
         return self._warnings.pop(run_id, ())
 
-    def charge(self, write: Write, pipeline: str) -> None:
+    def charge(self, write: Write) -> None:
         """Reserve and settle for the calls of a write, or raise the refusal of one of them."""
         state, keys = self._state, keys_closed(write)
         open_ = {key: state.reservations[key] for key in keys if key in state.reservations}
         settled = {id for made in open_.values() for id in made.scopes}
         there = scopes_opened(write) | settled & state.scopes.keys()
         ledger = Ledger({id: _scope(state, id) for id in there}, open_)
-        refusal = ledger.enter(write, pipeline)
+        refusal = ledger.enter(write)
         if refusal is not None:
             raise refusal
         state.scopes.update(ledger.changed)

@@ -122,7 +122,7 @@ class MemoryLog:
 
     def _change(self, stored: StoredRun, write: Write) -> None:
         if write.calls:
-            self._limits.charge(write, stored.row.pipeline)
+            self._limits.charge(write)
         self._write(stored, write)
 
     def _write(self, stored: StoredRun, write: Write) -> None:

@@ -90,6 +90,8 @@ class Write(Frozen, frozen=True, kw_only=True):
     gates: tuple[GateRow, ...] = ()
     calls: tuple[CallRow, ...] = ()
     """The calls with a reservation or a message that its events begin or end."""
+    pipeline: str = ""
+    """The pipeline that what such a call cost is counted for."""
     notifications: Telling | None = None
     blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
     snapshot: Snapshot | None = None

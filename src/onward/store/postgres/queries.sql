@@ -119,17 +119,48 @@ FROM moved;
 -- run_advance_alone --
 -- A step in passing, which is most of what is ever written: one run, no arrays, and a row for each event.
 WITH moved AS (
-    UPDATE run
-    SET head = :head, hash = :hash, next_node = :next_node, doubtful = :doubtful,
-        steps_finished = :steps_finished, updated_at_us = :updated_at_us
-    WHERE id = :id AND head = :after AND hash = :after_hash AND token = :held_token
-        AND owner IS NOT DISTINCT FROM :held_owner
-    RETURNING id
+    {run_moved}
 )
+{event_of_moved}
+RETURNING run_id;
+
+-- run_moved --
+UPDATE run
+SET head = :head, hash = :hash, next_node = :next_node, doubtful = :doubtful,
+    steps_finished = :steps_finished, updated_at_us = :updated_at_us
+WHERE id = :id AND head = :after AND hash = :after_hash AND token = :held_token
+    AND owner IS NOT DISTINCT FROM :held_owner
+RETURNING id;
+
+-- event_of_moved --
 INSERT INTO event (run_id, seq, kind, v, at_us, token, body, hash, refs)
 SELECT moved.id, event.*
-FROM moved, (VALUES {event_rows}) AS event (seq, kind, v, at_us, token, body, hash, refs)
-RETURNING run_id;
+FROM moved, (VALUES {event_rows}) AS event (seq, kind, v, at_us, token, body, hash, refs);
+
+-- run_reserve_alone --
+-- The same for a call that begins and reserves.
+WITH moved AS (
+    {run_moved}
+),
+event_written AS (
+    {event_of_moved}
+),
+{reserved}
+SELECT id
+FROM moved
+WHERE (SELECT sqrt(count(*) - cardinality(:ids)) FROM charged) = 0;
+
+-- run_settle_alone --
+-- The same for one that ends.
+WITH moved AS (
+    {run_moved}
+),
+event_written AS (
+    {event_of_moved}
+),
+{settled}
+SELECT id
+FROM moved;
 
 -- run_update --
 -- Differs because one statement changes all runs of a group, as run_advance does.
@@ -538,7 +569,7 @@ RETURNING id, subscriber, run_id, seq, kind, body, created_at_us, state, token, 
 
 -- place_lock --
 -- Differs because here the rows are locked, in the order of their ids, which in SQLite the whole database is.
-SELECT id, head, hash, owner, token, pipeline
+SELECT id, head, hash, owner, token
 FROM run
 WHERE id = ANY(:ids::text[])
 ORDER BY id
@@ -585,6 +616,106 @@ SET spent_tokens = :spent_tokens, spent_cost_micro = :spent_cost_micro, spent_ca
     reserved_tokens = :reserved_tokens, reserved_cost_micro = :reserved_cost_micro, reserved_calls = :reserved_calls,
     warned = :warned
 WHERE id = :id;
+
+-- scope_reserve --
+-- One call that begins, in the trip of its events and behind them. Each scope is judged by its row once that is locked, in
+-- the order of `ids`. If one is missing or has no room, or if the events were not written, the root of a negative number
+-- fails all that was sent with this.
+WITH moved AS (
+    {run_there}
+),
+{reserved}
+SELECT sqrt(count(*) - cardinality(:ids))::bigint
+FROM charged;
+
+-- scope_settle --
+-- One call that ends, as scope_reserve for one that begins. It fails if a limit is nearly spent, and nobody was told so.
+WITH moved AS (
+    {run_there}
+),
+{settled}
+SELECT id
+FROM moved;
+
+-- run_there --
+SELECT id
+FROM run
+WHERE id = :id AND head = :head AND hash = :hash;
+
+-- reserved --
+made AS (
+    INSERT INTO reservation (run_id, call_hash, step, call, try, token, scopes, model, reserved_tokens, reserved_cost_micro,
+        reserved_calls, state, charged_tokens, charged_cost_micro, charged_calls, is_estimated)
+    SELECT id, :call_hash::text, :step::text, :call::text, :number::bigint, :token::bigint, :scopes::text, :model::text,
+        :reserved_tokens::bigint, :reserved_cost_micro::bigint, :reserved_calls::bigint, 'open', 0, 0, 0, 0
+    FROM moved
+    RETURNING run_id
+),
+charged AS (
+    UPDATE scope
+    SET reserved_tokens = scope.reserved_tokens + :reserved_tokens,
+        reserved_cost_micro = scope.reserved_cost_micro + :reserved_cost_micro,
+        reserved_calls = scope.reserved_calls + :reserved_calls + sqrt((
+            (coalesce(scope.max_tokens, kind.max_tokens, 0) = 0 OR scope.spent_tokens + scope.reserved_tokens
+                + :reserved_tokens <= coalesce(scope.max_tokens, kind.max_tokens))
+            AND (coalesce(scope.max_cost_micro, kind.max_cost_micro, 0) = 0 OR :is_priced::bigint = 1
+                AND scope.spent_cost_micro + scope.reserved_cost_micro
+                + :reserved_cost_micro <= coalesce(scope.max_cost_micro, kind.max_cost_micro))
+            AND (coalesce(scope.max_calls, kind.max_calls, 0) = 0 OR scope.spent_calls + scope.reserved_calls
+                + :reserved_calls <= coalesce(scope.max_calls, kind.max_calls))
+        )::int - 1)::bigint
+    FROM made
+    CROSS JOIN unnest(:ids::text[], :kinds::text[]) AS wanted (id, kind)
+    LEFT JOIN scope AS kind ON kind.id = ANY (ARRAY[wanted.kind])
+    WHERE scope.id = ANY (ARRAY[wanted.id])
+    RETURNING scope.id
+);
+
+-- settled --
+settled AS (
+    UPDATE reservation
+    SET state = 'settled', charged_tokens = :charged_tokens, charged_cost_micro = :charged_cost_micro,
+        charged_calls = :charged_calls, is_estimated = :is_estimated
+    FROM moved
+    WHERE reservation.run_id = moved.id AND reservation.call_hash = :call_hash AND reservation.state <> 'settled'
+    RETURNING reservation.run_id
+),
+used AS (
+    INSERT INTO usage (key_hash, day, project, chat, run_id, pipeline, model, input, output, cached, tokens, cost_micro,
+        calls, estimated)
+    SELECT :key_hash::text, :day::text, :project::text, :chat::text, run_id, :pipeline::text, :model::text, :input::bigint,
+        :output::bigint, :cached::bigint, :charged_tokens, :charged_cost_micro, :charged_calls, :is_estimated
+    FROM settled
+    ON CONFLICT (key_hash) DO UPDATE
+    SET input = usage.input + excluded.input, output = usage.output + excluded.output,
+        cached = usage.cached + excluded.cached, tokens = usage.tokens + excluded.tokens,
+        cost_micro = usage.cost_micro + excluded.cost_micro, calls = usage.calls + excluded.calls,
+        estimated = usage.estimated + excluded.estimated
+),
+charged AS (
+    UPDATE scope
+    SET spent_tokens = scope.spent_tokens + :charged_tokens,
+        spent_cost_micro = scope.spent_cost_micro + :charged_cost_micro,
+        spent_calls = scope.spent_calls + :charged_calls,
+        reserved_tokens = scope.reserved_tokens - :reserved_tokens,
+        reserved_cost_micro = scope.reserved_cost_micro - :reserved_cost_micro,
+        reserved_calls = scope.reserved_calls - :reserved_calls + sqrt(0 - (
+            coalesce(scope.max_tokens, kind.max_tokens, 0) > 0 AND (scope.spent_tokens + :charged_tokens) * 100
+                >= coalesce(scope.max_tokens, kind.max_tokens) * :warn_percent::bigint
+                AND NOT 'tokens' = ANY (string_to_array(scope.warned, ' '))
+            OR coalesce(scope.max_cost_micro, kind.max_cost_micro, 0) > 0
+                AND (scope.spent_cost_micro + :charged_cost_micro) * 100
+                >= coalesce(scope.max_cost_micro, kind.max_cost_micro) * :warn_percent
+                AND NOT 'cost' = ANY (string_to_array(scope.warned, ' '))
+            OR coalesce(scope.max_calls, kind.max_calls, 0) > 0 AND (scope.spent_calls + :charged_calls) * 100
+                >= coalesce(scope.max_calls, kind.max_calls) * :warn_percent
+                AND NOT 'calls' = ANY (string_to_array(scope.warned, ' '))
+        )::int)::bigint
+    FROM settled
+    CROSS JOIN unnest(:ids::text[], :kinds::text[]) AS wanted (id, kind)
+    LEFT JOIN scope AS kind ON kind.id = ANY (ARRAY[wanted.kind])
+    WHERE scope.id = ANY (ARRAY[wanted.id])
+);
 
 -- scope_limit --
 UPDATE scope

@@ -69,14 +69,17 @@ UNSYNCED = Call(parse("unsynced", "SELECT set_config('synchronous_commit', 'off'
 
 
 @cache
-def advance_alone(events: int) -> Statement:
-    """The statement that moves one run by so many events: ALONE_PARAMETERS, then the columns of each."""
+def advance_alone(events: int, name: str = "run_advance_alone") -> Statement:
+    """The statement that moves one run by so many events: ALONE_PARAMETERS, then the columns of each.
+
+    Those of other names do more, and have more parameters behind these.
+    """
     rows = [
         ", ".join(f":event{row}_{column}::{kind}" for column, kind in enumerate(EVENT_TYPES))
         for row in range(events)
     ]
-    text = _TEXTS["run_advance_alone"].replace(f"{{{EVENT_ROWS}}}", ", ".join(f"({row})" for row in rows))
-    statement = parse(f"run_advance_alone_{events}", text)
+    text = _TEXTS[name].replace(f"{{{EVENT_ROWS}}}", ", ".join(f"({row})" for row in rows))
+    statement = parse(f"{name}_{events}", text)
     assert statement.parameters[: len(ALONE_PARAMETERS)] == ALONE_PARAMETERS
     return statement
 

@@ -17,6 +17,7 @@ from onward.store.port.money.limits import Warned
 from onward.store.port.stored import Position, StoredEvent, Write
 from onward.store.postgres.chats.projecting import message_calls
 from onward.store.postgres.limits.charging import is_charged, ledger_calls, lock
+from onward.store.postgres.limits.one_trip import Charge, OneTrip
 from onward.store.postgres.link.binary import byteas, number, numbers, optional_text, text, texts
 from onward.store.postgres.link.failure import AGAIN, KEY_IN_USE, ServerError
 from onward.store.postgres.link.wire import Wire
@@ -48,6 +49,7 @@ class Writer:
     known: set[str] = field(default_factory=set)
     scopes: set[str] = field(default_factory=set)
     """Scopes that have rows."""
+    one_trip: OneTrip = field(default_factory=OneTrip)
     warnings: dict[str, list[Warned]] = field(default_factory=dict)
     """Limits that are nearly spent, by the run whose calls spent them, until they are told."""
 
@@ -65,6 +67,13 @@ class Writer:
         if not any(map(is_charged, members)):
             return await self._write(wire, members, *then)
         is_ours = not wire.is_in_transaction
+        charge = self.one_trip.charge(members) if is_ours and not then else None
+        if charge is not None:
+            try:
+                return await self._write(wire, members, charge=charge)
+            except ServerError as error:
+                if not self.one_trip.needs_look(charge, error):
+                    raise
         locked = await lock(wire, members, self.scopes)
         refused = locked.charge(members)
         sent = [member for member in members if member.write.run_id not in refused]
@@ -76,11 +85,16 @@ class Writer:
             await wire.run(ROLLBACK)  # all of it was refused
         else:
             note_warnings(self.warnings, locked.ledger)
+            self.one_trip.note(locked.ledger)
         return [answers[member.write.run_id] for member in members]
 
-    async def _write(self, wire: Wire, members: Sequence[Member], *then: Call) -> Sequence[Exception | None]:
-        if len(members) == 1 and _is_in_passing(members[0]) and not then:
-            (found,) = await wire.run(_advance_alone(members[0]))
+    async def _write(
+        self, wire: Wire, members: Sequence[Member], *then: Call, charge: Charge | None = None
+    ) -> Sequence[Exception | None]:
+        if len(members) == 1 and not then and _is_in_passing(members[0], charge):
+            (found,) = await wire.run(_advance_alone(members[0], charge))
+            if charge is not None:
+                self.one_trip.charged(charge)
             return [None if found else await _why_refused(wire, members[0], ())]
         orphans = [
             member.write.run_id
@@ -93,6 +107,7 @@ class Writer:
         snapshots = [member.write for member in sent if member.write.snapshot is not None]
         gates = [gate_call(row, member.write.head) for member in sent for row in member.write.gates]
         said = message_calls([member.write for member in sent if member.write.calls])
+        charged = [charge.behind(sent[0].write)] if charge is not None and sent else []
         told = [
             (one, member.write.head)
             for member in sent
@@ -108,6 +123,7 @@ class Writer:
             answers = await wire.run(
                 *statements,
                 *said,
+                *charged,
                 *content,
                 *gates,
                 *notification_calls(told, self.now_us()),
@@ -125,6 +141,8 @@ class Writer:
                 raise
             return [await _occupied(wire, members[0].write)]
         self._note(blobs.keys())
+        if charge is not None:
+            self.one_trip.charged(charge)
         moved = {columns[0] for found in answers[: len(statements)] for columns in found}
         return [
             None if member.write.run_id in moved else await _why_refused(wire, member, orphans)
@@ -196,7 +214,7 @@ def _advance(members: Sequence[Member], locked: Sequence[str]) -> Call:
     )
 
 
-def _advance_alone(member: Member) -> Call:
+def _advance_alone(member: Member, charge: Charge | None = None) -> Call:
     """In the order of the statement's parameters: nothing is written as often as this."""
     write, (owner, token) = member.write, member.held or (None, 0)
     records = write.records
@@ -214,6 +232,8 @@ def _advance_alone(member: Member) -> Call:
         _, seq, kind, v, at_us, event_token, body, hash_, refs, _ = astuple(record)
         values += (number(seq), text(kind), number(v), number(at_us), number(event_token))
         values += (text(body), hash_, text(" ".join(refs)) if refs else None)
+    if charge is not None:
+        return charge.together(len(records), values)
     return Call(advance_alone(len(records)), values)
 
 
@@ -283,11 +303,12 @@ def _snapshot_call(write: Write) -> Call:
     return call("snapshot_put", run_id=write.run_id, **write.snapshot._asdict())
 
 
-def _is_in_passing(member: Member) -> bool:
-    """Whether this is a step on the way, with nothing to store beside its events."""
+def _is_in_passing(member: Member, charge: Charge | None) -> bool:
+    """Whether this is a step on the way, with nothing to store beside its events and this charge."""
     write = member.write
     is_plain = write.row is None and write.snapshot is None and not write.blobs and not write.gates
-    is_plain = is_plain and write.notifications is None and not write.calls
+    is_plain = is_plain and write.notifications is None
+    is_plain = is_plain and (not write.calls or (charge is not None and not write.calls[0].is_streamed))
     return is_plain and not write.relied_on and len(write.records) <= ALONE_EVENTS_MAX
 
 

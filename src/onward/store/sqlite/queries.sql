@@ -326,7 +326,7 @@ RETURNING id, subscriber, run_id, seq, kind, body, created_at_us, state, token, 
     delivered_at_us, response, error;
 
 -- place_lock --
-SELECT id, head, hash, owner, token, pipeline
+SELECT id, head, hash, owner, token
 FROM run
 WHERE id = :id;
 

@@ -90,7 +90,7 @@ class Writer:
             if place is None or place[1:5] != (*write.after, owner, token):
                 _write_events(db, later.events)
                 return _why_refused(db, write, owner, token)
-            limit_reached = ledger.enter(write, place[5])
+            limit_reached = ledger.enter(write)
             if limit_reached is not None:
                 return limit_reached
         if write.row is None:

@@ -37,7 +37,6 @@ class Place(NamedTuple):
 
     after: tuple[int, bytes]
     held: tuple[str | None, int]
-    pipeline: str
 
 
 class Locked(NamedTuple):
@@ -51,7 +50,7 @@ class Locked(NamedTuple):
         refused: dict[str, Exception] = {}
         for member in sorted(members, key=lambda one: not only_settles(one.write)):
             place = self.place_of(member) if is_charged(member) else None
-            refusal = None if place is None else self.ledger.enter(member.write, place.pipeline)
+            refusal = None if place is None else self.ledger.enter(member.write)
             if refusal is not None:
                 refused[member.write.run_id] = refusal
         return refused
@@ -113,7 +112,7 @@ async def _lock(
     ledger = Ledger({row[0]: columns.scope_of(row) for row in scopes}, {key_of(one): one for one in made})
     return Locked(
         ledger,
-        {id: Place((head, hash_), (owner, token), name) for id, head, hash_, owner, token, name in places},
+        {id: Place((head, hash_), (owner, token)) for id, head, hash_, owner, token in places},
     )
 
 
