@@ -326,7 +326,7 @@ RETURNING id, subscriber, run_id, seq, kind, body, created_at_us, state, token, 
     delivered_at_us, response, error;
 
 -- place_lock --
-SELECT id, head, hash, owner, token
+SELECT head, hash, owner, token
 FROM run
 WHERE id = :id;
 
@@ -352,6 +352,64 @@ SET spent_tokens = excluded.spent_tokens, spent_cost_micro = excluded.spent_cost
     spent_calls = excluded.spent_calls, reserved_tokens = excluded.reserved_tokens,
     reserved_cost_micro = excluded.reserved_cost_micro, reserved_calls = excluded.reserved_calls,
     warned = excluded.warned;
+
+-- scope_reserve --
+-- One call that begins, in up to four scopes: all of them are charged, or none if one is missing or has no room.
+UPDATE scope
+SET reserved_tokens = reserved_tokens + :tokens, reserved_cost_micro = reserved_cost_micro + :cost_micro,
+    reserved_calls = reserved_calls + :calls
+WHERE id IN (:first, :second, :third, :fourth) AND :count = (
+    SELECT count(*)
+    FROM scope AS one
+    LEFT JOIN scope AS kind ON kind.id = one.kind
+    WHERE one.id IN (:first, :second, :third, :fourth)
+        AND (coalesce(one.max_tokens, kind.max_tokens, 0) = 0
+            OR one.spent_tokens + one.reserved_tokens + :tokens <= coalesce(one.max_tokens, kind.max_tokens))
+        AND (coalesce(one.max_cost_micro, kind.max_cost_micro, 0) = 0 OR :is_priced AND one.spent_cost_micro
+            + one.reserved_cost_micro + :cost_micro <= coalesce(one.max_cost_micro, kind.max_cost_micro))
+        AND (coalesce(one.max_calls, kind.max_calls, 0) = 0
+            OR one.spent_calls + one.reserved_calls + :calls <= coalesce(one.max_calls, kind.max_calls))
+);
+
+-- reservation_begin --
+INSERT INTO reservation (run_id, call_hash, step, call, try, token, scopes, model, reserved_tokens, reserved_cost_micro,
+    reserved_calls, state, charged_tokens, charged_cost_micro, charged_calls, is_estimated)
+VALUES (:run_id, :call_hash, :step, :call, :number, :token, :scopes, :model, :reserved_tokens, :reserved_cost_micro,
+    :reserved_calls, 'open', 0, 0, 0, 0);
+
+-- reservation_end --
+UPDATE reservation
+SET state = 'settled', charged_tokens = :charged_tokens, charged_cost_micro = :charged_cost_micro,
+    charged_calls = :charged_calls, is_estimated = :is_estimated
+WHERE run_id = :run_id AND call_hash = :call_hash AND state <> 'settled';
+
+-- scope_settle --
+-- One call that ends, the same way: nothing is changed if a limit is nearly spent, and nobody was told so.
+UPDATE scope
+SET spent_tokens = spent_tokens + :charged_tokens, spent_cost_micro = spent_cost_micro + :charged_cost_micro,
+    spent_calls = spent_calls + :charged_calls, reserved_tokens = reserved_tokens - :reserved_tokens,
+    reserved_cost_micro = reserved_cost_micro - :reserved_cost_micro, reserved_calls = reserved_calls - :reserved_calls
+WHERE id IN (:first, :second, :third, :fourth) AND EXISTS (
+    SELECT 1
+    FROM reservation
+    WHERE run_id = :run_id AND call_hash = :call_hash AND state <> 'settled'
+) AND NOT EXISTS (
+    SELECT 1
+    FROM scope AS one
+    LEFT JOIN scope AS kind ON kind.id = one.kind
+    WHERE one.id IN (:first, :second, :third, :fourth) AND (
+        coalesce(one.max_tokens, kind.max_tokens, 0) > 0 AND (one.spent_tokens + :charged_tokens) * 100
+            >= coalesce(one.max_tokens, kind.max_tokens) * :warn_percent
+            AND instr(' ' || one.warned || ' ', ' tokens ') = 0
+        OR coalesce(one.max_cost_micro, kind.max_cost_micro, 0) > 0
+            AND (one.spent_cost_micro + :charged_cost_micro) * 100
+            >= coalesce(one.max_cost_micro, kind.max_cost_micro) * :warn_percent
+            AND instr(' ' || one.warned || ' ', ' cost ') = 0
+        OR coalesce(one.max_calls, kind.max_calls, 0) > 0 AND (one.spent_calls + :charged_calls) * 100
+            >= coalesce(one.max_calls, kind.max_calls) * :warn_percent
+            AND instr(' ' || one.warned || ' ', ' calls ') = 0
+    )
+);
 
 -- scope_limit --
 UPDATE scope

@@ -11,24 +11,25 @@ from msgspec.structs import astuple
 from onward.errors import LeaseLost, Refused, RunNotFound, StaleHistory
 from onward.model.notification import Telling
 from onward.model.row import GateRow
-from onward.store.limits.ledger import charges, note_warnings
+from onward.store.limits.ledger import Ledger, charges, note_warnings
 from onward.store.member import Member
 from onward.store.port.money.limits import Warned
 from onward.store.port.stored import StoredEvent, Write
 from onward.store.refusals import content_missing, key_occupied, run_exists
 from onward.store.rows import gate_parameters, pack
 from onward.store.sqlite.chats.projecting import put_messages
+from onward.store.sqlite.limits.adding_up import AddingUp
 from onward.store.sqlite.limits.charging import open_ledger, write_ledger
 from onward.store.sqlite.news.outbox import put_notifications
 from onward.store.sqlite.reading import one, read_records
-from onward.store.sqlite.statements import QUERIES
+from onward.store.sqlite.statements import QUERIES, compact
 
 Rows = list[tuple[object, ...]]
 
 # Values are given in the order in which a statement first names them: looking names up takes longer.
-_INSERT, _UPDATE = QUERIES["run_insert"], QUERIES["run_update"]
-_ADVANCE = QUERIES["run_advance"]
-_EVENT_INSERT = QUERIES["event_insert"]
+_INSERT, _UPDATE = compact(QUERIES["run_insert"]), compact(QUERIES["run_update"])
+_ADVANCE, _PLACE = compact(QUERIES["run_advance"]), compact(QUERIES["place_lock"])
+_EVENT_INSERT = compact(QUERIES["event_insert"])
 
 
 @dataclass(slots=True)
@@ -45,6 +46,7 @@ class Writer:
 
     now_us: Callable[[], int | None]
     lease_us: int
+    adding_up: AddingUp = field(default_factory=AddingUp)
     warnings: dict[str, list[Warned]] = field(default_factory=dict)
     """Limits that are nearly spent, by the run whose calls spent them, until they are told."""
 
@@ -84,15 +86,18 @@ class Writer:
         missing = _without_content(db, write)
         if missing is not None:
             return missing
-        ledger = open_ledger(db, write) if write.calls and charges(write) else None
-        if ledger is not None:
-            place = one(db, "place_lock", id=write.run_id)
-            if place is None or place[1:5] != (*write.after, owner, token):
+        ledger: Ledger | None = None
+        if write.calls and charges(write):
+            place = db.execute(_PLACE, (write.run_id,)).fetchone()
+            if place != (*write.after, owner, token):
                 _write_events(db, later.events)
                 return _why_refused(db, write, owner, token)
-            limit_reached = ledger.enter(write)
-            if limit_reached is not None:
-                return limit_reached
+            # Nothing else can refuse a write without a row, so its calls can be charged before it is made.
+            if write.row is not None or not self.adding_up.charge(db, write):
+                ledger = open_ledger(db, write)
+                limit_reached = ledger.enter(write)
+                if limit_reached is not None:
+                    return limit_reached
         if write.row is None:
             head = write.head
             values = (
@@ -112,6 +117,7 @@ class Writer:
         if ledger is not None:
             write_ledger(db, ledger)
             note_warnings(self.warnings, ledger)
+            self.adding_up.known.note(ledger)
         self._write(db, member, later)
         return None
 

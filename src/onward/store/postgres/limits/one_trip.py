@@ -26,8 +26,9 @@ from onward.store.limits.ledger import (
     opened,
     usage_of,
 )
+from onward.store.limits.remembered import Remembered
 from onward.store.member import Member
-from onward.store.port.money.limits import Reservation, ReservationState
+from onward.store.port.money.limits import Reservation
 from onward.store.port.stored import Write
 from onward.store.postgres.link.binary import number, text, texts
 from onward.store.postgres.link.failure import ServerError
@@ -35,7 +36,6 @@ from onward.store.postgres.statements import QUERIES, Call, advance_alone
 
 NOT_PLAIN = "2201F"  # the square root of a negative number in scope_reserve and scope_settle
 RESERVED_BEFORE = "reservation_pkey"  # the reply was lost, and this is the same write again
-KNOWN_MAX = 10_000
 # Behind those of their run and its place; so with their events in one statement, too.
 RESERVE_PARAMETERS = (
     *("call_hash", "step", "call", "number", "token", "scopes", "model"),
@@ -78,7 +78,7 @@ class Charge(NamedTuple):
 class OneTrip:
     """The calls of one process that are charged so. `watched` are scopes in which that failed lately."""
 
-    open: dict[ReservationKey, Reservation] = field(default_factory=dict)
+    known: Remembered = field(default_factory=Remembered)
     watched: set[str] = field(default_factory=set)
 
     def charge(self, members: Sequence[Member]) -> Charge | None:
@@ -88,7 +88,7 @@ class OneTrip:
         write = members[0].write
         (row,) = write.calls
         if isinstance(row, CallClosed):
-            known = self.open.get(ReservationKey(write.run_id, row.step, row.call, row.number))
+            known = self.known.open.get(ReservationKey(write.run_id, row.step, row.call, row.number))
             charge = None if known is None else _settling(write, row, known)
         else:
             charge = None if row.reserved is None else _reserving(write, row, row.reserved)
@@ -97,9 +97,9 @@ class OneTrip:
     def charged(self, charge: Charge) -> None:
         """The charge was made."""
         if charge.made is None:
-            self.open.pop(charge.key, None)
+            self.known.ended(charge.key)
         else:
-            self._note(charge.key, charge.made)
+            self.known.begun(charge.key, charge.made)
 
     def needs_look(self, charge: Charge, error: ServerError) -> bool:
         """Whether a charge failed because it is more than adding up; so it may be the next time."""
@@ -111,16 +111,7 @@ class OneTrip:
     def note(self, ledger: Ledger) -> None:
         """A ledger was written, with no more than its scopes have room for."""
         self.watched.difference_update(ledger.changed)
-        for key, made in ledger.written.items():
-            if made.state is ReservationState.SETTLED:
-                self.open.pop(key, None)
-            else:
-                self._note(key, made)
-
-    def _note(self, key: ReservationKey, made: Reservation) -> None:
-        if len(self.open) >= KNOWN_MAX:
-            self.open.clear()
-        self.open[key] = made
+        self.known.note(ledger)
 
 
 # Values are put together in the order of the statement's parameters, as for the events: it is done so often.

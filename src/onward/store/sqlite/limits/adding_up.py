@@ -1,0 +1,87 @@
+"""A call that begins or ends alone, where charging it is no more than adding up.
+
+Its scopes are judged by the statement that charges them. Whatever is more (a limit that has no room or is
+nearly spent, a scope without a row) changes nothing, and is left to the ledger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import apsw
+
+from onward.model.call import Reserved
+from onward.model.row import CallClosed, CallOpened
+from onward.model.values.amounts import WARN_PERCENT, amounts_of
+from onward.store.limits import columns
+from onward.store.limits.ledger import ReservationKey, UsageKey, charged_for, key_of, opened, usage_of
+from onward.store.limits.remembered import Remembered
+from onward.store.port.money.limits import Reservation
+from onward.store.port.stored import Write
+from onward.store.sqlite.statements import QUERIES, compact
+
+SCOPES_MAX = 4
+# Values are given in the order in which a statement first names them: looking names up takes longer.
+_RESERVE, _BEGIN = compact(QUERIES["scope_reserve"]), compact(QUERIES["reservation_begin"])
+_SETTLE, _END = compact(QUERIES["scope_settle"]), compact(QUERIES["reservation_end"])
+_ADD = compact(QUERIES["usage_add"])
+
+
+@dataclass(slots=True)
+class AddingUp:
+    """The calls of one process that are charged so."""
+
+    known: Remembered = field(default_factory=Remembered)
+
+    def charge(self, db: apsw.Connection, write: Write) -> bool:
+        """Charge the call of a write that will be made. False: it is more than adding up; nothing is done."""
+        if len(write.calls) != 1:
+            return False
+        (row,) = write.calls
+        if isinstance(row, CallClosed):
+            found = self.known.open.get(ReservationKey(write.run_id, row.step, row.call, row.number))
+            return found is not None and self._settle(db, write, row, found)
+        return row.reserved is not None and self._reserve(db, write, row, row.reserved)
+
+    def _reserve(self, db: apsw.Connection, write: Write, row: CallOpened, reserved: Reserved) -> bool:
+        scopes, ids = _scopes(reserved.scopes)
+        if len(ids) != SCOPES_MAX:
+            return False
+        wanted = amounts_of(reserved)
+        db.execute(_RESERVE, (*wanted, *ids, len(scopes), reserved.is_priced))
+        if not db.changes():
+            return False
+        made = opened(write, row, scopes, wanted)
+        key, joined = key_of(made), columns.joined_scopes(scopes)
+        named = (row.step, row.call, row.number, made.token, joined, row.model)
+        db.execute(_BEGIN, (write.run_id, columns.call_hash(key), *named, *wanted))
+        self.known.begun(key, made)
+        return True
+
+    def _settle(self, db: apsw.Connection, write: Write, row: CallClosed, found: Reservation) -> bool:
+        _, ids = _scopes(found.scopes)
+        if len(ids) != SCOPES_MAX:
+            return False
+        key, charged = key_of(found), charged_for(row, found)
+        place = write.run_id, columns.call_hash(key)
+        db.execute(_SETTLE, (*charged, *found.reserved, *ids, *place, WARN_PERCENT))
+        if not db.changes():
+            return False
+        db.execute(_END, (*charged, row.is_unknown, *place))
+        counted, used = usage_of(write, row, found)
+        db.execute(_ADD, (_usage_hash(counted), *counted, *used))
+        self.known.ended(key)
+        return True
+
+
+@lru_cache(maxsize=1_000)  # all calls of a run have the same
+def _scopes(wanted: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Scopes in their order, and so many ids as a statement takes, if there are no more."""
+    scopes = tuple(sorted(set(wanted)))
+    return scopes, (*scopes, *scopes[-1:] * (SCOPES_MAX - len(scopes)))
+
+
+@lru_cache(maxsize=1_000)
+def _usage_hash(key: UsageKey) -> str:
+    return columns.usage_hash(key)
