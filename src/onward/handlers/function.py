@@ -36,14 +36,11 @@ class FunctionHandler:
         else:
             returned = await step.calls.call(self._function, step)
         if isinstance(returned, CoroutineType) or inspect.isawaitable(returned):  # the second is slow
-            returned = await self._awaited(returned, step)
+            # In a separate task only if there is a time limit: a task costs a third of a short step.
+            if step.node.timeout_s is not None:
+                returned = step.calls.attend(self.name, returned)
+            returned = await returned
         return as_result(returned, step.node.id)
-
-    async def _awaited(self, returned: Awaitable[Any], step: StepContext) -> Any:
-        """Await in a separate task only if there is a time limit: a task costs a third of a short step."""
-        if step.node.timeout_s is None:
-            return await returned
-        return await step.calls.attend(self.name, returned)
 
     @property
     def name(self) -> str:

@@ -61,7 +61,9 @@ class AttemptOutput:
 
     def close(self) -> None:
         """The attempt is over. A last line may lack its end."""
-        for stream in (STDOUT, STDERR) if self._unfinished else ():
+        if not self._unfinished:
+            return  # it printed nothing, so the room has nothing to end
+        for stream in (STDOUT, STDERR):
             rest = self._unfinished.pop(stream, b"")
             if rest:
                 self._take(stream, [rest])

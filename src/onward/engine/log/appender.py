@@ -89,7 +89,29 @@ class Appender:
             await turns.wait()
         turns.is_taken = True
         try:
-            return await self._append(results)
+            while True:
+                now_us, before = self.now_us(), self._folded
+                first = self._first(before.run, results, now_us)
+                ahead = self._advanced(before.run, first, now_us)
+                if not ahead.events:
+                    return ahead.action
+                if type(ahead.events[-1]) is RunInterrupted:
+                    ahead = await self._judged(ahead, before.run, first, now_us)
+                receipts = self._receipts()
+                if receipts is not None:
+                    await receipts.before(self._definition, before, ahead.events, now_us)
+                try:
+                    self._folded = await self._parts.journal.record(before, ahead.events, ahead.run, now_us)
+                except StaleHistory:
+                    await self.catch_up()
+                    continue
+                self._warned = ()
+                self._parts.observe(ahead.run, ahead.events)
+                for child in orphaned(before.run, ahead.run, ahead.events) if before.run.open_steps else ():
+                    await self._parts.cancel_child(child)
+                if receipts is not None and ahead.run.worker is not None:
+                    self._write_soon(receipts)
+                return ahead.action
         finally:
             turns.end()
 
@@ -127,43 +149,26 @@ class Appender:
             self._parts.observe(run, events)
             return events[len(warned) :]
 
-    async def _append(self, results: Sequence[ActionResult]) -> Action:
-        while True:
-            now_us, before = self.now_us(), self._folded
-            first = events_of(self._definition, before.run, results, now_us=now_us) if results else ()
-            warned = self._warnings()
-            first = (*warned, *first) if warned else first
-            ahead = await self._advanced(before.run, first, now_us)
-            if not ahead.events:
-                return ahead.action
-            receipts = self._receipts()
-            if receipts is not None:
-                await receipts.before(self._definition, before, ahead.events, now_us)
-            try:
-                self._folded = await self._parts.journal.record(before, ahead.events, ahead.run, now_us)
-            except StaleHistory:
-                await self.catch_up()
-                continue
-            self._warned = ()
-            self._parts.observe(ahead.run, ahead.events)
-            if before.run.open_steps:
-                for child in orphaned(before.run, ahead.run, ahead.events):
-                    await self._parts.cancel_child(child)
-            if receipts is not None and ahead.run.worker is not None:
-                self._write_soon(receipts)
-            return ahead.action
+    def _first(self, run: Run, results: Sequence[ActionResult], now_us: int) -> Sequence[Event]:
+        """What the results say, and before it what is to be warned of."""
+        first = events_of(self._definition, run, results, now_us=now_us) if results else ()
+        warned = self._warnings()
+        return (*warned, *first) if warned else first
 
-    async def _advanced(self, run: Run, first: Sequence[Event], now_us: int) -> Advance:
-        """What follows. Before a limit stops the run it is judged once more: it may have been raised when
-        nothing was held yet, so that nothing was lifted."""
-        ahead = advance(self._definition, run, first, now_us=now_us, stop_reason=self._stop.reason)
-        stop = ahead.events[-1] if ahead.events else None
+    def _advanced(self, run: Run, first: Sequence[Event], now_us: int) -> Advance:
+        return advance(self._definition, run, first, now_us=now_us, stop_reason=self._stop.reason)
+
+    async def _judged(self, ahead: Advance, run: Run, first: Sequence[Event], now_us: int) -> Advance:
+        """What follows where the run stops. Before a limit stops it, that is judged once more: it may have
+        been raised when nothing was held yet, so that nothing was lifted."""
+        stop = ahead.events[-1]
         if not isinstance(stop, RunInterrupted) or stop.reason != LIMIT:
             return ahead
         if not await self._parts.has_room(limits_hit(ahead.run)):
             return ahead
-        first = (*first, HoldsLifted(why="its limit was raised before the run stopped"))
-        return advance(self._definition, run, first, now_us=now_us, stop_reason=self._stop.reason)
+        return self._advanced(
+            run, (*first, HoldsLifted(why="its limit was raised before the run stopped")), now_us
+        )
 
     def _warnings(self) -> tuple[Event, ...]:
         """Limits that are nearly spent, to be said with what is written next."""

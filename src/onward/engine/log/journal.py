@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_changes
 from functools import partial
+from itertools import repeat
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -110,7 +111,7 @@ class Journal(LogReader):
 
     async def record(self, before: Folded, events: Sequence[Event], run: Run, at_us: int) -> Folded:
         """Append for the holder; `run` is the state after `events`."""
-        stamped = [(event, before.run.token) for event in events]
+        stamped = list(zip(events, repeat(before.run.token)))
         full = not (before.run.status is RUNNING and run.status is RUNNING)
         write, folded = sealed(run, stamped, after=before.position, at_us=at_us, full=full, before=before)
         lease = before.lease

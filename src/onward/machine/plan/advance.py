@@ -37,7 +37,7 @@ def advance(
         events.append(event)
     while run.status is RUNNING:
         action = plan(definition, run, now_us=now_us, stop_reason=stop_reason)
-        for event in with_lost_calls(run, action.events):
+        for event in with_lost_calls(run, action.events) if run.open_calls or run.gates else action.events:
             run = apply(run, event, run_id=run.id, at_us=now_us, token=run.token)
             events.append(event)
         if type(action) is Append:

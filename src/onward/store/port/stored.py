@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -44,6 +45,7 @@ class StoredEvent(Frozen, frozen=True):
 
 
 KEPT_APART = "~"
+_refs_of = attrgetter("refs")
 
 
 def read_with(refs: Sequence[str]) -> Sequence[str]:
@@ -99,5 +101,6 @@ class Write(Frozen, frozen=True, kw_only=True):
     @property
     def relied_on(self) -> set[str]:
         """The hashes of content that its events name, and that it does not bring: it must be stored."""
-        named = content_named(self.records)
-        return named - self.blobs.keys() if named else named  # few steps name any, and all ask
+        if not any(map(_refs_of, self.records)):  # few steps name any, and all ask
+            return set()
+        return content_named(self.records) - self.blobs.keys()
