@@ -120,6 +120,8 @@ def test_collecting_beside_workers_disturbs_no_run(db: str, tmp_path: Path) -> N
     ids = {f"run-{number}" for number in range(8)}
     try:
         workers = [shell.start("worker") for _ in range(2)]
+        for worker in workers:  # a signal that comes earlier ends it in the middle of its start
+            worker.wait_for("up to 4 runs at once")
         for run_id in sorted(ids):
             assert shell.inside("submit", "line.dot", "--run-id", run_id).code == 0
         gone: set[str] = set()

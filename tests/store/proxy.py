@@ -65,9 +65,9 @@ class Proxy:
             self._server.close()
         for writer in self._writers:
             writer.transport.abort()
-        for _ in range(TURNS):  # until what was just accepted has come here, and what was aborted is closed
-            await asyncio.sleep(0)
+        await _turns()  # until what was just accepted has come here
         await asyncio.gather(*self._tasks)
+        await _turns()  # until what the tasks aborted at their end is closed
 
     def lose(self, loss: Loss | None, *, behind: int = 0) -> None:
         """Lose the next request, or its reply, `behind` so many that still pass; None loses nothing more."""
@@ -138,6 +138,11 @@ class Proxy:
     def _note_loss(self) -> None:
         self.losses += 1
         self.lost.set()
+
+
+async def _turns() -> None:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
