@@ -167,6 +167,6 @@ def test_what_a_killed_program_left_is_shown_its_text_its_call_and_its_files(she
     shown = shell.read("work")
     (left,), (progress,) = shown["left"], shown["progress"]
     assert [file["path"] for file in left["changed"]] == ["half.txt"]
-    assert [(one["key"], one["state"]) for one in left["effects"]] == [("mine", "in_doubt")]
+    assert [(one["key"], one["state"]) for one in left["effects"]] == [("m1", "in_doubt")]
     assert progress["text"] == "I have begun."
     assert shell.inside("resume", "work", "--continue").code == 0

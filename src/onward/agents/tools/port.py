@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from onward.agents.model.request import Tool
+from onward.errors import CallTimedOut
 from onward.handlers.port import StepContext
 from onward.pipeline.graph import Node
 
@@ -52,6 +53,14 @@ class ToolRefused(Exception):
     """A tool does not do what it was asked; the text says why, for the model to do better."""
 
 
+class CutOff(CallTimedOut):
+    """The other side broke off in the middle of a use: nobody knows whether it did what it was asked."""
+
+    def __init__(self, key: str, limit_s: float, why: str) -> None:
+        super().__init__(key, limit_s)
+        self.args = (f"nobody knows whether call {key!r} was done: {why.rstrip('.')}.",)
+
+
 class AgentTool(Protocol):
     """Does something for an agent."""
 
@@ -69,7 +78,7 @@ class AgentTool(Protocol):
         """Use it once, within `use.rules.time_limit_s`. It ends what it started when it is cancelled.
 
         ToolRefused, and any other exception: the model is told, as of an answer that is an error.
-        CallTimedOut from a tool that must not be repeated: the use is in doubt.
+        CallTimedOut, or CutOff, from a tool that must not be repeated: the use is in doubt.
         """
         ...
 

@@ -15,6 +15,7 @@ from onward.engine.log.reader import Folded
 from onward.errors import InvalidInput, OnwardError, WorkspaceFailed
 from onward.machine.decide.doubt import is_in_doubt
 from onward.model.attempt.leftovers import Left, LeftEffect, LeftFile
+from onward.model.call import POSITIONAL
 from onward.model.event import RunClaimed, StepStarted
 from onward.model.ids import branch_of, idempotency_key
 from onward.model.run import OpenStep, Run
@@ -189,7 +190,10 @@ def _effect(effect: Effect, run: Run, opened: OpenStep) -> LeftEffect:
 
 def _left_call(call: CallSeen) -> LeftEffect:
     state = "finished" if call.state == "ok" else "in_doubt"
-    return LeftEffect(key=call.name or call.call, state=state, begun_at_us=call.began_at_us or 0)
+    is_agents = POSITIONAL.fullmatch(call.call) is not None  # its name is a tool's, and may recur
+    return LeftEffect(
+        key=call.call if is_agents else call.name or call.call, state=state, begun_at_us=call.began_at_us or 0
+    )
 
 
 def view_left(left: Left) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from onward.agents.tools.mcp.listed import ListedTool
 from onward.agents.tools.mcp.messages import RpcError, ServerFailed
 from onward.agents.tools.mcp.session import TooLate
 from onward.agents.tools.mcp.settings import McpServer
-from onward.agents.tools.port import AgentTool, Listed, ToolAnswer, ToolRefused, ToolRules, ToolUse
+from onward.agents.tools.port import AgentTool, CutOff, Listed, ToolAnswer, ToolRefused, ToolRules, ToolUse
 from onward.agents.tools.toolbox import is_allowed
 from onward.clock import Clock
 from onward.errors import CallTimedOut, InvalidInput
@@ -21,14 +21,6 @@ from onward.handlers.port import StepContext
 from onward.pipeline.graph import Node
 
 _WILD = "*?["
-
-
-class CutOff(CallTimedOut):
-    """A server broke off in the middle of a use, so nobody knows whether it did what it was asked."""
-
-    def __init__(self, key: str, limit_s: float, why: str) -> None:
-        super().__init__(key, limit_s)
-        self.args = (f"nobody knows whether call {key!r} was done: {why}.",)
 
 
 class McpTool:

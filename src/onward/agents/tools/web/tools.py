@@ -10,7 +10,7 @@ from typing import Any
 
 from onward.agents.model.request import Tool
 from onward.agents.tools.describing import arguments, text
-from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules, ToolUse
+from onward.agents.tools.port import CutOff, ToolAnswer, ToolRefused, ToolRules, ToolUse
 from onward.agents.tools.web.addresses import (
     Allowed,
     Target,
@@ -136,10 +136,9 @@ async def _answered(asking: Awaitable[tuple[Target, Response]], use: ToolUse) ->
     except UrlRefused as refused:
         raise ToolRefused(str(refused)) from None
     except RequestFailed as failed:
-        unknown = failed.is_sent and not use.rules.repeatable
-        raise ToolRefused(
-            f"{failed}{' Whether the request was served is not known.' if unknown else ''}"
-        ) from None
+        if failed.is_sent and not use.rules.repeatable:
+            raise CutOff(use.key, limit_s, str(failed)) from None
+        raise ToolRefused(str(failed)) from None
     return ToolAnswer(_shown(target, response), is_error=response.status >= 400)
 
 
