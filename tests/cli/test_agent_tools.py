@@ -40,6 +40,8 @@ def test_an_agent_writes_a_file_and_cannot_leave_its_workspace(shell: Shell) -> 
     with with_model(shell, script):
         done = shell.inside("run", "work.dot", "--run-id", "fine")
     assert done.code == 0, done.out + done.err
+    assert "used" in done.out
+    assert 'write  {"path": "made/by-an-agent.txt", "content": "hello"}' in done.out
     assert (shell.directory / "made/by-an-agent.txt").read_text() == "hello"
     assert not (shell.directory.parent / "outside.txt").exists()
     calls = shell.inside("calls", "fine", "--json").json

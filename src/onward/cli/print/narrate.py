@@ -9,7 +9,7 @@ from onward.cli.print.conflicts import Conflicts
 from onward.cli.print.failed_output import failed_lines
 from onward.cli.print.render import SIMULATED, id_words
 from onward.cli.print.text import clean, one_line
-from onward.model.call import CallStarted, LimitWarned
+from onward.model.call import CallFinished, CallStarted, LimitWarned
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -40,6 +40,7 @@ _TONES: Mapping[StepStatus, str] = {
 
 
 PRINTED = "printed"
+ABOUT_MAX = 80
 
 
 class Line(NamedTuple):
@@ -105,6 +106,8 @@ class Narrator:
                     yield _told("conflict", event.step, conflict)
             case CallStarted(shortened_to=int() as tokens) if tokens:
                 yield _told("limited", event.step, f"a limit leaves at most {tokens:,} tokens for the answer")
+            case CallFinished(type="tool") if not self._is_brief:
+                yield _told("used", event.step, event.name, one_line(event.about, ABOUT_MAX))
             case AttemptFailed(retry_at_us=None):
                 yield _told("failed", event.step, f"attempt {event.attempt}: {one_line(event.reason)}")
             case AttemptFailed(retry_at_us=int() as retry_at_us):

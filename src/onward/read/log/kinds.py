@@ -82,7 +82,7 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
     ),
     "cli.print.narrate": _names(
         *("PipelineChanged WorkdirChanged", _REQUESTS, _STOPS, _HANDED_BACK),
-        *("RunForked RunClaimed RunResumed GateWithdrawn", "CallFinished CallLost HoldsLifted AttemptHeld"),
+        *("RunForked RunClaimed RunResumed GateWithdrawn", "CallLost HoldsLifted AttemptHeld"),
     ),
     "operations.local.preview": _names(
         *("GoalRedirected", _REQUESTS, _HANDED_BACK, _BRANCHES, "RunPaused RunInterrupted"),
