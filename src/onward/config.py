@@ -25,7 +25,7 @@ ADDRESS = "://"
 FILE_BYTES_MAX = 1024 * 1024
 TABLES = {"agents", "providers", "programs", "prices", "tools", "mcp", "notify", "redact"}
 KNOWN = {"db", "app", "answers", "tool_env", "grace", "blocked", "runs", "files", "log"} | TABLES
-AGENT_SETTINGS = {"model", "allowed_tools"}
+AGENT_SETTINGS = {"model", "summary_model", "allowed_tools"}
 _TEXTS = KNOWN - TABLES - {"grace", "blocked", "tool_env"}
 _SECRET_FILE_BYTES_MAX = 1 << 20
 _PATTERN = re.compile(r"[^\s=,$\[\]]+")
@@ -54,6 +54,8 @@ class Settings:
     notify: NotifySettings | None = None
     model: str | None = None
     """The model of agents that name none."""
+    summary_model: str | None = None
+    """The model that summarises runs for agents; None: rules do."""
     allowed_tools: tuple[str, ...] = ()
     """The tools of agents that say nothing about tools."""
     tools: Mapping[str, Any] = field(default_factory=dict)
@@ -113,6 +115,7 @@ def load_settings(
         log=_log_format(log or environment.get("ONWARD_LOG") or _text(file.get("log")) or "text"),
         notify=_notify(file["notify"]) if "notify" in file else None,
         model=environment.get("ONWARD_MODEL") or _agent_model(agents),
+        summary_model=_agent_model(agents, "summary_model"),
         allowed_tools=_allowed_tools(agents),
         tools=_table(file.get("tools", {}), "tools"),
         providers=_table(file.get("providers", {}), "providers"),
@@ -279,10 +282,10 @@ def _agents(value: object) -> Mapping[str, Any]:
     return table
 
 
-def _agent_model(table: Mapping[str, Any]) -> str | None:
-    model = table.get("model")
+def _agent_model(table: Mapping[str, Any], name: str = "model") -> str | None:
+    model = table.get(name)
     if model is not None and not isinstance(model, str):
-        raise InvalidInput(f"model of [agents] in {CONFIG_FILE} is {shown(model)}; write text in quotes.")
+        raise InvalidInput(f"{name} of [agents] in {CONFIG_FILE} is {shown(model)}; write text in quotes.")
     return model
 
 

@@ -322,7 +322,10 @@ def make_agent(models: Models | None, settings: Settings, toolbox: Toolbox, reda
     spawn = SystemSpawn(cleaner=cleaner_of(lambda: redactor))
     programs = ProgramHandler(open_programs(settings), spawn, prices, clock, dice, tool_environment)
     return AgentSteps(
-        None if models is None else AgentHandler(models, prices, clock, dice, toolbox), programs
+        None
+        if models is None
+        else AgentHandler(models, prices, clock, dice, toolbox, summary_model=settings.summary_model),
+        programs,
     )
 
 

@@ -21,7 +21,8 @@ from onward.agents.step.rounds import Ask, Rounds, UseTools
 from onward.agents.step.setting import AllModels, Setting, check_partial, setting_of
 from onward.agents.step.shortening import shortened_thread
 from onward.agents.step.structured import schema_of
-from onward.agents.step.talk import Talk, instructed
+from onward.agents.step.summary import CALL_NUMBER, SummaryTalk, summary_setting, wants_summary
+from onward.agents.step.talk import Asked, Talk, instructed
 from onward.agents.step.thread import Thread
 from onward.agents.step.using import ToolUses, refuse
 from onward.agents.tools.toolbox import OfferedTool, Toolbox
@@ -46,10 +47,17 @@ class AgentHandler:
     keeps_time = False
 
     def __init__(
-        self, models: AllModels, prices: Prices, clock: Clock, dice: Dice, toolbox: Toolbox | None = None
+        self,
+        models: AllModels,
+        prices: Prices,
+        clock: Clock,
+        dice: Dice,
+        toolbox: Toolbox | None = None,
+        *,
+        summary_model: str | None = None,
     ) -> None:
         self._models, self._prices, self._clock, self._dice = models, prices, clock, dice
-        self._toolbox = toolbox or Toolbox()
+        self._toolbox, self._summary_model = toolbox or Toolbox(), summary_model
 
     def check_node(self, node: Node) -> None:
         """Refuse a node whose model no provider has or whose tools nobody offers, before a run begins."""
@@ -57,6 +65,8 @@ class AgentHandler:
         check_partial(self._models, node, model)
         self._toolbox.check_node(node)
         schema_of(node)
+        if self._summary_model is not None:
+            self._models.full_name(self._summary_model)
 
     async def run(self, step: StepContext) -> Result:
         """Ask, and read the result from the answer; what was answered before is not asked again."""
@@ -75,7 +85,11 @@ class AgentHandler:
         self, step: StepContext, setting: Setting, known: StepPast, offered: Mapping[str, OfferedTool]
     ) -> Result:
         """Go through the rounds; those that were answered before are read from the log."""
-        rounds, talk, tools = Rounds(setting, step.node.id), Talk(step, known), ToolUses(step, offered)
+        rounds, talk, tools = (
+            Rounds(setting, step.node.id),
+            Talk(step, known, self._summary),
+            ToolUses(step, offered),
+        )
         while True:
             number = rounds.number + 1
             answer = await self._ask(step, setting, talk, number, rounds.room)
@@ -90,8 +104,19 @@ class AgentHandler:
                     await tools.keep_outputs()
                     return result
 
+    async def _summary(self, step: StepContext) -> str:
+        """What the step is told of the run so far: by a model if there is one for it, else by rules."""
+        if self._summary_model is None or not wants_summary(step):
+            return await step.preamble()
+        try:
+            setting = summary_setting(self._models.full_name(self._summary_model), step)
+            return (await self._ask(step, setting, SummaryTalk(step), CALL_NUMBER, None)).text
+        except ModelFailed as failed:
+            step.log(f"no model summarised the run, so rules did: {failed}")
+            return await step.preamble()
+
     async def _ask(
-        self, step: StepContext, setting: Setting, talk: Talk, number: int, room: int | None
+        self, step: StepContext, setting: Setting, talk: Asked, number: int, room: int | None
     ) -> Answered:
         """The answer to request `number` of the step, asked as often as its failures allow.
 
@@ -105,7 +130,7 @@ class AgentHandler:
         nodes = thread.take_fresh()
         while True:
             tries += 1
-            told = step.recorder.instructions()
+            told = step.recorder.instructions() if number != CALL_NUMBER else ()
             asked = thread.with_message(user(instructed(told))) if told else thread
             request = setting.request(asked.messages, number, room)
             prefix = (await step.recorder.partial(call)).rstrip() if continues else ""

@@ -6,7 +6,8 @@ differ, because the run's past has grown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from onward.agents.model.request import AssistantMessage, Message, ToolCall, ToolMessage, ToolResult, user
 from onward.agents.step.thread import Thread, read_thread
@@ -17,11 +18,28 @@ from onward.handlers.port import StepContext
 AGAIN = "This step failed: {why}. Try again. What tools have done stays done; do not repeat it."
 
 
-class Talk:
-    """The conversation of one attempt. It is read when something is asked, and not before."""
+class Asked(Protocol):
+    """A conversation in which something is asked."""
 
-    def __init__(self, step: StepContext, known: StepPast) -> None:
-        self._step, self._known = step, known
+    async def asking(self) -> Thread:
+        """The conversation, with what waits for an answer at its end."""
+        ...
+
+    def answered(self, thread: Thread) -> None:
+        """The conversation has an answer at its end."""
+        ...
+
+
+class Talk:
+    """The conversation of one attempt. It is read when something is asked, and not before.
+
+    `summary` tells a step that begins a conversation what came before it.
+    """
+
+    def __init__(
+        self, step: StepContext, known: StepPast, summary: Callable[[StepContext], Awaitable[str]]
+    ) -> None:
+        self._step, self._known, self._summary = step, known, summary
         self._thread: Thread | None = None
         self._next: Message | None = None
 
@@ -51,7 +69,7 @@ class Talk:
             return thread
         earlier = recorder.thread_of(step.thread) if step.thread else ""
         before = await read_thread(recorder.content, earlier, step.redactor)
-        preamble = "" if before.messages else await step.preamble()
+        preamble = "" if before.messages else await self._summary(step)
         told = instructed(step.steering)
         before.add(user("\n\n".join(filter(None, (preamble, step.prompt, told)))))
         return before
