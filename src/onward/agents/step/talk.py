@@ -87,7 +87,11 @@ class Talk:
     async def _owed(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """What is known of the calls of the last answer, which the model has not seen yet."""
         done = await self._step.recorder.dropped()
-        found = {int(call.rpartition(".t")[2]): value for call, value in done.items()}
+        found = {
+            int(place): value
+            for call, value in done.items()
+            if (place := call.rpartition(".t")[2]).isdecimal()
+        }
         return [
             result_of(call, found[position])
             if position in found
