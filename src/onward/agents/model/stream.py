@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from enum import StrEnum
 
 import msgspec
 
 from onward.agents.model.request import AssistantMessage, Reasoning, Text, ToolCall
+
+NAME_CHARACTERS_MAX = 64
+_ODD = re.compile("[^A-Za-z0-9_-]")
+# Escapes of characters that need none in JSON: what is printable in ASCII, but the quote and the backslash.
+_NEEDLESS = re.compile(
+    r"(?<!\\)((?:\\\\)*)\\u00(2[013-9a-fA-F]|[346][0-9a-fA-F]|5[0-9abdefABDEF]|7[0-9a-eA-E])"
+)
 
 
 class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -103,10 +111,11 @@ class Collecting:
         self._parts: list[Text | Reasoning | ToolCall] = []
         self._run: list[str] = []
         self._is_reasoning = False
+        self._ids: set[str] = set()
         self.finished: Finished | None = None
 
-    def add(self, piece: Streamed) -> None:
-        """Take the next piece."""
+    def add(self, piece: Streamed) -> Streamed:
+        """Take the next piece; the same as it is kept."""
         match piece:
             case TextDelta(text):
                 self._append(text, is_reasoning=False)
@@ -117,12 +126,14 @@ class Collecting:
                     self._sign(signature)
             case ToolCall():
                 self._close()
+                piece = self._plain(piece)
                 self._parts.append(piece)
             case Finished():
                 self._close()
                 self.finished = piece
             case ToolCallDelta():
                 pass  # the whole call follows
+        return piece
 
     def message(self) -> AssistantMessage:
         """What has come so far."""
@@ -141,6 +152,17 @@ class Collecting:
             self._close()
         self._parts.append(Reasoning("".join(self._run), signature))
         self._run = []
+
+    def _plain(self, call: ToolCall) -> ToolCall:
+        """The call as every provider takes it back, with an id of its own, and as secrets are found in it."""
+        id, number = call.id or "call", 1
+        while id in self._ids:
+            number += 1
+            id = f"{call.id or 'call'}_{number}"
+        self._ids.add(id)
+        name = _ODD.sub("_", call.name)[:NAME_CHARACTERS_MAX] or "unnamed"
+        arguments = _NEEDLESS.sub(lambda found: found[1] + chr(int(found[2], 16)), call.arguments)
+        return msgspec.structs.replace(call, id=id, name=name, arguments=arguments)
 
     def _close(self) -> None:
         if self._run:

@@ -72,7 +72,7 @@ class Asking:
         with self._hearing(message) as heard:
             async with aclosing(stream) as pieces:
                 async for piece in pieces:
-                    collecting.add(piece)
+                    piece = collecting.add(piece)
                     if isinstance(piece, TextDelta):
                         heard(ChunkKind.TEXT, piece.text)
                     elif isinstance(piece, ReasoningDelta) and piece.text:

@@ -26,6 +26,12 @@ LOOPING = (
     "You have made this call before, with the same arguments and the same result, several times. It was not "
     "made again. Do something else, or answer with what you know."
 )
+CALLS_MAX = 100
+"""How many uses of tools one answer may ask for."""
+TOO_MANY = (
+    f"You asked for {{count:,}} uses of tools at once, and at most {CALLS_MAX} are made. "
+    "None was made: ask for fewer."
+)
 PERIODS = {1: 3, 2: 2, 3: 2}
 """A pattern of so many rounds is a loop when it has come so often, and begins again."""
 
@@ -104,6 +110,9 @@ class Rounds:
         if wanted in self._warned:
             names = ", ".join(dict.fromkeys(call.name for call in calls))
             return Result.fail(f"the agent makes the same calls again and again ({names})")
+        if len(calls) > CALLS_MAX:
+            self._warned.add(wanted)
+            return UseTools(calls, refused=TOO_MANY.format(count=len(calls)))
         if not self._is_loop(wanted):
             return UseTools(calls)
         self._warned.add(wanted)

@@ -91,7 +91,10 @@ def _without_secrets(redactor: Redactor, message: Message) -> Message:
 def _clean(redactor: Redactor, part: Part) -> Part:
     """The part without secrets, and without a signature that would no longer fit its text."""
     if isinstance(part, ToolCall):
-        return replace(part, arguments=redactor.redact(part.arguments))
+        clean = redactor.redact
+        return replace(part, id=clean(part.id), name=clean(part.name), arguments=clean(part.arguments))
+    if isinstance(part, ToolResult):
+        return replace(part, call_id=redactor.redact(part.call_id), text=redactor.redact(part.text))
     text = redactor.redact(part.text)
     if isinstance(part, Reasoning) and text != part.text:
         return replace(part, text=text, signature="")

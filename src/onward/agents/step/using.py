@@ -15,6 +15,7 @@ from typing import Any
 from blake3 import blake3
 
 from onward.agents.model.request import ToolCall, ToolResult
+from onward.agents.step.arguments import Unusable, read_arguments, shown_to_people
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolUse
 from onward.agents.tools.toolbox import OfferedTool
 from onward.errors import (
@@ -33,8 +34,7 @@ from onward.model.answer import Decision
 from onward.model.call import CallKind
 
 ABOUT_CHARACTERS = 500
-APPROVED_CHARACTERS_MAX = 50_000
-"""Somebody must read the arguments of a use that needs approval."""
+NAME_CHARACTERS = 100
 WHOLE_BYTES_MAX = 8 * 1024 * 1024
 NOT_MINE = (LeaseLost, LimitReached, Refused, StaleHistory, StoreError)
 """What a tool raises and does not answer for: the attempt or the store is in trouble."""
@@ -50,6 +50,8 @@ class OneUse:
     key: str
     offered: OfferedTool
     arguments: dict[str, Any]
+    shown: str = ""
+    """The arguments as a person sees them who must allow the use."""
 
     @property
     def about(self) -> str:
@@ -58,7 +60,6 @@ class OneUse:
 
     def question(self) -> StepQuestion:
         """What a person is asked before the tool is used; another use is another question."""
-        shown = json.dumps(self.arguments, ensure_ascii=False, indent=2)
         return step_question(
             self.key,
             f"May {self.step.node.id} use {self.call.name}?",
@@ -66,7 +67,7 @@ class OneUse:
             type=None,
             default="",
             on_timeout="none",
-            about=shown,
+            about=self.shown,
             timeout_s=None,
             remind_s=None,
             metadata={"tool": self.call.name},
@@ -162,23 +163,15 @@ def _checked(
     tool = offered.get(call.name)
     if tool is None:
         there = ", ".join(offered) or "none"
-        return _error(call, f"There is no tool {call.name!r}. Tools: {there}.")
+        return _error(call, f"There is no tool {call.name[:NAME_CHARACTERS]!r}. Tools: {there}.")
     try:
-        arguments = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError) as error:
-        return _error(call, f"The arguments are not JSON: {error}. Write one JSON object.")
-    if not isinstance(arguments, dict):
-        return _error(call, "The arguments are not a JSON object.")
-    if problems := tool.problems(arguments):
-        return _error(call, f"The arguments do not fit: {'; '.join(problems)}.")
-    use = OneUse(step, call, key, tool, arguments)
-    if tool.rules.approval and len(use.about) > APPROVED_CHARACTERS_MAX:
-        return _error(
-            call,
-            f"A person must read the arguments before this is allowed, and they have {len(use.about):,} "
-            f"characters; use at most {APPROVED_CHARACTERS_MAX:,}.",
-        )
-    return use
+        arguments = read_arguments(call.arguments, step.redactor)
+        if problems := tool.problems(arguments):
+            return _error(call, f"The arguments do not fit: {'; '.join(problems)}.")
+        shown = shown_to_people(arguments, step.redactor) if tool.rules.approval else ""
+    except Unusable as unusable:
+        return _error(call, str(unusable))
+    return OneUse(step, call, key, tool, arguments, shown)
 
 
 async def _not_approved(uses: Iterable[OneUse]) -> dict[str, Decision]:
