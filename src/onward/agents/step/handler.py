@@ -18,7 +18,7 @@ from onward.agents.step.answered import Answered, read_recorded
 from onward.agents.step.asking import Asking, continued
 from onward.agents.step.limits import end_of, hit_of, reservation, with_room
 from onward.agents.step.rounds import Ask, Rounds, UseTools
-from onward.agents.step.setting import AllModels, Setting, check_partial, setting_of
+from onward.agents.step.setting import AllModels, Setting, check_partial, check_setting, setting_of
 from onward.agents.step.shortening import shortened_thread
 from onward.agents.step.structured import schema_of
 from onward.agents.step.summary import CALL_NUMBER, SummaryTalk, summary_setting, wants_summary
@@ -63,6 +63,7 @@ class AgentHandler:
         """Refuse a node whose model no provider has or whose tools nobody offers, before a run begins."""
         model = self._models.full_name(node.llm_model, provider=node.llm_provider)
         check_partial(self._models, node, model)
+        check_setting(node)
         self._toolbox.check_node(node)
         schema_of(node)
         if self._summary_model is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from onward.handlers.port import StepContext
 from onward.pipeline.graph import Node
 
 SCHEMA_NAME = "answer"
+ROUNDS_MAX = 1_000
 SYSTEM = "You work on one step of a larger plan. Do what the step asks, and nothing else."
 
 
@@ -83,7 +85,7 @@ def setting_of(
     schema = schema_of(node)
     told = instructions(step.graph.outgoing(node.id)) if schema is None else instruction(schema)
     system = f"{SYSTEM}\n\n{told}"
-    effort = Effort(node.reasoning_effort) if "reasoning_effort" in node.attrs else None
+    effort = _effort(node)
     max_tokens, temperature = node.count("max_tokens"), _temperature(node)
     identity = f"{node.instruction}\0{system}\0{effort}\0{max_tokens}\0{temperature}"
     if tools:  # how a tool is described may be improved; what it takes may not change on the way
@@ -120,9 +122,37 @@ def check_partial(models: AllModels, node: Node, model: str) -> None:
         )
 
 
+def check_setting(node: Node) -> None:
+    """Refuse a node with a number or a word that no request can have, before a run begins."""
+    if node.rounds_max > ROUNDS_MAX:
+        raise InvalidInput(f"max_rounds of node {node.id!r} is {node.rounds_max}; use at most {ROUNDS_MAX}.")
+    for name in ("max_tokens", "max_output_tokens"):
+        node.count(name)
+    node.boolean("must_use_tools")
+    _effort(node)
+    _temperature(node)
+
+
+def _effort(node: Node) -> Effort | None:
+    written = node.reasoning_effort
+    if "reasoning_effort" not in node.attrs:
+        return None
+    if written not in list(Effort):
+        words = ", ".join(Effort)
+        raise InvalidInput(f"reasoning_effort of node {node.id!r} is {written!r}; use one of {words}.")
+    return Effort(written)
+
+
 def _temperature(node: Node) -> float | None:
     written = node.text("temperature")
+    if not written:
+        return None
     try:
-        return float(written) if written else None
+        temperature = float(written)
     except ValueError:
-        raise InvalidInput(f"temperature of node {node.id!r} is {written!r}; write a number.") from None
+        temperature = math.nan
+    if not 0 <= temperature < math.inf:
+        raise InvalidInput(
+            f"temperature of node {node.id!r} is {written!r}; write a number that is not negative."
+        )
+    return temperature

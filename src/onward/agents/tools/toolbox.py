@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -14,6 +15,7 @@ from onward.handlers.port import StepContext
 from onward.pipeline.graph import Node
 
 ALLOWED = "allowed_tools"
+_ODD = re.compile(r"[^A-Za-z0-9_.*?-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,14 @@ class Toolbox:
         """The names that a node allows; `*` in one stands for any letters."""
         if ALLOWED not in node.attrs:
             return self.default
-        return tuple(name for one in node.text(ALLOWED).split(",") if (name := one.strip()))
+        names = tuple(name for one in node.text(ALLOWED).split(",") if (name := one.strip()))
+        for name in names:
+            if _ODD.search(name):
+                raise InvalidInput(
+                    f"node {node.id!r} allows the tool {name[:100]!r}, which is no name; use letters, "
+                    "digits, _ and -, with * for any letters."
+                )
+        return names
 
     def check_node(self, node: Node) -> None:
         """Refuse a node that allows a tool which nobody offers, before a run begins."""
