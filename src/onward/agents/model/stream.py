@@ -11,7 +11,8 @@ import msgspec
 from onward.agents.model.request import AssistantMessage, Reasoning, Text, ToolCall
 
 NAME_CHARACTERS_MAX = 64
-_ODD = re.compile("[^A-Za-z0-9_-]")
+ODD_IN_NAMES = re.compile("[^A-Za-z0-9_-]")
+"""What providers do not take in the name of a tool."""
 # Escapes of characters that need none in JSON: what is printable in ASCII, but the quote and the backslash.
 _NEEDLESS = re.compile(
     r"(?<!\\)((?:\\\\)*)\\u00(2[013-9a-fA-F]|[346][0-9a-fA-F]|5[0-9abdefABDEF]|7[0-9a-eA-E])"
@@ -160,7 +161,7 @@ class Collecting:
             number += 1
             id = f"{call.id or 'call'}_{number}"
         self._ids.add(id)
-        name = _ODD.sub("_", call.name)[:NAME_CHARACTERS_MAX] or "unnamed"
+        name = ODD_IN_NAMES.sub("_", call.name)[:NAME_CHARACTERS_MAX] or "unnamed"
         arguments = _NEEDLESS.sub(lambda found: found[1] + chr(int(found[2], 16)), call.arguments)
         return msgspec.structs.replace(call, id=id, name=name, arguments=arguments)
 

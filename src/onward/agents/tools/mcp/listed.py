@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -11,14 +10,13 @@ import msgspec
 from blake3 import blake3
 
 from onward.agents.model.request import Tool
+from onward.agents.model.stream import NAME_CHARACTERS_MAX, ODD_IN_NAMES
 from onward.agents.tools.mcp.settings import McpServer
 from onward.agents.tools.port import ToolRules
 from onward.agents.tools.schema import check_schema
 from onward.errors import InvalidInput
 
-NAME_CHARACTERS_MAX = 64
 DESCRIPTION_CHARACTERS_MAX = 4_000
-_ODD = re.compile("[^A-Za-z0-9_-]")
 
 
 class ListedTool(msgspec.Struct, frozen=True):
@@ -50,7 +48,7 @@ def read_tools(server: McpServer, found: Sequence[object]) -> tuple[Sequence[Lis
 
 def model_name(server: McpServer, own: str, taken: Mapping[str, object]) -> str:
     """`SERVER__tool`, in characters that every provider takes; another name if it is too long or taken."""
-    name = server.prefix + _ODD.sub("_", own)
+    name = server.prefix + ODD_IN_NAMES.sub("_", own)
     if len(name) <= NAME_CHARACTERS_MAX and name not in taken:
         return name
     mark = blake3(own.encode("utf-8", "replace")).hexdigest(length=4)
