@@ -11,7 +11,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-SOURCES := $(wildcard src tests bench demo scripts)
+# Not examples/review/shop: there is something to find in it.
+SOURCES := $(wildcard src tests bench demo examples/*.py examples/*/*.py scripts)
 # Collecting all files would take as long as several crash tests.
 CRASH_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.crash' tests)
 FAST_TESTS := $(wildcard $(addprefix tests/,model pipeline machine shape store dialect/test_random_programs.py))
@@ -32,10 +33,10 @@ export PYTEST_DEBUG_TEMPROOT := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR ==
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo check test test-all test-model explore crash chaos bench bench-workers docs rows format coverage lock clean lint stepwise-resume stepwise-retry
+.PHONY: help install demo example-review example-research check test test-all test-model explore crash chaos bench bench-workers docs rows format coverage lock clean lint stepwise-resume stepwise-retry
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' Makefile
 
 install: $(INSTALLED)  ## create .venv with everything that development needs
 
@@ -54,6 +55,12 @@ $(INSTALLED): pyproject.toml requirements-dev.txt
 
 demo: $(INSTALLED)  ## run a pipeline, kill it, and watch it continue
 	@$(BIN)/python demo/demo.py
+
+example-review: $(INSTALLED)  ## an agent with tools reviews code: kill it, resume it, allow what it posts
+	@$(BIN)/python examples/run.py review
+
+example-research: $(INSTALLED)  ## agents research in parallel: kill them, resume them
+	@$(BIN)/python examples/run.py research
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check $(SOURCES)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.shape.tree import ROOT, parsed, show
 
-FOLDERS = ("src", "demo", "scripts")
+FOLDERS = ("src", "demo", "examples", "scripts")
 
 BANNED_MODULES = {
     "pickle": "stored data must never be able to run code",
