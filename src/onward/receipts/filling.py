@@ -42,6 +42,7 @@ _STATUS: Mapping[str, Status] = {
     StepStatus.PARTIAL_SUCCESS: "succeeded",
     StepStatus.SKIPPED: "skipped",
     "interrupted": "interrupted",
+    "held": "interrupted",
 }
 
 
