@@ -72,7 +72,7 @@ def resume_point(shell: Shell) -> tuple[str | None, str]:
 
 
 def test_the_whole_story_of_the_resume_protocol(shell: Shell) -> None:
-    """S1-2, S1-5, S1-6, S1-7, S1-8, S1-10, S1-20, S1-22.
+    """S1-2, S1-5, S1-6, S1-7, S1-8, S1-10, S1-18, S1-20, S1-22.
 
     Stopped with a signal, it finishes its request. Killed in the middle of one, it repeats only that. Each
     time it continues by itself where it was, and so says whoever reads the receipts alone.
@@ -86,7 +86,8 @@ def test_the_whole_story_of_the_resume_protocol(shell: Shell) -> None:
         assert requests(ledger) == {"job/work#1/m1": 1}, "its answer was waited for"
         assert (shell.read("job")["status"], shell.read("job")["reason"]) == ("paused", "signal")
         assert "work" not in kept(shell, "handoffs"), "what was not finished hands nothing on"
-        assert resume_point(shell) == ("work#1", "continue")
+        assert kept(shell, "receipts")["work"]["status"] == "interrupted"  # S1-18
+        assert resume_point(shell) == ("work#1", "retry")
 
         second = shell.start("resume", "job")
         wait_until(lambda: len(requests(ledger)) == 3, "the third request")

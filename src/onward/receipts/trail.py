@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from onward.machine.definition import Definition
+from onward.model.call import AttemptHeld
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
@@ -100,7 +101,7 @@ def _ending(event: Event) -> Ending | None:
             return Ending("failed", f"rejected: {decision(event)}")
         case GateWithdrawn():
             return Ending("interrupted", "the question was withdrawn")
-        case AttemptInterrupted(why=why):
+        case AttemptHeld(reason="pause" | "limit", detail=why) | AttemptInterrupted(why=why):
             return Ending("interrupted", why)
         case AttemptFailed(reason=reason, retry_at_us=None):
             return Ending(status_of(event.status, reason), reason, event.log)

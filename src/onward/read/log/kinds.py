@@ -74,7 +74,7 @@ LEFT_OUT: Mapping[str, frozenset[str]] = {
     ),
     "receipts.trail": _names(
         *("StepRouted GoalRedirected", _REQUESTS, _STOPS, _HANDED_BACK, _BRANCHES),
-        *("RunForked RunClaimed RunResumed RunCompleted", "StepStarted GateOpened", _CALLS, "AttemptHeld"),
+        *("RunForked RunClaimed RunResumed RunCompleted", "StepStarted GateOpened", _CALLS),
     ),
     "draw.trace": _names(
         *("PipelineChanged WorkdirChanged", _REQUESTS, _LIFE, _STOPS, _HANDED_BACK, _GATES),
