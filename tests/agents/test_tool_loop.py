@@ -127,10 +127,15 @@ async def test_arguments_that_are_none_are_told_and_nothing_is_done(
 
 
 @pytest.mark.parametrize(
-    ("error", "said"), [(ToolRefused("not there"), "not there"), (OSError("gone"), "OSError: gone")]
+    ("error", "said"),
+    [
+        (ToolRefused("not there"), "not there"),
+        (OSError("gone"), "OSError: gone"),
+        (asyncio.CancelledError(), "The tool cancelled itself."),
+    ],
 )
 async def test_an_error_of_a_tool_is_an_answer_that_the_model_sees(
-    world: World, error: Exception, said: str
+    world: World, error: BaseException, said: str
 ) -> None:
     async def fail(use: ToolUse) -> ToolAnswer:
         raise error

@@ -100,6 +100,10 @@ class OneUse:
             answer = ToolAnswer(str(late), is_error=True)
         except Exception as error:
             answer = ToolAnswer(f"{type(error).__name__}: {error}", is_error=True)
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise  # the attempt ends
+            answer = ToolAnswer("The tool cancelled itself.", is_error=True)
         return _recorded(answer, step, rules.output_characters)
 
 
