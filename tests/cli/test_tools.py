@@ -42,7 +42,7 @@ def test_settings_change_what_is_shown(shell: Shell) -> None:
 
 def test_functions_of_an_app_are_shown(shell: Shell) -> None:
     shell.write(
-        "shop.py",
+        "till_with_refunds.py",
         """
 from onward import Onward
 app = Onward()
@@ -53,7 +53,7 @@ def refund(order: str) -> str:
     return order
 """,
     )
-    found = shell.inside("tools", "--app", "shop:app", "--json").json
+    found = shell.inside("tools", "--app", "till_with_refunds:app", "--json").json
     (refund,) = [one for one in found["tools"] if one["origin"] == "app"]
     assert (refund["name"], refund["approval"]) == ("refund", True)
     assert refund["description"] == "Give the money back."
