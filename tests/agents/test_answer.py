@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from onward.agents.model.failure import Failure, FailureKind, ModelFailed
@@ -178,8 +178,9 @@ def test_a_chunk_that_is_itself_an_error_is_one() -> None:
 
 
 @given(st.binary())
+@example(b"data: [DONE]\n\n")
 def test_whatever_comes_is_an_answer_or_a_failure(body: bytes) -> None:
-    assert _failure(body).kind is FailureKind.CUT
+    assert _failure(body).kind in (FailureKind.CUT, FailureKind.EMPTY)
 
 
 def _failure(body: bytes) -> Failure:
