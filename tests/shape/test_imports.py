@@ -188,6 +188,9 @@ CONFINED: dict[str, list[str]] = {
     "cyclopts": ["cli*"],
     "jsonschema_rs": ["agents.tools.schema*"],
     "aiohttp": ["agents.wire.http", "agents.tools.web.client", "testing*"],
+    "pydantic_ai": ["agents.others*"],
+    "boto3": ["agents.others.bedrock"],
+    "botocore": ["agents.others.bedrock"],
     "yarl": ["agents.wire.http", "agents.tools.web.client", "testing*"],
     # Time, identity and chance are passed in, so that a whole fleet can run from a seed.
     # The supervisor is a program of its own: it must keep a deadline while we are frozen.
@@ -352,7 +355,7 @@ def test_a_model_can_be_named_and_priced_without_an_http_client() -> None:
     """Workers, and whoever shows runs, need the port long before the first request."""
     code = "import sys, onward.wiring, onward.agents.models, onward.agents.prices; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"aiohttp", "yarl"} & set(loaded.stdout.split())
+    assert not {"aiohttp", "yarl", "pydantic_ai"} & set(loaded.stdout.split())
 
 
 def test_the_command_line_starts_without_loading_what_it_may_not_need(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ import os
 from collections.abc import Mapping
 
 from onward.agents.listed import ModelList, ModelPriced, ProviderShown, RatesShown
+from onward.agents.others import INSTALL, is_installed
 from onward.agents.prices import Price, PriceSource, Rates
 from onward.agents.providers import Provider, full_name, split_name
 from onward.errors import InvalidInput
+from onward.model.values.providers import OTHERS
 
 
 def list_models(
@@ -57,6 +59,8 @@ def _provider(provider: Provider, problem: str | None) -> ProviderShown:
 
 def _problem(provider: Provider, variables: Mapping[str, str], directory: str) -> str | None:
     """Why a provider cannot be asked, as far as can be told without its key."""
+    if provider.format == OTHERS and not is_installed():
+        return f"pydantic-ai is not installed: {INSTALL}"
     kind, _, rest = (provider.key or "").partition(":")
     if not provider.needs_key or provider.key is None:
         return None

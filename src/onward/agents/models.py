@@ -13,9 +13,10 @@ from onward.agents.model.stream import Streamed
 from onward.agents.providers import Provider, full_name, split_name
 from onward.agents.tools_as_json import told_in_prompt, with_tool_calls
 from onward.clock import Clock
+from onward.model.values.providers import OTHERS
 
 if TYPE_CHECKING:
-    from onward.agents.wire.client import WireModel
+    from onward.agents.model.port import Model
 
 
 class Models:
@@ -26,7 +27,7 @@ class Models:
     ) -> None:
         self.providers, self.default = providers, default
         self._keys, self._clock = keys, clock
-        self._clients: dict[str, WireModel] = {}
+        self._clients: dict[str, Model] = {}
 
     def full_name(self, model: str = "", *, provider: str = "") -> str:
         """`provider:model` for a node's `llm_model` and `llm_provider`; InvalidInput if there is none."""
@@ -54,13 +55,20 @@ class Models:
         for client in clients.values():
             await client.close()
 
-    def _client(self, provider: Provider) -> WireModel:
+    def _client(self, provider: Provider) -> Model:
         if provider.name not in self._clients:
-            from onward.agents.formats import wire_format
-            from onward.agents.wire.client import WireModel
-            from onward.agents.wire.http import Http
-
-            self._clients[provider.name] = WireModel(
-                provider, wire_format(provider), http=Http(self._clock), keys=self._keys, clock=self._clock
-            )
+            self._clients[provider.name] = self._opened(provider)
         return self._clients[provider.name]
+
+    def _opened(self, provider: Provider) -> Model:
+        if provider.format == OTHERS:
+            from onward.agents.others.client import OthersModel
+
+            return OthersModel(provider, keys=self._keys, clock=self._clock)
+        from onward.agents.formats import wire_format
+        from onward.agents.wire.client import WireModel
+        from onward.agents.wire.http import Http
+
+        return WireModel(
+            provider, wire_format(provider), http=Http(self._clock), keys=self._keys, clock=self._clock
+        )

@@ -16,7 +16,7 @@ from onward.agents.keys import check_reference, is_reference
 from onward.agents.wire.limits import TimeLimits
 from onward.errors import InvalidInput
 from onward.model.values.bounds import GRACE, shown
-from onward.model.values.providers import FORMATS, KNOWN_PROVIDERS, KnownProvider
+from onward.model.values.providers import FORMATS, KNOWN_PROVIDERS, OTHERS, KnownProvider
 
 OPENAI = "openai"
 KEY_HEADERS = {"openai": "authorization", "anthropic": "x-api-key", "google": "x-goog-api-key"}
@@ -25,6 +25,8 @@ CEILINGS = ("max_tokens", "max_completion_tokens")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SECRET = re.compile("key|token|secret|auth|cookie|password", re.IGNORECASE)
+_THEIRS = re.compile(r"[a-z][a-z0-9-]*")
+_NAMED = {"api_key": "key", "base_url": "base_url"}
 _OURS = ("content-type", "content-length", "host", "accept", "accept-encoding")
 
 
@@ -51,6 +53,10 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its models know tools; if not, they are told in the prompt, and wishes come as JSON."""
     prompt_cache: bool = True
     """Whether it is asked to cache the conversation so far; Anthropic's format only."""
+    provider: str = ""
+    """How pydantic-ai names it, if it is asked through that; empty: by its own name."""
+    options: Mapping[str, str | int | float | bool] = {}
+    """What else pydantic-ai's provider is made with; a text may be a reference as a key is."""
 
     def __repr__(self) -> str:
         return f"Provider({self.name} at {self.base_url})"
@@ -102,14 +108,15 @@ def _provider(name: str, table: Mapping[str, Any], place: str, default: Provider
         raise InvalidInput(
             f"{place} sets {', '.join(unknown)}; known settings are {', '.join(sorted(READERS))}."
         )
-    if "base_url" not in table and default is None:
+    _check_format(table, place, default)
+    if "base_url" not in table and default is None and table.get("format") != OTHERS:
         raise InvalidInput(f'{place} has no base_url; write one, such as "http://127.0.0.1:8000/v1".')
     read = {key: READERS[key](value, f"{key} of {place}") for key, value in table.items()}
     times = {key: read.pop(key) for key in TimeLimits.__struct_fields__ if key in read}
     if times:
         read["limits"] = TimeLimits(**times)
     if default is None:
-        return _checked(Provider(name=name, **read), place)
+        return _checked(Provider(name=name, **({"base_url": ""} | read)), place)
     if "key" in read:
         read["needs_key"] = True
     elif "base_url" in read and read["base_url"] != KNOWN_PROVIDERS[name].base_url:
@@ -117,8 +124,22 @@ def _provider(name: str, table: Mapping[str, Any], place: str, default: Provider
     return _checked(msgspec.structs.replace(default, **read), place)
 
 
+def _check_format(table: Mapping[str, Any], place: str, default: Provider | None) -> None:
+    """Each way to ask has settings that the other cannot keep."""
+    if table.get("format") == OTHERS and default is not None:
+        raise InvalidInput(
+            f"{place} has format {OTHERS}, which {default.name} does not need; choose another name."
+        )
+    wrong = OURS_ONLY if table.get("format") == OTHERS else THEIRS_ONLY
+    if found := sorted(table.keys() & wrong):
+        only = f"is not {OTHERS}" if wrong is OURS_ONLY else f"is {OTHERS}"
+        raise InvalidInput(
+            f"{place} sets {', '.join(found)}, which only hold if format {only}; leave them out."
+        )
+
+
 def _checked(provider: Provider, place: str) -> Provider:
-    own = KEY_HEADERS[provider.format]
+    own = KEY_HEADERS.get(provider.format)
     for name in provider.headers:
         if name.lower() == own:
             raise InvalidInput(
@@ -200,9 +221,34 @@ def _ceiling(value: object, what: str) -> str:
 
 
 def _format(value: object, what: str) -> str:
-    if value not in FORMATS:
-        raise InvalidInput(f"{what} is {shown(value)}; write one of {', '.join(FORMATS)}.")
+    if value not in (*FORMATS, OTHERS):
+        raise InvalidInput(f"{what} is {shown(value)}; write one of {', '.join((*FORMATS, OTHERS))}.")
     return str(value)
+
+
+def _theirs(value: object, what: str) -> str:
+    if not isinstance(value, str) or not _THEIRS.fullmatch(value):
+        raise InvalidInput(f'{what} is {shown(value)}; write a provider of pydantic-ai, such as "bedrock".')
+    return value
+
+
+def _options(value: object, what: str) -> Mapping[str, str | int | float | bool]:
+    if not isinstance(value, dict) or not all(
+        isinstance(one, str | int | float | bool) for one in value.values()
+    ):
+        raise InvalidInput(
+            f'{what} is not a table of texts and numbers; write options = {{ region_name = "eu-west-1" }}.'
+        )
+    for name, one in value.items():
+        if name in _NAMED:
+            raise InvalidInput(f"{what} has {name}; write it as a setting of its own, `{_NAMED[name]}`.")
+        if isinstance(one, str) and is_reference(one):
+            check_reference(one, f"{name} of {what}")
+        elif _SECRET.search(name):
+            raise InvalidInput(
+                f"{what} has {name}, which looks like a secret; write a reference such as env:NAME."
+            )
+    return dict(value)
 
 
 READERS: Mapping[str, Callable[[object, str], Any]] = {
@@ -216,9 +262,14 @@ READERS: Mapping[str, Callable[[object, str], Any]] = {
     "prefill": _switch,
     "tools": _switch,
     "prompt_cache": _switch,
+    "provider": _theirs,
+    "options": _options,
     **dict.fromkeys(TimeLimits.__struct_fields__, _seconds),
 }
 """The settings of `[providers.NAME]`."""
+THEIRS_ONLY = frozenset({"provider", "options"})
+OURS_ONLY = frozenset({"headers", "ceiling", "reasoning", "stream_usage", "prefill", "prompt_cache"})
+"""Those of one way to ask."""
 
 
 def split_name(name: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ import msgspec
 from yarl import URL
 
 from onward.agents.model.failure import FailureKind
-from onward.agents.wire.limits import TimeLimits
+from onward.agents.wire.limits import TimeLimits, patience
 from onward.agents.wire.trouble import Trouble
 from onward.clock import Clock, within
 
@@ -143,15 +143,8 @@ class Incoming:
         return bytes(read[:ERROR_BYTES_MAX])
 
     def _patience(self) -> tuple[float, str]:
-        """How long the next piece may take, and what is said if it takes longer."""
-        limits, spent_s = self._limits, self._clock.awake_s() - self._began_s
-        wait_s, late = limits.between_s, f"sent nothing for {limits.between_s:g} s"
-        if self._is_first:  # the time that its head took is part of it
-            wait_s = limits.connect_s + limits.first_byte_s - spent_s
-            late = f"sent nothing for {limits.first_byte_s:g} s"
-        if limits.total_s - spent_s < wait_s:
-            return limits.total_s - spent_s, f"took longer than {limits.total_s:g} s"
-        return wait_s, late
+        spent_s = self._clock.awake_s() - self._began_s
+        return patience(self._limits, spent_s=spent_s, is_first=self._is_first)
 
     async def _next(self, wait_s: float, late: str) -> bytes:
         """The next piece; `late` says what is wrong if it does not come in time."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 FORMATS = ("openai", "anthropic", "google")
 """The wire formats: OpenAI's chat completions, Anthropic's messages, Google's generateContent."""
 
+OTHERS = "pydantic-ai"
+"""The format of a provider that speaks none of these, and is asked through a library."""
+
 
 @dataclass(frozen=True, slots=True)
 class KnownProvider:
