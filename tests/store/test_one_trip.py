@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from onward.errors import LimitReached
+from onward.errors import LimitReached, StaleHistory
 from onward.model.values.amounts import NOTHING, Amounts
 from onward.store.postgres.adapter import PostgresStore
 from onward.testing.conformance.money.calling import DAY, beginning, begun, ended, figures, used, working
@@ -75,6 +75,27 @@ async def test_a_call_begins_and_ends_with_one_trip_each(proxy: Proxy, store: Po
     assert trips == 1
     await begun(store, run, *SCOPES, call="m2")
     assert trips == 2
+    assert [await figures(store, scope) for scope in SCOPES] == [(SPENT, ONE)] * 3
+
+
+async def test_an_end_that_was_refused_is_charged_with_one_trip_when_it_comes_again(
+    proxy: Proxy, store: PostgresStore
+) -> None:
+    """A write at a place that is taken charges nothing, so nothing is forgotten."""
+    older = await begun(store, await working(store, "a"), *SCOPES)
+    run = await begun(store, older, *SCOPES, call="m2")
+    with pytest.raises(StaleHistory):
+        await ended(store, older, usage=used(60))
+    trips = 0
+
+    def count(data: bytes) -> bytes:
+        nonlocal trips
+        trips += data.count(READY)
+        return data
+
+    proxy.alter = count
+    await ended(store, run, usage=used(60))
+    assert trips == 1
     assert [await figures(store, scope) for scope in SCOPES] == [(SPENT, ONE)] * 3
 
 

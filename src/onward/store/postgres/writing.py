@@ -93,7 +93,7 @@ class Writer:
     ) -> Sequence[Exception | None]:
         if len(members) == 1 and not then and _is_in_passing(members[0], charge):
             (found,) = await wire.run(_advance_alone(members[0], charge))
-            if charge is not None:
+            if charge is not None and found:  # a refused write has charged nothing
                 self.one_trip.charged(charge)
             return [None if found else await _why_refused(wire, members[0], ())]
         orphans = [
@@ -141,9 +141,9 @@ class Writer:
                 raise
             return [await _occupied(wire, members[0].write)]
         self._note(blobs.keys())
-        if charge is not None:
-            self.one_trip.charged(charge)
         moved = {columns[0] for found in answers[: len(statements)] for columns in found}
+        if charge is not None and members[0].write.run_id in moved:
+            self.one_trip.charged(charge)
         return [
             None if member.write.run_id in moved else await _why_refused(wire, member, orphans)
             for member in members
