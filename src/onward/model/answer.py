@@ -65,8 +65,8 @@ class Answer:
 class Decision:
     """What came of a question that a step asked: the choice as it was offered, words, and who said so.
 
-    `choice` is empty if the answer is only words, or a no that is not one of the choices. `rejected`: the
-    answer is no. `expired`: nobody answered before the deadline, so its rule decided.
+    `choice` is empty if the person only wrote words, or refused without taking one of the choices.
+    `rejected`: the answer is no. `expired`: nobody answered before the deadline, so its rule decided.
     """
 
     choice: str

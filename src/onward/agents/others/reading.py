@@ -97,7 +97,7 @@ class TheirAnswer(Gathered):
                     self._coming[index] = self.begin_call()
                     yield self.add_to_call(self._coming[index], id=id, name=name, arguments=_text(args))
             case _:
-                pass  # nobody asked for it
+                pass  # a part of a kind that our answers do not have
 
     def _more(self, index: int, delta: ModelResponsePartDelta) -> Iterator[Streamed]:
         match delta:
@@ -111,7 +111,7 @@ class TheirAnswer(Gathered):
                 if index in self._coming and (name or args):
                     yield self.add_to_call(self._coming[index], name=name or "", arguments=_text(args))
             case _:
-                pass  # nobody asked for it
+                pass  # a part of a kind that our answers do not have
 
     def _shown(self, text: str | None) -> str:
         return hide(plain(text or "", most=200), self._secrets)
