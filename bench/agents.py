@@ -34,7 +34,7 @@ LATER_S_MAX, ROOM_MAX = 0.3, 1.5
 NAME = "bench:small"
 SOURCE = (
     "digraph long { start [shape=Mdiamond]; exit [shape=Msquare]; "
-    'a [prompt="Tell me everything.", max_rounds=10000, files=off]; start -> a -> exit }'
+    'a [prompt="Tell me everything.", max_rounds=1000, files=off]; start -> a -> exit }'
 )
 _letters = random.Random(2)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import apsw
 
 from onward.receipts.syncing import sync_files
 
@@ -38,6 +41,23 @@ def files_rate(root: str, left: Left, runs: int, at_a_time: int, syncs: int) -> 
             open_files += _written(os.path.join(root, str(number)), left, syncs)
         assert not sync_files(open_files)
     return runs / (time.perf_counter() - began)
+
+
+def line_rate(root: str, left: Left, steps: int) -> float:
+    """Steps per second of a line: three files each, of which two are synced together, then a bare commit."""
+    pages = [content for name, content in left.files if name.count("/") == 2][:2]
+    os.makedirs(root, mode=0o700)
+    with contextlib.closing(apsw.Connection(os.path.join(root, "floor.db"))) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("CREATE TABLE floor (body TEXT)")
+        began = time.perf_counter()
+        for number in range(steps):
+            files = [(f"{number}-{page}.json", content) for page, content in enumerate(pages)]
+            one = Left([f"{number}/1"], [*files, (f"{number}/1/status.json", b"{}")])
+            assert not sync_files(_written(root, one, len(files)))
+            db.execute("INSERT INTO floor VALUES (?)", ("x" * 500,))
+        return steps / (time.perf_counter() - began)
 
 
 def _written(directory: str, left: Left, syncs: int) -> list[int]:
