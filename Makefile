@@ -16,9 +16,10 @@ SOURCES := $(wildcard src tests bench demo examples/*.py examples/*/*.py scripts
 # Collecting all files would take as long as several crash tests.
 CRASH_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.crash' tests)
 FAST_TESTS := $(wildcard $(addprefix tests/,model pipeline machine shape store dialect/test_random_programs.py))
-# As many processes as there are cores; tests that kill processes go one by one, each to a free one, and
-# wait half of their time.
-SPREAD := --numprocesses auto --maxprocesses 4 --dist worksteal
+# Half as many processes again as there are cores: many tests wait for processes and databases. Tests that kill
+# processes go one by one, each to a free one, and wait half of their time.
+PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(4, 3 * (os.cpu_count() or 1) // 2))')
+SPREAD := --numprocesses $(PROCESSES) --dist worksteal
 ONE_BY_ONE := --numprocesses 3 --dist loadgroup
 EXPLORING := --hypothesis-profile exploring --timeout 600
 FAST := not slow and not crash and not postgres
@@ -33,7 +34,7 @@ export PYTEST_DEBUG_TEMPROOT := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR ==
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo example-review example-research check test test-all test-others test-model explore crash chaos bench bench-workers docs rows format coverage lock clean lint stepwise-resume stepwise-retry
+.PHONY: help install demo demo-steps example-review example-research check test test-all test-others test-model explore crash chaos bench bench-workers docs rows format coverage lock clean lint stepwise-resume stepwise-retry
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' Makefile
@@ -53,8 +54,11 @@ $(INSTALLED): pyproject.toml requirements-dev.txt
 	@$(BIN)/python -m compileall -q src  # else every command compiles it again where Python may not write bytecode
 	@touch $@
 
-demo: $(INSTALLED)  ## run a pipeline, kill it, and watch it continue
+demo: $(INSTALLED)  ## talk to a website builder: a limit, a kill, "continue?", and no answer is paid for twice
 	@$(BIN)/python demo/demo.py
+
+demo-steps: $(INSTALLED)  ## run a pipeline, kill it, and watch it continue: no finished step runs again
+	@$(BIN)/python demo/steps.py
 
 example-review: $(INSTALLED)  ## an agent with tools reviews code: kill it, resume it, allow what it posts
 	@$(BIN)/python examples/run.py review
@@ -84,6 +88,7 @@ explore: $(INSTALLED)  ## property tests with new random examples, five times as
 crash: $(INSTALLED)  ## kill real processes KILLS times (500) and check that nothing was lost or repeated
 	$(BIN)/python -m tests.crash.kill --kills $(KILLS)
 	$(BIN)/python -m tests.crash.agents.campaign --kills $(KILLS)
+	$(BIN)/python -m tests.crash.streams --kills $$(( ($(KILLS) + 4) / 5 ))  # each takes as long as five others
 
 chaos: $(INSTALLED)  ## WORKERS (8) execute RUNS (500) on one PostgreSQL while everything that can fail does
 	$(BIN)/python -m tests.crash.chaos --workers $(WORKERS) --runs $(RUNS)

@@ -1,7 +1,7 @@
-"""`make demo`: run a pipeline, kill it with kill -9 halfway, resume it, and count what ran.
+"""`make demo`: talk to the website builder; hit a limit, raise it, kill -9, "continue?", choose, and count.
 
-Every shell step of the pipeline appends its name to a ledger outside the database. At the end the ledger is
-compared with the run's log: a step that had finished before the kill must be in it once per visit.
+The agents ask a model on this machine that plays a script and writes down every request. At the end that list
+shows what was paid: no answer was given twice.
 """
 
 from __future__ import annotations
@@ -14,96 +14,124 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parent.parent
 ONWARD = [sys.executable, "-m", "onward"]
-KILL_IN = "check"
-PATIENCE_S = 60
+CHAT = "bakery"
+MESSAGE = "Build a website for my bakery"
+LOW, HIGH = "2200", "500000"
+"""Tokens of the chat: enough for the research, and enough for everything."""
+DESIGNER = "You are the designer"
+CUT_OFF = 3
+"""The request that is cut off: two are the researcher's."""
+PATIENCE_S = 120
 
 
 def main() -> int:
-    """Exit 0 if no finished step ran again."""
+    """Exit 0 if the site was built and no answer was paid for twice."""
     with tempfile.TemporaryDirectory() as directory:
-        ledger = Path(directory, "ledger.txt")
-        ledger.touch()
-        environment = {
-            **os.environ,
-            "ONWARD_DB": str(Path(directory, "demo.db")),
-            "ONWARD_DEMO_LEDGER": str(ledger),
-        }
-        (Path(directory) / "onward.toml").write_text('tool_env = ["ONWARD_DEMO_LEDGER"]\n')
-        demo = Demo(Path(directory), ledger, environment)
-        return demo.play()
+        project = Path(directory, CHAT)
+        begin = [sys.executable, str(ROOT / "examples/website/begin.py"), str(project)]
+        subprocess.run(begin, check=True, stdout=subprocess.DEVNULL)
+        stall_once(project / "script.json")
+        with model(project) as environment:
+            return Demo(project, environment).play()
+
+
+def stall_once(script: Path) -> None:
+    """Let the designer's first answer never come to its end, so that there is something to kill."""
+    rules = json.loads(script.read_text())["rules"]
+    stalls = {"text": "This answer never comes to its end.", "break_after": 2, "break_with": "stall"}
+    script.write_text(json.dumps({"rules": [{"contains": DESIGNER, "times": 1, "reply": stalls}, *rules]}))
+
+
+@contextmanager
+def model(project: Path) -> Iterator[dict[str, str]]:
+    """The environment in which agents find the model that plays the script."""
+    command = [sys.executable, "-m", "onward.testing.model_endpoint", "script.json"]
+    command += ["--ledger", "requests.jsonl"]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ONWARD_")}
+    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True) as endpoint:
+        assert endpoint.stdout is not None
+        try:
+            address = endpoint.stdout.readline().strip()
+            yield kept | {"OPENAI_BASE_URL": address, "ONWARD_MODEL": "openai:scripted"}
+        finally:
+            endpoint.terminate()
 
 
 class Demo:
     """The demo, step by step."""
 
-    def __init__(self, directory: Path, ledger: Path, environment: dict[str, str]) -> None:
-        self.directory, self.ledger, self.environment = directory, ledger, environment
+    def __init__(self, project: Path, environment: dict[str, str]) -> None:
+        self.project, self.environment = project, environment
 
     def play(self) -> int:
-        say("1. Start a pipeline: shell steps, simulated agents, a review that sends the draft back once.")
-        run = self.start(
-            "run",
-            HERE / "research.dot",
-            "--simulate",
-            HERE / "script.json",
-            "--real-tools",
-            "--run-id",
-            "demo",
-        )
-        self.wait_for(KILL_IN)
-        say(f"2. kill -9 (process {run.pid}) in the middle of step {KILL_IN!r}.")
-        os.kill(run.pid, signal.SIGKILL)
-        run.wait()
+        """What a person would type, and what comes of it."""
+        say("1. Register the builder, and allow the chat only a few tokens.")
+        self.show("pipelines", "add", "website.dot")
+        self.show("limits", "set", f"chat/{CHAT}", "tokens", LOW)
+        say("2. A message. Its plan follows from what it asks for; then the limit stops its run.")
+        self.chat(MESSAGE).wait()
+        say("3. Raise the limit, and say something: the run continues, and no answer is asked for again.")
+        self.show("limits", "set", f"chat/{CHAT}", "tokens", HIGH)
+        running = self.chat("continue?")
+        self.wait_for_requests(CUT_OFF)
+        say(f"4. kill -9 (process {running.pid}) in the middle of the designer's answer.")
+        os.kill(running.pid, signal.SIGKILL)
+        running.wait()
         self.show("status")
-        finished = Counter(step.split("#")[0] for step in self.run_json("show", "demo")["completed"])
-        did = Counter(self.ledger.read_text().split())
-        say("3. Resume. Finished steps do not run again; only the step that was cut off may.")
-        self.show("resume", "demo")
-        say("4. The proof: compare how often each step ran with how often it finished.")
-        return self.judge(did, finished)
+        say('5. "continue?" once more: the same run is resumed, and asks which direction to take.')
+        self.chat("continue?").wait()
+        say("6. Choose one. The run continues to its end.")
+        self.chat("calm").wait()
+        say("7. The proof: the log is sound, and what the model was asked for, by its own list.")
+        self.show("verify")
+        return self.judge()
 
-    def judge(self, did_before: Counter[str], finished_before: Counter[str]) -> int:
-        did = Counter(self.ledger.read_text().split())
-        after = self.run_json("show", "demo")
-        finished = Counter(step.split("#")[0] for step in after["completed"])
-        repeated = 0
-        print(f"   {'step':<10} {'finished':>8} {'ran':>10}   before the kill: finished, ran")
-        for step in did:
-            cut_off = did_before[step] - finished_before[step]
-            extra = did[step] - finished[step] - cut_off
-            repeated += max(0, extra)
-            before = f"{finished_before[step]}, {did_before[step]}"
-            note = "   <- cut off by the kill, so it ran again" if cut_off else ""
-            print(f"   {step:<10} {finished[step]:>8} {did[step]:>10}   {before}{note}")
-        self.show("verify", "demo")
-        print(f"\n   finished steps that ran again: {repeated}")
-        return 0 if repeated == 0 and after["status"] == "completed" else 1
+    def judge(self) -> int:
+        """Count the answers that were given to the end, by the request that they are for."""
+        entries = self.requests()
+        paid = Counter(entry["idempotency_key"] for entry in entries.values() if entry["is_whole"])
+        twice = sum(times - 1 for times in paid.values())
+        page = self.project / "site/index.html"
+        print("   $ git -C site log --oneline", flush=True)
+        subprocess.run(["git", "-C", str(self.project / "site"), "log", "--oneline"], check=True)
+        cut_off = len(entries) - paid.total()
+        print(f"\n   requests: {len(entries)}, answered to the end: {paid.total()}, cut off: {cut_off}")
+        print(f"   answers paid for twice: {twice}")
+        return 0 if twice == 0 and page.is_file() else 1
 
-    def start(self, *arguments: object) -> subprocess.Popen[bytes]:
-        print("   $ onward", *arguments)
-        return subprocess.Popen([*ONWARD, *map(str, arguments)], cwd=self.directory, env=self.environment)
+    def chat(self, text: str) -> subprocess.Popen[bytes]:
+        """Say something in the chat, and execute what follows."""
+        return self.start("chat", CHAT, text, "--watch", "--answers", "wait")
 
-    def show(self, *arguments: str) -> None:
-        assert self.start(*arguments).wait() in (0, 75), "the command failed"
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        print("   $ onward", *(f'"{word}"' if set(word) & {" ", "?"} else word for word in words), flush=True)
+        return subprocess.Popen([*ONWARD, *words], cwd=self.project, env=self.environment)
 
-    def run_json(self, *arguments: str) -> dict[str, Any]:
-        command = [*ONWARD, *arguments, "--json"]
-        done = subprocess.run(
-            command, cwd=self.directory, env=self.environment, check=True, capture_output=True
-        )
-        return json.loads(done.stdout)  # type: ignore[no-any-return]
+    def show(self, *words: str) -> None:
+        """Run a command that prints for people."""
+        code = self.start(*words).wait()
+        if code != 0:
+            sys.exit(f"onward {' '.join(words)} failed with exit code {code}.")
 
-    def wait_for(self, line: str) -> None:
+    def requests(self) -> dict[int, dict[str, Any]]:
+        """Every request that the model received, as it last stood."""
+        file = self.project / "requests.jsonl"
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []
+        return {entry["number"]: entry for entry in map(json.loads, lines)}
+
+    def wait_for_requests(self, count: int) -> None:
         began = time.monotonic()
-        while line not in self.ledger.read_text().split():
+        while len(self.requests()) < count:
             if time.monotonic() - began > PATIENCE_S:
-                sys.exit(f"the demo did not reach {line!r} in {PATIENCE_S} s")
-            time.sleep(0.01)
+                sys.exit(f"the model was asked fewer than {count} times in {PATIENCE_S} s.")
+            time.sleep(0.02)
 
 
 def say(text: str) -> None:

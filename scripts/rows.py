@@ -32,7 +32,7 @@ def read_rows() -> Rows:
 def named_in_tests() -> dict[str, list[str]]:
     """The rows that tests name, each with those tests."""
     named: dict[str, list[str]] = {}
-    for path in (*sorted(TESTS.rglob("test_*.py")), *sorted(CONFORMANCE.glob("*.py"))):
+    for path in (*sorted(TESTS.rglob("test_*.py")), *sorted(CONFORMANCE.rglob("*.py"))):
         for test, row in named_in(path.read_text(encoding="utf-8")):
             named.setdefault(row, []).append(f"{path.relative_to(ROOT)}::{test}")
     return named

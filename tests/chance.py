@@ -1,7 +1,9 @@
-"""Chance in tests: the profiles of hypothesis, and how many examples a property gets in each."""
+"""Chance in tests: the profiles of hypothesis, and how many examples or places a test gets in each."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 from hypothesis import settings
@@ -19,3 +21,9 @@ def examples(count: int, **more: Any) -> settings:
     """So many examples in `make test`, and as many times more as the profile in force has."""
     share = settings().max_examples / settings.get_profile(SAME).max_examples
     return settings(max_examples=round(count * share), **more)
+
+
+def places(stride: int) -> Iterator[int]:
+    """1, 2, 3 … for a test that breaks something at each place in turn; in `make test` every `stride`th."""
+    is_exploring = settings().max_examples > settings.get_profile(SAME).max_examples
+    return count(1, 1 if is_exploring else stride)

@@ -158,6 +158,8 @@ def postgres_emptied_url(postgres_shared_url: str) -> Iterator[str]:
             connection.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(names)))
         else:
             connection.execute(sql.SQL(";").join(sql.SQL("DELETE FROM {}").format(name) for name in names))
+        if "scope" in (name for name, _ in tables):  # what a new database has
+            connection.execute("INSERT INTO scope (id, kind, max_tokens) VALUES ('chat', 'chat', 500000)")
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

@@ -18,12 +18,13 @@ from onward.redact.settings import DEFAULT_REDACT, RedactSettings, read_redact
 from onward.redact.sources import DATABASE, is_secret, make_redactor, password_of
 
 if TYPE_CHECKING:
+    from onward.chats.settings import ChatSettings
     from onward.notify.settings import NotifySettings
 
 DEFAULT_DB = f"{DIRECTORY}/onward.db"
 ADDRESS = "://"
 FILE_BYTES_MAX = 1024 * 1024
-TABLES = {"agents", "providers", "programs", "prices", "tools", "mcp", "notify", "redact"}
+TABLES = {"agents", "chats", "providers", "programs", "prices", "tools", "mcp", "notify", "redact"}
 KNOWN = {"db", "app", "answers", "tool_env", "grace", "blocked", "runs", "files", "log"} | TABLES
 AGENT_SETTINGS = {"model", "summary_model", "allowed_tools"}
 _TEXTS = KNOWN - TABLES - {"grace", "blocked", "tool_env"}
@@ -72,6 +73,7 @@ class Settings:
     mcp: Mapping[str, Any] = field(default_factory=dict)
     """`[mcp]` as it is written; `agents/tools/mcp/settings.py` reads it when agents are served."""
     redact: RedactSettings = DEFAULT_REDACT
+    chats: ChatSettings | None = None
 
     @property
     def has_provider(self) -> bool:
@@ -129,6 +131,7 @@ def load_settings(
         prices=_table(file.get("prices", {}), "prices"),
         mcp=_table(file.get("mcp", {}), "mcp"),
         redact=read_redact(file.get("redact", {}), file=CONFIG_FILE, path=project.path),
+        chats=_chats(file["chats"]) if "chats" in file else None,
     )
 
 
@@ -262,6 +265,12 @@ def _notify(table: object) -> NotifySettings:
     from onward.notify.settings import read_notify  # here, as most projects want no notifications
 
     return read_notify(table, CONFIG_FILE)
+
+
+def _chats(table: object) -> ChatSettings:
+    from onward.chats.settings import read_chats  # here, as most projects say nothing about chats
+
+    return read_chats(table, file=CONFIG_FILE)
 
 
 def _table(value: object, name: str) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@
         - InvalidScript       an entry of a simulation script that cannot be played
         - NoProvider          an agent step needs a model, and no provider is set up
         - RefusedInList       one of many runs that were asked for together
+        - PipelineNotFound    no pipeline, or no version of it, is registered under this name
     - Refused                 the run: a request that its state does not allow (has a code)
     - StillGoing              the caller: a run did not stop in the time that was given
     - RunNotFound             the caller: no run has this id
@@ -127,6 +128,38 @@ class RefusedInList(InvalidInput):
         return f"{where}: {str(self.error).rstrip('.')}; {end}."
 
 
+class PipelineNotFound(InvalidInput):
+    """No pipeline is registered under this name, or it has no such version; `near` are names like it.
+
+    `newest` is the last version that it has; `removed_by` took the name away. `is_no_file`: a file of this
+    name would have been as good.
+    """
+
+    def __init__(
+        self,
+        wanted: str,
+        *,
+        near: Sequence[str] = (),
+        newest: int | None = None,
+        removed_by: str = "",
+        is_no_file: bool = False,
+    ) -> None:
+        self.wanted, self.near, self.newest, self.removed_by = wanted, tuple(near), newest, removed_by
+        name = wanted.partition("@")[0]
+        nowhere = f"there is no file {wanted} here, and " if is_no_file else ""
+        end = f"did you mean {' or '.join(near)}?" if near else "`onward pipelines` lists those that are."
+        says = f"{nowhere}no pipeline is registered as {name!r}; {end}"
+        if newest is not None:
+            version = wanted.removeprefix(f"{name}@")
+            says = f"the pipeline {name} has no version {version}; its newest is {newest}."
+        elif removed_by:
+            says = (
+                f"the pipeline {name} was removed by {removed_by}; "
+                f"`onward pipelines add FILE --name {name}` registers it again."
+            )
+        super().__init__(says)
+
+
 class Refused(OnwardError):
     """A request that the run's state does not allow; nothing was changed."""
 
@@ -144,11 +177,12 @@ class StillGoing(OnwardError, TimeoutError):
 
 
 class RunNotFound(OnwardError):
-    """No run has this id, display id or prefix."""
+    """No run has this id, display id or prefix. `near` is what a run is called that may be meant, if any."""
 
-    def __init__(self, wanted: str) -> None:
-        self.wanted = wanted
-        super().__init__(f"no run {wanted!r} in this database; `onward status` lists the runs.")
+    def __init__(self, wanted: str, near: str = "") -> None:
+        self.wanted, self.near = wanted, near
+        meant = f"; did you mean {near!r}? `onward status`" if near else "; `onward status`"
+        super().__init__(f"no run {wanted!r} in this database{meant} lists the runs.")
 
 
 class AmbiguousRun(OnwardError):
@@ -187,13 +221,13 @@ class NotificationNotFound(OnwardError):
 
 
 class ChatNotFound(OnwardError):
-    """There is no run and no chat with this name."""
+    """There is no run and no chat with this name. `near`: as of RunNotFound."""
 
-    def __init__(self, wanted: str) -> None:
-        self.wanted = wanted
+    def __init__(self, wanted: str, near: str = "") -> None:
+        self.wanted, self.near = wanted, near
+        meant = f"; did you mean {near!r}? `onward status`" if near else "; `onward status`"
         super().__init__(
-            f"there is no run {wanted!r}, and nothing was said in a chat of this name; "
-            "`onward status` lists runs."
+            f"there is no run {wanted!r}, and nothing was said in a chat of this name{meant} lists runs."
         )
 
 
@@ -237,10 +271,13 @@ class CallFailed(OnwardError):
 
 
 class CallTimedOut(OnwardError):
-    """A call inside a step took longer than its time limit."""
+    """A call inside a step took longer than its time limit.
 
-    def __init__(self, key: str, limit_s: float) -> None:
-        self.key, self.limit_s = key, limit_s
+    `is_running`: it could not be ended, and may still be at work.
+    """
+
+    def __init__(self, key: str, limit_s: float, *, is_running: bool = False) -> None:
+        self.key, self.limit_s, self.is_running = key, limit_s, is_running
         super().__init__(f"call {key!r} took longer than its time limit of {limit_s:g} s.")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,10 +26,10 @@ from onward.store.port.store import Store
 # A command that only looks at runs does not need these; it should not wait for them.
 if TYPE_CHECKING:
     from onward.agents.keys import Keys
+    from onward.agents.listed import ProgramShown
     from onward.agents.models import Models
     from onward.agents.prices import Prices
     from onward.agents.programs.program import Program
-    from onward.agents.tools.functions.tool import FunctionTool
     from onward.agents.tools.mcp.source import McpTools
     from onward.agents.tools.port import AgentTool, ToolSource
     from onward.agents.tools.toolbox import Toolbox
@@ -336,19 +335,24 @@ def open_programs(settings: Settings) -> Mapping[str, Program]:
     return read_programs(settings.programs, settings.project.path)
 
 
+def programs_here(settings: Settings) -> list[ProgramShown]:
+    """The programs that may work as agents, and where they are on this machine."""
+    from onward.agents.programs.listing import list_programs
+
+    path = tool_environment().get("PATH", "")
+    return list_programs(open_programs(settings), own=settings.programs, path=path)
+
+
 def has_programs(settings: Settings) -> bool:
     """Whether a program that works as an agent is described, or found on this machine."""
-    if settings.programs:
-        return True
-    path = tool_environment().get("PATH", "")
-    return any(shutil.which(program.command[0], path=path) for program in open_programs(settings).values())
+    return bool(settings.programs) or any(one["found"] for one in programs_here(settings))
 
 
 def make_toolbox(
     settings: Settings,
     *,
     redactor: Redactor,
-    functions: Mapping[str, FunctionTool] | None = None,
+    functions: Mapping[str, AgentTool] | None = None,
     mcp: McpTools | None = None,
     db: str | None = None,
     runs: str | None = None,

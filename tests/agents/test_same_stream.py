@@ -39,6 +39,7 @@ REPLIES = {
     "no DONE": Reply(text="Hi", has_done=False),
     "over the ceiling": Reply(text="x" * 100, is_over_ceiling=True),
     "at the ceiling": Reply(text="x" * 100),
+    "the rest": Reply(text="I look at the sky.", continues=True),
     "nothing": Reply(text=""),
     "only thoughts": Reply(text="", reasoning="hm"),
     "401": Reply(status=401),
@@ -55,6 +56,7 @@ REPLIES = {
 }
 ASKED = {
     "a question": request("What is the answer?", max_tokens=10),
+    "a beginning": request(messages=(user("What do you do?"), AssistantMessage((Text("I look"),)))),
     "a conversation": ModelRequest(
         model=NAME,
         system="Be brief.",

@@ -6,8 +6,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +22,10 @@ from onward.model.values.amounts import NOTHING
 from onward.store.port.log import RunLog
 from onward.store.port.store import Store
 from onward.testing.faults import Around, Died, Fault, FaultyStore
+from onward.testing.postgres import PostgresServer
+from onward.wiring import open_store
 from tests.agents.test_agent_step import Scripted, at, model
+from tests.chance import examples
 from tests.conftest import Counted
 from tests.crash.agents.judging import charged
 from tests.world import Process, World, in_memory
@@ -158,6 +163,43 @@ async def test_agents_that_share_limits_and_die_are_never_oversold_and_never_stu
     count(f"{len(seeds)} storms of agents: {dict(told)}")
     assert told["deaths"] > 0
     assert told["raises"] > 0
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[int], str]]:
+    """The address of a new database, by its number."""
+    if request.param == "sqlite":
+        yield lambda number: str(tmp_path / f"{number}.db")
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    template: str = request.getfixturevalue("postgres_template")
+    made: list[str] = []
+
+    def make(number: int) -> str:
+        made.append(server.create_database(template=template))
+        return made[-1]
+
+    yield make
+    for url in made:
+        server.drop_database(url)
+
+
+@pytest.mark.timeout(300)
+async def test_agents_that_share_limits_and_die_are_never_oversold_at_a_database(
+    new_database: Callable[[int], str], count: Counted
+) -> None:
+    """I30, I32, I33, I36: the same storms, where commits of two processes come between each other."""
+    told, seeds = Counter[str](), range(examples(3).max_examples)
+    for seed in seeds:
+        world = World(partial(open_store, new_database(seed)), "database")
+        scripted = model(default="Some words of an answer.")
+        try:
+            told += await storm(world, scripted, random.Random(seed))
+            await judge(world, scripted, seed)
+        finally:
+            await world.close()
+    count(f"{len(seeds)} storms of agents at a database: {dict(told)}")
+    assert told["deaths"] > 0
 
 
 async def judge(world: World, scripted: Scripted, seed: int) -> None:

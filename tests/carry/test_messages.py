@@ -35,9 +35,9 @@ async def spoken(store: Store) -> Draft:
     draft = await held(store, "run", pipeline_hash=name, blobs={name: SOURCE})
     begun = StepStarted(step=STEP, node="start", attempt=1)
     draft = await appended(store, draft, begun, call_of(draft.id, chat="talk"))
-    await store.messages.flush([growth(draft, "Once ", "upon", chat="talk")])
+    await store.messages.flush([growth(draft, "Once ", "upon", chat="talk")], 1)
     draft = await appended(store, draft, answered(), call_of(draft.id, "m2", chat="talk"))
-    await store.messages.flush([growth(draft, "so far", call="m2", chat="talk")])
+    await store.messages.flush([growth(draft, "so far", call="m2", chat="talk")], 1)
     return draft
 
 

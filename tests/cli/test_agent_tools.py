@@ -90,3 +90,31 @@ def test_a_tool_that_nobody_offers_is_refused_before_the_run_begins(shell: Shell
         refused = shell.inside("run", "work.dot")
     assert refused.code == 2
     assert "node 'a' allows the tool 'http_get', which nobody offers" in refused.err
+
+
+def test_what_a_use_that_was_cut_off_left_is_shown_to_people_and_to_the_agent(shell: Shell) -> None:
+    """S1-9, S1-11: as of every kind of step; the agent continues, and is told of it."""
+    shell.write("onward.toml", "[tools.shell]\napproval = false\n")
+    shell.write("work.dot", WORK)
+    latch = shell.latch("latch")
+    command = f"echo half > made.txt; echo part > $ONWARD_STEP_DIR/part.txt; {latch.command}"
+    told = Rule(contains="part.txt (5 bytes)", reply=Reply(text="It was told."))
+    script = wishes(("shell", {"command": command}))
+    with with_model(shell, Script(rules=(*script.rules, told), default=Reply(text="It was not."))):
+        running = shell.start("run", "work.dot", "--run-id", "cut")
+        latch.wait_reached()
+        running.process.kill()
+        running.end()
+        (left,) = shell.read("cut")["left"]
+        (effect,) = left["effects"]
+        assert (effect["key"], effect["state"]) == ("m1.t1", "in_doubt")
+        assert effect["about"].startswith('shell {"command": "echo half > made.txt')
+        assert "made.txt" in [file["path"] for file in left["changed"]]
+        for words in (("show", "cut"), ("resume", "cut"), ("resume", "cut", "--dry-run")):
+            done = shell.inside(*words)
+            said = done.out + done.err
+            assert 'm1.t1 started and never finished: shell {"command": "echo half > made.txt' in said, words
+            assert "part.txt (5 bytes)" in said, words
+        done = shell.inside("resume", "cut", "--continue")
+    assert done.code == 0, done.out + done.err
+    assert shell.read("cut")["context"]["last_response"] == "It was told."

@@ -31,6 +31,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     shell.write("help me.txt", "")
     (shell.directory / "helpers").mkdir()
     shell.write("gate.dot", GATE)
+    assert shell.inside("pipelines", "add", "hello.dot", "--name", "site").code == 0
     assert shell.inside("run", "hello.dot", "--run-id", "fine").code == 0
     assert shell.inside("run", "gate.dot", "--run-id", "asks").code == 75
     for name in ("bash", "zsh", "fish"):
@@ -53,6 +54,12 @@ def offered(shell: Shell, line: str) -> list[str]:
         ("onward ver", ["nothing", "verify", "version"]),
         ("onward --json ver", ["nothing", "verify", "version"]),
         ("onward run hel", ["files"]),
+        ("onward run sit", ["files", "site"]),
+        ("onward submit ", ["files", "site"]),
+        ("onward pipelines ", ["nothing", "list", "add", "show", "enable", "remove"]),
+        ("onward pipelines show ", ["nothing", "site"]),
+        ("onward pipelines add ", ["files"]),
+        ("onward pipelines enable site ", ["nothing"]),
         ("onward run --simulate ", ["files"]),
         ("onward run --set a=b --verbose hel", ["files"]),
         ("onward run hello.dot x", ["nothing"]),

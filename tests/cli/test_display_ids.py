@@ -62,3 +62,23 @@ def test_an_id_in_a_path_stays() -> None:
     run = "01m7kc85t0fzt68m7xrd3z7601"
     typed = ["resume", display_id(run)]
     assert as_typed(f"/runs/{run}/work of run {run}.", typed) == f"/runs/{run}/work of run {display_id(run)}."
+
+
+@pytest.mark.parametrize("words", [("show",), ("resume",), ("messages",), ("logs",), ("calls",)])
+def test_a_misspelt_run_is_answered_with_the_one_that_may_be_meant(
+    shell: Shell, words: tuple[str, ...]
+) -> None:
+    shell.write("line.dot", pipeline(("a", "true")))
+    assert shell.inside("run", "line.dot", "--run-id", "nightly-build").code == 0
+    display = shell.inside("run", "line.dot", "--json").json["display_id"]
+    wrong = ("2" if display[2] != "2" else "3").join((display[:2], display[3:]))
+    for wanted, meant in (
+        ("nigthly-build", "nightly-build"),
+        ("Nightly_Build", "nightly-build"),
+        (wrong, display),
+    ):
+        refused = shell.inside(*words, wanted)
+        assert refused.code != 0
+        assert f"no run {wanted!r}" in refused.err
+        assert f"did you mean {meant!r}? `onward status` lists" in refused.err
+    assert "did you mean" not in shell.inside(*words, "something-else").err

@@ -21,7 +21,7 @@ AGENT = (
     ("words", "says"),
     [
         (("frobnicate",), 'Unknown command "frobnicate"'),
-        (("run",), "`onward run` needs FILE. See"),
+        (("run",), "`onward run` needs FILE|NAME. See"),
         (("steer", "x"), "`onward steer` needs TEXT. See"),
         (("run", "a.dot", "--set"), "--set needs a value. See"),
         (("status", "--limit", "1", "--limit", "2"), "--limit is given twice; say it once. See"),

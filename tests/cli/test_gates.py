@@ -387,3 +387,42 @@ def test_a_person_at_a_terminal_is_reminded(shell: Shell) -> None:
     terminal.wait_for("ask#1 still waits for an answer: Ship it", times=2)
     terminal.type("s\n")
     assert terminal.end().code == 0
+
+
+DIRECTIONS = (
+    '[{"label": "Calm", "description": "much\\nwhite \\u001b[31m", "colors": ["#ffffff", "#0b6e4f"]},'
+    ' {"name": "Bold", "data": {"colors": {"ink": "#111", "paper": "#ff0"}, "columns": 2}}]'
+)
+
+
+def test_options_with_data_are_shown_chosen_and_passed_on(shell: Shell) -> None:
+    """O0-11: name, description and colour swatches of what a step proposed."""
+    source = ONE.replace("ATTRS", ", human.options=directions").replace(
+        '"true"', '"echo $ONWARD_CONTEXT_HUMAN_GATE_DATA_COLUMNS of $ONWARD_CONTEXT_HUMAN_GATE_LABEL"'
+    )
+    shell.write("one.dot", source)
+    left = shell.inside("run", "one.dot", "--run-id", "one", "--set", f"directions:={DIRECTIONS}")
+    assert left.code == 75
+    offered = [
+        "C   Calm  → ship",
+        "    much white",
+        "    colors: #ffffff #0b6e4f",
+        "B   Bold  → ship",
+        "    colors: ink #111 paper #ff0",
+    ]
+    assert left.out.splitlines()[-6:-1] == [f"    {line}" for line in offered]
+    [gate] = shell.inside("answer", "--json").json
+    assert [choice["data"] for choice in gate["choices"]] == [
+        {"description": "much\nwhite \x1b[31m", "colors": ["#ffffff", "#0b6e4f"]},
+        {"name": "Bold", "colors": {"ink": "#111", "paper": "#ff0"}, "columns": 2},
+    ]
+    [shown] = shell.read("one")["gates"]
+    assert shown["choices"] == gate["choices"]
+    assert shell.inside("answer", "one", "bold").code == 0
+    assert shell.read("one")["context"]["tool.output"] == "2 of Bold"
+
+
+def test_a_choice_without_data_has_an_empty_object_in_json(shell: Shell) -> None:
+    waiting_run(shell)
+    [gate] = shell.read("gate")["gates"]
+    assert [choice["data"] for choice in gate["choices"]] == [{}, {}]

@@ -61,7 +61,7 @@ def test_no_help_calls_a_flag_that_is_off_false(helps: Callable[[str], Done], na
     ("name", "takes"),
     [
         ("show", "RUN [STEP]"),
-        ("run", "FILE"),
+        ("run", "FILE|NAME"),
         ("status", "[RUN]"),
         ("answer", "[RUN] [CHOICE]"),
         ("artifacts", "RUN [ID]"),

@@ -151,3 +151,13 @@ def test_what_a_killed_attempt_printed_is_kept_beside_that_of_its_next_try(shell
     assert shell.inside("logs", "run").out == (
         "==> test#1, attempt 1: stdout <==\ntry\n==> test#1, attempt 1, try 2: stdout <==\ntry\ndone\n"
     )
+
+
+def test_a_terminal_shows_the_escapes_of_a_command_and_obeys_none(shell: Shell) -> None:
+    shell.write("print.py", "print('\\x1b[31mred\\x1b[0m \\x1b]0;owned\\x07 10%\\r20%')\n")
+    shell.write("line.dot", pipeline(("test", "python3 print.py")))
+    assert shell.inside("run", "line.dot", "--run-id", "run").code == 0
+    terminal = shell.terminal("logs", "run", "test")
+    assert terminal.end().code == 0
+    assert "red \\x1b]0;owned\\x07 10%\r\n20%" in terminal.bytes.decode()
+    assert b"\x1b" not in terminal.bytes

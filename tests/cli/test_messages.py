@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 
 from onward.model.chats.message import ChunkKind
 from onward.model.ids import called
@@ -22,11 +23,11 @@ CHUNKS = [
 ]
 
 
-async def spoken(db: str, *, is_ended: bool = True) -> None:
+async def spoken(db: str, *, is_ended: bool = True, chunks: Sequence[tuple[ChunkKind, str]] = CHUNKS) -> None:
     """A run whose model has said something."""
     store = await open_store(db)
     draft = await speaking(store, run_id="spoken")
-    await store.messages.flush([growth(draft)._replace(chunks=CHUNKS)])
+    await store.messages.flush([growth(draft)._replace(chunks=chunks)], 1)
     if is_ended:
         await appended(store, draft, answered())
     await held(store, "silent")
@@ -65,3 +66,16 @@ def test_what_is_cut_off_says_so_and_silence_too(shell: Shell) -> None:
     assert (missing.code, missing.out) == (1, "")
     assert "there is no run 'nobody'" in missing.err
     assert shell.inside("messages", "spoken", "--after", "-1").code == 2
+
+
+def test_a_terminal_shows_the_escapes_of_a_model_and_obeys_none(shell: Shell) -> None:
+    """Nor are they hidden; a program that reads the output gets the text as it is."""
+    said = "\x1b[2J\x1b]0;owned\x07never ended: \x1b]0;rm -rf \u202e"
+    asyncio.run(spoken(shell.db, chunks=[(ChunkKind.TEXT, said[:9]), (ChunkKind.TEXT, said[9:])]))
+    terminal = shell.terminal("messages", "spoken")
+    assert terminal.end().code == 0
+    printed = terminal.bytes.decode()
+    assert "\\x1b[2J\\x1b]0;owned\\x07never ended: \\x1b]0;rm -rf \\u202e" in printed
+    assert not [one for one in "\x1b\x07\u202e" if one in printed]
+    pieces = [json.loads(line) for line in shell.inside("messages", "spoken", "--json").out.splitlines()]
+    assert "".join(piece["text"] for piece in pieces if piece["kind"] == "text") == said

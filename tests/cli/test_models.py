@@ -94,3 +94,37 @@ def test_a_pipeline_asks_every_known_provider_and_its_usage_is_recorded(
     told = {"input": 1_000, "output": 600, "cached": 0, "reasoning": 100, "cache_write": written}
     assert first["usage"] == told
     assert first["cost"] == pytest.approx(cost)
+
+
+def test_programs_are_shown_with_where_they_are(shell: Shell) -> None:
+    shell.write("agent.sh", "#!/bin/sh\n")
+    (shell.directory / "agent.sh").chmod(0o755)
+    shell.write(
+        "onward.toml",
+        '[programs.mine]\ncommand = ["./agent.sh", "-q"]\n[programs.gone]\ncommand = ["no-such-agent"]\n',
+    )
+    shell.environment["PATH"] = "/usr/bin:/bin"
+    found = {one["name"]: one for one in shell.inside("models", "--json").json["programs"]}
+    assert [*found] == ["claude-code", "codex", "gemini", "gone", "mine"]
+    here = str(shell.directory / "agent.sh")
+    assert (found["mine"]["is_own"], found["mine"]["found"], found["mine"]["problem"]) == (True, here, None)
+    assert (found["codex"]["is_own"], found["codex"]["found"]) == (False, None)
+    shown = shell.inside("models").out
+    assert f"mine         lines        {here}\n" in shown
+    assert "gone         lines        no: 'no-such-agent' is not there, or cannot be executed\n" in shown
+    assert (
+        "no: 'codex' is not there, or cannot be executed; install it: npm install -g @openai/codex" in shown
+    )
+
+
+def test_the_doctor_misses_a_program_that_settings_describe(shell: Shell) -> None:
+    shell.inside("effect", "none")  # creates the database
+    shell.write("onward.toml", '[programs.mine]\ncommand = ["sh"]\n')
+    well = shell.inside("doctor")
+    assert well.code == 0, well.out
+    assert "ok   program       mine: /" in well.out
+    assert "claude" not in well.out, "nobody asked for it"
+    shell.write("onward.toml", '[programs.gone]\ncommand = ["no-such-agent"]\n')
+    ill = shell.inside("doctor")
+    assert ill.code == 1
+    assert "BAD  program       gone: 'no-such-agent' is not there, or cannot be executed\n" in ill.out

@@ -41,6 +41,8 @@ REST: Mapping[str, tuple[str, ...]] = {
     "notifications": (),
     "usage": (),
     "limits": (),
+    "pipelines": (),
+    "chats": (),
     "messages": ("done",),
 }
 ATTRIBUTES = ("as_count", "as_positive", "as_integer", "as_duration_s", "as_positive_s")

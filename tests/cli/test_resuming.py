@@ -212,6 +212,7 @@ def test_a_step_in_doubt_waits_for_a_persons_word(
 
 
 def test_from_starts_at_an_earlier_node(shell: Shell) -> None:
+    """S1-21: a person names the step to start at."""
     failed_run(shell)
     (shell.directory / "mended").touch()
     assert shell.inside("resume", "work", "--from", "a").code == 0

@@ -80,3 +80,18 @@ def test_a_run_that_is_over_is_not_given_up_and_the_refusal_says_what_is_possibl
         "onward: run work is completed and cannot be cancelled: it has finished; "
         "`onward replay work --from STEP` repeats it from a step, in a fork.\n"
     )
+
+
+def test_a_dismissed_run_says_so_and_can_still_be_resumed_by_name(shell: Shell) -> None:
+    """B0-2: dismissing is stored, and shown wherever the run is."""
+    failed(shell)
+    dismissed = shell.inside("dismiss", "work")
+    assert (dismissed.code, "onward resume work still continues it" in dismissed.out) == (0, True)
+    assert "failed (step_failed), dismissed" in shell.inside("status").out
+    assert "failed (step_failed), dismissed" in shell.inside("show", "work").out
+    assert shell.inside("status", "work", "--json").json["is_dismissed"]
+    shell.write("ready", "")
+    assert shell.inside("resume", "work").code == 0
+    assert not shell.inside("status", "work", "--json").json["is_dismissed"]
+    refused = shell.inside("dismiss", "work", "--json")
+    assert (refused.code, refused.error["code"]) == (1, "invalid_state")

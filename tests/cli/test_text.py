@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.cli.print.text import age, clean, count, one_line, table
+from onward.cli.print.text import age, clean, count, one_line, table, visible
 from onward.cli.values import with_script_joined
 from onward.model.values.instant import span
 from tests.cli.shell import Shell, pipeline
@@ -37,6 +37,21 @@ EVIL = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b]8;;http://x\x1b\\link\x1b]8;;\x1
 )
 def test_a_terminal_is_not_obeyed(text: str, shown: str) -> None:
     assert clean(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("two\nlines\tand grün → 漢字\r\n", "two\nlines\tand grün → 漢字\n"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b[2J\x1b]0;a title\x07rest", "\\x1b[2J\\x1b]0;a title\\x07rest"),
+        ("never ended \x1b]0;hidden", "never ended \\x1b]0;hidden"),
+        ("over\rwritten \u202etxt.exe", "over\nwritten \\u202etxt.exe"),
+        ("half \ud800", "half \ufffd"),
+    ],
+)
+def test_what_would_control_a_terminal_is_shown(text: str, shown: str) -> None:
+    assert visible(text) == clean(visible(text)) == shown
 
 
 @given(st.text(st.characters(max_codepoint=0x2100), max_size=40))

@@ -3,27 +3,27 @@
     python -m tests.crash.chaos --workers 8 --runs 500 --seed 7
 
 Workers are killed, stopped for longer than their lease and continued; connections are cut; their network
-hangs for longer than a lease; the database is restarted. Each seed enables a random subset of these. In the
-end every run has ended, every step has one outcome, tokens never fall, no effect began after its step had
-finished, and no two commands of one step ran at the same time. A run that lost five holders in a row has
-failed, as it should: it is resumed, as a person would. No request to a model was made after its
-answer was stored, what agents said is whole and in order, and what was spent is what the logs add up to.
-The database syncs its writes.
+hangs for longer than a lease; the database is restarted; MCP servers are killed. Each seed enables a random
+subset of these. In the end every run has ended, every step has one outcome, tokens never fall, no effect
+began after its step had finished, and no two commands of one step ran at the same time. A run that lost five
+holders in a row has failed, as it should: it is resumed, as a person would. No request to a model was made
+after its answer was stored, what agents said is whole and in order, and what was spent is what the logs add
+up to. A person allows what agents ask for, and looks what came of uses in doubt: no tool was used again whose
+answer was stored, what must not be repeated was done once, no use was under way twice at a time, and no
+process of an MCP server is left. The database syncs its writes.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
+import math
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -37,33 +37,32 @@ from onward.store.port.store import Store
 from onward.testing.models.ledger import Entry
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
-from tests.crash.chaos_agents import (
-    NODE,
-    endpoint,
-    judge_chats,
-    judge_requests,
-    judge_spending,
-    requests,
-)
-from tests.crash.chaos_runs import run_id_of, submit, tend
-from tests.store.proxy import Network
+from tests.crash import chaos_agents, chaos_tools
+from tests.crash.chaos_agents import endpoint, judge_chats, judge_requests, judge_spending, requests
+from tests.crash.chaos_crew import Crew
+from tests.crash.chaos_runs import ALLOWED, RESUMED, SETTLED, run_id_of, submit, tend
+from tests.crash.chaos_tools import Traces, judge_tools, rules, uses_tools
 from tests.worker.ledger import Ledger
 
-FAULTS = ("kill", "freeze", "cut", "hang", "restart")
-LEASE_S = 1.0
+FAULTS = ("kill", "freeze", "cut", "hang", "restart", "server")
+REQUESTS = 4
+"""About how many a run makes to a model."""
+STEPS = 7
+"""About how many of a run write into the ledger."""
 # Most commands are short. The first one of some steps lasts longer than a lease, so that a lost worker's
 # would still run when another begins.
 BEATS = "left=5; case $ONWARD_RUN_ID in *[37]) grep -q $ONWARD_RUN_ID/$ONWARD_STEP @ || left=70;; esac"
 SKEW_US = 2_000
 PIPELINE = """digraph chaos {
   start [shape=Mdiamond]; exit [shape=Msquare]; node [type=work]
-  first [type=tool, tool_command="@"]; again; flaky [max_retries=4]; last; TALK
+  first [type=tool, tool_command="@"]; again; flaky [max_retries=4]; last; TALK; USE
   fan [shape=component, type="", max_parallel=2]; join [shape=tripleoctagon, type=""]
   left [type=tool, tool_command="@"]; right
   start -> first -> again
   again -> again [condition="context.more=yes"]
   again -> flaky [condition="context.more=no"]
-  flaky -> talk -> fan; fan -> left -> join; fan -> right -> join; join -> last -> exit
+  flaky -> talk; talk -> use [condition="context.tools=yes"]; talk -> fan [condition="context.tools=no"]
+  use -> fan; fan -> left -> join; fan -> right -> join; join -> last -> exit
 }"""
 
 
@@ -77,9 +76,10 @@ class Counts:
     fenced: int = 0
     zombies: int = 0
     repeated: int = 0
-    resumed: int = 0
+    tended: Counter[str] = field(default_factory=Counter)
     commands: int = 0
     requests: int = 0
+    uses: int = 0
     overlaps: int = 0
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -89,85 +89,13 @@ class Counts:
         faults = ", ".join(f"{name} {self.done[name]}" for name in self.faults) or "none"
         return (
             f"{self.runs} runs in {self.seconds:.0f} s; faults: {faults}; attempts made again: "
-            f"{self.repeated}; resumed after too many losses: {self.resumed}; "
+            f"{self.repeated}; resumed after too many losses: {self.tended[RESUMED]}; "
             f"fenced writers: {self.fenced}; zombie writes accepted: {self.zombies}; "
             f"commands: {self.commands}, two of a step at once: {self.overlaps}; "
-            f"requests to a model: {self.requests}; "
+            f"requests to a model: {self.requests}; uses of tools: {self.uses}, "
+            f"allowed {self.tended[ALLOWED]}, settled after a doubt {self.tended[SETTLED]}; "
             f"{len(self.problems)} problems (seed {self.seed})"
         )
-
-
-class Crew:
-    """Worker processes that are replaced when they die."""
-
-    def __init__(self, url: str, directory: Path, number: int, variables: Mapping[str, str]) -> None:
-        self._directory = directory
-        self.output = directory / "workers.log"
-        self._environment = {**os.environ, **variables, "CHAOS_LEDGER": str(directory / "ledger")}
-        self.networks = [Network(url) for _ in range(number)]
-        self.processes = [self._hire(place) for place in range(number)]
-        self.frozen: dict[int, float] = {}
-        self.hanging: dict[int, float] = {}
-
-    def _hire(self, place: int) -> subprocess.Popen[bytes]:
-        command = (sys.executable, "-m", "onward", "worker", "--app", "tests.crash.chaos_app:app")
-        with self.output.open("ab") as log:
-            return subprocess.Popen(
-                [*command, "--concurrency", "4", "--lease", f"{int(LEASE_S * 1000)}ms", "--grace", "5s"],
-                env={**self._environment, "ONWARD_DB": self.networks[place].url},
-                stdout=log,
-                stderr=log,
-            )
-
-    def kill(self, dice: random.Random) -> None:
-        place = dice.randrange(len(self.processes))
-        victim = self.processes[place]
-        self.frozen.pop(victim.pid, None)
-        victim.kill()
-        victim.wait()
-        self.processes[place] = self._hire(place)
-
-    def freeze(self, dice: random.Random) -> None:
-        victim = dice.choice(self.processes)
-        if victim.poll() is None and victim.pid not in self.frozen and self._is_enough_left():
-            victim.send_signal(signal.SIGSTOP)
-            self.frozen[victim.pid] = time.monotonic() + LEASE_S * dice.uniform(1.5, 3)
-
-    def _is_enough_left(self) -> bool:
-        """Whether others can take the runs of one more that is lost."""
-        return len(self.frozen) + len(self.hanging) < max(1, len(self.processes) // 2)
-
-    def hang(self, dice: random.Random) -> None:
-        place = dice.randrange(len(self.networks))
-        if place not in self.hanging and self._is_enough_left():
-            self.networks[place].hang()
-            self.hanging[place] = time.monotonic() + LEASE_S * dice.uniform(1.5, 3)
-
-    def tend(self) -> None:
-        """Continue whoever was frozen for long enough, heal networks, and replace whoever died."""
-        for place, until_s in list(self.hanging.items()):
-            if until_s <= time.monotonic():
-                self.networks[place].heal()
-                del self.hanging[place]
-        for place, process in enumerate(self.processes):
-            if self.frozen.get(process.pid, time.monotonic() + 1) <= time.monotonic():
-                process.send_signal(signal.SIGCONT)
-                del self.frozen[process.pid]
-            if process.poll() is not None:
-                self.processes[place] = self._hire(place)
-
-    def dismiss(self) -> None:
-        for process in self.processes:
-            process.send_signal(signal.SIGCONT)
-            process.terminate()
-        for process in self.processes:
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        for network in self.networks:
-            network.close()
 
 
 def chaos(
@@ -179,7 +107,7 @@ def chaos(
     faults: str = "",
     fault_max: int | None = None,
 ) -> Counts:
-    """One storm. It calms down after `fault_max` faults, and when half of its time is over.
+    """One storm. It calms down after `fault_max` faults, spread over it, and when half of its time is over.
 
     On a machine so slow that a fault hits every step, it would have no end.
     """
@@ -189,11 +117,13 @@ def chaos(
     with tempfile.TemporaryDirectory() as place, PostgresServer(fsync=True) as server:
         directory, url = Path(place), server.create_database()
         (directory / "ledger").touch()
-        lives = Ledger(directory / "lives")
+        traces = Traces(directory, Ledger(directory / "lives"))
+        (directory / "onward.toml").write_text(traces.settings())
         began = time.monotonic()
-        asyncio.run(submit(url, runs, _source(lives)))
-        with endpoint(directory, runs) as variables:
-            crew = Crew(url, directory, workers, variables)
+        asyncio.run(submit(url, runs, _source(traces.lives)))
+        answers = rules(_users(runs), _beating(traces.lives))
+        with endpoint(directory, REQUESTS * runs, answers) as variables:
+            crew = Crew(url, directory, workers, {**variables, **traces.variables})
             try:
                 calm_s, deadline_s = began + patience_s / 2, began + patience_s
                 _storm(
@@ -201,6 +131,7 @@ def chaos(
                     server,
                     url=url,
                     counts=counts,
+                    traces=traces,
                     dice=dice,
                     calm_s=calm_s,
                     deadline_s=deadline_s,
@@ -212,16 +143,25 @@ def chaos(
         counts.fenced = crew.output.read_text().count("was taken over by another process")
         made = requests(directory)
         counts.requests = len(made)
-        asyncio.run(_judge(url, counts, (directory / "ledger").read_text().splitlines(), made))
-        _judge_commands(lives, counts)
+        asyncio.run(_judge(url, counts, (directory / "ledger").read_text().splitlines(), made, traces))
+        _judge_commands(traces.lives, counts)
         if counts.problems:
             counts.problems.append(crew.output.read_text()[-2000:])
     return counts
 
 
+def _users(runs: int) -> list[str]:
+    """The runs that use tools."""
+    return [run_id_of(number) for number in range(runs) if uses_tools(number)]
+
+
 def _source(lives: Ledger) -> str:
-    beating = f"{BEATS.replace('@', str(lives.path))}; {lives.beating}"
-    return PIPELINE.replace("TALK", NODE).replace("@", beating)
+    source = PIPELINE.replace("TALK", chaos_agents.NODE).replace("USE", chaos_tools.NODE)
+    return source.replace("@", _beating(lives))
+
+
+def _beating(lives: Ledger) -> str:
+    return f"{BEATS.replace('@', str(lives.path))}; {lives.beating}"
 
 
 def _judge_commands(lives: Ledger, counts: Counts) -> None:
@@ -238,6 +178,7 @@ def _storm(
     *,
     url: str,
     counts: Counts,
+    traces: Traces,
     dice: random.Random,
     calm_s: float,
     deadline_s: float,
@@ -245,14 +186,13 @@ def _storm(
 ) -> None:
     """Faults, one every now and then, until every run has ended or the storm is to calm down."""
     while time.monotonic() < deadline_s:
-        tended = asyncio.run(tend(url))
-        counts.resumed += tended[0] if tended is not None else 0
-        if tended is not None and tended[1] == 0:
+        left = asyncio.run(tend(url, traces, counts.tended))
+        if left == 0:
             return
         time.sleep(dice.uniform(0.1, 0.6))
         crew.tend()
-        is_calm = time.monotonic() > calm_s or counts.done.total() == fault_max
-        if not counts.faults or tended is None or is_calm:
+        is_calm = time.monotonic() > calm_s or counts.done.total() >= _due(traces, counts.runs, fault_max)
+        if not counts.faults or left is None or is_calm:
             continue
         fault = dice.choice(counts.faults)
         if fault == "restart" and dice.random() < 0.8:
@@ -269,7 +209,20 @@ def _storm(
                 crew.hang(dice)
             case "restart":
                 server.restart()
+            case "server":
+                traces.kill_server(dice.choice)
     counts.problems.append("not every run ended in time")
+
+
+def _due(traces: Traces, runs: int, fault_max: int | None) -> float:
+    """How many faults there may be by now: none before a step has begun, and few while most have not.
+
+    On a slow machine a short storm would else be over before the workers have started.
+    """
+    begun = len((traces.directory / "ledger").read_text().splitlines())
+    if fault_max is None:
+        return math.inf if begun else 0
+    return min(fault_max, begun, math.ceil(fault_max * begun / (STEPS * runs)))
 
 
 def _cut(url: str, dice: random.Random) -> None:
@@ -285,7 +238,7 @@ def _cut(url: str, dice: random.Random) -> None:
         pass  # it was restarted at this very moment
 
 
-async def _judge(url: str, counts: Counts, ledger: list[str], made: Sequence[Entry]) -> None:
+async def _judge(url: str, counts: Counts, ledger: list[str], made: Sequence[Entry], traces: Traces) -> None:
     store = await open_store(url)
     begun: dict[tuple[str, str], list[int]] = {}
     for line in ledger:
@@ -295,6 +248,8 @@ async def _judge(url: str, counts: Counts, ledger: list[str], made: Sequence[Ent
     for run_id in run_ids:
         counts.problems += await _judged(store, run_id, begun, counts)
         counts.problems += await judge_requests(store, run_id, made, SKEW_US)
+    counts.uses, wrong = await judge_tools(store, _users(counts.runs), traces, SKEW_US)
+    counts.problems += wrong
     if not counts.problems:  # else some run may still be at work
         counts.problems += await judge_chats(store) + await judge_spending(store, run_ids)
     await store.close()

@@ -19,6 +19,7 @@ from onward.store.port.store import Store
 from onward.testing.models.ledger import Entry, read_ledger
 from onward.testing.models.script import Reply, Rule, Script
 from tests.crash.agents.judging import ALL, charged
+from tests.crash.chaos_tools import STEP
 from tests.crash.reading import Reader
 
 CHATS = 3
@@ -35,9 +36,13 @@ _FAULTS = (
 
 
 @contextmanager
-def endpoint(directory: Path, runs: int) -> Iterator[Mapping[str, str]]:
-    """An endpoint in a process of its own; gives the variables that make agents ask it."""
-    rules = [Rule(nth=nth, reply=_FAULTS[nth % len(_FAULTS)]) for nth in range(3, 2 * runs, 5)]
+def endpoint(directory: Path, requests: int, answers: Sequence[Rule] = ()) -> Iterator[Mapping[str, str]]:
+    """An endpoint in a process of its own; gives the variables that make agents ask it.
+
+    Every fifth of the first `requests` meets a fault. `answers` are what it says besides TEXT.
+    """
+    rules = [Rule(nth=nth, reply=_FAULTS[nth % len(_FAULTS)]) for nth in range(3, requests, 5)]
+    rules += answers
     script, ledger = directory / "script.json", directory / "requests"
     script.write_bytes(msgspec.json.encode(Script(rules=tuple(rules), default=_WHOLE)))
     command = (sys.executable, "-m", "onward.testing.model_endpoint", str(script), "--ledger", str(ledger))
@@ -73,14 +78,20 @@ async def judge_requests(store: Store, run_id: str, made: Sequence[Entry], skew_
 
 
 async def judge_chats(store: Store) -> list[str]:
-    """What was said: no gap, nothing after an end, and no text that is not a beginning of the answer."""
+    """What was said: no gap, nothing after an end, and no text that is not a beginning of the answer.
+
+    A message without text asks for tools.
+    """
     problems = []
     for chat in map(chat_of, range(CHATS)):
-        reader = Reader(store, chat)
+        reader = Reader(store, chat, is_late=True)
         await reader.read()
         said = {one.id: one for one in await store.messages.list(MessageQuery(chat=chat))}
         for message, text in reader.texts.items():
-            is_whole = reader.ended.get(message) != MessageState.COMPLETE or text == TEXT
+            if not said[message].run_id:
+                continue  # what Onward says in the chat, such as that a run has stopped
+            whole = (TEXT, "") if said[message].step == STEP else (TEXT,)
+            is_whole = reader.ended.get(message) != MessageState.COMPLETE or text in whole
             if not TEXT.startswith(text) or not is_whole or message not in reader.ended:
                 problems.append(f"{said[message].run_id}: its message in {chat} is wrong: {text[-50:]!r}")
     return problems

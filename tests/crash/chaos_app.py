@@ -7,8 +7,9 @@ import os
 import random
 import time
 
-from onward import Onward, Result
+from onward import Onward, Result, ToolUse
 from onward.handlers.port import StepContext
+from tests.crash.chaos_tools import BEGIN, END, LOOK, PAY, SAID, note
 
 app = Onward()
 LEDGER = os.environ.get("CHAOS_LEDGER", "/dev/null")
@@ -28,3 +29,23 @@ async def work(step: StepContext) -> Result:
     if step.node.id == "flaky" and step.attempt == 1:
         return Result.retry("the first time never works")
     return Result.success(count=count, more="yes" if step.node.id == "again" and count < 3 else "no")
+
+
+async def _use(tool: str, use: ToolUse, seconds: float) -> None:
+    note(BEGIN, tool, use.key)
+    await asyncio.sleep(random.uniform(0.0, seconds))
+    note(END, tool, use.key)
+
+
+@app.tool
+async def look(use: ToolUse) -> str:
+    """Look something up; it may be repeated."""
+    await _use(LOOK, use, 0.1)
+    return "looked"
+
+
+@app.tool(repeatable=False, approval=True)
+async def pay(amount: int, use: ToolUse) -> str:
+    """Pay; it must not be repeated, and a person must allow it."""
+    await _use(PAY, use, 1.5)
+    return SAID[PAY]

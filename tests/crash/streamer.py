@@ -1,14 +1,19 @@
 """A process that streams into one chat until it is killed, and says what it was told is durable.
 
-    python -m tests.crash.streamer DATABASE CHAT RUN…
+    python -m tests.crash.streamer DATABASE CHAT POINT RUN…
 
-Whoever comes after takes its runs over, which ends the messages that it had begun.
+Whoever comes after takes its runs over, which ends the messages that it had begun. It kills itself at a
+POINT: before its first flush at 1, after it at 2, and so on; never at 0.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
@@ -19,6 +24,7 @@ from onward.model.chats.message import ChunkKind, message_id
 from onward.model.event import Event, RunClaimed, StepStarted
 from onward.store.port.store import Store
 from onward.testing.drafts import Draft, held
+from onward.testing.faults import FaultyStore
 from onward.wiring import open_store
 
 STEP = "start#1"
@@ -85,9 +91,30 @@ async def _append(store: Store, draft: Draft, *events: Event) -> Draft:
     return after
 
 
-async def main(db: str, chat: str, *run_ids: str) -> None:
+class DoomedFlushes(FaultyStore):
+    """A store whose flushes have points before and after them; at one of these the process dies."""
+
+    def __init__(self, store: Store, die_at: int) -> None:
+        super().__init__(store)
+        self._die_at, self._passed = die_at, 0
+
+    async def call(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        if name != "messages.flush":
+            return await call()
+        self._pass()
+        answer = await call()
+        self._pass()
+        return answer
+
+    def _pass(self) -> None:
+        self._passed += 1
+        if self._passed == self._die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def main(db: str, chat: str, point: str, *run_ids: str) -> None:
     """Stream into all of the runs at once."""
-    store = await open_store(db)
+    store = DoomedFlushes(await open_store(db), int(point))
     flusher = Flusher(store.messages, SystemClock(), tick_s=TICK_S)
     await asyncio.gather(*(stream_for_ever(store, flusher, chat, run_id) for run_id in run_ids))
 

@@ -39,7 +39,7 @@ def test_every_attribute_that_is_explained_is_known(heading: str, known: frozens
     (table,) = re.findall(rf"^\| {heading} \| meaning \|\n\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
     named = {name for row in table.splitlines() for name in re.findall(r"`([a-z][\w.]+)`", row.split("|")[1])}
     # What else the first column has is a value: `files` `full` `lazy` `off`.
-    values = {"full", "lazy", "off", "worktree", "in_place"}
+    values = {"full", "lazy", "off", "worktree", "in_place", "auto", "ask", "never", "queue", "steer"}
     assert len(named) > 5
     assert named - known - values == set()
 

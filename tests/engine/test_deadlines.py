@@ -148,7 +148,7 @@ async def test_the_wake_time_of_a_waiting_run_is_its_first_deadline(world: World
 
 
 async def test_another_process_goes_on_when_the_deadline_has_come(world: World) -> None:
-    """The deadline is stored, so it does not die with whoever asked."""
+    """B0-10: the deadline is stored, so it does not die with whoever asked."""
     clock = ManualClock(autojump=False)
     process = await world.process(clock=clock)
     await process.start(asking(TIMED))

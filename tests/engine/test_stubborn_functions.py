@@ -181,3 +181,28 @@ async def test_one_that_exits_fails_its_step_and_not_the_process() -> None:
     run = await process.start(PATIENT)
     assert (run.status, run.detail) == (RunStatus.FAILED, "step a#1: SystemExit: 3")
     await world.close()
+
+
+async def test_a_call_with_a_time_limit_that_outlives_all_patience_stops_the_run_in_doubt(
+    stubborn: Stubborn,
+) -> None:
+    async def work(step: StepContext) -> None:
+        await step.call("charge", stubborn.charge, step, time_limit_s=5)
+
+    database = MemoryDatabase()
+
+    async def connect() -> Store:
+        return database.connect()
+
+    world = World(connect, "memory")
+    process = await world.process(clock=ManualClock(autojump=False), handlers={"work": FunctionHandler(work)})
+    running = asyncio.create_task(process.start(line("a", a="type=work, max_retries=3")))
+    await until(lambda: stubborn.ledger == ["begun"])
+    await pass_time(process, 5 + PATIENCE_S + 2)
+    run = await running
+    assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "in_doubt")
+    assert (
+        "took longer than its time limit of 5 s, and its async function charge is still running" in run.detail
+    )
+    assert stubborn.ledger == ["begun"]
+    await world.close()

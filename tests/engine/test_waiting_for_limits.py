@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from onward.handlers.calls import CallOptions
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
-from onward.model.call import Reserved
+from onward.model.call import CallFinished, Reserved
 from onward.model.run import Run, RunStatus
 from onward.testing.clock import ManualClock
 from onward.testing.conformance.money.calling import begun, ended, used, working
-from tests.world import Process, World, line
+from tests.world import Process, World, line, until
 
 SCOPE = "project/shared"
 SOURCE = line("work", work="type=work, timeout=5s")
+LOOKS_AGAIN_S = 20
+"""It looks every second; a busy machine may have little done in one."""
 
 
 class Work:
@@ -35,7 +38,7 @@ class Work:
         return "answered"
 
 
-async def at(world: World, work: Work) -> Process:
+async def at(world: World, work: Callable[[StepContext], Awaitable[Any]]) -> Process:
     clock = ManualClock(autojump=False)
     process = await world.process(handlers={"work": FunctionHandler(work)}, clock=clock)
     await process.store.limits.change(SCOPE, {"tokens": 100})
@@ -62,9 +65,31 @@ async def test_waiting_for_what_others_have_reserved_spends_no_time_limit(world:
     await pass_time(process, running, 30)
     assert (running.done(), work.made) == (False, 0)
     await ended(other.store, busy, usage=used(10))
-    while not running.done():
-        await pass_time(process, running, 1)
+    await pass_time(process, running, LOOKS_AGAIN_S)
+    assert running.done(), "it does not look again"
     assert ((await running).status, work.made) == (RunStatus.COMPLETED, 1)
+
+
+async def test_a_call_that_waits_keeps_no_other_call_of_its_run_from_being_made(world: World) -> None:
+    """It holds nothing while it waits, not even its turn to write."""
+    other = await world.process()
+    busy = await begun(other.store, await working(other.store, "other"), SCOPE, tokens=60)
+    asks = Work()
+
+    async def work(step: StepContext) -> None:
+        waiting = asyncio.create_task(asks(step))
+        await until(lambda: process.engine.waiting.number == 1)
+        await step.call("beside", asyncio.sleep, 0, repeatable=False)
+        await waiting
+
+    process = await at(world, work)
+    running = asyncio.ensure_future(process.start(SOURCE))
+    await pass_time(process, running, 2)
+    ends = [event.call for event in await process.events() if isinstance(event, CallFinished)]
+    assert (ends, asks.made) == (["beside"], 0)
+    await ended(other.store, busy, usage=used(10))
+    await pass_time(process, running, LOOKS_AGAIN_S)
+    assert ((await running).status, asks.made) == (RunStatus.COMPLETED, 1)
 
 
 async def test_the_time_that_a_step_works_after_a_wait_counts(world: World) -> None:

@@ -94,7 +94,12 @@ class Play:
 
     def result(self, result: Result, *, stop_reason: str | None = None, jitter: float = 0.5) -> Action:
         """The effect under way came to `result`."""
-        step = self.started.step
+        return self.end(self.started.step, result, stop_reason=stop_reason, jitter=jitter)
+
+    def end(
+        self, step: str, result: Result, *, stop_reason: str | None = None, jitter: float = 0.5
+    ) -> Action:
+        """One of the effects under way came to `result`."""
         ended = finish(self.definition, self.run, step, result, now_us=self.now_us, jitter=jitter)
         return self.go(ended, stop_reason=stop_reason)
 

@@ -65,6 +65,17 @@ def test_as_many_effects_are_begun_as_there_is_room_for() -> None:
     assert begun(play) == ["fan#1.c/c#1"]
 
 
+def test_two_branches_to_one_node_keep_their_own_results_across_a_crash() -> None:
+    """B0-7: what one has finished is not taken for the other's."""
+    play = fan("fan -> a -> join; fan -> a")
+    land(play, "fan#1.a.2/a#1", Result(context_updates={"said": "second"}))
+    play.claim()
+    assert begun(play) == ["fan#1.a/a#1"]
+    land(play, "fan#1.a/a#1", Result(context_updates={"said": "first"}))
+    said = {one["id"]: one["context"]["said"] for one in play.run.context["parallel.results"]}
+    assert said == {"a": "first", "a.2": "second"}
+
+
 def test_branches_of_branches_take_their_room_from_every_fan_out_around_them() -> None:
     play = fan(NESTED, fan="max_parallel=2")
     assert begun(play) == ["fan#1.d/d#1", "fan#1.inner/inner#1.a/a#1"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 from msgspec.structs import replace
 
-from onward.machine.decide.calls import hold_attempt
+from onward.errors import Refused
+from onward.machine.decide.calls import finish_call, hold_attempt, lose_call, start_call
 from onward.machine.decide.doubt import doubtful_step
 from onward.machine.decide.lost_calls import with_lost_calls
 from onward.machine.fold.call_rows import call_rows
@@ -14,7 +17,11 @@ from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, 
 from onward.model.event import (
     AttemptFailed,
     AttemptInterrupted,
+    BranchFinished,
+    BranchPlan,
     Event,
+    GateWithdrawn,
+    ParallelStarted,
     RunCancelled,
     RunClaimed,
     RunCompleted,
@@ -24,11 +31,12 @@ from onward.model.event import (
     RunPaused,
     RunQueued,
     RunWaiting,
+    StepStarted,
     StepStatus,
 )
 from onward.model.row import CallClosed, MessageState
 from onward.model.run import Run
-from tests.machine.events import finished, held, started, then
+from tests.machine.events import ASKED, finished, held, started, then
 from tests.machine.test_branches import BEGUN_IN_A, TWO
 
 STREAMED = Streamed(chat="c", message="m")
@@ -98,6 +106,35 @@ def test_a_call_of_an_attempt_that_is_over_is_neither_begun_nor_answered(late: E
         then(run, late)
 
 
+INNER = ParallelStarted(
+    step="fan#1.a/inner#1",
+    node="inner",
+    branches=(BranchPlan(path="fan#1.a/inner#1.c", to="c", edge=3),),
+    join="meet",
+    policy="wait_all",
+    max_parallel=1,
+)
+BEGUN_INSIDE = StepStarted(step="fan#1.a/inner#1.c/c#1", node="c", attempt=1)
+OVER = BranchFinished(branch="fan#1.a", status="cancelled")
+
+
+@pytest.mark.parametrize(
+    "began", [(BEGUN_IN_A,), (INNER, BEGUN_INSIDE)], ids=["in the branch", "in a branch of the branch"]
+)
+def test_the_end_of_a_branch_closes_the_calls_in_it_and_no_others(began: tuple[Event, ...]) -> None:
+    """I33: also those of branches inside it. The other branch goes on with its own."""
+    step = began[-1].step  # type: ignore[attr-defined]
+    other = StepStarted(step="fan#1.b/b#1", node="b", attempt=1)
+    begun = (replace(BEGUN, step=step), replace(BEGUN, step=other.step))
+    run = then(held(), TWO, *began, other, *begun)
+    lost, over = with_lost_calls(run, (OVER,))
+    assert isinstance(lost, CallLost)
+    assert (lost.step, lost.call, over) == (step, "m1", OVER)
+    assert then(run, lost).open_calls == 1
+    with pytest.raises(IllegalEvent, match="leaves calls open: m1"):
+        then(run, OVER)
+
+
 def test_an_answer_to_another_try_does_not_count() -> None:
     """I30: a try never comes back, so an old answer is not taken for a new one."""
     again = CallStarted(step="a#1", attempt=1, call="m1", number=2)
@@ -122,6 +159,38 @@ def test_a_hold_is_not_written_while_a_call_is_under_way() -> None:
     assert hold_attempt(run, hold, set()) == (hold,)
 
 
+@pytest.mark.parametrize(
+    "decide",
+    [
+        lambda run: start_call(run, CallStarted(step="a#1", attempt=1, call="m2", number=1)),
+        lambda run: finish_call(
+            run, CallFinished(step="a#1", attempt=1, call="m1", number=1, status=CallStatus.OK)
+        ),
+        lambda run: lose_call(run, CallLost(step="a#1", call="m1", number=1), 1),
+        lambda run: hold_attempt(run, AttemptHeld(step="a#1", attempt=1, reason="pause"), set()),
+    ],
+    ids=["start", "finish", "lose", "hold"],
+)
+@pytest.mark.parametrize(
+    "end",
+    [
+        (AttemptHeld(step="a#1", attempt=1, reason="limit"),),
+        (finished(),),
+        (RunClaimed(token=2, worker="w2", lost=True),),
+        (AttemptInterrupted(step="a#1", attempt=1, why="late"), started(attempt=2)),
+    ],
+    ids=["held", "finished", "taken over", "tried anew"],
+)
+def test_nothing_is_decided_about_the_calls_of_an_attempt_that_is_over(
+    decide: Callable[[Run], Sequence[Event]], end: Sequence[Event]
+) -> None:
+    """I33: judged by the run as it is when it would be written, so before anything is sent."""
+    before = calling()
+    with pytest.raises(Refused) as refused:
+        decide(then(before, *with_lost_calls(before, end)))
+    assert refused.value.code == "attempt_over"
+
+
 def test_a_fork_is_in_doubt_about_the_open_call_of_a_branch_that_must_not_be_repeated() -> None:
     """I31: it may have been made. Whoever forks the run has not decided to make it again."""
     begun = replace(BEGUN, step="fan#1.a/a#1")
@@ -132,3 +201,14 @@ def test_a_fork_is_in_doubt_about_the_open_call_of_a_branch_that_must_not_be_rep
     assert calls is not None
     assert dict(calls.lost) == {"m1": 1}
     assert (child.open_calls, doubtful_step(child)) == (0, "fan#1.a/a#1")
+
+
+def test_a_fork_leaves_the_open_questions_of_its_parent_to_it() -> None:
+    """The gate is the parent's: the fork withdraws nothing, and folds although the attempt was not held."""
+    asked = replace(ASKED, gate="fan#1.a/a#1:approve")
+    run = then(held(), TWO, BEGUN_IN_A, asked)
+    forked = RunForked(parent="r", parent_seq=4, parent_hash="00", by="ann")
+    assert [*with_lost_calls(run, (forked,))] == [forked]
+    assert then(run, forked).gates == {}
+    claimed = RunClaimed(token=2, worker="w2", lost=True)
+    assert [type(event) for event in with_lost_calls(run, (claimed,))] == [GateWithdrawn, RunClaimed]

@@ -38,6 +38,7 @@ from onward.model.event import (
     RunClaimed,
     RunCompleted,
     RunCreated,
+    RunDismissed,
     RunFailed,
     RunForked,
     RunInterrupted,
@@ -121,6 +122,7 @@ SAMPLES: dict[type[Event], Event] = {
         RunInterrupted(reason="crash"),
         RunFailed(reason="step_failed"),
         RunResumed(by="pat"),
+        RunDismissed(by="pat"),
         RunCompleted(),
         RunCancelled(reason="user"),
     )

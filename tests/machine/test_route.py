@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from onward.machine.plan.route import (
-    edge_of,
     failure_transition,
     goal_transition,
     next_transition,
@@ -17,7 +16,8 @@ from onward.machine.plan.route import (
 from onward.model.event import Choice, Outcome, StepStatus, Transition
 from onward.model.run import Gate
 from onward.model.values.frozenmap import FrozenMap
-from onward.pipeline.questions import choices_of, meant
+from onward.pipeline.gate.answers import meant
+from onward.pipeline.gate.choices import choices_of, edge_of
 from tests.machine.play import Play, define
 
 XYZ = (
@@ -190,7 +190,7 @@ def gate(*labels: str) -> tuple[Gate, list[str]]:
     nodes = "".join(f"n{i} [type=tool]; n{i} -> exit; " for i, _ in enumerate(labels, 1))
     edges = "".join(f'g -> n{i} [label="{label}"]; ' for i, label in enumerate(labels, 1))
     graph = define(f"g [shape=hexagon]; start -> g; {nodes} {edges}").graph
-    choices = choices_of(graph, "g")
+    choices = choices_of(graph, graph.nodes["g"])
     return Gate(gate="g#1", node="g", text="?", choices=choices, opened_at_us=0), [c.key for c in choices]
 
 
@@ -249,7 +249,7 @@ def test_a_choice_stands_for_its_own_edge_even_beside_another_to_the_same_node()
         "g [shape=hexagon]; a [type=tool]; start -> g; "
         "g -> a [label=Quick]; g -> a [label=Slow]; g -> a; a -> exit"
     ).graph
-    for choice in choices_of(graph, "g"):
+    for choice in choices_of(graph, graph.nodes["g"]):
         edge = edge_of(graph, "g", choice)
         assert edge is not None
         assert (edge.label or "a") == choice.label

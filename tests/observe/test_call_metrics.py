@@ -133,10 +133,10 @@ async def test_a_flush_that_fails_is_counted_by_its_error(store: Store) -> None:
     looked_at = watched_store(faulty, metrics, Health(0.0), ManualClock())
     batch = [Growth("run/none", "none", "none", 1, 1, [(ChunkKind.TEXT, "lost")])]
     with pytest.raises(StoreUnavailable):
-        await looked_at.messages.flush(batch)
+        await looked_at.messages.flush(batch, 1)
     assert metrics.calls.flush_failures.value("StoreUnavailable") == 1
     assert metrics.store_errors.value("StoreUnavailable") == 1
-    assert await looked_at.messages.flush(batch) == [Flushed.REFUSED]
+    assert await looked_at.messages.flush(batch, 1) == [Flushed.REFUSED]
     assert metrics.calls.flush_failures.value(REFUSED) == 1
     assert metrics.calls.chunks.value() == 0
 

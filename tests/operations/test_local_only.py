@@ -50,7 +50,7 @@ async def test_a_request_that_is_executed_here_ends_as_one_that_is_left_to_a_wor
     process = await world.process()
     asking = SubmitRun(source=line("a", "b"), run_id="here")
     execution, operations = here(process), LocalOperations(process.engine, process.clock)
-    mine = await execution.start_run(asking, execution.prepare(asking))
+    mine = await execution.start_run(asking, await execution.prepare(asking))
     await operations.start.submit_run(SubmitRun(source=line("a", "b"), run_id="left"))
     assert await work(process) == "completed"
     theirs = await operations.look.get_run(GetRun(run="left"))

@@ -41,7 +41,7 @@ async def ended(store: Store, draft: Draft) -> None:
 
 async def test_a_run_is_read_in_pieces_and_whole(store: Store, messages: LocalMessages) -> None:
     draft = await speaking(store, run_id="spoken")
-    await store.messages.flush([growth(draft, "Once ", "upon")])
+    await store.messages.flush([growth(draft, "Once ", "upon")], 1)
     await appended(store, draft, answered())
     found = await pieces(messages, ReadMessages(of="spok"))
     for piece in found:
@@ -64,7 +64,7 @@ async def test_a_tidied_message_is_a_reset_with_all_of_its_parts(
     store: Store, messages: LocalMessages
 ) -> None:
     draft = await speaking(store)
-    await store.messages.flush([growth(draft, "Once ", "upon")])
+    await store.messages.flush([growth(draft, "Once ", "upon")], 1)
     await appended(store, draft, answered())
     await store.messages.seal(at_us=1, limit=10)
     await store.messages.tidy(before_us=2**60, limit=10)
@@ -105,7 +105,7 @@ async def test_a_follower_gets_what_is_said_until_the_run_stops(
     following = asyncio.create_task(follow())
     await until(1)
     for number in range(1, 4):
-        await store.messages.flush([growth(draft, f"{number}", first=number)])
+        await store.messages.flush([growth(draft, f"{number}", first=number)], 1)
         await until(number + 1)
         assert heard[-1]["text"] == f"{number}"
     await ended(store, await appended(store, draft, answered()))
@@ -120,13 +120,13 @@ async def test_what_a_user_says_is_durable_when_the_reply_comes(world: World) ->
     secret.add("TOKEN", "sesame-sesame")
     process = await world.process(redactor=secret)
     asked = SendMessage(chat="talk", text="Open with sesame-sesame.")
-    sent = await LocalOperations(process.engine, process.clock).decide.send_message(asked)
-    assert (sent["role"], sent["state"], sent["text"]) == ("user", "complete", "Open with [redacted TOKEN].")
+    sent = await LocalOperations(process.engine, process.clock).chats.send_message(asked)
     other = await world.process()
-    (shown,) = await LocalOperations(other.engine, other.clock).messages.list_messages(
-        ListMessages(of="talk")
-    )
-    assert shown == sent
+    found = await LocalOperations(other.engine, other.clock).messages.list_messages(ListMessages(of="talk"))
+    shown, why_not = found
+    assert (shown["id"], shown["role"], shown["state"]) == (sent["message"], "user", "complete")
+    assert shown["text"] == "Open with [redacted TOKEN]."
+    assert (why_not["role"], why_not["text"]) == ("system", sent["notice"])
 
 
 @pytest.mark.parametrize(

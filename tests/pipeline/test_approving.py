@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.model.event import Choice
-from onward.pipeline.questions import approving
+from onward.pipeline.gate.answers import approving
 
 
 @pytest.mark.parametrize(

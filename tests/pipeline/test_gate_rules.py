@@ -63,3 +63,79 @@ def test_a_yes_no_question_whose_edges_are_neither_is_an_error(edges: str) -> No
 )
 def test_a_gate_that_can_be_asked_is_no_finding(attrs: str, edges: str) -> None:
     build(SOURCE.format(attrs=attrs, edges=edges), file="<test>")
+
+
+# -- data and options ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ("fast", "write a JSON object such as"),
+        (r"{\"a\": }", "(Expecting value: line 1 column 7 (char 6))"),
+        ("[1]", "write a JSON object such as"),
+        (r"{\"a\": 1e999}", "JSON cannot hold"),
+        ("{" + " " * 9_000 + "}", "write a JSON object of at most 8,192 bytes"),
+    ],
+)
+def test_data_of_an_edge_that_are_no_json_object_are_an_error_at_their_place(data: str, why: str) -> None:
+    with pytest.raises(InvalidPipeline) as refused:
+        build(SOURCE.format(attrs="label=Go", edges=f'ask -> b [data="{data}"]'), file="<test>")
+    [found] = refused.value.diagnostics
+    assert (found.rule, found.edge, found.line) == ("attribute_type", ("ask", "b"), 3)
+    assert found.message.startswith("data of edge ask -> b is ")
+    assert found.fix is not None
+    assert why in found.fix
+
+
+def warned(attrs: str, edges: str) -> list[tuple[str, str]]:
+    built = build(SOURCE.format(attrs=attrs, edges=edges), file="<test>")
+    return [(found.rule, found.message) for found in built.warnings]
+
+
+def test_data_where_nobody_chooses_have_no_effect_and_that_is_said() -> None:
+    edges = r'ask -> b [label=Back, data="{\"a\": 1}"]; b -> a [data="{}", condition="outcome=fail"]'
+    assert warned("label=Go", edges) == [
+        ("attribute_unused", "data of edge b -> a has no effect: node 'b' is an agent")
+    ]
+
+
+def test_data_on_the_edge_of_options_have_no_effect_and_that_is_said() -> None:
+    source = SOURCE.replace("ask -> a;", "ask -> a [data=DATA];").replace("DATA", r'"{{\"a\": 1}}"')
+    built = build(source.format(attrs="label=Go, human.options=ways", edges=""), file="<test>")
+    assert [found.message for found in built.warnings] == [
+        "data of edge ask -> a has no effect: its options have their own"
+    ]
+
+
+def test_options_need_one_edge_without_a_label() -> None:
+    [(rule, message, _)] = wrong("label=Go, human.options=ways", "ask -> b")
+    assert (rule, message) == (
+        "human_gate",
+        "human gate ask takes options from 'ways', which all lead along its edge without a label; "
+        "it has 2 such edges, so write one and label the others",
+    )
+    assert warned("label=Go, human.options=ways", "ask -> b [label=Other]") == []
+    assert warned("label=Go, human.options=ways", 'ask -> b [condition="outcome=fail"]') == []
+
+
+def test_only_a_multiple_choice_takes_options() -> None:
+    [(rule, message, _)] = wrong("label=Go, human.options=ways, human.type=yes_no")
+    assert (rule, message) == (
+        "human_gate",
+        "human gate ask is of type yes_no, which has no options; "
+        "remove human.options, or write human.type=multiple_choice",
+    )
+
+
+def test_the_default_of_options_is_where_they_lead_or_a_written_choice() -> None:
+    assert warned("human.options=ways, human.default_choice=a, label=Go", "ask -> b [label=Other]") == []
+    [(_, message, _)] = wrong("human.options=ways, human.default_choice=Quiet, label=Go")
+    assert message == "human.default_choice of ask is 'Quiet', which is none of: a"
+
+
+def test_a_prompt_may_name_the_data_of_a_choice() -> None:
+    edges = (
+        'ask -> c [label=See]; c [prompt="Use ${human.gate.data.colors} of $human and ${human.gate.data}"]'
+    )
+    assert warned("label=Go", edges + "; c -> exit") == []

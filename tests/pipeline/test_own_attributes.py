@@ -85,3 +85,56 @@ def test_every_way_to_leave_files_may_be_written(mode: str) -> None:
 
 def test_lint_and_settings_know_the_same_ways_to_leave_files() -> None:
     assert FILE_MODES == config.FILE_MODES
+
+
+@pytest.mark.parametrize(
+    ("graph", "node", "message", "fix"),
+    [
+        (
+            "graph [on_message=sometimes]",
+            "",
+            "on_message of the graph is 'sometimes'",
+            "write one of auto, ask, never",
+        ),
+        (
+            "graph [while_running=wait]",
+            "",
+            "while_running of the graph is 'wait'",
+            "write one of queue, steer",
+        ),
+        *(
+            ("", f', required_for_resume="{value}"', f"required_for_resume of node 'a' is '{value}'", fix)
+            for value, fix in (
+                ("yes", "write true, false, or a condition on inputs such as intent=build"),
+                ("", "write true, false, or a condition on inputs such as intent=build"),
+                ("outcome=success", "write true, false, or a condition on inputs such as intent=build"),
+                (
+                    "intent==build",
+                    "write true, false, or a condition on inputs such as intent=build: "
+                    "'==' is not allowed: write a single '='",
+                ),
+            )
+        ),
+    ],
+)
+def test_what_a_pipeline_says_about_chats_is_checked(graph: str, node: str, message: str, fix: str) -> None:
+    with pytest.raises(InvalidPipeline) as refused:
+        build(SOURCE.format(graph=graph, node=node), file="<test>")
+    assert [(found.rule, found.message, found.fix) for found in refused.value.diagnostics] == [
+        ("attribute_type", message, fix)
+    ]
+
+
+@pytest.mark.parametrize("value", ["true", "false", '"true"', '"intent=build && context.scope!=styling"'])
+def test_what_a_pipeline_may_say_about_chats(value: str) -> None:
+    graph = "graph [on_message=ask, while_running=steer]"
+    built = build(SOURCE.format(graph=graph, node=f", required_for_resume={value}"), file="<test>")
+    assert built.warnings == ()
+
+
+def test_a_requirement_on_a_node_that_only_passes_has_no_effect_and_that_is_said() -> None:
+    source = SOURCE.replace("shape=Mdiamond", "shape=Mdiamond, required_for_resume=true")
+    built = build(source.format(graph="", node=""), file="<test>")
+    assert [(found.rule, found.message) for found in built.warnings] == [
+        ("attribute_unused", "required_for_resume of node 'start' has no effect: it is the start")
+    ]

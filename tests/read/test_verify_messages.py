@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 async def spoken(store: Store) -> str:
     draft = await speaking(store)
-    await store.messages.flush([growth(draft, "Once ", "upon")])
+    await store.messages.flush([growth(draft, "Once ", "upon")], 1)
     await appended(store, draft, answered())
     return draft.id
 
@@ -28,7 +28,7 @@ async def spoken(store: Store) -> str:
 async def test_messages_are_sound_while_they_stream_and_at_every_stage_after_it(store: Store) -> None:
     draft = await speaking(store)
     assert (await verify_run(store, draft.id)).problems == ()
-    await store.messages.flush([growth(draft, "so far")])
+    await store.messages.flush([growth(draft, "so far")], 1)
     assert (await verify_run(store, draft.id)).problems == ()
     await appended(store, draft, answered())
     assert (await verify_run(store, draft.id)).problems == ()
@@ -66,7 +66,7 @@ async def test_what_was_changed_is_found(tmp_path: Path, statement: str, problem
 
 async def test_a_message_whose_text_is_not_what_its_call_names_is_found(store: Store) -> None:
     draft = await speaking(store)
-    await store.messages.flush([growth(draft, "Once ")])
+    await store.messages.flush([growth(draft, "Once ")], 1)
     other = seal_parts([Part(ChunkKind.TEXT, "Twice ")])
     name = content_hash(other)
     await appended(store, draft, replace(answered(), said=name, nodes={name: other}))
@@ -78,7 +78,7 @@ async def test_a_message_that_lost_the_text_its_call_names_is_found(tmp_path: Pa
     path = str(tmp_path / "onward.db")
     store = await open_store(path)
     draft = await speaking(store)
-    await store.messages.flush([growth(draft, "Once ")])
+    await store.messages.flush([growth(draft, "Once ")], 1)
     said = seal_parts([Part(ChunkKind.TEXT, "Once ")])
     name = content_hash(said)
     await appended(store, draft, replace(answered(), said=name, nodes={name: said}))

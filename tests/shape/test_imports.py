@@ -26,6 +26,7 @@ LAYERS: dict[str, list[str]] = {
         "model.values",
         "project",
         "notify.settings",
+        "chats.settings",
         "redact",
     ],  # each room checks its table
     "host": ["errors"],
@@ -74,7 +75,7 @@ LAYERS: dict[str, list[str]] = {
     "store": ["model", "errors", "clock", "host", "threads"],
     "handlers": [
         *("model", "errors", "clock", "deadline", "pipeline.graph", "process", "threads", "loop_watch"),
-        "pipeline.questions",  # a step asks as a gate does
+        "pipeline.gate",  # a step asks as a gate does
         "redact",
     ],
     "read.log": ["model"],  # the one reading of a log: whatever tells of a run may use it
@@ -109,10 +110,16 @@ LAYERS: dict[str, list[str]] = {
         "workspace.port",
     ],
     "operations": [
-        *("engine", "read", "machine", "pipeline", "model", "errors", "clock", "version"),
+        *("chats", "engine", "read", "machine", "pipeline", "model", "errors", "clock", "version"),
         *("carry", "draw", "process", "receipts", "redact"),
         *("store.port", "store.codec", "store.owner", "store.privacy", "observe.figures"),
     ],
+    # A message to the runs of its chat: a thin shell over the engine, and pure decisions.
+    "chats": [
+        *("engine", "read", "machine", "pipeline", "model", "errors", "clock"),
+        *("store.port", "store.codec"),
+    ],
+    "chats.settings": ["model", "errors"],
     "notify": [
         *("machine", "model", "errors", "clock", "threads", "version", "process", "redact"),
         "store.port",

@@ -17,7 +17,9 @@ from onward.engine.log.reader import Folded
 from onward.errors import Refused, StaleHistory
 from onward.machine.decide.claim import HolderView, decide_claim
 from onward.model.event import CancelRequested, Event, PauseRequested
+from onward.store.codec import content_hash
 from onward.store.port.log import Held
+from onward.store.port.registry.pipelines import NewSource
 from onward.store.port.store import Store
 from onward.store.port.stored import StoredEvent, Write
 from onward.testing.drafts import ALL, Draft, created, held, step, stepped
@@ -102,11 +104,20 @@ async def cancel(store: Store, run_id: str) -> None:
     say("asked")
 
 
+async def register(store: Store, name: str, times: str) -> None:
+    """Add sources to one pipeline, some of which others add as well; say which version each is."""
+    for number in range(int(times)):
+        for content in (f"{name} {number}".encode(), f"shared {number}".encode()):
+            new = NewSource("site", content_hash(content), content, "site.dot", name)
+            version = (await store.pipelines.add(new, at_us=number)).version
+            say(version.version, version.hash)
+
+
 async def _tail(store: Store, run: Draft) -> Sequence[StoredEvent]:
     return await store.log.read(run.id, after=run.position.seq, limit=ALL)
 
 
-TASKS = {task.__name__: task for task in (create, claim, append, hold, ask, cancel)}
+TASKS = {task.__name__: task for task in (create, claim, append, hold, ask, cancel, register)}
 
 
 async def main(db: str, task: str, *arguments: str) -> None:

@@ -125,6 +125,18 @@ async def test_many_processes_append_to_their_own_runs_without_a_gap(start: Star
             assert check_chain(ORIGIN, log) == (int(head), bytes.fromhex(hash_))
 
 
+async def test_many_processes_that_register_sources_at_once_leave_no_gap(start: Start, store: Store) -> None:
+    times = 10
+    contenders = [start("register", f"team-{number}", times) for number in range(PROCESSES)]
+    begin(contenders)
+    told = {tuple(contender.hear()) for contender in contenders for _ in range(2 * times)}
+    found = await store.pipelines.versions("site", limit=1_000)
+    assert [one.version for one in reversed(found)] == [*range(1, (PROCESSES + 1) * times + 1)]
+    assert {(str(one.version), one.hash) for one in found} == told
+    hashes = {one.hash for one in found}
+    assert (await store.blobs.find_many(hashes)).keys() == hashes
+
+
 async def test_a_busy_holder_does_not_starve_requests(start: Start, store: Store) -> None:
     times = 20
     holder = start("hold", "busy")

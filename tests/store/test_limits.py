@@ -23,6 +23,8 @@ from onward.store.port.store import Store
 from onward.store.sqlite.adapter import SqliteStore
 from onward.testing.conformance.money.calling import beginning, ending, working
 from onward.testing.drafts import Draft, claimed, fork, log_of
+from onward.testing.postgres import PostgresServer
+from onward.wiring import open_store
 from tests.chance import examples
 
 SCOPES = ("chat/c", "day/2023-11-14", "project/p", "run/r0")
@@ -179,3 +181,18 @@ def test_no_schedule_does_so_on_sqlite(tmp_path_factory: pytest.TempPathFactory,
     path = tmp_path_factory.mktemp("limits") / "onward.db"
     Path(path).touch(0o600)
     asyncio.run(played([SqliteStore(str(path)), SqliteStore(str(path))], schedule))
+
+
+@pytest.mark.postgres
+@examples(4, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(schedule=st.lists(ACTIONS, max_size=25))
+def test_no_schedule_does_so_on_postgres(
+    postgres_server: PostgresServer, postgres_template: str, schedule: list[Any]
+) -> None:
+    url = postgres_server.create_database(template=postgres_template)
+
+    async def play() -> None:
+        await played([await open_store(url), await open_store(url)], schedule)
+
+    asyncio.run(play())
+    postgres_server.drop_database(url)

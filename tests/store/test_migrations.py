@@ -11,9 +11,13 @@ import apsw
 import psycopg
 import pytest
 
+from onward.model.values.amounts import CHAT_TOKENS
+from onward.store.port.chats.messages import MessageQuery
+from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
 from onward.store.queries import load_migrations, load_queries
-from onward.testing.drafts import created, held, log_of, stepped
+from onward.testing.conformance.chats.saying import answered, appended, speaking
+from onward.testing.drafts import created, fork, held, log_of, stepped
 from onward.testing.postgres import PostgresServer
 from onward.wiring import open_store
 
@@ -46,8 +50,14 @@ WHERE pronamespace = 'public'::regnamespace
 ORDER BY 1, 2, 3
 """
 
-# What 013, 012, 011, 010, 009, 008 and 007 did, undone.
+# What 015, 014, 013, 012, 011, 010, 009, 008 and 007 did, undone.
 WITHOUT_QUERIES = """
+DROP TABLE pipeline_version;
+DROP TABLE pipeline;
+DROP TABLE intake;
+DROP INDEX run_by_chat;
+ALTER TABLE run DROP COLUMN chat;
+ALTER TABLE run DROP COLUMN is_dismissed;
 DROP TABLE scope;
 DROP TABLE reservation;
 DROP TABLE usage;
@@ -251,3 +261,46 @@ async def test_a_database_that_gets_its_identity_notes_how_old_its_runs_are(tmp_
     assert again.identity.name != first[0].identity.name
     assert again.identity.unmarked_until_us == (await again.runs.find(run.id))[0].row.created_at_us
     await again.close()
+
+
+WITHOUT_CHATS = """
+DROP TABLE intake;
+DROP INDEX run_by_chat;
+ALTER TABLE run DROP COLUMN chat;
+ALTER TABLE run DROP COLUMN is_dismissed;
+ALTER TABLE chat DROP COLUMN turn;
+ALTER TABLE message DROP COLUMN changed_at_us;
+DELETE FROM scope;
+DELETE FROM migration WHERE number >= 15;
+"""
+
+
+async def test_a_run_from_before_chats_had_rows_is_found_by_its_chat_and_its_messages_have_their_times(
+    make: Make,
+) -> None:
+    """S0-18: also a fork of it, and a fork of that."""
+    database = make()
+    store = await open_store(database.db)
+    talking = await speaking(store, chat="talk")
+    spoken = await appended(store, talking, answered())
+    run = await created(store, chat='it\'s \\ "odd" ü')
+    parent = run
+    for name in ("child", "other"):
+        write, parent = fork(parent, name)
+        await store.log.create(write, name)
+    await created(store, "alone")
+    before = await store.messages.list(MessageQuery(chat="talk"))
+    await store.close()
+    database.run(WITHOUT_CHATS)
+    again = await open_store(database.db)
+    try:
+        chats = {one.row.id: one.row.chat for one in await again.runs.list(RunQuery())}
+        odd = 'it\'s \\ "odd" ü'
+        assert chats == {spoken.id: None, run.id: odd, "child": odd, "other": odd, "alone": None}
+        (message,) = await again.messages.list(MessageQuery(chat="talk"))
+        assert message == before[0]
+        assert message.changed_at_us == message.ended_at_us
+        (limit,) = await again.limits.read(["chat/talk"])
+        assert limit.limit.tokens == CHAT_TOKENS
+    finally:
+        await again.close()

@@ -7,10 +7,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from onward.model.call import CallFinished, CallStarted, CallStatus, Reserved, Streamed, Usage
 from onward.model.chats.message import ChunkKind, message_id
-from onward.store.port.chats.messages import Growth
+from onward.model.event import AttemptInterrupted
+from onward.store.port.chats.messages import Flushed, Growth
 from onward.store.port.store import Store
 from onward.testing.conformance.money.calling import STEP, working
 from onward.testing.drafts import Draft
@@ -18,6 +20,8 @@ from onward.wiring import open_store
 
 pytestmark = [pytest.mark.postgres, pytest.mark.anyio]
 CHAT, SCOPE = "talk", "project/p"
+PATIENCE_S = 60
+"""Whoever waits longer waits for a lock."""
 
 
 def begins(run: Draft, call: str, chat: str = CHAT) -> CallStarted:
@@ -52,6 +56,19 @@ async def one(connection: psycopg.AsyncConnection[Any], statement: str) -> Any:
     return None if found is None else found[0]
 
 
+async def until_blocked(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Wait until a statement waits for a lock."""
+    blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    while not await one(connection, blocked):  # noqa: ASYNC110 - nothing announces that it waits
+        await asyncio.sleep(0.01)
+
+
+def growth(run: Draft, chat: str, call: str = "m1") -> Growth:
+    """The first text of a call."""
+    message, chunks = message_id(run.id, STEP, call, 1), ((ChunkKind.TEXT, "so far"),)
+    return Growth(chat, message, run.id, run.run.token, 1, chunks)
+
+
 @pytest.mark.parametrize("which", ["begins", "ends"])
 async def test_a_call_that_waits_for_its_chat_holds_no_scope(postgres_url: str, which: str) -> None:
     """Whoever holds the chat can be slow; calls of other chats in the same scope must not wait for it."""
@@ -65,9 +82,7 @@ async def test_a_call_that_waits_for_its_chat_holds_no_scope(postgres_url: str, 
     ):
         await chat.execute("SELECT n FROM chat WHERE id = 'talk' FOR NO KEY UPDATE")
         waiting = asyncio.ensure_future(appended(store, run, event))
-        blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        while not await one(other, blocked):  # noqa: ASYNC110 - nothing announces that it waits
-            await asyncio.sleep(0.01)
+        await until_blocked(other)
         assert await one(other, "SELECT id FROM scope WHERE id = 'project/p' FOR UPDATE NOWAIT") == SCOPE
         with pytest.raises(psycopg.errors.LockNotAvailable):
             await one(other, "SELECT id FROM run WHERE id = 'run' FOR UPDATE NOWAIT")
@@ -88,9 +103,7 @@ async def test_many_calls_in_shared_chats_and_scopes_never_wait_for_each_other_i
         for nth in range(6):
             call, chat = f"m{nth}", f"chat-{(number + nth) % 2}"
             run = await appended(store, run, begins(run, call, chat))
-            message = message_id(run.id, STEP, call, 1)
-            chunks = ((ChunkKind.TEXT, "so far"),)
-            await store.messages.flush([Growth(chat, message, run.id, run.run.token, 1, chunks)])
+            await store.messages.flush([growth(run, chat, call)], 1)
             run = await appended(store, run, ends(call))
 
     await asyncio.gather(*(work(number) for number in range(12)))
@@ -100,3 +113,51 @@ async def test_many_calls_in_shared_chats_and_scopes_never_wait_for_each_other_i
         assert await one(connection, "SELECT spent_calls FROM scope WHERE id = 'project/p'") == 72
     for store in stores:
         await store.close()
+
+
+async def test_a_flush_waits_neither_for_a_locked_chat_nor_for_an_append_that_does(postgres_url: str) -> None:
+    """The streams of other chats go on; the one that was passed over is told to come again, not that it is
+    refused."""
+    store = await open_store(postgres_url)
+    here, there = await working(store, "here"), await working(store, "there")
+    here, there = (
+        await appended(store, here, begins(here, "m1")),
+        await appended(store, there, begins(there, "m1", "elsewhere")),
+    )
+    plain = replace(begins(here, "m2"), reserved=None)
+    batch = [growth(here, CHAT), growth(there, "elsewhere")]
+    async with (
+        await psycopg.AsyncConnection.connect(postgres_url) as chat,
+        await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as other,
+    ):
+        await chat.execute("SELECT n FROM chat WHERE id = 'talk' FOR NO KEY UPDATE")
+        waiting = asyncio.ensure_future(appended(store, here, plain))
+        await until_blocked(other)
+        async with asyncio.timeout(PATIENCE_S):
+            assert [*await store.messages.flush(batch, 1)] == [Flushed.LATER, Flushed.STORED]
+        await chat.commit()
+        await waiting
+    assert [*await store.messages.flush(batch, 2)] == [Flushed.STORED, Flushed.STORED]
+    await store.close()
+
+
+async def test_a_reservation_that_waits_for_a_hot_scope_keeps_no_other_append_waiting(
+    postgres_url: str,
+) -> None:
+    """Its connection is not the one that all appends of the process share."""
+    store = await open_store(postgres_url)
+    run, free = await working(store, "run"), await working(store, "free")
+    run = await appended(store, run, begins(run, "m1"))
+    async with (
+        await psycopg.AsyncConnection.connect(postgres_url) as scope,
+        await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as other,
+    ):
+        await scope.execute("SELECT id FROM scope WHERE id = 'project/p' FOR NO KEY UPDATE")
+        waiting = asyncio.ensure_future(appended(store, run, begins(run, "m2")))
+        await until_blocked(other)
+        async with asyncio.timeout(PATIENCE_S):
+            await appended(store, free, AttemptInterrupted(step=STEP, attempt=1, why="enough"))
+        assert not waiting.done()
+        await scope.commit()
+        await waiting
+    await store.close()

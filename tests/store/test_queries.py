@@ -34,6 +34,7 @@ def test_both_databases_have_the_same_queries_in_the_same_order() -> None:
         sqlite.remove(name)  # parts of these in a server
     for name in ("chat_lock", "chat_moved", "message_look", "chat_receive"):
         postgres.remove(name)  # in SQLite the whole database is locked
+    sqlite.remove("chat_turn")  # a part of intake_begin in a server
     postgres.remove("due_notify")  # a file tells no process
     sqlite.remove("subscriber_any")  # which would be another trip to a server
     sqlite.remove("owner_named")  # a server's processes leave no files
@@ -48,6 +49,9 @@ def test_both_databases_have_the_same_migrations() -> None:
 
 def test_both_databases_have_the_same_tables_with_the_same_columns() -> None:
     sqlite, postgres = (columns(package) for package in PACKAGES)
+    postgres["message"].append(
+        "changed_at_us"
+    )  # SQLite cannot change a CHECK, so it has made the table again
     assert sqlite == postgres
     assert {"run", "event", "append", "snapshot", "blob"} <= sqlite.keys()
 

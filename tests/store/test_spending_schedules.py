@@ -21,6 +21,7 @@ from onward.errors import LeaseLost, LimitReached
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, Reserved, Streamed
 from onward.model.chats.message import Chunk, ChunkKind, message_id
 from onward.model.event import Event, RunClaimed, RunPaused, RunResumed, StepStarted
+from onward.model.values.amounts import CHAT_TOKENS
 from onward.read.verify import verify_run
 from onward.store.codec import unseal
 from onward.store.port.chats.messages import Flushed, Growth
@@ -89,7 +90,8 @@ class Schedule:
         for scope in await self.stores[0].limits.read([*self._scopes()]):
             assert scope.spent.tokens == self.spent[scope.id]
             assert scope.reserved.tokens == self.reserved[scope.id]
-            assert scope.limit.tokens == self.limits.get(scope.id, 0)
+            first = CHAT_TOKENS if scope.id.startswith("chat/") else 0
+            assert scope.limit.tokens == self.limits.get(scope.id, first)
             taken = scope.spent.tokens + scope.reserved.tokens
             assert not scope.limit.tokens or taken <= scope.limit.tokens or scope.id in self.lowered
 
@@ -154,7 +156,7 @@ class Schedule:
             [(ChunkKind.TEXT, text)],
         )
         for _ in range(1 + amount % 2):
-            assert [*await self.stores[talker.place].messages.flush([grown])] == [Flushed.STORED]
+            assert [*await self.stores[talker.place].messages.flush([grown], 1)] == [Flushed.STORED]
         talker.text[talker.message] += text
         talker.first += 1
 
@@ -205,7 +207,7 @@ class Schedule:
             self._settled(talker, talker.reserved)
         await self._append(talker, StepStarted(step=talker.step, node="start", attempt=1))
         if ends is not None:
-            assert [*await self.stores[old].messages.flush([late])] == [Flushed.REFUSED]
+            assert [*await self.stores[old].messages.flush([late], 1)] == [Flushed.REFUSED]
             with pytest.raises(LeaseLost):
                 await self.stores[old].log.append(ends, stale.lease)
 

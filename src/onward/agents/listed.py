@@ -15,6 +15,20 @@ class ProviderShown(TypedDict):
     problem: str | None
 
 
+class ProgramShown(TypedDict):
+    """A program that may work as an agent: `found` is where its command is, null if it is nowhere.
+
+    `is_own`: the settings describe it.
+    """
+
+    name: str
+    format: str
+    command: str
+    is_own: bool
+    found: str | None
+    problem: str | None
+
+
 class RatesShown(TypedDict):
     """Prices in millionths of a dollar per million model tokens."""
 
@@ -41,9 +55,10 @@ class ModelPriced(RatesShown):
 
 
 class ModelList(TypedDict):
-    """The providers, the models that have a price, and the model of agents that name none."""
+    """The providers and programs, the models that have a price, and the model of agents that name none."""
 
     default: str | None
     problem: str | None
     providers: list[ProviderShown]
+    programs: list[ProgramShown]
     models: list[ModelPriced]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from onward.agents.listed import ModelList, ModelPriced, ProviderShown, RatesShown
+from onward.agents.listed import ModelList, ModelPriced, ProgramShown, ProviderShown, RatesShown
 from onward.agents.others import INSTALL, is_installed
 from onward.agents.prices import Price, PriceSource, Rates
 from onward.agents.providers import Provider, full_name, split_name
@@ -22,6 +22,7 @@ def list_models(
     default: str | None,
     variables: Mapping[str, str],
     directory: str = ".",
+    programs: Sequence[ProgramShown] = (),
 ) -> ModelList:
     """All of it; `own` are the prices of the settings, `variables` those of this process.
 
@@ -36,7 +37,13 @@ def list_models(
     if named is not None and problem is None:
         problem = why[split_name(named)[0]]
     models = [_priced(name, price, own, sources) for name, price in sorted(prices.items())]
-    return {"default": named, "problem": problem, "providers": shown, "models": models}
+    return {
+        "default": named,
+        "problem": problem,
+        "providers": shown,
+        "programs": [*programs],
+        "models": models,
+    }
 
 
 def _default(default: str | None, providers: Mapping[str, Provider]) -> tuple[str | None, str | None]:

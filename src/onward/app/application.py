@@ -47,8 +47,9 @@ class Onward(Queueing):
         workspace_mode: str | None = None,
         keep_workspace: bool = False,
     ) -> Run:
-        """Run a pipeline (a path, or one from `pipeline()`) until it stops; returns its state.
+        """Run a pipeline until it stops; returns its state.
 
+        It is a path, a registered NAME or NAME@VERSION, or one from `pipeline()`.
         `inputs` are values of its context, `run_id` an id of the caller's own. `answers` names an interviewer
         for its gates; without one the run stops there, waiting. `stop` lets another task stop it.
 
@@ -59,7 +60,7 @@ class Onward(Queueing):
         """
         engine, stop = await self.engine(), stop or StopSwitch()
         interviewer = self._interviewer(answers)
-        prepared = engine.sources.read(pipeline) if isinstance(pipeline, str) else pipeline
+        prepared = await self._prepared(pipeline)
         start = Start(
             inputs=inputs or {},
             run_id=run_id,
@@ -130,6 +131,10 @@ class Onward(Queueing):
     async def cancel(self, run_id: str, *, reason: str = "") -> Run:
         """Cancel a run for good; `reason` is free text."""
         return (await (await self.engine()).cancel(run_id, reason=reason)).run
+
+    async def dismiss(self, run_id: str, *, by: str = "user") -> Run:
+        """Offer a stopped run no more, and let no message resume it; `resume` still does."""
+        return (await (await self.engine()).dismiss(run_id, by=by)).run
 
     async def steer(self, run_id: str, text: str, *, by: str = "user") -> Run:
         """Give the run's agents an instruction; the next agent step finds it in `step.steering`."""

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from onward.app.registering import Registering
+from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.config import file_mode, load_settings, own_redactor
 from onward.engine.engine import Engine, ignore
 from onward.engine.loop.parts import Observer, ShowLine
@@ -50,6 +51,8 @@ class Opening(Registering):
         self.lease_s: float | None = None
         self.blocked_s = BLOCKED_S
         """After how long a handler that blocks the event loop is named in a warning; 0: never."""
+        self.chats: ChatSettings | None = None
+        """What messages in chats do; None: what `[chats]` of the settings says."""
         self._watch: LoopWatch | None = None
         self._engine: Engine | None = None
         self._models: Models | None = None
@@ -98,6 +101,11 @@ class Opening(Registering):
     def has_agent(self) -> bool:
         """Whether agent steps are served: by a handler of the app, or by the models of a provider."""
         return AGENT in self.handlers or load_settings().has_provider
+
+    @property
+    def chat_settings(self) -> ChatSettings:
+        """What messages in chats do where a pipeline does not say it itself."""
+        return self.chats or load_settings().chats or DEFAULT_CHATS
 
     def _agent(self, warn: Callable[[str], None] | None) -> dict[str, Handler]:
         """The handler of agent steps, if there is a provider or a program and the app has none of its own."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
-from onward.app.opening import Opening
+from onward.app.pipelines import NamedPipelines
+from onward.chats.dispatch import Dispatcher
 from onward.clock import SystemClock
 from onward.engine.control.requests import Start
 from onward.engine.loop.stop import GRACE_S
@@ -18,6 +19,8 @@ from onward.model.simulation import Simulation
 from onward.model.values.bounds import shown
 from onward.model.values.instant import instant_of
 from onward.model.values.namespace import check_given
+from onward.operations.chatting import MessageSent
+from onward.operations.local.chats.messages import shown_message
 from onward.operations.local.operations import LocalOperations
 from onward.operations.local.submit import start_of
 from onward.operations.local.wait import wait_stopped
@@ -77,7 +80,24 @@ class HowScheduled(HowSubmitted, total=False):
     key: str | None
 
 
-class Queueing(Opening):
+class HowSent(TypedDict, total=False):
+    """What is said about a message.
+
+    `key`: the same message again under this key is sent once. `fresh` supersedes a run that stopped or is
+    under way, `resume` continues one that stopped whatever the settings say. `project`, `pipeline` (NAME or
+    NAME@VERSION) and `workdir` are those of the run that it may start.
+    """
+
+    by: str
+    key: str | None
+    fresh: bool
+    resume: bool
+    project: str | None
+    pipeline: str | None
+    workdir: str | None
+
+
+class Queueing(NamedPipelines):
     """An app that leaves runs to workers."""
 
     async def submit(
@@ -90,14 +110,15 @@ class Queueing(Opening):
         at: datetime | None = None,
         **how: Unpack[HowSubmitted],
     ) -> Run:
-        """Create a run and leave it to the workers; returns it as it is queued.
+        """Create a run of a pipeline (a path, a registered name, or one from `pipeline()`) for the workers.
 
-        `key`: the same call again finds the run that the first one created. `at`: when the run is due, a time
-        with its zone. The other keywords are those of `HowSubmitted`.
+        Returns it as it is queued. `key`: the same call again finds the run that the first one created. `at`:
+        when the run is due, a time with its zone. The other keywords are those of `HowSubmitted`.
         """
         engine, prepared = await self.engine(), await self._prepared(pipeline)
         one = Submission(inputs=inputs or {}, run_id=run_id, key=key, at=at)
-        return (await engine.submit(prepared, start_of(_request(prepared, one, **how)))).run
+        request = _request(_source(pipeline, prepared), one, **how)
+        return (await engine.submit(prepared, start_of(request))).run
 
     async def submit_many(
         self,
@@ -113,10 +134,11 @@ class Queueing(Opening):
         """
         engine, prepared = await self.engine(), await self._prepared(pipeline)
         asked: builtins.list[tuple[Pipeline, Start]] = []
+        source = _source(pipeline, prepared)
         for number, given in enumerate(runs):
             one = given if isinstance(given, Submission) else Submission(inputs=given)
             try:
-                asked.append((prepared, start_of(_request(prepared, one, **how))))
+                asked.append((prepared, start_of(_request(source, one, **how))))
             except OnwardError as error:
                 raise RefusedInList(number, error) from error
         return [folded.run for folded in await engine.submit_many(asked)]
@@ -176,8 +198,16 @@ class Queueing(Opening):
 
     async def say(self, chat: str, text: str) -> MessageShown:
         """Store what a user says in a chat, before anything is done about it; shown by `messages`."""
-        request = SendMessage(chat=chat, text=text)
-        return await (await self._operations()).decide.send_message(request)
+        engine = await self.engine()
+        said = await engine.say(chat, text)
+        return shown_message(said, await engine.store.messages.content(said.id) or ())
+
+    async def send(self, chat: str, text: str, **how: Unpack[HowSent]) -> MessageSent:
+        """Send a user's message: a stopped run of the chat is resumed, or one of a registered name starts.
+
+        Returns what became of it. The message is stored before that, and done once under the same `key`.
+        """
+        return await (await self._operations()).chats.send_message(SendMessage(chat=chat, text=text, **how))
 
     async def wait(self, run: str | Run, *, timeout: float | None = None) -> Run:
         """Wait until a run stops, whichever process executes it; returns its state.
@@ -197,18 +227,27 @@ class Queueing(Opening):
         At the end of the block each step gets `grace_s` to finish, and the runs go back to the queue.
         """
         return EmbeddedWorker(
-            self.engine, SystemClock(), concurrency=concurrency, grace_s=grace_s, until_idle=until_idle
+            self.engine,
+            SystemClock(),
+            concurrency=concurrency,
+            grace_s=grace_s,
+            until_idle=until_idle,
+            chats=lambda engine: Dispatcher(engine, SystemClock(), self.chat_settings),
         )
 
-    async def _prepared(self, pipeline: str | Pipeline) -> Pipeline:
-        return (await self.engine()).sources.read(pipeline) if isinstance(pipeline, str) else pipeline
-
     async def _operations(self) -> LocalOperations:
-        return LocalOperations(await self.engine(), SystemClock())
+        return LocalOperations(await self.engine(), SystemClock(), self.chat_settings)
+
+
+def _source(given: str | Pipeline, prepared: Pipeline) -> dict[str, str | None]:
+    """What is asked for: a name stays a name, so that a repeated request is the same whatever is enabled."""
+    if isinstance(given, str) and prepared.version is not None:
+        return {"pipeline": given}
+    return {"source": prepared.source, "path": prepared.path}
 
 
 def _request(
-    pipeline: Pipeline,
+    pipeline: Mapping[str, Any],
     one: Submission,
     *,
     simulate: bool | Mapping[str, Any] = False,
@@ -222,8 +261,7 @@ def _request(
     check_given(one.inputs)
     simulation = simulation_of(simulate, real_tools)
     return SubmitRun(
-        source=pipeline.source,
-        path=pipeline.path,
+        **pipeline,
         inputs=dict(one.inputs),
         run_id=one.run_id,
         key=one.key,

@@ -11,7 +11,7 @@ from onward.config import own_environment
 from onward.engine.control.interview import AutoApprove, CallbackInterviewer, Interviewer
 from onward.errors import InvalidInput
 from onward.handlers.function import FunctionHandler, Returned
-from onward.handlers.isolate.handler import IsolatedHandler, importable
+from onward.handlers.isolate.handler import Elsewhere, IsolatedHandler, importable
 from onward.handlers.isolate.messages import ANSWER_BYTES_MAX
 from onward.handlers.port import Handler
 from onward.model.attempt.output import STDERR
@@ -27,8 +27,7 @@ from onward.redact.redactor import Redactor
 from onward.redact.stream import cleaner_of
 
 if TYPE_CHECKING:
-    from onward.agents.tools.functions.tool import FunctionTool
-    from onward.agents.tools.port import ToolRules
+    from onward.agents.tools.port import AgentTool, ToolRules
 
 # An isolated function is given an IsolatedStep, any other a StepContext.
 F = TypeVar("F", bound=Callable[[Any], Returned | Awaitable[Returned]])
@@ -46,10 +45,11 @@ class Registering:
         """Knows the secrets that are stored nowhere; `add` those that the environment does not have."""
         # Standard output is the answer: it is read first, and redacted then.
         cleaner = cleaner_of(lambda: self.redactor, streams=(STDERR,))
-        self._spawn = SystemSpawn(output_bytes_max=ANSWER_BYTES_MAX, cleaner=cleaner)
+        spawn = SystemSpawn(output_bytes_max=ANSWER_BYTES_MAX, cleaner=cleaner)
+        self._elsewhere = Elsewhere(spawn, own_environment)
         self.handlers: dict[str, Handler] = {}
         self._places: dict[str, str] = {}  # where each handler was registered
-        self.tools: dict[str, FunctionTool] = {}
+        self.tools: dict[str, AgentTool] = {}
         """The functions that agents may use, by name."""
         self.transforms: list[Transform] = []
         self.rules: list[Rule] = [*RULES, secret_rule(lambda text: self.redactor.knows(text))]
@@ -80,7 +80,7 @@ class Registering:
         return register
 
     def _isolated(self, function: Callable[..., Any]) -> Handler:
-        return IsolatedHandler(importable(function), self._spawn, own_environment)
+        return IsolatedHandler(importable(function), self._elsewhere)
 
     @overload
     def tool(self, function: ToolT, /) -> ToolT: ...
@@ -96,6 +96,8 @@ class Registering:
         approval: bool = False,
         time_limit_s: float | None = None,
         output_characters: int | None = None,
+        concurrent: bool = True,
+        isolated: bool = False,
         replace: bool = False,
     ) -> Callable[[ToolT], ToolT]: ...
 
@@ -109,6 +111,8 @@ class Registering:
         approval: bool = False,
         time_limit_s: float | None = None,
         output_characters: int | None = None,
+        concurrent: bool = True,
+        isolated: bool = False,
         replace: bool = False,
     ) -> Any:
         """Register a function that agents may use: `@app.tool`, or with options `@app.tool(approval=True)`.
@@ -118,29 +122,42 @@ class Registering:
         one of the type ToolUse the use with its `key`.
         `repeatable=False`: a use whose process died in the middle is in doubt, and a person decides.
         `approval`: a person must allow each use. After `time_limit_s` (120) a use is ended; the model sees
-        `output_characters` (30,000) of an answer. `replace`: a tool of this name that was registered before.
+        `output_characters` (30,000) of an answer. `concurrent=False`: it is not used at the same time as
+        other tools that an answer asks for. `isolated`: call it in its own process, which can be ended at any
+        time, as `handler` says. `replace`: a tool of this name that was registered before.
         """
         from onward.agents.tools.port import ToolRules  # here, as most apps have none
 
-        rules = ToolRules(repeatable=repeatable, approval=approval)
+        rules = ToolRules(repeatable=repeatable, approval=approval, is_concurrent=concurrent)
         if time_limit_s is not None:
             rules = dataclasses.replace(rules, time_limit_s=time_limit_s)
         if output_characters is not None:
             rules = dataclasses.replace(rules, output_characters=output_characters)
         if function is not None:
-            return self._add_tool(function, name, rules, replace=replace, place=_place(1))
+            return self._add_tool(function, name, rules, isolated=isolated, replace=replace, place=_place(1))
 
         def register(function: ToolT) -> ToolT:
-            return self._add_tool(function, name, rules, replace=replace, place=_place(1))
+            return self._add_tool(function, name, rules, isolated=isolated, replace=replace, place=_place(1))
 
         return register
 
     def _add_tool(
-        self, function: ToolT, name: str | None, rules: ToolRules, *, replace: bool, place: str
+        self,
+        function: ToolT,
+        name: str | None,
+        rules: ToolRules,
+        *,
+        isolated: bool,
+        replace: bool,
+        place: str,
     ) -> ToolT:
+        from onward.agents.tools.functions.isolated import IsolatedTool
         from onward.agents.tools.functions.tool import function_tool
 
-        made = function_tool(function, rules=rules, where=place, name=name)
+        tool = function_tool(function, rules=rules, where=place, name=name)
+        made: AgentTool = tool
+        if isolated:
+            made = IsolatedTool(tool, importable(function, "tool"), self._elsewhere)
         if made.described.name in self.tools and not replace:
             raise InvalidInput(
                 f"{place}: there is a tool {made.described.name!r} already; choose another name with "

@@ -144,6 +144,7 @@ class MessageLine(Line, frozen=True, kw_only=True, tag="message"):
     def message(self, *, ended_at_us: int) -> Message:
         """The message as it arrives: nobody writes it any more, and it has no chunks."""
         is_cut_off = self.state is MessageState.STREAMING
+        over_at_us = ended_at_us if self.ended_at_us is None else self.ended_at_us
         return Message(
             id=self.id,
             chat=self.chat,
@@ -155,7 +156,8 @@ class MessageLine(Line, frozen=True, kw_only=True, tag="message"):
             state=MessageState.INTERRUPTED if is_cut_off else self.state,
             model=self.model,
             begun_at_us=self.begun_at_us,
-            ended_at_us=ended_at_us if self.ended_at_us is None else self.ended_at_us,
+            changed_at_us=over_at_us,
+            ended_at_us=over_at_us,
             first_position=0,
             last_position=0,
             content=self.content,

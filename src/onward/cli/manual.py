@@ -49,8 +49,10 @@ MANUAL: Mapping[str, Manual] = {
             "onward run hello.dot": "run it here, from its start",
             "onward run hello.dot --simulate": "let every step succeed without executing it",
             "onward run hello.dot --set topic=tea --set count:=3": "give it context values",
+            "onward run site@2": "version 2 of a registered pipeline",
         },
         _RUN,
+        takes="FILE|NAME",
     ),
     "simulate-script": Manual(
         {"onward simulate-script hello.dot > script.json": "for `onward run --simulate script.json`"},
@@ -163,6 +165,10 @@ MANUAL: Mapping[str, Manual] = {
             UNFINISHED: "it has been asked and did not stop in time",
         },
     ),
+    "dismiss": Manual(
+        {"onward dismiss 4k7m2q": "a message in its chat does not resume it any more; `onward resume` does"},
+        _LOOK,
+    ),
     "steer": Manual({'onward steer 4k7m2q "use the new API"': "the next agent step is told so"}, _LOOK),
     "answer": Manual(
         {
@@ -172,12 +178,33 @@ MANUAL: Mapping[str, Manual] = {
         },
         {**_RUN, FINE: "the run completed; with --no-run, the answer was taken; without a run, listed"},
     ),
+    "chat": Manual(
+        {
+            'onward chat site-7 "build me a landing page" --watch': "start a run, and execute it here",
+            'onward chat site-7 "continue?"': "resume the run that stopped",
+            'onward chat site-7 "a shop instead" --fresh': "give up the old run, and start anew",
+        },
+        {
+            FINE: "the message is stored, and what follows is queued; with --watch, its run completed",
+            FAILED: f"it is stored and nothing could follow; with --watch, its run failed; or {_REFUSED}",
+            USAGE: _USAGE,
+            UNFINISHED: "the chat waits for an answer; with --watch, its run can be continued",
+        },
+    ),
+    "chats": Manual(
+        {
+            "onward chats": "the chats, newest first",
+            "onward chats show site-7": "its runs, what was said, and what waits",
+        },
+        _LOOK,
+    ),
     "submit": Manual(
         {
             "onward submit hello.dot --priority 5": "a worker takes it before others",
             "onward submit hello.dot --from-jsonl runs.jsonl": "a run for every line",
         },
         {**_LOOK, FINE: "the run is queued", USAGE: "the command line or the pipeline is wrong"},
+        takes="FILE|NAME",
     ),
     "worker": Manual(
         {
@@ -219,6 +246,17 @@ MANUAL: Mapping[str, Manual] = {
         },
         _LOOK,
         takes="[show | set SCOPE KEY VALUE | reset SCOPE]",
+    ),
+    "pipelines": Manual(
+        {
+            "onward pipelines": "what is registered, and which versions new runs get",
+            "onward pipelines add site.dot": "check it, and store it as the next version of its name",
+            "onward pipelines show site --version 1": "the source of a version, and all versions",
+            "onward pipelines enable site 1": "let new runs get version 1 again",
+            "onward pipelines remove site": "let no new run have it",
+        },
+        _LOOK,
+        takes="[list | add FILE | show NAME | enable NAME VERSION | remove NAME]",
     ),
     "usage": Manual(
         {

@@ -25,6 +25,7 @@ from onward.wiring import POSTGRES, PROJECT_RUNS, is_there, make_courier, open_s
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from onward.agents.listed import ProgramShown
     from onward.agents.tools.toolbox import Toolbox
     from onward.app import Onward
     from onward.cli.options import Common
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from onward.engine.control.retention import Collector
     from onward.engine.control.sources import Sources
     from onward.engine.loop.stop import StopSwitch
+    from onward.engine.registry.pipelines import Registry
     from onward.engine.step.leftovers import Leftovers
     from onward.notify.courier import Courier
     from onward.operations.local.chats.messages import LocalMessages
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from onward.operations.local.look import LocalLook
     from onward.operations.local.money.limits import LocalLimits
     from onward.operations.local.notifications import LocalNotifications
+    from onward.operations.local.pipelines import LocalPipelines
     from onward.operations.local.submit import LocalSubmit
     from onward.operations.local_only.files import RunDirectories
     from onward.operations.local_only.logs import RunLogs
@@ -90,31 +93,51 @@ async def look_of(common: Common) -> AsyncIterator[LocalLook]:
 
 
 @asynccontextmanager
-async def submit_of(common: Common) -> AsyncIterator[LocalSubmit]:
+async def submit_of(common: Common, *, makes: bool = True) -> AsyncIterator[LocalSubmit]:
     """What a command creates runs with. Without an app of the user's, none is made: it would take long."""
-    from onward.engine.control.sources import Sources
     from onward.operations.local.submit import LocalSubmit
-    from onward.pipeline.graph import BUILT_IN_TYPES
-    from onward.pipeline.rules.check import RULES
-    from onward.pipeline.rules.secrets import secret_rule
     from onward.wiring import make_submitting
 
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = None if settings.app is None else app_of(settings)
-    async with opened(settings.db if app is None else app.store, makes=True) as store:
-        if app is None:
-            redactor = redactor_of(settings)
-            sources = Sources(store.blobs, (), BUILT_IN_TYPES, [*RULES, secret_rule(redactor.knows)])
-        else:
-            redactor, sources = app.redactor, sources_of(app, store)
+    async with _registry(settings, app, makes=makes) as registry:
         submitting = make_submitting(
-            store,
-            sources,
-            redactor=redactor,
+            registry.store,
+            registry.sources,
+            redactor=redactor_of(settings) if app is None else app.redactor,
             kinds=() if app is None else app.handlers,
             runs=lambda: app_of(settings).runs_directory,
         )
-        yield LocalSubmit(store, sources, submitting)
+        yield LocalSubmit(registry, submitting)
+
+
+@asynccontextmanager
+async def pipelines_of(common: Common, *, makes: bool = False) -> AsyncIterator[LocalPipelines]:
+    """The registered pipelines of the database that is named; a command that adds one `makes` it."""
+    from onward.clock import SystemClock
+    from onward.operations.local.pipelines import LocalPipelines
+
+    settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
+    app = None if settings.app is None else app_of(settings)
+    async with _registry(settings, app, makes=makes) as registry:
+        yield LocalPipelines(registry, SystemClock())
+
+
+@asynccontextmanager
+async def _registry(settings: Settings, app: Onward | None, *, makes: bool) -> AsyncIterator[Registry]:
+    """Where definitions come from; without an app, those with the built-in node types."""
+    from onward.engine.control.sources import Sources
+    from onward.engine.registry.pipelines import Registry
+    from onward.pipeline.graph import BUILT_IN_TYPES
+    from onward.pipeline.rules.check import RULES
+    from onward.pipeline.rules.secrets import secret_rule
+
+    async with opened(settings.db if app is None else app.store, makes=makes) as store:
+        if app is not None:
+            yield Registry(store, sources_of(app, store))
+            return
+        rules = [*RULES, secret_rule(redactor_of(settings).knows)]
+        yield Registry(store, Sources(store.blobs, (), BUILT_IN_TYPES, rules))
 
 
 def sources_of(app: Onward, store: Store) -> Sources:
@@ -311,6 +334,13 @@ async def toolbox_of(common: Common, out: Output) -> AsyncIterator[Toolbox]:
 def common_app(common: Common) -> Onward:
     """The app that the flags of every command mean."""
     return app_of(load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files))
+
+
+def programs_of(settings: Settings) -> list[ProgramShown]:
+    """The programs that may work as agents, and where they are on this machine."""
+    from onward.wiring import programs_here
+
+    return programs_here(settings)
 
 
 def app_of(settings: Settings) -> Onward:

@@ -51,6 +51,14 @@ COMMON = Common()
 
 Out = Annotated[Output, Parameter(parse=False)]
 RunName = Annotated[str, Parameter(help="A run: its display id, its id, or the beginning of either.")]
+PipelineWord = Annotated[
+    str,
+    Parameter(
+        name="FILE|NAME",
+        help="The pipeline: a DOT file, or a registered NAME or NAME@VERSION (docs/pipelines.md). "
+        "A file that exists wins.",
+    ),
+]
 StepName = Annotated[
     str, Parameter(help="A step: its id, such as test#2, or the name of its node.", show_default=False)
 ]

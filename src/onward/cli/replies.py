@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from onward.agents.listed import ModelList
 from onward.agents.tools.listed import ToolList
+from onward.operations.chatting import ChatList, ChatPage, MessageSent
 from onward.operations.drawing import Drawing
 from onward.operations.kept import ArtifactContent, ArtifactListed, CallListed, EffectShown
 from onward.operations.local_only.replies import (
@@ -21,6 +22,13 @@ from onward.operations.local_only.replies import (
     RunVerified,
 )
 from onward.operations.notified import NotificationList
+from onward.operations.registered import (
+    PipelineAdded,
+    PipelineList,
+    PipelineListed,
+    PipelinePage,
+    PipelineRemoved,
+)
 from onward.operations.replies import (
     Checkpoint,
     EventShown,
@@ -173,8 +181,18 @@ REPLIES: Mapping[str, Sequence[Reply]] = {
     "replay": (Reply(RunState), Reply(Forked, "--no-run")),
     "pause": _EXECUTED,
     "cancel": _EXECUTED,
+    "dismiss": _EXECUTED,
     "steer": (Reply(Steered),),
     "answer": (Reply(RunState), Reply(list[GateListed], "without a run")),
+    "pipelines": (
+        Reply(PipelineList),
+        Reply(PipelineAdded, "with add"),
+        Reply(PipelinePage, "with show"),
+        Reply(PipelineListed, "with enable"),
+        Reply(PipelineRemoved, "with remove"),
+    ),
+    "chat": (Reply(MessageSent),),
+    "chats": (Reply(ChatList), Reply(ChatPage, "with show")),
     "submit": (Reply(RunState), Reply(list[RunListed], "--from-jsonl")),
     "worker": (Reply(WorkerDone),),
     "workers": (Reply(list[WorkerListed]),),

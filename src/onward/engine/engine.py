@@ -33,6 +33,7 @@ from onward.engine.managed.oversee import Overseer
 from onward.engine.messages.flusher import Flusher
 from onward.engine.messages.saying import Saying
 from onward.engine.messages.tidying import MessageTidying
+from onward.engine.registry.pipelines import Registry
 from onward.engine.step.effects import AtMostOnce, Once
 from onward.engine.step.leftovers import Leftovers
 from onward.engine.step.rooms import Rooms
@@ -81,6 +82,7 @@ class Engine:
         those that commands get. `redactor`: what it knows is stored nowhere."""
         self.store, self.variables, self.redactor = store, variables, redactor
         self.sources = Sources(store.blobs, transforms, {*handlers, *Definition.BUILT_IN}, rules)
+        self.registry = Registry(store, self.sources)
         receipts = None
         if files is not None:
             receipts = StepReceipts(files, store.log, self.sources)
@@ -89,20 +91,22 @@ class Engine:
         self.leftovers = Leftovers(store, None if files is None else files.folder, trees, own)
         self.flusher = Flusher(store.messages, clock, redactor=redactor)
         self.waiting = WaitingCalls()
-        self.say = Saying(store.messages, clock, ids, redactor).say
+        self.saying = Saying(store.messages, clock, ids, redactor)
+        self.say = self.saying.say
         self.effects = AtMostOnce(store.effects, clock, ids, store.leases.lease_s, redactor=redactor)
         claims = Claims(store.leases, journal, clock, ids, observe)
         self.dropped, self.is_at_work = claims.dropped, claims.is_at_work
         workspaces = Workspaces(trees, files, warn)
         requests = HolderRequests(journal, claims, workspaces)
         self.pause, self.cancel, self.steer = requests.pause, requests.cancel, requests.steer
+        self.dismiss = requests.dismiss
         serving = Serving(
             handlers,
             lambda agent, interviewer: Overseer(self, clock, agent, interviewer),
             around,
             () if variables is None else variables.passed,
         )
-        self.check_served = serving.check_served
+        self.check_served, self.definition = serving.check_served, serving.definition
         parts = EngineParts(
             journal,
             LeaseKeeper(store.leases, clock),

@@ -21,7 +21,7 @@ from onward.redact.redactor import Redactor
 EventT = TypeVar("EventT", bound=Event)
 SAID = frozenset(
     (
-        *("about", "by", "content", "context", "detail", "error", "failure_reason", "grown", "label"),
+        *("about", "by", "content", "context", "data", "detail", "error", "failure_reason", "grown", "label"),
         *(
             "lines",
             "log",

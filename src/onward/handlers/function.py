@@ -34,11 +34,11 @@ class FunctionHandler:
         if self._is_async:
             returned = self._function(step)
         else:
-            returned = await step.calls.call(self._function, step)
+            returned = await step.functions.call(self._function, step)
         if isinstance(returned, CoroutineType) or inspect.isawaitable(returned):  # the second is slow
             # In a separate task only if there is a time limit: a task costs a third of a short step.
             if step.node.timeout_s is not None:
-                returned = step.calls.attend(self.name, returned)
+                returned = step.functions.attend(self.name, returned)
             returned = await returned
         return as_result(returned, step.node.id)
 

@@ -25,7 +25,7 @@ PATIENCE_S = 60.0
 """How long to wait for a function that does not end. After that its step is in doubt."""
 
 
-class Calls:
+class Functions:
     """The functions that one attempt calls, and those of earlier attempts of its step that still run."""
 
     __slots__ = ("_clock", "_key", "_stopwatch", "is_open")

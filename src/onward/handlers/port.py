@@ -17,7 +17,7 @@ from onward.deadline import NO_DEADLINE, Deadline
 from onward.handlers.artifacts import Artifacts
 from onward.handlers.calls import Recorder
 from onward.handlers.output import AttemptOutput
-from onward.handlers.plain import Calls
+from onward.handlers.plain import Functions
 from onward.handlers.previous_attempt import PreviousAttempt
 from onward.handlers.recorded import MakeRecorder, RecordedCalls, no_log
 from onward.handlers.room import Room
@@ -72,7 +72,7 @@ class StepContext(RecordedCalls):
         recall: Callable[[str], Awaitable[str]] = _no_past,
         workspace: str | None = None,
         deadline: Deadline = NO_DEADLINE,
-        calls: Calls | None = None,
+        functions: Functions | None = None,
         clock: Clock | None = None,
         output: AttemptOutput | None = None,
         record: MakeRecorder = no_log,
@@ -80,7 +80,7 @@ class StepContext(RecordedCalls):
     ) -> None:
         self._run, self._started, self.graph, self.node = run, started, graph, graph.nodes[started.node]
         self.room, self.recall = room, recall
-        self.calls = calls or Calls(idempotency_key(run.id, started.step), clock or SystemClock())
+        self.functions = functions or Functions(idempotency_key(run.id, started.step), clock or SystemClock())
         """The functions of users that the step calls."""
         self.output = output or AttemptOutput(room)
         """Hears what the step's commands print."""
@@ -209,7 +209,7 @@ class StepContext(RecordedCalls):
             recall=self.recall,
             workspace=self.workspace,
             deadline=self.deadline,
-            calls=self.calls,
+            functions=self.functions,
             output=self.output,
             record=lambda started, functions: self.recorder,
             redactor=self.redactor,

@@ -16,7 +16,9 @@ from onward.model.result import excerpt
 from onward.model.run import Gate
 from onward.model.values.bounds import Seconds
 from onward.model.values.value import plain_text
-from onward.pipeline.questions import (
+from onward.pipeline.gate.answers import meant
+from onward.pipeline.gate.choices import keys_of
+from onward.pipeline.gate.words import (
     DEFAULT,
     FREEFORM,
     LABEL_CHARACTERS_MAX,
@@ -26,8 +28,6 @@ from onward.pipeline.questions import (
     TIMEOUT_RULES,
     YES_AND_NO,
     YES_NO,
-    keys_of,
-    meant,
 )
 
 TEXT_CHARACTERS_MAX = 10_000

@@ -8,18 +8,18 @@ from typing import Any
 
 from onward.errors import InvalidInput
 from onward.handlers.calls import CallOptions, Recorder
-from onward.handlers.plain import Calls
+from onward.handlers.plain import Functions
 from onward.handlers.questions import step_question
 from onward.model.answer import Decision
 from onward.model.call import check_call_key
 from onward.model.event import StepStarted
 from onward.redact.redactor import Redactor
 
-MakeRecorder = Callable[[StepStarted, Calls], Recorder]
+MakeRecorder = Callable[[StepStarted, Functions], Recorder]
 _creating = threading.Lock()
 
 
-def no_log(started: StepStarted, functions: Calls) -> Recorder:
+def no_log(started: StepStarted, functions: Functions) -> Recorder:
     """A step that was created by hand records nothing."""
     raise InvalidInput("this step was created by hand, so it has no log to record calls in.")
 
@@ -27,10 +27,10 @@ def no_log(started: StepStarted, functions: Calls) -> Recorder:
 class RecordedCalls:
     """The part of a StepContext that records calls."""
 
-    __slots__ = ("_record", "_started", "calls", "recorded", "redactor")
+    __slots__ = ("_record", "_started", "functions", "recorded", "redactor")
     _started: StepStarted
     _record: MakeRecorder
-    calls: Calls
+    functions: Functions
     recorded: Recorder | None
     redactor: Redactor
 
@@ -53,7 +53,7 @@ class RecordedCalls:
         """
         options = CallOptions(repeatable=repeatable, time_limit_s=time_limit_s, retries=retries)
         options.check(check_call_key(key), function)
-        self.calls.check_open()
+        self.functions.check_open()
         return await self.recorder.call(key, function, arguments, options)
 
     def call_sync(
@@ -66,7 +66,7 @@ class RecordedCalls:
         retries: int = 0,
     ) -> Any:
         """`call` for a plain function, which runs in a thread and cannot await."""
-        self.calls.check_open()
+        self.functions.check_open()
         call = self.call(
             key, function, *arguments, repeatable=repeatable, time_limit_s=time_limit_s, retries=retries
         )
@@ -109,7 +109,7 @@ class RecordedCalls:
         )
         if any(self.redactor.redact(choice.label) != choice.label for choice in asked.choices):
             raise InvalidInput(f"a choice of the question {key!r} has a secret in it; use other words.")
-        self.calls.check_open()
+        self.functions.check_open()
         return await self.recorder.ask(key, asked)
 
     def ask_sync(
@@ -127,7 +127,7 @@ class RecordedCalls:
         metadata: Mapping[str, str] | None = None,
     ) -> Decision:
         """`ask` for a plain function, which runs in a thread and cannot await."""
-        self.calls.check_open()
+        self.functions.check_open()
         asking = self.ask(
             key,
             question,
@@ -152,7 +152,7 @@ class RecordedCalls:
         """Records the calls of the attempt."""
         with _creating:  # a plain function may make its first calls from several threads
             if self.recorded is None:
-                self.recorded = self._record(self._started, self.calls)
+                self.recorded = self._record(self._started, self.functions)
         return self.recorded
 
     async def effect(self, key: str, function: Callable[[], Any], *, only_success: bool = False) -> Any:
@@ -161,5 +161,5 @@ class RecordedCalls:
         A call that must not be repeated (see `call`), and whose exception is its answer too, unless
         `only_success`: then the effect runs again when the step does.
         """
-        self.calls.check_open()
+        self.functions.check_open()
         return await self.recorder.effect(key, function, only_success=only_success)

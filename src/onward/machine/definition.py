@@ -10,6 +10,7 @@ from typing import ClassVar
 from onward.machine.plan.retry import RetryPolicy, policy_of
 from onward.model.event import Transition
 from onward.model.simulation import Simulation
+from onward.pipeline.chats import ON_MESSAGE, WHILE_RUNNING, WHILE_RUNNING_RULES
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
 from onward.pipeline.joins import FAN_IN, PARALLEL, joins
 from onward.pipeline.value import as_text
@@ -25,6 +26,7 @@ START, EXIT, CONDITIONAL, GATE, AGENT = "start", "exit", "conditional", "wait.hu
 MANAGER, TOOL = "stack.manager_loop", "tool"
 PLANNER_KINDS = frozenset({START, EXIT, CONDITIONAL, GATE, PARALLEL, FAN_IN})
 """Nodes that the planner executes itself; all others have a handler."""
+QUEUE, STEER = WHILE_RUNNING_RULES
 WAIT_ALL, FIRST_SUCCESS = "wait_all", "first_success"
 
 
@@ -115,6 +117,16 @@ class Definition:
     def max_running(self) -> int | None:
         """How many runs of this pipeline may be held at once."""
         return self.graph.count("max_running")
+
+    @cached_property
+    def on_message(self) -> str:
+        """What a message in its chat does to an interrupted run; empty leaves it to the settings."""
+        return self.graph.text(ON_MESSAGE)
+
+    @cached_property
+    def while_running(self) -> str:
+        """What a message in its chat does to a run under way: it is queued behind it, or steers it."""
+        return self.graph.text(WHILE_RUNNING) or QUEUE
 
     @cached_property
     def workspace(self) -> str:

@@ -26,6 +26,7 @@ def _stopped(status: RunStatus) -> Mapping[type[e.Event], RunStatus]:
     return {
         e.RunResumed: QUEUED,
         e.RunCancelled: CANCELLED,
+        e.RunDismissed: status,
         e.GateDecided: status,
         e.GateWithdrawn: status,
         e.AttemptInterrupted: status,

@@ -65,7 +65,7 @@ class Answer:
 class Decision:
     """What came of a question that a step asked: the choice as it was offered, words, and who said so.
 
-    `choice` is empty if the person only wrote words, or refused without taking one of the choices.
+    `choice` is empty if the person wrote only text, or said no without taking one of the choices.
     `rejected`: the answer is no. `expired`: nobody answered before the deadline, so its rule decided.
     """
 

@@ -22,6 +22,7 @@ from onward.model.event import (
     RunClaimed,
     RunCompleted,
     RunCreated,
+    RunDismissed,
     RunFailed,
     RunForked,
     RunInterrupted,
@@ -77,6 +78,7 @@ CATALOGUE: dict[type[Event], Writer] = {
     RunInterrupted: Writer.EITHER,
     RunFailed: Writer.EITHER,
     RunResumed: Writer.CONTROL,
+    RunDismissed: Writer.CONTROL,
     RunCompleted: Writer.HOLDER,
     RunCancelled: Writer.EITHER,
 }

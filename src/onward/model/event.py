@@ -67,15 +67,19 @@ class Transition(
     edge: Number | None = None
 
 
-class Choice(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
+class Choice(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """One answer that a gate offers: the key to press, its label, the node it leads to.
 
     `to` is empty if the answer names no node: free text that edges are chosen by, or a no without an edge.
+    `data` is what later steps learn of it if it is chosen, such as a description or colours.
     """
 
     key: str
     label: str
     to: str
+    data: dict[str, Any] = {}
 
 
 class BranchPlan(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
@@ -108,8 +112,8 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
 
     `simulation` is the script of a simulated run; `simulates_tools`: no command and no handler of the app is
     executed either. `trims_output`: its tools' output has no last newline; in runs from before, it has.
-    `wake_at_us`: it is due then, and not at once. Its calls are charged to
-    another run if `charged_to` names one.
+    `wake_at_us`: it is due then, and not at once. Its calls are charged to another run if `charged_to` names
+    one. `pipeline_version` is there if the pipeline was found by its registered name.
     """
 
     pipeline: str
@@ -136,6 +140,7 @@ class RunCreated(ContextEvent, frozen=True, kw_only=True):
     chat: str | None = None
     project: str | None = None
     charged_to: str | None = None
+    pipeline_version: Number | None = None
 
 
 class RunForked(ContextEvent, frozen=True, kw_only=True):
@@ -343,6 +348,7 @@ class CancelRequested(Event, frozen=True, kw_only=True):
 
     by: str
     detail: str = ""
+    reason: str = "user"
 
 
 class SteeringGiven(Event, frozen=True, kw_only=True):
@@ -405,6 +411,12 @@ class RunResumed(Event, frozen=True, kw_only=True):
     step: str | None = None
     restore_workspace: bool = False
     repeats: tuple[str, ...] = ()
+
+
+class RunDismissed(Event, frozen=True, kw_only=True):
+    """A person does not want to be offered this stopped run any more. It can still be resumed by name."""
+
+    by: str
 
 
 class RunCompleted(Event, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ class RunRow(Frozen, frozen=True, kw_only=True):
     `doubtful` is an open step that must not be repeated: if the holder died, it is in doubt. `parent` is
     the run that a fork came from, `managed_by` and `managed_step` are the run and the step that manage this
     run, and `restart_of` and `restarted_as` are the runs before and after it in a chain of restarts.
-    `tags` is as `model.values.tags` writes it.
+    `tags` is as `model.values.tags` writes it. `chat` is the conversation that the run was given, if it was.
     """
 
     id: str
@@ -48,6 +48,8 @@ class RunRow(Frozen, frozen=True, kw_only=True):
     restart_of: str | None
     restarted_as: str | None
     tags: str
+    chat: str | None
+    is_dismissed: bool
     created_at_us: int
     updated_at_us: int
     ended_at_us: int | None

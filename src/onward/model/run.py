@@ -18,7 +18,7 @@ from onward.model.simulation import Simulation
 from onward.model.values.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import Tree, Workspace
 
-FOLD_VERSION = 16
+FOLD_VERSION = 17
 DEAD_END = "dead_end"
 """Why a run is completed that did not reach the exit; the node is its detail."""
 
@@ -204,6 +204,7 @@ class Pending(Frozen, frozen=True, kw_only=True):
 
     cancel_by: str | None = None
     cancel_detail: str = ""
+    cancel_reason: str = "user"
     pause_after: str | None = None
     pause_by: str = ""
 
@@ -277,8 +278,12 @@ class Run(Frozen, frozen=True, kw_only=True):
     project: str | None = None
     """The project whose limits its calls count in."""
     charged_to: str | None = None
+    pipeline_version: int | None = None
+    """The registered version of its pipeline, if it was started by that name."""
     """The run that its calls are charged to, if it is another: the first of a chain of restarts, or the run
     that manages it."""
+    is_dismissed: bool = False
+    """Whether a person said that this stopped run is not to be offered or resumed by itself any more."""
     trims_output: bool = False
     """Whether `tool.output` has no last newline; runs from before this was so keep theirs."""
 

@@ -129,11 +129,11 @@ class _WatchedRuns(_Around[Runs]):
 
 
 class _WatchedMessages(_Around[Messages]):
-    async def flush(self, batch: Sequence[Growth]) -> Sequence[Flushed]:
+    async def flush(self, batch: Sequence[Growth], at_us: int) -> Sequence[Flushed]:
         watch = self._watch
         async with watch.asking() as began_s:
             try:
-                answers = await self._inner.flush(batch)
+                answers = await self._inner.flush(batch, at_us)
             except Exception as error:
                 watch.metrics.calls.flush_failures.add(type(error).__name__)
                 raise

@@ -27,6 +27,7 @@ class LeftEffectShown(TypedDict):
     key: str
     state: str
     begun_at: Instant
+    about: str | None
 
 
 class LeftShown(TypedDict):

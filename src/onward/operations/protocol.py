@@ -6,9 +6,17 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol
 
+from onward.operations.chatting import ChatList, ChatPage, MessageSent
 from onward.operations.drawing import Drawing
 from onward.operations.kept import ArtifactContent, ArtifactList, CallList, EffectShown
 from onward.operations.notified import NotificationList
+from onward.operations.registered import (
+    PipelineAdded,
+    PipelineList,
+    PipelineListed,
+    PipelinePage,
+    PipelineRemoved,
+)
 from onward.operations.replies import (
     Checkpoint,
     EventShown,
@@ -27,23 +35,29 @@ from onward.operations.replies import (
     WorkerListed,
 )
 from onward.operations.requests import (
+    AddPipeline,
     AnswerGate,
     CancelRun,
+    DismissRun,
     DrawRun,
+    EnablePipeline,
     ForgetEffect,
     ForkRun,
     GetArtifact,
     GetEffect,
+    GetPipeline,
     GetRun,
     GetStats,
     GetUsage,
     ListArtifacts,
     ListCalls,
+    ListChats,
     ListCheckpoints,
     ListGates,
     ListLimits,
     ListMessages,
     ListNotifications,
+    ListPipelines,
     ListRuns,
     ListWorkers,
     PauseRun,
@@ -51,6 +65,7 @@ from onward.operations.requests import (
     ReadEvents,
     ReadMessages,
     RecoverRuns,
+    RemovePipeline,
     ResetLimits,
     ResumeRun,
     RetryNotification,
@@ -58,6 +73,7 @@ from onward.operations.requests import (
     SendMessage,
     SetLimit,
     SettleEffect,
+    ShowChat,
     ShowRun,
     ShowStep,
     SteerRun,
@@ -125,9 +141,9 @@ class Decide(Protocol):
 
     async def cancel_run(self, request: CancelRun) -> RunState: ...
 
-    async def steer_run(self, request: SteerRun) -> RunState: ...
+    async def dismiss_run(self, request: DismissRun) -> RunState: ...
 
-    async def send_message(self, request: SendMessage) -> MessageShown: ...
+    async def steer_run(self, request: SteerRun) -> RunState: ...
 
     async def recover_runs(self, request: RecoverRuns) -> Recovered: ...
 
@@ -174,6 +190,30 @@ class Messages(Protocol):
         ...
 
 
+class Pipelines(Protocol):
+    """Looks at registered pipelines, and adds, enables and removes them."""
+
+    async def list_pipelines(self, request: ListPipelines) -> PipelineList: ...
+
+    async def show_pipeline(self, request: GetPipeline) -> PipelinePage: ...
+
+    async def add_pipeline(self, request: AddPipeline) -> PipelineAdded: ...
+
+    async def enable_pipeline(self, request: EnablePipeline) -> PipelineListed: ...
+
+    async def remove_pipeline(self, request: RemovePipeline) -> PipelineRemoved: ...
+
+
+class Chats(Protocol):
+    """Sends messages, and looks at chats."""
+
+    async def send_message(self, request: SendMessage) -> MessageSent: ...
+
+    async def list_chats(self, request: ListChats) -> ChatList: ...
+
+    async def show_chat(self, request: ShowChat) -> ChatPage: ...
+
+
 class Start(Protocol):
     """Makes runs, and executes nothing."""
 
@@ -207,6 +247,12 @@ class Operations(Protocol):
 
     @property
     def messages(self) -> Messages: ...
+
+    @property
+    def chats(self) -> Chats: ...
+
+    @property
+    def pipelines(self) -> Pipelines: ...
 
     @property
     def start(self) -> Start: ...

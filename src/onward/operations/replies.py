@@ -48,6 +48,8 @@ class RunListed(TypedDict):
     exclusive_key: str | None
     on_owner_loss: str
     tags: list[str]
+    chat: str
+    is_dismissed: bool
     handlers: list[str]
     created_at: Instant
     updated_at: Instant
@@ -89,6 +91,7 @@ class ChoiceOffered(TypedDict):
     key: str
     label: str
     to: str
+    data: dict[str, Any]
 
 
 class GateShown(TypedDict):
@@ -161,6 +164,7 @@ class PendingShown(TypedDict):
 
     cancel_by: str | None
     cancel_detail: str
+    cancel_reason: str
     pause_after: str | None
     pause_by: str
 
@@ -191,10 +195,13 @@ class LimitStop(TypedDict):
 
 
 class RunState(RunListed):
-    """A run in full: what it finished in order, what is open, and its context."""
+    """A run in full: what it finished in order, what is open, and its context.
 
+    `pipeline_version`: the registered version of its pipeline, if it was started by that name.
+    """
+
+    pipeline_version: int | None
     simulated: str | None
-    chat: str
     project: str | None
     context: dict[str, Any]
     open_steps: list[OpenStep]

@@ -11,10 +11,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from onward.errors import InvalidInput
 from onward.model.answer import Verdict
 from onward.model.run import RunStatus
 from onward.model.values.amounts import AMOUNT_MAX
 from onward.model.values.bounds import LISTED, POSITION, Whole
+from onward.model.values.registered import VERSION
 
 ALL = 2**31 - 1
 AMOUNT = Whole(0, AMOUNT_MAX)
@@ -196,10 +198,45 @@ class ReadMessages(Request, frozen=True, kw_only=True):
 
 
 class SendMessage(Request, frozen=True, kw_only=True):
-    """Say something in a chat, as its user. It is stored before anything is done about it."""
+    """Say something in a chat, as its user. It is stored before anything is done about it, under a key once.
+
+    What follows depends on the chat: a stopped run is resumed, one under way is steered or waited for, the
+    gate of one that waits is answered, or a run of a registered pipeline starts. `fresh` supersedes what is
+    there, `resume` continues what stopped whatever the settings say. `project`, `pipeline` (NAME or
+    NAME@VERSION) and `workdir` are those of the run that it may start.
+    """
 
     chat: str
     text: str
+    by: str = "user"
+    key: str | None = None
+    fresh: bool = False
+    resume: bool = False
+    project: str | None = None
+    pipeline: str | None = None
+    workdir: str | None = None
+
+
+class ListChats(Request, frozen=True, kw_only=True):
+    """Chats, newest first, without those that runs have for themselves."""
+
+    cursor: str | None = None
+    limit: int = 50
+
+    def __post_init__(self) -> None:
+        LISTED.check(self.limit, "limit")
+
+
+class ShowChat(Request, frozen=True, kw_only=True):
+    """A chat: its newest runs, the last positions of what was said in it, and what waits."""
+
+    chat: str
+    runs: int = 10
+    messages: int = 200
+
+    def __post_init__(self) -> None:
+        LISTED.check(self.runs, "runs")
+        LISTED.check(self.messages, "messages")
 
 
 class ListMessages(Request, frozen=True, kw_only=True):
@@ -305,6 +342,10 @@ class CancelRun(RunChange, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class DismissRun(RunChange, frozen=True, kw_only=True):
+    """Offer a stopped run no more, and resume it no more by itself. It can still be resumed by name."""
+
+
 class SteerRun(RunChange, frozen=True, kw_only=True):
     """Give the run's agents an instruction; the next agent step takes it."""
 
@@ -334,6 +375,68 @@ class SettleEffect(GetEffect, frozen=True, kw_only=True):
     text: str
 
 
+# -- registered pipelines ------------------------------------------------------------------------------
+
+
+class ListPipelines(Request, frozen=True, kw_only=True):
+    """Registered pipelines, by name."""
+
+    cursor: str | None = None
+    limit: int = 50
+
+    def __post_init__(self) -> None:
+        LISTED.check(self.limit, "limit")
+
+
+class GetPipeline(Request, frozen=True, kw_only=True):
+    """A registered pipeline with the source of a version, or of the enabled one.
+
+    `limit` is how many of its versions to list.
+    """
+
+    name: str
+    version: int | None = None
+    limit: int = 50
+
+    def __post_init__(self) -> None:
+        LISTED.check(self.limit, "limit")
+        if self.version is not None:
+            VERSION.check(self.version, "version")
+
+
+class AddPipeline(Request, frozen=True, kw_only=True):
+    """Store a source as the next version of a name, or of the graph's; the same source is the same version.
+
+    New runs get it; without `enable`, only if the name has no other version. `file` is what diagnostics call
+    the source; `path` is where it was.
+    """
+
+    source: str
+    file: str = "<pipeline>"
+    path: str | None = None
+    name: str | None = None
+    enable: bool = True
+    by: str = "user"
+
+
+class EnablePipeline(Request, frozen=True, kw_only=True):
+    """Choose the version of a registered pipeline that new runs get."""
+
+    name: str
+    version: int
+    by: str = "user"
+
+    def __post_init__(self) -> None:
+        VERSION.check(self.version, "version")
+
+
+class RemovePipeline(Request, frozen=True, kw_only=True):
+    """Take a name away from new runs. Its versions keep their numbers, and runs their source."""
+
+    name: str
+    by: str = "user"
+
+
 # -- new runs ------------------------------------------------------------------------------------------
 
 
@@ -348,14 +451,16 @@ class NewRun(Request, frozen=True, kw_only=True):
 class SubmitRun(NewRun, frozen=True, kw_only=True):
     """A new run of a pipeline, for whichever worker takes it.
 
-    `file` is what diagnostics call the source; `path` is where a later resume looks for a changed file.
+    Instead of the `source`, `pipeline` names a registered one, as NAME or NAME@VERSION. `file` is what
+    diagnostics call the source; `path` is where a later resume looks for a changed file.
     `simulation` is a script ({} if every step succeeds); with `real_tools` only agents are simulated.
     `workdir`, an absolute path, is where the run's commands work; workers without it leave the run alone.
     Of the runs with one `exclusive_key`, one is executed at a time. `wake_at_us`: it is due then. What its
     models say is in `chat`; its calls count in the limits of the chat and of `project`.
     """
 
-    source: str
+    source: str = ""
+    pipeline: str | None = None
     file: str = "<pipeline>"
     path: str | None = None
     inputs: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -372,6 +477,10 @@ class SubmitRun(NewRun, frozen=True, kw_only=True):
     workspace: str | None = None
     workspace_mode: str | None = None
     keep_workspace: bool = False
+
+    def __post_init__(self) -> None:
+        if self.pipeline is not None and (self.source or self.path):
+            raise InvalidInput("a run has a source or the name of a registered pipeline; give one of them.")
 
 
 class SubmitRuns(Request, frozen=True, kw_only=True):

@@ -48,6 +48,7 @@ class MessageShown(TypedDict):
     state: str
     model: str
     begun_at: str
+    changed_at: str
     ended_at: str | None
     first_position: int
     last_position: int | None

@@ -29,9 +29,14 @@ class ScopeShown(TypedDict):
 
 
 class LimitList(TypedDict):
-    """Scopes: the defaults first, then those with a limit or spending."""
+    """Scopes: the defaults first, then those with a limit or spending.
+
+    `chat_run_calls` is how many calls a run of a chat may make if nothing is said about it; None if a limit
+    is set for every run.
+    """
 
     scopes: list[ScopeShown]
+    chat_run_calls: int | None
 
 
 class LimitChanged(TypedDict):

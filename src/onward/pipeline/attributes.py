@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from onward.errors import InvalidInput
-from onward.pipeline.value import Value, as_boolean, as_count, as_duration_s, as_integer, as_text, shown
+from onward.pipeline.value import (
+    Value,
+    as_boolean,
+    as_count,
+    as_duration_s,
+    as_integer,
+    as_object,
+    as_text,
+    shown,
+)
 
 T = TypeVar("T")
 
@@ -47,6 +56,10 @@ class Attributes(ABC):
     def duration_s(self, key: str) -> float | None:
         """The attribute as seconds, or None if it was not written."""
         return self._read(key, as_duration_s)
+
+    def json_object(self, key: str) -> dict[str, Any]:
+        """The attribute as a JSON object, or an empty one if it was not written."""
+        return self._read(key, as_object) or {}
 
     def _read(self, key: str, reading: Callable[[Value], T]) -> T | None:
         value = self.attrs.get(key)

@@ -31,6 +31,8 @@ class Pipeline:
     path: str | None
     graph: Graph
     warnings: tuple[Diagnostic, ...]
+    version: int | None = None
+    """The registered version that it is, if it was found by its name."""
 
 
 def build(

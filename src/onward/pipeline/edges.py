@@ -87,7 +87,7 @@ def has_accelerator(label: str) -> bool:
 
 def _by_condition(edges: Iterable[Edge], resolve: Callable[[str], str]) -> Selection | None:
     true = [edge for edge in edges if edge.guard.clauses and edge.guard.holds(resolve)]
-    return Selection(min(true, key=_rank), "condition") if true else None
+    return Selection(min(true, key=rank), "condition") if true else None
 
 
 def _by_label(plain: Iterable[Edge], preferred_label: str) -> Selection | None:
@@ -108,11 +108,12 @@ def _by_suggestion(plain: Sequence[Edge], suggested_ids: Iterable[str]) -> Selec
 def _by_weight(plain: Sequence[Edge]) -> Selection | None:
     if not plain:
         return None
-    best = min(plain, key=_rank)
+    best = min(plain, key=rank)
     tied = sum(edge.weight == best.weight for edge in plain) > 1
     return Selection(best, "lexical" if tied else "weight")
 
 
-def _rank(edge: Edge) -> tuple[int, str, int]:
+def rank(edge: Edge) -> tuple[int, str, int]:
+    """The place of an edge among those that may be taken; the smallest is the best."""
     # The dialect leaves open which of two edges with the same weight and target wins; the first one does.
     return -edge.weight, edge.target, edge.order

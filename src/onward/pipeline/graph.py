@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from onward.pipeline.attributes import Attributes
 from onward.pipeline.cached import cached
@@ -184,6 +185,11 @@ class Edge(Attributes):
     @cached
     def weight(self) -> int:
         return self.integer("weight") or 0
+
+    @cached
+    def data(self) -> dict[str, Any]:
+        """What the choice that stands for the edge of a gate says to later steps."""
+        return self.json_object("data")
 
     @cached
     def loop_restart(self) -> bool:

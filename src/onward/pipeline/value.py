@@ -7,10 +7,16 @@ expected, as in "a whole number such as 3".
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
+from onward.errors import InvalidInput
 from onward.model.values.bounds import DURATION_S_MAX, INTEGER_MAX
+from onward.model.values.value import check_value
+
+OBJECT_BYTES_MAX = 8_192
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _DURATION = re.compile(r"([0-9]{1,18})(ms|s|m|h|d)")
@@ -117,6 +123,22 @@ def as_positive_s(value: Value) -> float:
     if seconds <= 0:
         raise ValueError("a duration of at least 1ms")
     return seconds
+
+
+def as_object(value: Value) -> dict[str, Any]:
+    """The value as a JSON object."""
+    text = as_text(value)
+    expected = 'a JSON object such as {\\"size\\": 3}'
+    if len(text.encode("utf-8", "replace")) > OBJECT_BYTES_MAX:
+        raise ValueError(f"a JSON object of at most {OBJECT_BYTES_MAX:,} bytes")
+    try:
+        found = json.loads(text)
+        check_value(found, "it")
+    except (ValueError, RecursionError, InvalidInput) as error:
+        raise ValueError(f"{expected} ({str(error).removesuffix('.')})") from None
+    if not isinstance(found, dict):
+        raise ValueError(expected)
+    return found
 
 
 def shown(value: Value, *, characters_max: int = 60) -> str:

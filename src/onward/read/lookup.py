@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from typing import Protocol
 
 from onward.errors import AmbiguousRun, RunNotFound
 from onward.model.catalogue import CHECKPOINTS
 from onward.model.event import StepFinished
+from onward.model.ids import called
 from onward.model.run import RunStatus
 from onward.read.log.projection import Projection
 from onward.read.view import known_row
@@ -20,6 +22,8 @@ from onward.store.port.stored import StoredEvent
 
 PAGE, PAGE_FIRST = 1_000, 16
 PAGE_RUNS_MIN = 100
+NEAR_RUNS, NEAR_CHARACTERS, NEAR_CUTOFF = 100, 100, 0.7
+"""Among how many runs a misspelt one is looked for; of six characters, one may be wrong."""
 FINISHED = StepFinished.__name__
 CHECKPOINT_KINDS = frozenset(kind.__name__ for kind in CHECKPOINTS)
 
@@ -34,10 +38,21 @@ async def find_run(runs: Runs, wanted: str) -> Listed:
     """The one run with this display id, id, or prefix of either, in this order."""
     found = await runs.find(wanted)
     if not found:
-        raise RunNotFound(wanted)
+        raise RunNotFound(wanted, await _near(runs, wanted))
     if len(found) > 1:
         raise AmbiguousRun(wanted, [f"{listed.row.display_id} ({listed.row.id})" for listed in found])
     return found[0]
+
+
+async def _near(runs: Runs, wanted: str) -> str:
+    """What one of the newest runs is called that a misspelt name may mean; empty if there is none."""
+    names = {
+        name: called(one.row.id)
+        for one in await runs.list(RunQuery(limit=NEAR_RUNS))
+        for name in (one.row.id, one.row.display_id)
+    }
+    near = get_close_matches(wanted[:NEAR_CHARACTERS].lower(), names, n=1, cutoff=NEAR_CUTOFF)
+    return names[near[0]] if near else ""
 
 
 async def list_runs(runs: Runs, query: RunQuery) -> Sequence[Listed]:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from onward.machine.decide.doubt import interruption, with_doubt
 from onward.machine.lifecycle import REASONS
 from onward.model.chats.message import chat_of_run
+from onward.model.event import Choice
 from onward.model.needs import handlers_missing
 from onward.model.row import RunRow
 from onward.model.run import Gate, Run, RunStatus
@@ -61,6 +62,8 @@ def view_row(
         "exclusive_key": row.exclusive_key,
         "on_owner_loss": row.on_owner_loss,
         "tags": tags_in(row.tags),
+        "chat": row.chat or chat_of_run(row.id),
+        "is_dismissed": row.is_dismissed,
         "handlers": handlers_missing(row.needs.split(), ()),
         "created_at": instant(row.created_at_us),
         "updated_at": instant(row.updated_at_us),
@@ -123,8 +126,8 @@ def view_run(
     """A run in full: the row, what it finished in order, what is open, and its context."""
     return {
         **view_row(row, holder, completed, workers=workers),
+        "pipeline_version": run.pipeline_version,
         "simulated": view_simulation(run),
-        "chat": run.chat or chat_of_run(run.id),
         "project": run.project,
         "context": run.context.plain(),
         "open_steps": [
@@ -208,6 +211,11 @@ def view_workspace(run: Run) -> dict[str, Any] | None:
     }
 
 
+def view_choice(choice: Choice) -> dict[str, Any]:
+    """What a gate offers, with the data that it has, if any."""
+    return asdict(choice)
+
+
 def view_gate(gate: Gate) -> dict[str, Any]:
     """A question: what it asks and offers, until when, and what was decided."""
     return {
@@ -216,7 +224,7 @@ def view_gate(gate: Gate) -> dict[str, Any]:
         "type": gate.type,
         "text": gate.text,
         "about": gate.about,
-        "choices": [msgspec.to_builtins(choice) for choice in gate.choices],
+        "choices": [view_choice(choice) for choice in gate.choices],
         "default": gate.default or None,
         "opened_at": instant(gate.opened_at_us),
         "deadline": instant(gate.deadline_us),

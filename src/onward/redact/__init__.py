@@ -5,5 +5,5 @@ a URL and inside JSON; and what looks like a secret by a table of well-known for
 has both. Text that comes in pieces goes through a stream (`stream`), which holds back only what may be the
 beginning of a secret: however the text was cut, the result is that of the whole.
 
-Nothing here reads the environment or a file: `config` says which secrets there are.
+Begin with `redactor`. Nothing here reads the environment or a file: `config` says which secrets there are.
 """

@@ -32,6 +32,7 @@ def run_filters(query: RunQuery) -> Sequence[Values]:
     common = {
         "pipeline": query.pipeline,
         "parent": query.parent,
+        "chat": query.chat,
         "tags": tag_pattern(query.tags) if query.tags else None,
         "before_us": place[0],
         "before_id": place[1],

@@ -147,6 +147,7 @@ def arrival_values(message: Message) -> dict[str, str | int | None]:
         "model": message.model,
         "content": message.content,
         "begun_at_us": message.begun_at_us,
+        "changed_at_us": message.changed_at_us,
         "ended_at_us": message.ended_at_us,
     }
 

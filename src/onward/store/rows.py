@@ -28,13 +28,15 @@ UNLIMITED = 2**62
 IsAlive = Callable[[str, bool], bool]
 """Whether an owner is alive; it is told whether its lease is over."""
 ROW_FIELDS = tuple(field.name for field in msgspec.structs.fields(RunRow))
+_FLAGS = ("recoverable", "is_dismissed")
+"""Columns that are 0 or 1."""
 _GATE_FIELDS = GateRow.__struct_fields__
 
 
 def run_row(columns: Sequence[Any]) -> RunRow:
     """A run's row from its columns, which are in the order of its fields."""
     values = dict(zip(ROW_FIELDS, columns, strict=False))
-    values["recoverable"] = bool(values["recoverable"])
+    values |= {name: bool(values[name]) for name in _FLAGS if values[name] in (0, 1)}
     try:
         return msgspec.convert(values, RunRow)
     except msgspec.ValidationError as error:

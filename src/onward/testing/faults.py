@@ -93,7 +93,8 @@ class FaultyStore:
         self.workers = faulty("workers")
         self.measures, self.gates, self.backfill = faulty("measures"), faulty("gates"), faulty("backfill")
         self.outbox, self.limits = faulty("outbox"), faulty("limits")
-        self.messages = faulty("messages")
+        self.messages, self.pipelines = faulty("messages"), faulty("pipelines")
+        self.intakes = faulty("intakes")
         assert not parts, f"a store has no {', '.join(parts)}"
 
     def fail(self, fault: Fault, *, within: int = 1, times: int = 1) -> None:

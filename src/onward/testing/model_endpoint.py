@@ -120,6 +120,7 @@ class ModelEndpoint:
             body_bytes=len(body),
             idempotency_key=headers.get("idempotency-key", ""),
             has_key=wire.key_header in headers,
+            prefix=prompt.prefix,
             status=reply.status,
         )
         self.ledger.put(entry)

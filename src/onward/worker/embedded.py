@@ -11,7 +11,7 @@ from onward.clock import Clock
 from onward.engine.engine import Engine
 from onward.engine.loop.stop import DRAIN, GRACE_S, StopSwitch
 from onward.model.values.bounds import CONCURRENCY
-from onward.worker.worker import Shift, Worker, log
+from onward.worker.worker import Chats, Shift, Worker, log
 
 
 class EmbeddedWorker:
@@ -30,10 +30,11 @@ class EmbeddedWorker:
         concurrency: int = 4,
         grace_s: float = GRACE_S,
         until_idle: bool = False,
+        chats: Callable[[Engine], Chats] | None = None,
     ) -> None:
         CONCURRENCY.check(concurrency, "concurrency")
         self._engine, self._clock = engine, clock
-        self._concurrency, self._until_idle = concurrency, until_idle
+        self._concurrency, self._until_idle, self._chats = concurrency, until_idle, chats
         self._stop = StopSwitch(grace_s, clock=clock)
         self._shift: asyncio.Task[Shift] | None = None
         self._block: asyncio.Task[object] | None = None
@@ -41,14 +42,16 @@ class EmbeddedWorker:
 
     async def run(self) -> Shift:
         """Execute runs until `stop`, or with `until_idle` until nothing is left to do; returns how many."""
+        engine = await self._engine()
         worker = Worker(
-            await self._engine(),
+            engine,
             self._clock,
             self._stop,
             concurrency=self._concurrency,
             say=log.debug,
             warn=log.warning,
             until_idle=self._until_idle,
+            chats=None if self._chats is None else self._chats(engine),
         )
         return await worker.run()
 

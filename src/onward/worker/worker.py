@@ -7,6 +7,8 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from math import inf
+from typing import Protocol
 
 from onward.clock import Clock
 from onward.engine.engine import Engine
@@ -39,9 +41,21 @@ class Shift:
     left_behind: int
 
 
+class Chats(Protocol):
+    """Takes up what users said in chats, and says there why runs have stopped."""
+
+    async def take_up(self) -> int:
+        """Take up the messages that wait for nothing; returns how many of them moved on."""
+        ...
+
+    async def tell_stop(self, run: Run) -> None:
+        """Say in its chat why a run has stopped; once for each stop."""
+        ...
+
+
 class Worker:
     """Executes up to `concurrency` runs. `say` gets news for a person in front of it, `warn` what is wrong;
-    `metrics` counts."""
+    `metrics` counts. `chats` are looked after at every poll, and when a run of one ends here."""
 
     def __init__(
         self,
@@ -55,12 +69,14 @@ class Worker:
         warn: Callable[[str], None] | None = None,
         until_idle: bool = False,
         metrics: Metrics | None = None,
+        chats: Chats | None = None,
     ) -> None:
         CONCURRENCY.check(concurrency, "concurrency")
         WAIT.check(poll_s, "poll_s")
         self._engine, self._clock, self._stop = engine, clock, stop
         self._concurrency, self._poll_s, self._say = concurrency, poll_s, say
-        self._until_idle = until_idle
+        self._until_idle, self._chats = until_idle, chats
+        self._took_up_s = -inf
         self._warn, self._metrics = warn or say, metrics or Metrics()
         self._registration = Registration(
             engine.store.workers, engine.unserved, clock, concurrency=concurrency, warn=self._warn
@@ -97,6 +113,7 @@ class Worker:
         """Take what is due while there is room; says whether there is nothing left to do at all."""
         self._news.clear()
         self._check_store()
+        await self._take_up()
         while len(self._tasks) < self._concurrency and self._stop.reason is None:
             try:
                 taken = await self._engine.take(self._stop)
@@ -110,7 +127,7 @@ class Worker:
                 return False
             if taken is None:
                 # A run that a dead process holds is not due before a sweep has found it.
-                if not self._until_idle or self._tasks or await self._look():
+                if not self._until_idle or self._tasks or await self._look() or await self._take_up(now=True):
                     return False
                 return not self._news.is_set()  # the regular sweep may have been first
             folded, execution = taken
@@ -122,6 +139,29 @@ class Worker:
             task.add_done_callback(self._landed)
             await self._register()
         return False
+
+    async def _take_up(self, *, now: bool = False) -> bool:
+        """Take up what was said in chats, once in a poll; says whether something was."""
+        if self._chats is None or (not now and self._clock.awake_s() - self._took_up_s < self._poll_s):
+            return False
+        self._took_up_s = self._clock.awake_s()
+        try:
+            return await self._chats.take_up() > 0
+        except StoreGone:
+            raise
+        except OnwardError as error:
+            self._warn(f"cannot look for messages in chats: {error}")
+            return False
+
+    async def _tell_chat(self, run: Run) -> None:
+        """Say in its chat why a run has stopped, and look what waits there."""
+        if self._chats is None or run.chat is None:
+            return
+        self._took_up_s = -inf
+        try:
+            await self._chats.tell_stop(run)
+        except OnwardError as error:
+            self._warn(f"run {called(run.id)}: its chat could not be told that it stopped: {error}")
 
     async def _register(self) -> None:
         """Be known to others as a worker, with what it serves. One that is not known works all the same."""
@@ -157,6 +197,7 @@ class Worker:
                 self._warn(f"run {called(run.id)}: {error}")
             else:
                 self._executed += 1
+                await self._tell_chat(ended)
                 self._tell_end(ended)
 
     def _tell_end(self, run: Run) -> None:
@@ -193,6 +234,8 @@ class Worker:
             self._warn(f"cannot look for lost runs: {error}")
             return False
         self._tell_swept(swept)
+        for run in swept.stopped:
+            await self._tell_chat(run)
         if swept.requeued:
             self._news.set()
         return bool(swept.requeued)

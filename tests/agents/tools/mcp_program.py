@@ -45,6 +45,8 @@ def tools() -> list[dict[str, Any]]:
 
 def call(id: Any, name: str, arguments: dict[str, Any]) -> None:
     text = arguments.get("text", "")
+    if "slow" in FAULTS:
+        time.sleep(0.2)
     if name == "crash":
         sys.stderr.write("panic: out of cheese\n")
         sys.stderr.flush()

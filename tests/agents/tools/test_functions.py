@@ -331,10 +331,10 @@ async def test_an_attempt_that_is_over_is_no_answer() -> None:
 
     async def late(step: StepContext) -> None:
         """Do it."""
-        step.calls.check_open()
+        step.functions.check_open()
 
     step = a_step()
-    step.calls.close()
+    step.functions.close()
     with pytest.raises(Refused, match="has ended"):
         await used(tool_of(late), step=step)
 
@@ -388,9 +388,9 @@ async def test_a_thread_that_does_not_end_stays_known_to_its_step() -> None:
     clock.advance(5 + PATIENCE_S + 1)
     with pytest.raises(CallTimedOut):
         await using
-    assert step.calls.is_busy
+    assert step.functions.is_busy
     go.set()
-    assert await step.calls.wait_idle()
+    assert await step.functions.wait_idle()
 
 
 async def test_a_cancelled_use_cancels_an_async_function() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +15,10 @@ from onward import Onward, ToolUse
 from onward.agents.model.request import ToolResult
 from onward.agents.prices import read_prices
 from onward.agents.step.handler import AgentHandler
-from onward.agents.tools.functions.tool import FunctionTools
-from onward.agents.tools.port import ToolSource
+from onward.agents.tools.functions.tool import FunctionTools, function_tool
+from onward.agents.tools.port import ToolRules, ToolSource
 from onward.agents.tools.toolbox import Toolbox
+from onward.handlers.plain import PATIENCE_S
 from onward.machine.decide.doubt import calls_in_doubt
 from onward.model.answer import Answer
 from onward.model.run import RunStatus
@@ -31,10 +36,11 @@ async def working(
     scripted: Scripted,
     *sources: ToolSource,
     redactor: Redactor = NOTHING_SECRET,
+    clock: ManualClock | None = None,
     **changed: Any,
 ) -> Process:
     """A process whose agents have the tools of these sources."""
-    clock = ManualClock(autojump=False)  # real threads and programs take their own time
+    clock = clock or ManualClock(autojump=False)  # real threads and programs take their own time
     toolbox = Toolbox(sources, changed, default=("*",))
     prices = read_prices({NAME: {"input": 1, "output": 2}})
     agent = AgentHandler(scripted, prices, clock, SeededDice(1), toolbox)
@@ -137,3 +143,50 @@ async def test_a_use_in_which_its_server_died_is_in_doubt(world: World, tmp_path
         assert run.status is RunStatus.INTERRUPTED
         assert list(calls_in_doubt(run.open_steps["work#1"])) == ["m1.t1"]
         assert await process.is_sound()
+
+
+async def outlived(
+    world: World, tool: Callable[..., Any], began: threading.Event
+) -> tuple[Process, Scripted]:
+    """A process whose agent used a function that is at work long after its time limit."""
+    scripted, clock = model(asks(wish("stubborn"))), ManualClock(autojump=False)
+    made = function_tool(tool, rules=ToolRules(time_limit_s=5), where="here", name="stubborn", clock=clock)
+    process = await working(world, scripted, FunctionTools({"stubborn": made}), clock=clock)
+    running = asyncio.create_task(process.start(line("work", work="max_retries=3")))
+    await asyncio.to_thread(began.wait, 60)
+    while not running.done():
+        clock.advance(PATIENCE_S + 6)  # first its time is over, then that to return
+        await asyncio.wait([running], timeout=0.05)
+    await running
+    return process, scripted
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_a_step_is_in_doubt_while_a_function_that_cannot_be_ended_may_still_run(
+    world: World, kind: str
+) -> None:
+    """Although it may be repeated: no second use may begin beside the first."""
+    began, go, uses = threading.Event(), threading.Event(), list[str]()
+
+    async def swallowing() -> str:
+        """Ignore that it is cancelled."""
+        uses.append(kind)
+        began.set()
+        while not go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+        return "late"
+
+    def waiting() -> str:
+        """Wait."""
+        uses.append(kind)
+        began.set()
+        go.wait(60)
+        return "late"
+
+    process, scripted = await outlived(world, swallowing if kind == "async" else waiting, began)
+    run = (await process.load()).run
+    assert (run.status, run.reason) == (RunStatus.INTERRUPTED, "in_doubt")
+    assert "took longer than its time limit of 5 s, and its " in run.detail
+    assert (len(uses), len(scripted.received)) == (1, 1)
+    go.set()

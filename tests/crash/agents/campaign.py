@@ -2,8 +2,10 @@
 
     python -m tests.crash.agents.campaign --kills 500
 
-Half of the kills hit one point after the other: both sides of every append, claim and flush, and every
-boundary of a request and of a use of a tool. The others come at random moments of a stream. Requests meet
+First come the named points: every boundary of a use of a tool, of a workspace and of an MCP server among
+them, and the time between an approval and its use. Half of the other kills hit one point after the other:
+both sides of every append, claim and flush, and every boundary of a request. The rest comes at random moments
+of a stream. Requests meet
 refusals with and without a time to come back, cut, stalled, slow and malformed answers, and answers above
 their ceiling. In the end:
 
@@ -47,7 +49,7 @@ from tests.crash.agents.judging import (
 )
 from tests.crash.agents.story import PIPELINE, script
 from tests.crash.agents.talker import CHAT, PROJECT, live
-from tests.crash.agents.tools import UseLedger
+from tests.crash.agents.tools import NAMED, UseLedger
 from tests.crash.reading import Reader, same_from_every_position
 
 PATIENCE_S = 120.0
@@ -171,7 +173,7 @@ async def campaign(
             tally.uses += len(talk.uses.lines()) // 2
             tally.problems += await judge_end(store, run_id, reader, talk.seen, talk.endpoint.ledger.entries)
             tally.problems += await judge_uses(store, run_id, talk.uses, talk.seen)
-        if tally.kills >= kills // 2:
+        if tally.kills >= len(first) + (kills - len(first)) // 2:
             points = iter(())
     tally.problems += await _judge_scopes(store, tally.runs)
     tally.chunks = await same_from_every_position(store, CHAT)
@@ -213,7 +215,9 @@ async def both(kills: int, seed: int) -> int:
         for name, db in (("SQLite", ""), ("PostgreSQL", server.create_database())):
             directory = Path(place) / name
             directory.mkdir()
-            tally = await campaign(db, directory, kills=kills, seed=seed, stride=stride)
+            tally = await campaign(
+                db, directory, kills=kills, seed=seed, stride=stride, first=NAMED[: kills // 2]
+            )
             print(f"{name}: {tally} (seed {seed})", *tally.problems, sep="\n  ", flush=True)
             problems += len(tally.problems)
     return problems

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 from msgspec.structs import replace
 
 from onward.agents.model.request import ToolCall
 from onward.testing.models.script import Reply, Rule, Script
-from tests.crash.agents.tools import ECHO, LOOK, PAY, SAID
+from tests.crash.agents.tools import ECHO, LOOK, NOTE, NOTED, PAY, SAID, WRITE
 
 STEPS = ("plan", "left", "right", "last")
 TOOLS = "tools"
@@ -21,7 +22,7 @@ PIPELINE = """digraph talk {
   fan [shape=component]; join [shape=tripleoctagon]
   left [prompt="Now write the left.", max_retries=6, max_tokens=16]
   right [prompt="Now write the right.", max_retries=6]
-  tools [prompt="Now use the tools.", max_retries=6, allowed_tools="look,pay,files__echo"]
+  tools [prompt="Now use the tools.", max_retries=6, allowed_tools="look,write,pay,files__echo"]
   last [prompt="Now write the last.", max_retries=6]
   start -> plan -> fan
   fan -> left -> join
@@ -55,7 +56,8 @@ def script(dice: random.Random) -> tuple[Script, list[str]]:
         for step in STEPS
     ]
     rules += [Rule(contains=_asked(step), reply=_reply(Reply(text="?"), step)) for step in STEPS]
-    calls = (ToolCall("a", LOOK, "{}"), ToolCall("b", PAY, '{"amount": 7}'))
+    note = json.dumps({"path": NOTE, "content": NOTED})
+    calls = (ToolCall("a", LOOK, "{}"), ToolCall("w", WRITE, note), ToolCall("b", PAY, '{"amount": 7}'))
     echo = (ToolCall("c", ECHO, '{"text": "note"}'),)
     rules += [
         Rule(contains="Now use the tools.", reply=Reply(tool_calls=echo)),

@@ -1,18 +1,16 @@
 """One life of a process that executes a run of agents, and kills itself at a chosen point.
 
-A point is either side of every write to the store (appends, claims, flushes), and every boundary of a request
-to a model: before it is sent, pieces of its answer, and its end. Hours pass in seconds (`HastyClock`), so
-that pauses which a provider asks for cost little.
+A point is either side of every write to the store (appends, claims, flushes), every boundary of a request to
+a model: before it is sent, pieces of its answer, and its end; and every boundary of a use of a tool, and of
+an approval (`points.py`, `tools.py`). Hours pass in seconds (`HastyClock`), so that pauses which a provider
+asks for cost little.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 from onward.agents import formats as formats  # imported here, so that a forked process has it
 from onward.agents.model.request import ModelRequest
@@ -27,17 +25,15 @@ from onward.errors import RunNotFound
 from onward.machine.decide.doubt import calls_in_doubt, is_in_doubt
 from onward.model.call import call_key
 from onward.model.run import OpenStep, Run, RunStatus
-from onward.store.port.store import Store
-from onward.testing.faults import WRITES, FaultyStore
 from onward.wiring import open_store
 from tests.agents.asking import NAME, models_at
-from tests.crash.agents.tools import ECHO, PAY, SAID, ServerLedger, UseLedger, toolbox
+from tests.crash.agents.points import DoomedStore, Points
+from tests.crash.agents.tools import ECHO, NOTE, PAY, SAID, ServerLedger, UseLedger, toolbox
 
 HASTE = 40
 LEASE_S = 3_600.0
 """Long, because hours pass in seconds; a dead process of the same host is noticed at once."""
 EVERY_PIECE = 25
-POINTS = WRITES | {"messages.flush"}
 CHAT, PROJECT = "crash", "storms"
 
 
@@ -55,36 +51,6 @@ class HastyClock(SystemClock):
 
     async def wait_s(self, seconds: float, woken: asyncio.Event) -> None:
         await super().wait_s(seconds / HASTE, woken)
-
-
-class Points:
-    """Counts the points that this process passes, says so in a file, and dies at the one that was chosen."""
-
-    def __init__(self, file: Path, die_at: int | str | None) -> None:
-        self._file, self._die_at, self._passed = file, die_at, 0
-
-    def at(self, name: str) -> None:
-        """Pass a point, or die at it."""
-        self._passed += 1
-        if self._die_at in (self._passed, name):
-            self._file.write_text(name)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-class DoomedStore(FaultyStore):
-    """A store whose writes are points."""
-
-    def __init__(self, store: Store, points: Points) -> None:
-        super().__init__(store)
-        self._points = points
-
-    async def call(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name not in POINTS:
-            return await call()
-        self._points.at(f"before {name}")
-        answer = await call()
-        self._points.at(f"after {name}")
-        return answer
 
 
 class DoomedModels:
@@ -130,25 +96,30 @@ async def _live(db: str, url: str, run_id: str, source: str, uses: Path, points:
     store = DoomedStore(await open_store(db, lease_s=LEASE_S), points)
     ledger = UseLedger(uses)
     server = ServerLedger(uses.with_suffix(".server"))
-    tools = server.tools()
-    agent = AgentHandler(models, prices, clock, SystemDice(), toolbox(ledger, tools, points.at))
+    tools = server.tools(points)
+    points.watch_names(NOTE)
+    agent = AgentHandler(models, prices, clock, SystemDice(), toolbox(ledger, tools, points))
     engine = Engine(store, clock=clock, ids=SystemIds(), dice=SystemDice(), handlers={"codergen": agent})
     try:
         run = (await engine.journal.load(run_id)).run
     except RunNotFound:
-        start = Start(run_id=run_id, chat=CHAT, project=PROJECT)
+        start = Start(run_id=run_id, chat=CHAT, project=PROJECT, workdir=str(ledger.workspace))
         run = (await engine.start(engine.sources.prepare(source, "<crash>"), start)).run
     while not run.is_final:
-        run = await _continued(engine, run, ledger, server)
+        run = await _continued(engine, run, ledger, server, points)
     await models.close()
     await tools.close()
     await engine.close()
     return run
 
 
-async def _continued(engine: Engine, run: Run, ledger: UseLedger, server: ServerLedger) -> Run:
+async def _continued(
+    engine: Engine, run: Run, ledger: UseLedger, server: ServerLedger, points: Points
+) -> Run:
     """Do what people do: allow what is asked, and look up what came of a use that is in doubt."""
     if run.status is RunStatus.WAITING:
+        (gate,) = run.gates.values()
+        points.store_next(f"the approval of {gate.metadata['tool']}")
         return (await engine.answer(run.id, "yes", by="ann")).run
     for opened in run.open_steps.values():
         if is_in_doubt(opened):

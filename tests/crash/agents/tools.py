@@ -5,24 +5,41 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from onward.agents.model.request import Tool
+from onward.agents.tools.fixed import FixedTools
+from onward.agents.tools.mcp.settings import McpServer, read_servers
 from onward.agents.tools.mcp.source import McpTools
-from onward.agents.tools.port import AgentTool, ToolAnswer, ToolRules, ToolUse
-from onward.agents.tools.toolbox import Toolbox, is_allowed
-from onward.handlers.port import StepContext
-from onward.pipeline.graph import Node
+from onward.agents.tools.mcp.stdio import StdioChannel
+from onward.agents.tools.port import ToolAnswer, ToolRules, ToolUse
+from onward.agents.tools.toolbox import Toolbox
+from onward.agents.tools.workspace.files import FileTool, file_tools
+from onward.agents.tools.workspace.tree import Tree
+from onward.clock import SystemClock
 from onward.process import SystemSpawn
-from tests.agents.tools.mcp_servers import PROGRAM, mcp_tools
+from tests.agents.tools.mcp_servers import PROGRAM
+from tests.crash.agents.points import DoomedChannel, Points
 
-LOOK, PAY, ECHO = "look", "pay", "files__echo"
+LOOK, PAY, ECHO, WRITE = "look", "pay", "files__echo", "write"
+NOTE, NOTED = "note.txt", "kept"
+"""The file that the agent writes into its workspace, and what is in it."""
 BEGIN, END = "begin", "end"
 RULES = {LOOK: ToolRules(), PAY: ToolRules(repeatable=False, approval=True)}
 SAID = {LOOK: "looked", PAY: "paid", ECHO: "echo: note"}
+_STORED = tuple(
+    f"{side} the answer of {tool} is stored" for tool in (ECHO, WRITE, PAY) for side in ("before", "after")
+)
+_APPROVED = tuple(
+    f"{side} the approval of {tool} is stored" for tool in (ECHO, PAY) for side in ("before", "after")
+)
+_USED = tuple(f"{at} a use of {tool}" for tool in (WRITE, PAY) for at in ("before", "in", "after"))
+_ASKED = (f"before {ECHO} is asked", f"after {ECHO} was asked", f"after {ECHO} has answered")
+NAMED = (*_APPROVED, *_ASKED, *_USED, f"before {NOTE} has its name", *_STORED)
+"""The points inside uses of tools, and between an approval and its use, that no campaign leaves to chance."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +47,13 @@ class UseLedger:
     """Uses of tools, one line each, written at once: a process that dies in the middle leaves its lines."""
 
     file: Path
+
+    @property
+    def workspace(self) -> Path:
+        """Where the run works; it is there."""
+        place = self.file.with_suffix(".work")
+        place.mkdir(exist_ok=True)
+        return place
 
     def write(self, what: str, tool: str, key: str) -> None:
         descriptor = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -51,11 +75,11 @@ class UseLedger:
 
 @dataclass(frozen=True)
 class Ledgered:
-    """A tool that does nothing but say so. `at` is a point where its process may die."""
+    """A tool that does nothing but say so."""
 
     name: str
     ledger: UseLedger
-    at: Callable[[str], None]
+    points: Points
 
     @property
     def described(self) -> Tool:
@@ -66,25 +90,41 @@ class Ledgered:
         return RULES[self.name]
 
     async def run(self, use: ToolUse) -> ToolAnswer:
-        self.at(f"before a use of {self.name}")
+        self.points.at(f"before a use of {self.name}")
         self.ledger.write(BEGIN, self.name, use.key)
-        self.at(f"in a use of {self.name}")
+        self.points.at(f"in a use of {self.name}")
         self.ledger.write(END, self.name, use.key)
-        self.at(f"after a use of {self.name}")
+        self.points.at(f"after a use of {self.name}")
+        self.points.store_next(f"the answer of {self.name}")
         return ToolAnswer(SAID[self.name])
 
 
 @dataclass(frozen=True)
-class Both:
-    """Offers both tools."""
+class Writing:
+    """The tool `write` of the workspace, with points."""
 
-    all: Sequence[AgentTool]
+    tool: FileTool
+    points: Points
 
-    def check_name(self, name: str, node: Node) -> bool:
-        return name in RULES
+    @property
+    def described(self) -> Tool:
+        return self.tool.described
 
-    async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[AgentTool]:
-        return [tool for tool in self.all if is_allowed(tool.described.name, names)]
+    @property
+    def rules(self) -> ToolRules:
+        return self.tool.rules
+
+    async def run(self, use: ToolUse) -> ToolAnswer:
+        self.points.at(f"before a use of {WRITE}")
+        answer = await replace(self.tool, work=self._work).run(use)
+        self.points.at(f"after a use of {WRITE}")
+        self.points.store_next(f"the answer of {WRITE}")
+        return answer
+
+    def _work(self, tree: Tree, use: ToolUse) -> str:
+        told = self.tool.work(tree, use)
+        self.points.at(f"in a use of {WRITE}")  # the file is there, and nothing is answered yet
+        return told
 
 
 @dataclass(frozen=True)
@@ -93,10 +133,15 @@ class ServerLedger:
 
     file: Path
 
-    def tools(self) -> McpTools:
+    def tools(self, points: Points) -> McpTools:
         """The tools of the server; a new one is started when they are needed."""
-        command = [sys.executable, "-S", PROGRAM]
-        return mcp_tools({"command": command}, SystemSpawn(), [], log=str(self.file))
+        servers = read_servers({"files": {"command": [sys.executable, "-S", PROGRAM]}})
+        spawn, variables = SystemSpawn(), {"PATH": os.defpath, "MCP_LOG": str(self.file)}
+
+        async def open_channel(server: McpServer) -> StdioChannel:
+            return await DoomedChannel(server, points, ECHO).open(spawn, env=variables, cwd="/")
+
+        return McpTools(servers, open_channel, clock=SystemClock(), warn=print)
 
     @property
     def uses(self) -> int:
@@ -113,9 +158,11 @@ class ServerLedger:
         return [json.loads(line) for line in self.file.read_text().splitlines() if line.endswith("}")]
 
 
-def toolbox(ledger: UseLedger, server: McpTools, at: Callable[[str], None]) -> Toolbox:
+def toolbox(ledger: UseLedger, server: McpTools, points: Points) -> Toolbox:
     """The tools of a process."""
-    return Toolbox([Both([Ledgered(name, ledger, at) for name in RULES]), server])
+    (write,) = (tool for tool in file_tools(()) if tool.described.name == WRITE)
+    own = FixedTools("test", [*(Ledgered(name, ledger, points) for name in RULES), Writing(write, points)])
+    return Toolbox([own, server])
 
 
 def is_alive(pid: int) -> bool:
@@ -141,5 +188,7 @@ def wrong_uses(ledger: UseLedger, answered: Sequence[tuple[set[str], int]], stat
     ]
     begun = sum((what, tool) == (BEGIN, PAY) for what, tool, _ in lines)
     wrong += [f"{PAY} was begun {begun} times"] if begun > 1 else []
+    written = {one.name: one.read_text() for one in ledger.workspace.iterdir()}
+    wrong += [f"{WRITE} left {written}"] if written != {NOTE: NOTED} else []
     done = {tool for what, tool, _ in lines if what == END} | ({PAY} if stated else set())
     return wrong + [f"{tool} was never done" for tool in RULES if tool not in done]

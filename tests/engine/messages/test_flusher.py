@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -37,11 +38,12 @@ class Watched:
         default_factory=list
     )
 
-    async def flush(self, batch: Sequence[Growth]) -> Sequence[Flushed]:
+    async def flush(self, batch: Sequence[Growth], at_us: int) -> Sequence[Flushed]:
         self.batches.append(batch)
+        flush = partial(self.messages.flush, at_us=at_us)
         if self.troubles:
-            return await self.troubles.pop(0)(self.messages.flush, batch)
-        return await self.messages.flush(batch)
+            return await self.troubles.pop(0)(flush, batch)
+        return await flush(batch)
 
 
 async def reply_lost(flush: Flush, batch: Sequence[Growth]) -> Sequence[Flushed]:

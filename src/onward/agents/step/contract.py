@@ -28,7 +28,8 @@ LINES_MAX = 40
 """How many lines at the end of an answer may be facts."""
 _LINE = re.compile(r"\s*(?:[-*]\s*)?\**(OUTCOME|NEXT|NOTE|SET)\**\s*:?\**\s*(.*?)\**\s*$", re.IGNORECASE)
 _SET = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*(.*)")
-_BLOCK = re.compile(r"```(?:json|status|onward)?\s*\n(\{.*?\})\s*\n?```\s*$", re.DOTALL)
+_FENCE = "```"
+_OPENING = re.compile(r"```(?:json|status|onward)?[ \t\r]*\n")
 OUTCOMES = {status.value: status for status in StepStatus if status is not StepStatus.SKIPPED}
 _KNOWN = {
     "outcome",
@@ -88,9 +89,9 @@ def read_answer(text: str, node_id: str) -> Result:
 
 
 def _split(text: str) -> tuple[str, Facts]:
-    block = _BLOCK.search(text)
+    block = _block(text)
     if block is not None:
-        return text[: block.start()].rstrip(), _from_json(block.group(1))
+        return text[: block[0]].rstrip(), _from_json(block[1])
     lines = text.rstrip().splitlines()
     facts, at = Facts(), len(lines)
     while at > max(0, len(lines) - LINES_MAX) and (not lines[at - 1].strip() or _LINE.match(lines[at - 1])):
@@ -100,6 +101,20 @@ def _split(text: str) -> tuple[str, Facts]:
         if found is not None:
             _take(facts, found.group(1).upper(), found.group(2).strip())
     return "\n".join(lines[:at]).rstrip(), facts
+
+
+def _block(text: str) -> tuple[int, str] | None:
+    """The fenced object at the end of an answer, and where its fence begins; None if it ends otherwise."""
+    ended = text.rstrip()
+    if not ended.endswith(_FENCE):
+        return None
+    inner = ended.removesuffix(_FENCE)
+    openings = [*_OPENING.finditer(inner)]
+    if not openings:
+        return None
+    last = openings[-1]  # what an earlier block holds is a part of the text
+    content = inner[last.end() :].strip()
+    return (last.start(), content) if content[:1] == "{" and content[-1:] == "}" else None
 
 
 def _take(facts: Facts, name: str, value: str) -> None:

@@ -95,7 +95,7 @@ class OneUse:
         except ToolRefused as refused:
             answer = ToolAnswer(str(refused), is_error=True)
         except CallTimedOut as late:
-            if not rules.repeatable:
+            if late.is_running or not rules.repeatable:
                 raise  # nobody knows how far it came
             answer = ToolAnswer(str(late), is_error=True)
         except Exception as error:
@@ -127,10 +127,15 @@ class ToolUses:
         results = [_unused(one, refused) for one in wanted]
         for group in _groups(wanted, refused):
             for (at, use), value in zip(group, await _together([use for _, use in group]), strict=True):
-                results[at] = result_of(use.call, value)
+                results[at] = result_of(use.call, value, self._left() if value is None else "")
                 if isinstance(value, Mapping) and "whole" in value:
                     self._whole[use.key] = value["whole"]
         return tuple(result for result in results if result is not None)
+
+    def _left(self) -> str:
+        """What an attempt that was cut off left, if a person said to continue with it."""
+        left = self._step.left
+        return "" if left is None or left.directory is None else left.summary()
 
     async def keep_outputs(self) -> None:
         """Make the whole answers that the model saw only a part of artifacts of the run."""
@@ -151,12 +156,16 @@ def refuse(calls: Sequence[ToolCall], why: str) -> tuple[ToolResult, ...]:
     return tuple(_error(call, why) for call in calls)
 
 
-def result_of(call: ToolCall, value: Any) -> ToolResult:
-    """What the model sees of a recorded answer; of one that a person gave, what that person said."""
+def result_of(call: ToolCall, value: Any, left: str = "") -> ToolResult:
+    """What the model sees of a recorded answer; of one that a person gave, what that person said.
+
+    `left` is what the attempt left whose process ended in the middle of the use.
+    """
     if isinstance(value, Mapping) and isinstance(value.get("text"), str):
         return ToolResult(call.id, value["text"], bool(value.get("is_error")))
     if value is None:
-        return ToolResult(call.id, f"{UNKNOWN} A person decided to continue.", is_error=True)
+        told = f"{UNKNOWN} A person decided to continue."
+        return ToolResult(call.id, "\n".join(filter(None, (told, left))), is_error=True)
     return ToolResult(call.id, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 

@@ -78,7 +78,8 @@ class AgentTool(Protocol):
         """Use it once, within `use.rules.time_limit_s`. It ends what it started when it is cancelled.
 
         ToolRefused, and any other exception: the model is told, as of an answer that is an error.
-        CallTimedOut, or CutOff, from a tool that must not be repeated: the use is in doubt.
+        CallTimedOut, or CutOff, from a tool that must not be repeated: the use is in doubt. A CallTimedOut
+        that is still running: the step is in doubt, whatever the tool may.
         """
         ...
 

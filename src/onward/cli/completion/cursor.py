@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from cyclopts import App
 
 FILES, DIRECTORIES, RUNS, RUNS_OR_FILES, NOTHING = "files", "directories", "runs", "runs or files", "nothing"
-RUNS_MAX = 200
+PIPELINES_OR_FILES = "pipelines or files"
+RUNS_MAX = PIPELINES_MAX = 200
 DATABASE_S_MAX = 2.0
 # By the name of an argument or flag: a new command with a FILE or a RUN is completed without more ado.
 _KINDS: Mapping[str, str] = {
@@ -22,6 +23,7 @@ _KINDS: Mapping[str, str] = {
     **dict.fromkeys(("--cwd", "--workspace", "--runs"), DIRECTORIES),
     **dict.fromkeys(("RUN", "RUNS"), RUNS),
     "RUN|FILE": RUNS_OR_FILES,
+    "FILE|NAME": PIPELINES_OR_FILES,
 }
 _STOPPED = ("paused", "interrupted", "failed", "waiting", "queued")
 _STATUSES: Mapping[str, Sequence[str]] = {
@@ -59,7 +61,7 @@ def complete(index: int, line: Sequence[str]) -> Iterator[str]:
         words[-1] = words[-1].removesuffix("=")
     place = _place(words)
     kind, offered = _offered(place, current, words)
-    yield {RUNS: NOTHING, RUNS_OR_FILES: FILES}.get(kind, kind)
+    yield {RUNS: NOTHING, RUNS_OR_FILES: FILES, PIPELINES_OR_FILES: FILES}.get(kind, kind)
     for word, says in offered:
         if word.startswith(current):
             yield f"{word}\t{says}"
@@ -143,6 +145,8 @@ def _offered(place: Place, current: str, words: Sequence[str]) -> tuple[str, lis
         kind = _KINDS.get(place.argument.name, NOTHING)
         if place.is_flag and place.command in ("files", "receipts") and place.argument.name == "--out":
             kind = DIRECTORIES
+        if kind == PIPELINES_OR_FILES:
+            return _pipelines(place.command, words)
         choices = [(choice, "") for choice in _choices(place.argument.hint)]
         return kind, _runs(place.command, current, words) if kind in (RUNS, RUNS_OR_FILES) else choices
     if not place.command and not current.startswith("-"):
@@ -163,13 +167,39 @@ def _choices(hint: Any) -> Iterator[str]:
 
 
 def _runs(command: str, current: str, words: Sequence[str]) -> list[tuple[str, str]]:
-    """The newest runs that the command can be about; none if the database cannot be read."""
+    """The newest runs that the command can be about."""
+    return _read(_listed(command, current, _value("--db", words), _value("--app", words)))
+
+
+def _pipelines(command: str, words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
+    """The registered pipelines: beside files for a new run, alone for what is done about one."""
+    if command != "pipelines":
+        return FILES, _read(_registered(_value("--db", words), _value("--app", words)))
+    if "add" in words:
+        return FILES, []
+    return NOTHING, _read(_registered(_value("--db", words), _value("--app", words)))
+
+
+def _read(reading: Coroutine[Any, Any, list[tuple[str, str]]]) -> list[tuple[str, str]]:
+    """What is read from the database; nothing if it cannot be read, or takes too long."""
     import asyncio
     import sys
 
     with suppress(OnwardError, TimeoutError), redirect_stdout(sys.stderr):
-        return asyncio.run(_listed(command, current, _value("--db", words), _value("--app", words)))
+        return asyncio.run(reading)
     return []
+
+
+async def _registered(db: str | None, app: str | None) -> list[tuple[str, str]]:
+    import asyncio
+
+    from onward.cli.opening import pipelines_of
+    from onward.cli.options import Common
+    from onward.operations.requests import ListPipelines
+
+    async with asyncio.timeout(DATABASE_S_MAX), pipelines_of(Common(db=db, app=app)) as asked:
+        found = await asked.list_pipelines(ListPipelines(limit=PIPELINES_MAX))
+    return [(one["name"], f"version {one['enabled']} of {one['newest']}") for one in found["pipelines"]]
 
 
 async def _listed(command: str, current: str, db: str | None, app: str | None) -> list[tuple[str, str]]:

@@ -23,7 +23,8 @@ def left_lines(left: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield from _files("its files", one["directory"], one["files"], one["files_count"])
         yield from _files("changed in", one["place"], one["changed"], one["changed_count"])
         for effect in one["effects"]:
-            yield f"  effect     {one_line(effect['key'])} {EFFECTS[effect['state']]}"
+            about = f": {one_line(effect['about'])}" if effect["about"] else ""
+            yield f"  effect     {one_line(effect['key'])} {EFFECTS[effect['state']]}{about}"
         for why in one["unseen"]:
             yield f"  not seen   {one_line(why)}"
 

@@ -11,13 +11,14 @@ import msgspec
 
 from onward.cli.options import Common
 from onward.cli.print.failed_output import failed_lines
+from onward.cli.print.gates import question_lines
 from onward.cli.print.leftovers import left_lines
 from onward.cli.print.text import age, clean, count, local_time, one_line, table
 from onward.config import load_settings
 from onward.machine.lifecycle import REASONS
 from onward.model.attempt.output import LastOutput
 from onward.model.chats.message import chat_of_run
-from onward.model.ids import called, is_in_step
+from onward.model.ids import called
 from onward.model.values.instant import span
 from onward.model.workspace import WORKTREE
 from onward.operations.replies import LimitStop, RunListed, RunState
@@ -27,7 +28,6 @@ SIMULATED = {
     "all": "simulated: nothing is executed",
     "agents": "simulated agents; everything else is executed",
 }
-ABOUT_LINES = 20
 FAILURES_SHOWN = 5
 BUILT_IN = ("codergen", "tool", "stack.manager_loop")
 """The handlers of every process; a run that needs others needs the app that has them."""
@@ -56,8 +56,9 @@ def id_words(run_id: str) -> str:
 
 
 def status_words(view: Mapping[str, Any]) -> str:
-    """Status and reason."""
-    return f"{view['status']} ({view['reason']})" if view["reason"] else str(view["status"])
+    """Status and reason, and whether it was dismissed."""
+    words = f"{view['status']} ({view['reason']})" if view["reason"] else str(view["status"])
+    return f"{words}, dismissed" if view["is_dismissed"] else words
 
 
 def run_line(run: RunListed) -> str:
@@ -67,54 +68,6 @@ def run_line(run: RunListed) -> str:
     words = (called(run["id"]), run["pipeline"], status_words(run), steps, ahead)
     waiting = f"  waiting: {one_line(run['waiting_for']['says'], 1_000)}" if run["waiting_for"] else ""
     return "  ".join(one_line(word) for word in words if word) + waiting
-
-
-def gate_lines(gate: Mapping[str, Any], *, is_whole: bool = False) -> Iterator[str]:
-    """A question, what it is about, its possible answers, and its deadline; `gate` is from `view_gate`.
-
-    Unless `is_whole`, a long text that it is about is cut.
-    """
-    yield f"{gate['gate']}: {clean(gate['text'])}"
-    yield from _about(gate["about"], is_whole=is_whole)
-    yield from _offers(gate)
-
-
-def _about(text: str, *, is_whole: bool = False) -> Iterator[str]:
-    lines = clean(text).strip().splitlines()
-    shown = lines if is_whole else lines[:ABOUT_LINES]
-    for line in shown:
-        yield f"  | {line}".rstrip()
-    if len(shown) < len(lines):
-        yield f"  | … {count(len(lines) - len(shown), 'more line')}; `onward answer` shows all"
-
-
-def _offers(gate: Mapping[str, Any]) -> Iterator[str]:
-    if gate["type"] == "freeform":
-        yield "  answer in your own words"
-    else:
-        for choice in gate["choices"]:
-            yield f"  {choice['key']:<3} {one_line(choice['label'])}{_leads_to(gate, choice)}"
-    if gate["deadline"]:
-        then = f", then {_rule(gate)}" if "on_timeout" in gate else ""  # a list of gates has no rules
-        yield f"  until {_local(gate['deadline'])}{then}"
-
-
-def _leads_to(gate: Mapping[str, Any], choice: Mapping[str, Any]) -> str:
-    """Where a choice leads; the answer to a question of a step goes to that step."""
-    if choice["to"]:
-        return f"  → {one_line(choice['to'])}"
-    return "" if is_in_step(gate["gate"]) else "  → ends the run as rejected"
-
-
-def _rule(gate: Mapping[str, Any]) -> str:
-    match gate["on_timeout"]:
-        case "default":
-            default = next(choice for choice in gate["choices"] if choice["key"] == gate["default"])
-            return f"it takes {one_line(default['label'])}"
-        case "reject":
-            return "it is rejected"
-        case _:
-            return "it stays open"
 
 
 def next_command(run: Mapping[str, Any], common: Common, *, answer: Sequence[str] = ()) -> str | None:
@@ -199,6 +152,9 @@ def run_page(view: Mapping[str, Any], common: Common, now_us: int) -> Iterator[s
         yield f"  next     {one_line(view['next'])}"
     if view["path"]:
         yield f"  file     {one_line(view['path'])} ({view['pipeline_hash'][:12]})"
+    if view["pipeline_version"] is not None:
+        registered = f"{one_line(view['pipeline'])}@{view['pipeline_version']}"
+        yield f"  version  {registered} ({view['pipeline_hash'][:12]})"
     if view["workdir"]:
         yield f"  cwd      {one_line(view['workdir'], 1_000)}"
     if view["chat"] != chat_of_run(view["id"]):
@@ -241,10 +197,6 @@ def when(at: str, now_us: int) -> str:
     """An RFC 3339 instant in local time, and how long ago it was."""
     at_us = instant_us(at)
     return f"{local_time(at_us)} ({age(at_us, now_us)})"
-
-
-def _local(at: str) -> str:
-    return local_time(instant_us(at))
 
 
 def instant_us(at: str) -> int:
@@ -322,8 +274,7 @@ def _gates(view: Mapping[str, Any]) -> Iterator[str]:
         if gate["decided"] is None:
             yield ""
             yield f"{gate['gate']} asks: {clean(gate['text'])}"
-            yield from _about(gate["about"])
-            yield from _offers(gate)
+            yield from question_lines(gate)
 
 
 def _context(context: Mapping[str, Any]) -> Iterator[str]:

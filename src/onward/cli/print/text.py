@@ -17,6 +17,7 @@ _SEQUENCES = re.compile(
 )
 # Control characters except tab and line feed, and the marks that reorder text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -26,6 +27,23 @@ def clean(text: str) -> str:
         return text
     text = _CONTROLS.sub("", _SEQUENCES.sub("", text.replace("\r\n", "\n")))
     return _SURROGATES.sub("\ufffd", text)
+
+
+def visible(text: str) -> str:
+    """The text with every character shown that would control a terminal, so that nothing in it is hidden.
+
+    Colours are left out, because commands print them and they hide nothing; what a carriage return would
+    overwrite stays, on a line of its own.
+    """
+    if text.isprintable():
+        return text
+    text = _COLOURS.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
+    return _SURROGATES.sub("\ufffd", _CONTROLS.sub(_escaped, text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def one_line(text: str, width: int = 200) -> str:

@@ -11,7 +11,7 @@ from onward.engine.calls.told import told
 from onward.engine.step.effects import AtMostOnce, in_doubt
 from onward.errors import EffectFailed
 from onward.handlers.calls import CallOptions, Recorder
-from onward.handlers.plain import Calls
+from onward.handlers.plain import Functions
 from onward.model.call import CallKind
 from onward.model.effect import as_value, check_key, unpack
 from onward.model.values.value import check_value
@@ -22,7 +22,7 @@ EFFECT = "effect:"
 
 async def effect(
     recorder: Recorder,
-    functions: Calls,
+    functions: Functions,
     earlier: AtMostOnce | None,
     key: str,
     function: Callable[[], Any],
@@ -49,7 +49,7 @@ async def effect(
 
 
 async def _answer(
-    functions: Calls, function: Callable[[], Any], raised: list[Exception], only_success: bool
+    functions: Functions, function: Callable[[], Any], raised: list[Exception], only_success: bool
 ) -> dict[str, Any]:
     try:
         value = await execute(functions, function)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from onward.clock import Clock
+from onward.clock import Clock, TookTooLong, within
 from onward.errors import CallTimedOut
 from onward.handlers.calls import CallOptions
-from onward.handlers.plain import Calls
+from onward.handlers.plain import Functions
 
 
-async def execute(functions: Calls, function: Callable[..., Any], *arguments: Any) -> Any:
+async def execute(functions: Functions, function: Callable[..., Any], *arguments: Any) -> Any:
     """What the function returns. A plain one is registered until it has ended."""
     if inspect.iscoroutinefunction(function):
         return await function(*arguments)
@@ -23,29 +22,24 @@ async def execute(functions: Calls, function: Callable[..., Any], *arguments: An
 
 async def execute_in_time(
     clock: Clock,
-    functions: Calls,
+    functions: Functions,
     key: str,
     function: Callable[..., Any],
     arguments: Sequence[Any],
     options: CallOptions,
 ) -> Any:
-    """The same within the call's time limit, if it has one; CallTimedOut after that."""
+    """The same within the call's time limit, if it has one; CallTimedOut after that.
+
+    One that swallows its cancellation has as long to return as the function of a step has.
+    """
     if options.time_limit_s is None:
         return await execute(functions, function, *arguments)
-    return await _in_time(clock, function(*arguments), key, options.time_limit_s)
-
-
-async def _in_time(clock: Clock, work: Coroutine[Any, Any, Any], key: str, limit_s: float) -> Any:
-    task, done = asyncio.ensure_future(work), asyncio.Event()
-    task.add_done_callback(lambda _: done.set())
+    began_s, limit_s = clock.awake_s(), options.time_limit_s
     try:
-        await clock.wait_s(limit_s, done)
-    finally:
-        is_late = not task.done()
-        if is_late:
-            task.cancel()
-    if is_late:
-        await asyncio.wait([task])
-        if task.cancelled() or task.exception() is not None:
-            raise CallTimedOut(key, limit_s)
-    return task.result()
+        return await within(functions.attend(key, function(*arguments)), limit_s, clock)
+    except TookTooLong:
+        raise CallTimedOut(key, limit_s, is_running=functions.is_busy) from None
+    except Exception as error:
+        if clock.awake_s() - began_s < limit_s:
+            raise
+        raise CallTimedOut(key, limit_s) from error  # it failed because it was cancelled

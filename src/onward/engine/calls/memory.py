@@ -57,9 +57,8 @@ class CallMemory:
             self.dropped[finished.call] = finished
 
     def note(self, finished: CallFinished) -> None:
-        """Remember an answer."""
-        if finished.status is CallStatus.OK:
-            self.answers[finished.call] = finished
+        """Remember an answer. A call that ended in an error has none."""
+        self.answers[finished.call] = finished
 
 
 async def read_memory(journal: Journal, blobs: Blobs, run: Run, step: str) -> CallMemory:

@@ -22,7 +22,7 @@ from onward.engine.calls.under_way import UnderWay
 from onward.engine.messages.stream import MessageStream
 from onward.errors import InvalidInput
 from onward.handlers.calls import CallOptions, StepPast
-from onward.handlers.plain import Calls
+from onward.handlers.plain import Functions
 from onward.handlers.questions import StepQuestion
 from onward.model.answer import Decision
 from onward.model.call import LimitHit, call_key
@@ -32,7 +32,9 @@ from onward.model.event import StepStarted
 class CallRecorder:
     """The calls of one attempt. `functions` are those of the user that run in it."""
 
-    def __init__(self, parts: CallParts, started: StepStarted, functions: Calls, holding: Holding) -> None:
+    def __init__(
+        self, parts: CallParts, started: StepStarted, functions: Functions, holding: Holding
+    ) -> None:
         self._parts, self._started, self._functions = parts, started, functions
         self._holding, self._under_way = holding, UnderWay(started.step, holding)
         self._tries = CallTries(parts, started, functions, holding)

@@ -15,7 +15,7 @@ from onward.engine.messages.stream import MessageStream
 from onward.engine.step.shielded import unbroken
 from onward.errors import CallTimedOut, LimitReached, Refused, StoreError
 from onward.handlers.calls import CallOptions
-from onward.handlers.plain import Calls
+from onward.handlers.plain import Functions
 from onward.machine.decide.calls import call_in_doubt, finish_call, lose_call, open_attempt, start_call
 from onward.model.call import CallFinished, CallStarted, Streamed
 from onward.model.chats.message import message_id
@@ -31,7 +31,9 @@ Function = Callable[[MessageStream | None], Any]
 class CallTries:
     """Tries the calls of one attempt. `functions` are those of the user that run in it."""
 
-    def __init__(self, parts: CallParts, started: StepStarted, functions: Calls, holding: Holding) -> None:
+    def __init__(
+        self, parts: CallParts, started: StepStarted, functions: Functions, holding: Holding
+    ) -> None:
         self._parts, self._started, self._functions = parts, started, functions
         self._holding = holding
 

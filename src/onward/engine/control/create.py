@@ -113,5 +113,6 @@ class Creating:
             trims_output=True,
             tags=checked_tags(start.tags),
             wake_at_us=start.wake_at_us,
+            pipeline_version=pipeline.version,
         )
         return run_id, redacted_event(self.journal.redactor, created)

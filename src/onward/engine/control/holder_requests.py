@@ -1,4 +1,4 @@
-"""Pause, cancel and steer. A live holder follows the request; otherwise it takes effect at once."""
+"""Pause, cancel, dismiss and steer. A live holder follows the request; otherwise it takes effect at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onward.engine.managed.child import latest
 from onward.engine.managed.settings import ORPHANED
 from onward.errors import Refused, RunNotFound
 from onward.machine.decide.orphans import orphaned
-from onward.machine.decide.requests import Decide, decide_cancel, decide_pause
+from onward.machine.decide.requests import Decide, decide_cancel, decide_dismiss, decide_pause
 from onward.machine.decide.steering import decide_steer
 from onward.model.run import Run
 
@@ -35,15 +35,29 @@ class HolderRequests:
         return await self._request(run_id, partial(decide_pause, after=after, by=by), terms)
 
     async def cancel(
-        self, run_id: str, *, by: str = "user", reason: str = "", terms: RequestTerms = NO_TERMS
+        self,
+        run_id: str,
+        *,
+        by: str = "user",
+        reason: str = "",
+        is_superseded: bool = False,
+        terms: RequestTerms = NO_TERMS,
     ) -> Folded:
-        """Cancel a run for good, and with it the runs that it manages; `reason` is why, in free text."""
+        """Cancel a run for good, and with it the runs that it manages; `reason` is why, in free text.
+
+        `is_superseded`: a new run takes its place.
+        """
         before = (await self.journal.load(run_id)).run
-        folded = await self._request(run_id, partial(decide_cancel, by=by, detail=reason), terms)
+        kind = "superseded" if is_superseded else "user"
+        folded = await self._request(run_id, partial(decide_cancel, by=by, reason=kind, detail=reason), terms)
         await self.cancel_orphans(before, folded.run)
         if folded.run.is_final:
             await self.workspaces.close(folded.run)
         return folded
+
+    async def dismiss(self, run_id: str, *, by: str = "user", terms: RequestTerms = NO_TERMS) -> Folded:
+        """Let nothing offer or resume a stopped run any more, but a person who names it."""
+        return await self._request(run_id, partial(decide_dismiss, by=by), terms)
 
     async def steer(
         self, run_id: str, text: str, *, by: str = "user", terms: RequestTerms = NO_TERMS

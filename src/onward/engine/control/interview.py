@@ -11,7 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 from onward.errors import InvalidInput
 from onward.model.answer import Answer
 from onward.model.run import Gate, Run
-from onward.pipeline.questions import FREEFORM, approving
+from onward.pipeline.gate.answers import approving
+from onward.pipeline.gate.words import FREEFORM
 
 _logger = logging.getLogger("onward")
 Said = Answer | str | bool | None

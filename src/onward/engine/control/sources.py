@@ -73,7 +73,7 @@ class Sources:
         `verb` is what a refusal tells the person to do again: resume or replay.
         """
         if original or run.path is None:
-            return await self.stored(run), ""
+            return await self.stored(run), _kept(run) if accept_changes else ""
         current = _read_if_there(run.path)
         if current is None:
             notice = f"{run.path} is gone; continuing with the source stored with the run."
@@ -83,6 +83,14 @@ class Sources:
         new = self.prepare(current, run.path)
         check_change(run, await self.stored(run), new, accepted=accept_changes, verb=verb)
         return new, ""
+
+
+def _kept(run: Run) -> str:
+    """Says to whoever accepts changes that a registered pipeline has none; else empty."""
+    if run.pipeline_version is None:
+        return ""
+    kept = f"{run.pipeline}@{run.pipeline_version}"
+    return f"the run keeps {kept}, which it began with; start a new run for another version."
 
 
 def check_change(run: Run, old: Pipeline, new: Pipeline, *, accepted: bool, verb: str) -> None:
@@ -118,19 +126,20 @@ def read_source(path: str) -> str:
     """The text of a pipeline file."""
     found = _read_if_there(path)
     if found is None:
-        raise InvalidInput(f"cannot read the pipeline {path}: there is no such file{_meant(path)}")
+        meant = "".join(f"; did you mean {near}?" for near in near_file(path)) or "."
+        raise InvalidInput(f"cannot read the pipeline {path}: there is no such file{meant}")
     return found
 
 
-def _meant(path: str) -> str:
-    """The end of the sentence: the file beside it that a path without a file nearly names."""
+def near_file(path: str) -> Sequence[str]:
+    """The file beside it that a path without a file nearly names, if there is one."""
     directory, name = os.path.split(path)
     try:
         names = sorted(os.listdir(directory or "."))
     except OSError:
-        return "."
+        return ()
     near = [one for one in names if one == f"{name}.dot" or is_near(name, one)]
-    return f"; did you mean {os.path.join(directory, near[0])}?" if near else "."
+    return [os.path.join(directory, one) for one in near[:1]]
 
 
 def _read_if_there(path: str) -> str | None:

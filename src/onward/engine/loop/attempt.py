@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from onward.clock import Clock
 from onward.engine.redacted import redacted_result
-from onward.errors import OnwardError, StoreIO, StoreUnavailable
+from onward.errors import CallTimedOut, OnwardError, StoreIO, StoreUnavailable
 from onward.handlers.port import Handler, Postponed, StepContext
 from onward.model.result import Result
 from onward.model.values.namespace import check_updates
@@ -58,14 +58,14 @@ class AttemptRunner:
             return
         self._why, self._is_patient = why, patiently
         self._stop_waiting()
-        if patiently and self._step.calls.is_busy:
+        if patiently and self._step.functions.is_busy:
             self._waiting = asyncio.create_task(self._wait(self._step))
         else:
             self._cancel()
 
     async def _wait(self, step: StepContext) -> None:
-        self._is_in_doubt = not await step.calls.wait_idle()
-        if step.calls.is_open:  # else the handler has just returned, and has a result
+        self._is_in_doubt = not await step.functions.wait_idle()
+        if step.functions.is_open:  # else the handler has just returned, and has a result
             self._cancel()
 
     def _cancel(self) -> None:
@@ -96,7 +96,7 @@ class AttemptRunner:
             result = self._interrupted(step)
         finally:
             self._task = self._step = None
-            step.calls.close()
+            step.functions.close()
             step.output.close()
             if self._waiting is not None:
                 self._stop_waiting()
@@ -106,9 +106,9 @@ class AttemptRunner:
 
     def _interrupted(self, step: StepContext) -> Interrupted:
         assert self._why is not None
-        if not self._is_in_doubt and not (self._is_patient and step.calls.is_busy):
+        if not self._is_in_doubt and not (self._is_patient and step.functions.is_busy):
             return Interrupted(self._why)
-        return Interrupted(f"{self._why}, and {step.calls.told}", in_doubt=True)
+        return Interrupted(f"{self._why}, and {step.functions.told}", in_doubt=True)
 
 
 def _this_task() -> asyncio.Task[object]:
@@ -133,8 +133,8 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
     """
     room = step.room
     try:
-        if step.calls.is_busy and not await step.calls.wait_idle():
-            return Interrupted(f"an earlier attempt has not ended: {step.calls.told}", in_doubt=True)
+        if step.functions.is_busy and not await step.functions.wait_idle():
+            return Interrupted(f"an earlier attempt has not ended: {step.functions.told}", in_doubt=True)
         if room.is_full:
             await room.prepare(step.node, step.prompt)
         if step.node.timeout_s is None or handler.keeps_time:
@@ -144,7 +144,7 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
             if isinstance(in_time, Interrupted):
                 return in_time
             result = in_time
-        step.calls.close()
+        step.functions.close()
         result = _without_secrets(result, step)  # before anything is written from it
         if room.is_used or (step.node.auto_status and not result.is_decided):
             result = await room.settle(step.node, result)
@@ -156,6 +156,9 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
             return Result.fail("the handler postponed its step without being asked to", retryable=False)
         return Interrupted(step.redactor.redact(postponed.why))
     except OnwardError as error:
+        if isinstance(error, CallTimedOut) and error.is_running and step.functions.is_busy:
+            why = step.redactor.redact(str(error)).rstrip(".")
+            return Interrupted(f"{why}, and {step.functions.told}", in_doubt=True)
         step.output.raised(error)
         may_pass = isinstance(error, StoreUnavailable | StoreIO)  # a database may come back
         failed = _without_secrets(Result.fail(str(error), retryable=may_pass), step)
@@ -185,8 +188,8 @@ async def _in_time(
             raise
         why = f"timed out after {timeout_s:g} s"
         return (
-            Interrupted(f"{why}, and {step.calls.told}", in_doubt=True)
-            if step.calls.is_busy
+            Interrupted(f"{why}, and {step.functions.told}", in_doubt=True)
+            if step.functions.is_busy
             else replace(Result.fail(why), keeps_calls=True)
         )
     finally:
@@ -204,7 +207,7 @@ class _TimeLimit:
     is_over: bool = False
 
     async def enforce(self) -> None:
-        await self.step.calls.stopwatch.wait_s(self.timeout_s, self.clock)
-        await self.step.calls.wait_idle()
+        await self.step.functions.stopwatch.wait_s(self.timeout_s, self.clock)
+        await self.step.functions.wait_idle()
         self.is_over = True
         self.task.cancel()

@@ -19,7 +19,7 @@ from onward.engine.step.recall import recall
 from onward.errors import InvalidInput, UnknownHandler, WorkspaceFailed
 from onward.handlers.calls import Recorder
 from onward.handlers.output import AttemptOutput
-from onward.handlers.plain import Calls
+from onward.handlers.plain import Functions
 from onward.handlers.port import Handler, StepContext
 from onward.machine.definition import Definition
 from onward.machine.plan.results import (
@@ -113,7 +113,7 @@ class Executor:
             return self._ended(started.step, result)
         return await self._with_tree(run, started.step, result)
 
-    def _recorder(self, runner: AttemptRunner, started: StepStarted, functions: Calls) -> Recorder:
+    def _recorder(self, runner: AttemptRunner, started: StepStarted, functions: Functions) -> Recorder:
         """What records the calls of an attempt, created when its handler makes the first."""
         parts = self._parts
         call_parts = CallParts(

@@ -5,6 +5,7 @@ The step's start names it, so after any crash there is the same one run and neve
 
 from __future__ import annotations
 
+import os
 from typing import Any, Protocol
 
 from onward.engine.control.interview import Interviewer
@@ -14,11 +15,13 @@ from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.stop import StopSwitch
+from onward.engine.registry.pipelines import Registry
 from onward.errors import InvalidInput, RunNotFound
 from onward.handlers.port import StepContext
 from onward.model.event import Managed
 from onward.model.run import Run
 from onward.model.simulation import Simulation
+from onward.model.values.registered import can_be_registered, read_wanted
 from onward.pipeline.build import Pipeline
 
 DEPTH_MAX = 8
@@ -35,6 +38,9 @@ class ManagedRuns(Protocol):
 
     @property
     def sources(self) -> Sources: ...
+
+    @property
+    def registry(self) -> Registry: ...
 
     async def submit(self, pipeline: Pipeline, start: Start) -> Folded: ...
 
@@ -90,7 +96,7 @@ async def _make(runs: ManagedRuns, step: StepContext, run_id: str) -> Run:
             f"node {step.node.id!r} would create a child run {depth} levels below the first; "
             f"runs manage runs at most {DEPTH_MAX} deep. Does a pipeline manage itself?"
         )
-    pipeline = runs.sources.read(_file(step, parent))
+    pipeline = await _pipeline(runs, step, parent)
     # Whatever would refuse the child when it runs must refuse it now, before it exists.
     workdir = _workdir(step, parent)
     runs.check_served(pipeline, parent.simulation, workdir)
@@ -109,14 +115,26 @@ async def _make(runs: ManagedRuns, step: StepContext, run_id: str) -> Run:
     return (await runs.submit(pipeline, start)).run
 
 
-def _file(step: StepContext, parent: Run) -> str:
+async def _pipeline(runs: ManagedRuns, step: StepContext, parent: Run) -> Pipeline:
+    """What the child runs: a file beside the parent's, or else a registered pipeline.
+
+    A registered parent has no file, and so nothing beside it.
+    """
     written = setting(step, "stack.child_dotfile")
     if not written:
         raise InvalidInput(
             f"node {step.node.id!r} manages a child run, but names no file for it; "
             'write stack.child_dotfile="FILE.dot" on the graph or on the node.'
         )
-    return beside(parent.path, written)
+    path = beside(parent.path, written)
+    if _is_registered(written, parent, path):
+        return await runs.registry.find(read_wanted(written))
+    return runs.sources.read(path)
+
+
+def _is_registered(written: str, parent: Run, path: str) -> bool:
+    has_no_file = parent.pipeline_version is not None or not os.path.isfile(path)
+    return can_be_registered(written) and has_no_file
 
 
 def _workdir(step: StepContext, parent: Run) -> str | None:

@@ -131,7 +131,9 @@ class Flusher:
             if not grown:
                 return False
             batch = [sent for _, sent in grown]
-            answers = await retry_store(self._clock, lambda: self._messages.flush(batch))
+            answers = await retry_store(
+                self._clock, lambda: self._messages.flush(batch, self._clock.now_us())
+            )
         except Exception as error:  # of any kind: whoever waits must know
             if len(streams) > 1 and not isinstance(error, OUT_OF_REACH):
                 return any([await self._flush([stream]) for stream in streams])  # it may be about one alone

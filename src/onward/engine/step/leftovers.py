@@ -192,7 +192,10 @@ def _left_call(call: CallSeen) -> LeftEffect:
     state = "finished" if call.state == "ok" else "in_doubt"
     is_agents = POSITIONAL.fullmatch(call.call) is not None  # its name is a tool's, and may recur
     return LeftEffect(
-        key=call.call if is_agents else call.name or call.call, state=state, begun_at_us=call.began_at_us or 0
+        key=call.call if is_agents else call.name or call.call,
+        state=state,
+        begun_at_us=call.began_at_us or 0,
+        about=f"{call.name} {call.about}".strip() if is_agents else "",
     )
 
 
@@ -211,7 +214,12 @@ def view_left(left: Left) -> dict[str, Any]:
         "changed": _viewed(left.changed),
         "changed_count": len(left.changed),
         "effects": [
-            {"key": effect.key, "state": effect.state, "begun_at": instant(effect.begun_at_us)}
+            {
+                "key": effect.key,
+                "state": effect.state,
+                "begun_at": instant(effect.begun_at_us),
+                "about": effect.about or None,
+            }
             for effect in left.effects
         ],
         "unseen": list(left.unseen),

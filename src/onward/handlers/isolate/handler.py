@@ -37,24 +37,49 @@ class Importable:
     function: str
 
 
-def importable(function: Callable[..., Any]) -> Importable:
+def importable(function: Callable[..., Any], what: str = "handler") -> Importable:
     """Where the function is found; InvalidInput if another process cannot or need not import it."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not inspect.isfunction(function) or module is None or name is None:
-        raise _refused(f"{function!r} is not a function")
+        raise _refused(what, f"{function!r} is not a function")
     if inspect.iscoroutinefunction(function):
-        raise _refused(f"{name} is async, and can be ended by cancelling it: remove isolated=True")
+        raise _refused(what, f"{name} is async, and can be ended by cancelling it: remove isolated=True")
     if "<lambda>" in name:
-        raise _refused(f"{name} is a lambda, which no other process can import: give it a name")
+        raise _refused(what, f"{name} is a lambda, which no other process can import: give it a name")
     if "<locals>" in name:
-        raise _refused(f"{name} is defined inside another function: move it to the top level of its module")
+        raise _refused(
+            what, f"{name} is defined inside another function: move it to the top level of its module"
+        )
     if module == "__main__":
-        raise _refused(f"{name} is in the script being run, which would run again: move it to a module")
+        raise _refused(what, f"{name} is in the script being run, which would run again: move it to a module")
     return Importable(module, name)
 
 
-def _refused(why: str) -> InvalidInput:
-    return InvalidInput(f"an isolated handler must be a plain function at the top level of a module; {why}.")
+def _refused(what: str, why: str) -> InvalidInput:
+    return InvalidInput(f"an isolated {what} must be a plain function at the top level of a module; {why}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Calls functions in processes of their own."""
+
+    spawn: Spawn
+    environment: Callable[[], Mapping[str, str]]
+
+    async def call(self, request: msgspec.Struct, step: StepContext, timeout_s: float | None) -> Finished:
+        """How the process ended; its standard output is the answer."""
+        finished = await self.spawn.run(
+            f"exec {shlex.join([sys.executable, '-P', CHILD])}",
+            env=self.environment(),
+            cwd=step.workspace or step.workdir,
+            timeout_s=timeout_s,
+            stdin=asked(request, step.step),
+            deadline=step.deadline,
+            hear=partial(_heard, step),
+        )
+        if not step.output.is_shown:
+            _pass_on(finished.stderr)
+        return finished
 
 
 class IsolatedHandler:
@@ -62,34 +87,22 @@ class IsolatedHandler:
 
     keeps_time = True
 
-    def __init__(
-        self, function: Importable, spawn: Spawn, environment: Callable[[], Mapping[str, str]]
-    ) -> None:
-        self._function, self._spawn, self._environment = function, spawn, environment
+    def __init__(self, function: Importable, elsewhere: Elsewhere) -> None:
+        self._function, self._elsewhere = function, elsewhere
 
     async def run(self, step: StepContext) -> Result:
         request = Request(
-            path=_search_path(),
+            path=search_path(),
             module=self._function.module,
             function=self._function.function,
-            step=_told(step),
+            step=told(step),
         )
-        finished = await self._spawn.run(
-            f"exec {shlex.join([sys.executable, '-P', CHILD])}",
-            env=self._environment(),
-            cwd=step.workspace or step.workdir,
-            timeout_s=step.node.timeout_s,
-            stdin=asked(request),
-            deadline=step.deadline,
-            hear=partial(_heard, step),
-        )
-        if not step.output.is_shown:
-            _pass_on(finished.stderr)
+        finished = await self._elsewhere.call(request, step, step.node.timeout_s)
         if finished.timed_out:
             return Result.fail(f"timed out after {step.node.timeout_s:g} s")
         answer = _answer(finished)
         if answer is None:
-            return Result.fail(_why(finished))
+            return Result.fail(why_without(finished))
         for line in answer.lines:
             step.log(line)
         if answer.raised is not None:
@@ -97,7 +110,7 @@ class IsolatedHandler:
         return answer.result
 
 
-def _search_path() -> list[str]:
+def search_path() -> list[str]:
     """Where modules are found, without relative paths: the function may work in another directory."""
     return [os.path.abspath(place) for place in sys.path]
 
@@ -115,7 +128,8 @@ def _pass_on(printed: str) -> None:
             sys.stderr.write(printed)
 
 
-def _told(step: StepContext) -> IsolatedStep:
+def told(step: StepContext) -> IsolatedStep:
+    """The step, as plain values."""
     node = step.node
     return IsolatedStep(
         run_id=step.run_id,
@@ -152,7 +166,8 @@ def _answer(finished: Finished) -> Answer | None:
         return None
 
 
-def _why(finished: Finished) -> str:
+def why_without(finished: Finished) -> str:
+    """Why a process that has ended gave no answer."""
     said = finished.stderr.strip()[-STDERR_CHARACTERS:]
     how = f"exited with code {finished.exit_code} and no result"
     if finished.signal is not None:

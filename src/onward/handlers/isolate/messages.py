@@ -19,11 +19,11 @@ from onward.model.values.value import plain_text
 REQUEST_BYTES_MAX = ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 
-class _Closed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Closed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Refuses unknown fields."""
 
 
-class IsolatedNode(_Closed, frozen=True, kw_only=True):
+class IsolatedNode(Closed, frozen=True, kw_only=True):
     """The step's node, with its attributes as texts."""
 
     id: str
@@ -35,7 +35,7 @@ class IsolatedNode(_Closed, frozen=True, kw_only=True):
         return self.attributes.get(key, default)
 
 
-class IsolatedStep(_Closed, frozen=True, kw_only=True):
+class IsolatedStep(Closed, frozen=True, kw_only=True):
     """One attempt of one step for an isolated function: the fields of a StepContext as plain values."""
 
     run_id: str
@@ -69,16 +69,17 @@ class IsolatedStep(_Closed, frozen=True, kw_only=True):
             self.lines.append(plain_text(text, "a line for the log"))
 
 
-class Request(_Closed, frozen=True, kw_only=True):
-    """Which function to call, where to find modules, and for which step."""
+class Request(Closed, frozen=True, kw_only=True):
+    """Which function to call, where to find modules, and for which step. `by` is the module that calls it."""
 
     path: list[str]
+    by: str = "onward.handlers.isolate.calling"
     module: str
     function: str
     step: IsolatedStep
 
 
-class Outcome(_Closed, frozen=True, kw_only=True):
+class Outcome(Closed, frozen=True, kw_only=True):
     """A Result, as far as a function can decide it."""
 
     status: str
@@ -93,7 +94,7 @@ class Outcome(_Closed, frozen=True, kw_only=True):
     is_decided: bool
 
 
-class Answer(_Closed, frozen=True, kw_only=True):
+class Answer(Closed, frozen=True, kw_only=True):
     """The result of the call: an outcome, or an error. `lines` are for the run's log.
 
     `error` is the type of the error, and `traceback` where it was raised.
@@ -137,12 +138,12 @@ def encoded(answer: Answer) -> bytes:
     return msgspec.json.encode(Answer(lines=answer.lines, raised=why, retryable=False))
 
 
-def asked(request: Request) -> bytes:
+def asked(request: msgspec.Struct, step: str) -> bytes:
     """The request to send."""
     sent = msgspec.json.encode(request)
     if len(sent) > REQUEST_BYTES_MAX:
         raise InvalidInput(
-            f"the context of step {request.step.step} is {len(sent):,} bytes of JSON; "
+            f"the context of step {step} is {len(sent):,} bytes of JSON; "
             f"an isolated function gets at most {REQUEST_BYTES_MAX >> 20} MiB. Keep the rest in artifacts."
         )
     return sent

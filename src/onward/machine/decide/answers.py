@@ -11,16 +11,8 @@ from onward.model.answer import Answer, Verdict
 from onward.model.event import Choice, GateDecided
 from onward.model.ids import is_in_step
 from onward.model.run import Gate, Run
-from onward.pipeline.questions import (
-    APPROVING,
-    DEFAULT,
-    FREEFORM,
-    NONE,
-    REJECT,
-    approving,
-    meant,
-    rejecting,
-)
+from onward.pipeline.gate.answers import approving, meant, rejecting
+from onward.pipeline.gate.words import APPROVING, DEFAULT, FREEFORM, NONE, REJECT
 
 DEADLINE = "deadline"
 OWN_WORDS = Choice(key="", label="", to="")

@@ -9,7 +9,10 @@ from onward.model.run import AttemptState, Run
 def requested_stop(run: Run) -> tuple[Event, ...]:
     """What a pending request makes of any stop: a cancel first, then a pause, else nothing."""
     if run.pending.cancel_by is not None:
-        return cancelling(run, by=run.pending.cancel_by, detail=run.pending.cancel_detail)
+        asked = run.pending
+        return cancelling(
+            run, by=run.pending.cancel_by, reason=asked.cancel_reason, detail=asked.cancel_detail
+        )
     if run.pending.pause_after is not None:
         return (pausing(by=run.pending.pause_by),)
     return ()

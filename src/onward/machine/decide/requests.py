@@ -11,8 +11,9 @@ from onward.errors import InvalidInput, Refused
 from onward.machine.decide.answers import deadline_rule, decision, has_expired, overdue
 from onward.machine.decide.claim import HolderView, claim_of, decide_claim, wrong_state
 from onward.machine.decide.closing import cancelling, pausing, requested_stop
+from onward.machine.decide.doubt import doubtful_step, interruption
 from onward.model.answer import Answer
-from onward.model.event import CancelRequested, Event, PauseRequested
+from onward.model.event import CancelRequested, Event, PauseRequested, RunDismissed
 from onward.model.run import Gate, Run, RunStatus
 from onward.model.values.value import plain_text
 
@@ -57,11 +58,29 @@ def decide_cancel(
         case RunStatus.COMPLETED:
             raise wrong_state(run, "cancelled", "it has finished")
         case RunStatus.RUNNING if holder_view.is_alive:
-            return () if run.pending.cancel_by is not None else (CancelRequested(by=by, detail=detail),)
+            asked = CancelRequested(by=by, detail=detail, reason=reason)
+            return () if run.pending.cancel_by is not None else (asked,)
         case RunStatus.RUNNING:
             return (claim_of(run, holder_view.asker), *cancelling(run, by=by, reason=reason, detail=detail))
         case _:
             return cancelling(run, by=by, reason=reason, detail=detail)
+
+
+def decide_dismiss(run: Run, holder_view: HolderView, *, by: str) -> tuple[Event, ...]:
+    """Dismiss a run that has stopped; one whose holder died is stopped first."""
+    dismissed = RunDismissed(by=by)
+    match run.status:
+        case RunStatus.PAUSED | RunStatus.INTERRUPTED | RunStatus.FAILED:
+            return () if run.is_dismissed else (dismissed,)
+        case RunStatus.RUNNING if not holder_view.is_alive and run.pending.cancel_by is None:
+            died = f"{holder_view.holder or 'its holder'} died"
+            stop = interruption(doubtful_step(run), "crash", died)
+            return (claim_of(run, holder_view.asker), stop, dismissed)
+        case RunStatus.COMPLETED | RunStatus.CANCELLED:
+            raise wrong_state(run, "dismissed", "it has ended, so nothing offers to continue it")
+        case _:
+            why = f"it has not stopped; `onward cancel {run.id}` ends it for good"
+            raise wrong_state(run, "dismissed", why)
 
 
 def decide_answer(

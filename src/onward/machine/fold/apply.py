@@ -71,6 +71,7 @@ _FOLDS: Mapping[type[e.Event], Callable[[Run, Any, int], Changes]] = {
     e.RunInterrupted: stops.interrupted,
     e.RunFailed: stops.failed,
     e.RunResumed: stops.resumed,
+    e.RunDismissed: stops.dismissed,
     e.RunCompleted: stops.completed,
     e.RunCancelled: stops.cancelled,
 }

@@ -44,6 +44,7 @@ def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
         chat=event.chat,
         project=event.project,
         charged_to=event.charged_to,
+        pipeline_version=event.pipeline_version,
         tags=event.tags,
         created_at_us=at_us,
         updated_at_us=at_us,
@@ -90,6 +91,7 @@ def forked(run: Run, event: RunForked, at_us: int) -> Changes:
         "pending": NOTHING_PENDING,
         "losses": 0,
         "directives": {},
+        "is_dismissed": False,
         **NOT_STOPPED,
     }
 

@@ -42,6 +42,8 @@ def project(run: Run) -> RunRow:
         restart_of=None if parent else run.restart_of,
         restarted_as=run.restarted_as,
         tags=tag_column(run.tags),
+        chat=run.chat,
+        is_dismissed=run.is_dismissed,
         created_at_us=run.created_at_us,
         updated_at_us=run.updated_at_us,
         ended_at_us=run.ended_at_us,

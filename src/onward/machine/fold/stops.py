@@ -15,6 +15,7 @@ from onward.model.event import (
     PauseRequested,
     RunCancelled,
     RunCompleted,
+    RunDismissed,
     RunFailed,
     RunInterrupted,
     RunPaused,
@@ -22,7 +23,7 @@ from onward.model.event import (
     RunResumed,
     RunWaiting,
 )
-from onward.model.run import DEAD_END, NOTHING_PENDING, AttemptState, OpenStep, Pending, Run, RunStatus
+from onward.model.run import DEAD_END, NOTHING_PENDING, AttemptState, OpenStep, Run, RunStatus
 from onward.model.values.frozenmap import NOTHING
 
 NOT_STOPPED: Changes = {"reason": "", "detail": "", "stopped_step": ""}
@@ -33,7 +34,8 @@ def pause_requested(run: Run, event: PauseRequested, at_us: int) -> Changes:
 
 
 def cancel_requested(run: Run, event: CancelRequested, at_us: int) -> Changes:
-    return {"pending": replace(run.pending, cancel_by=event.by, cancel_detail=event.detail)}
+    asked = {"cancel_by": event.by, "cancel_detail": event.detail, "cancel_reason": event.reason}
+    return {"pending": replace(run.pending, **asked)}
 
 
 def _released(wake_at_us: int | None) -> Changes:
@@ -50,7 +52,7 @@ def queued(run: Run, event: RunQueued, at_us: int) -> Changes:
 
 
 def paused(run: Run, event: RunPaused, at_us: int) -> Changes:
-    pending = Pending(cancel_by=run.pending.cancel_by, cancel_detail=run.pending.cancel_detail)
+    pending = replace(run.pending, pause_after=None, pause_by="")
     return {**_released(None), "reason": event.reason, "detail": event.detail, "pending": pending}
 
 
@@ -86,6 +88,7 @@ def resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
         "open_steps": steps,
         "retries": run.retries if keeps else NOTHING,
         "restore_workspace": event.restore_workspace,
+        "is_dismissed": False,
         **NOT_STOPPED,
     }
     if event.step and event.action:
@@ -97,6 +100,11 @@ def resumed(run: Run, event: RunResumed, at_us: int) -> Changes:
         changes["branches"] = {"": replace(run.root, next_node=event.from_node, edge=None)}
         changes["steering"] = given_back(run)
     return changes
+
+
+def dismissed(run: Run, event: RunDismissed, at_us: int) -> Changes:
+    """Nothing continues it but a person who names it: it is not due any more, either."""
+    return {"is_dismissed": True, "wake_at_us": None}
 
 
 def _resumed_step(opened: OpenStep, event: RunResumed, head: int, *, keeps_spent: bool) -> OpenStep:

@@ -12,7 +12,7 @@ from onward.machine.decide.answers import expiry, has_expired, next_deadline
 from onward.machine.definition import Definition
 from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Append
-from onward.machine.plan.route import edge_of, next_transition, rejection_transition
+from onward.machine.plan.route import next_transition, rejection_transition
 from onward.machine.plan.stops import next_step, stop_with
 from onward.model.event import (
     Choice,
@@ -27,18 +27,19 @@ from onward.model.event import (
 from onward.model.result import excerpt, log_lines
 from onward.model.run import Branch, Gate, Run
 from onward.model.values.namespace import LAST_RESPONSE, as_told
-from onward.model.values.references import as_words, expand
+from onward.model.values.references import as_words, expand, find_value
+from onward.pipeline.gate.choices import Find, Words, edge_of
+from onward.pipeline.gate.questions import question_of
 from onward.pipeline.graph import Graph, Node
-from onward.pipeline.questions import Words, question_of
 
-SELECTED, LABEL, TEXT = "human.gate.selected", "human.gate.label", "human.gate.text"
+SELECTED, LABEL, TEXT, DATA = "human.gate.selected", "human.gate.label", "human.gate.text", "human.gate.data"
 
 
 def open_gate(definition: Definition, run: Run, branch_id: str, node: Node, now_us: int) -> Action:
     """Store the question, with its choices and the time until when it can be answered."""
     branch = run.branches[branch_id]
     try:
-        question = question_of(definition.graph, node, _words(branch, node.id))
+        question = question_of(definition.graph, node, _words(branch, node.id), _find(branch, node.id))
     except (ValueError, InvalidInput) as error:
         return stop_with(run, RunFailed(reason="pipeline_error", detail=str(error)))
     opened = GateOpened(
@@ -63,6 +64,11 @@ def _words(branch: Branch, node_id: str) -> Words:
     return lambda text: expand(text, seen).text
 
 
+def _find(branch: Branch, node_id: str) -> Find:
+    """Gives the values of a branch by their names."""
+    return partial(find_value, context=as_told(branch.context, branch.response, node_id))
+
+
 def _kept_in(texts: list[str], text: str) -> str:
     texts.append(text)
     return text
@@ -72,7 +78,7 @@ def _unknown(graph: Graph, branch: Branch, node: Node) -> tuple[str, ...]:
     """A line for each name in the texts of a gate that the context does not have."""
     texts: list[str] = []
     with suppress(ValueError, InvalidInput):  # the pipeline may have changed since it was asked
-        question_of(graph, node, partial(_kept_in, texts))
+        question_of(graph, node, partial(_kept_in, texts), _find(branch, node.id))
     seen = as_told(branch.context, branch.response, node.id)
     names = dict.fromkeys(name for text in texts for name in expand(text, seen).unknown)
     return log_lines(
@@ -109,11 +115,17 @@ def unanswered(run: Run, gates: Sequence[Gate], now_us: int) -> Action:
     return stop_with(run, RunWaiting(wake_at_us=next_deadline(run)))
 
 
-def _said(gate: Gate, choice: Choice, before: Mapping[str, Any]) -> dict[str, str]:
-    """What later steps learn of the answer. Words belong to their gate: the next answer clears them."""
-    said = {SELECTED: choice.key, LABEL: choice.label}
+def _said(gate: Gate, choice: Choice, before: Mapping[str, Any]) -> dict[str, Any]:
+    """What later steps learn of the answer. Words and data belong to their gate: the next answer clears them.
+
+    Every member of the data has a key of its own, too, for conditions.
+    """
+    said: dict[str, Any] = {SELECTED: choice.key, LABEL: choice.label}
     if gate.answer or TEXT in before:
         said[TEXT] = gate.answer
+    if choice.data or DATA in before:
+        said |= {key: None for key in before if key.startswith(f"{DATA}.")}
+        said |= {DATA: choice.data, **{f"{DATA}.{name}": value for name, value in choice.data.items()}}
     return said
 
 
@@ -123,7 +135,7 @@ def _answered(
     branch_id: str,
     gate: Gate,
     choice: Choice,
-    said: Mapping[str, str],
+    said: Mapping[str, Any],
     log: tuple[str, ...],
 ) -> Action:
     """Take the chosen edge; for free text without one, choose an edge as after any step."""
@@ -148,7 +160,7 @@ def _rejected(
     branch_id: str,
     node: Node,
     gate: Gate,
-    said: Mapping[str, str],
+    said: Mapping[str, Any],
     log: tuple[str, ...],
 ) -> Action:
     """No, and no edge takes it: a way for failures does, or it is the end of the branch, or of the run."""
@@ -167,7 +179,7 @@ def _rejected(
 
 
 def _finished(
-    gate: Gate, outcome: Outcome, said: Mapping[str, str], onward: Transition | None, log: tuple[str, ...]
+    gate: Gate, outcome: Outcome, said: Mapping[str, Any], onward: Transition | None, log: tuple[str, ...]
 ) -> StepFinished:
     return StepFinished(
         step=gate.gate, node=gate.node, attempt=1, outcome=outcome, context=dict(said), next=onward, log=log

@@ -59,6 +59,7 @@ def restarted(definition: Definition, run: Run, to: str, version: str) -> RunCre
         chat=run.chat,
         project=run.project,
         charged_to=run.charged_to or run.id,
+        pipeline_version=run.pipeline_version,
     )
 
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from onward.machine.definition import CONDITIONAL, Definition
-from onward.model.event import Choice, Outcome, StepStatus, Transition
+from onward.model.event import Outcome, StepStatus, Transition
 from onward.model.run import Run
 from onward.model.values.frozenmap import FrozenMap
 from onward.model.values.namespace import as_seen
 from onward.pipeline.condition import resolver
 from onward.pipeline.edges import Selection, failure_target, select_edge, true_condition_edge
-from onward.pipeline.graph import Edge, Graph, Node
-from onward.pipeline.questions import Words, as_written, label_of
+from onward.pipeline.graph import Graph, Node
 
 MET = (StepStatus.SUCCESS.value, StepStatus.PARTIAL_SUCCESS.value)
 
@@ -134,10 +133,3 @@ def goal_transition(graph: Graph, gate: str) -> Transition | None:
     """Where an unmet goal gate sends the run."""
     found = failure_target(graph, graph.nodes[gate]) or failure_target(graph, graph)
     return None if found is None else Transition(to=found[0], reason="goal_gate")
-
-
-def edge_of(graph: Graph, node_id: str, choice: Choice, words: Words = as_written) -> Edge | None:
-    """The edge that a choice stands for."""
-    edges = [edge for edge in graph.outgoing(node_id) if edge.target == choice.to]
-    exact = [edge for edge in edges if label_of(edge, words) == choice.label]
-    return next(iter(exact or edges), None)

@@ -29,11 +29,15 @@ class LeftFile(Frozen, frozen=True):
 
 
 class LeftEffect(Frozen, frozen=True, kw_only=True):
-    """An effect that the step began: `state` is begun, in_doubt or finished."""
+    """An effect that the step began: `state` is begun, in_doubt or finished.
+
+    `about` is the tool of an agent, and what it was used with, shortened.
+    """
 
     key: str
     state: str
     begun_at_us: int
+    about: str = ""
 
 
 class Left(Frozen, frozen=True, kw_only=True):

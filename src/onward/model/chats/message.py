@@ -17,10 +17,11 @@ RUN_CHATS = "run/"
 
 
 class Role(StrEnum):
-    """Who says a message."""
+    """Who says a message: a person, a model, or Onward itself."""
 
     USER = "user"
     ASSISTANT = "assistant"
+    SYSTEM = "system"
 
 
 class ChunkKind(StrEnum):
@@ -41,7 +42,7 @@ RUNNING_TEXT = frozenset({ChunkKind.TEXT, ChunkKind.REASONING})
 
 
 class Message(Frozen, frozen=True, kw_only=True):
-    """A message, without its text. `number` is the try of its call.
+    """A message, without its text. `number` is the try of its call; `changed_at_us` is when it last grew.
 
     Its chunks are at positions of its chat from `first_position` on, and if it has ended, up to
     `last_position`. `content` names the blob of its sealed text; once it is `is_tidied`, only that is left.
@@ -57,6 +58,7 @@ class Message(Frozen, frozen=True, kw_only=True):
     state: MessageState
     model: str
     begun_at_us: int
+    changed_at_us: int
     ended_at_us: int | None
     first_position: int
     last_position: int | None

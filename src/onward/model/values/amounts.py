@@ -14,6 +14,10 @@ MEASURES = ("tokens", "cost", "calls")
 """The names of what is limited, in the order of the fields of `Amounts`."""
 WARN_PERCENT = 80
 AMOUNT_MAX = 10**15
+CHAT_TOKENS = 500_000
+"""What a chat may spend in tokens, unless something else is said; a new database has it as a limit."""
+CALLS_PER_CHAT_RUN = 30
+"""How many calls a run of a chat may make, unless a limit is set for runs."""
 MICRO = 1_000_000
 _WHOLE = re.compile(r"[0-9][0-9_,]{0,20}")
 _DOLLARS = re.compile(r"\$?[0-9][0-9_,]{0,12}(\.[0-9]{1,6})?")

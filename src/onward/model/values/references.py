@@ -68,14 +68,25 @@ def as_words(value: Any) -> str:
     return "" if value is None else _JSON.encode(value)
 
 
+def find_value(name: str, context: Mapping[str, Any]) -> Any:
+    """The value that `${name}` means; None if the context does not have it."""
+    found = _reached(name, context)
+    return None if found is _MISSING else found
+
+
 def _value(name: str, context: Mapping[str, Any]) -> str | None:
+    found = _reached(name, context)
+    return None if found is _MISSING else as_words(found)
+
+
+def _reached(name: str, context: Mapping[str, Any]) -> Any:
     """The value under a name; a handler may have stored it with or without the prefix `context.`."""
     found = _found(name, context)
     if found is _MISSING and name.startswith(PREFIX):
         found = _found(name.removeprefix(PREFIX), context)
     if found is _MISSING and name in ("goal", f"{PREFIX}goal"):
         found = context.get("graph.goal", _MISSING)
-    return None if found is _MISSING else as_words(found)
+    return found
 
 
 def _found(name: str, context: Mapping[str, Any]) -> Any:

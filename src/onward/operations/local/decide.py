@@ -11,7 +11,6 @@ from onward.engine.engine import Engine
 from onward.model.answer import Answer
 from onward.model.ids import display_id
 from onward.model.run import Run
-from onward.operations.local.chats.messages import shown_message
 from onward.operations.local.look import run_state
 from onward.operations.local.preview import preview
 from onward.operations.local.terms import terms_of
@@ -19,15 +18,14 @@ from onward.operations.replies import Recovered, Resumed, ResumePreview, RunReco
 from onward.operations.requests import (
     AnswerGate,
     CancelRun,
+    DismissRun,
     LimitRaise,
     PauseRun,
     PreviewResume,
     RecoverRuns,
     ResumeRun,
-    SendMessage,
     SteerRun,
 )
-from onward.operations.said import MessageShown
 from onward.read.lookup import find_run
 
 
@@ -71,17 +69,18 @@ class LocalDecide:
         folded = await self.engine.pause(run_id, after=request.after, by=request.by, terms=terms_of(request))
         return await run_state(self.engine.store, folded, self.clock.now_us())
 
-    async def send_message(self, request: SendMessage) -> MessageShown:
-        """Store what a user says in a chat; it is durable when this returns."""
-        said = await self.engine.say(request.chat, request.text)
-        return shown_message(said, await self.engine.store.messages.content(said.id) or ())
-
     async def cancel_run(self, request: CancelRun) -> RunState:
         """Cancel a run for good, and with it the runs that it manages."""
         run_id = await self._run_id(request.run)
         folded = await self.engine.cancel(
             run_id, by=request.by, reason=request.reason, terms=terms_of(request)
         )
+        return await run_state(self.engine.store, folded, self.clock.now_us())
+
+    async def dismiss_run(self, request: DismissRun) -> RunState:
+        """Offer a stopped run no more, and resume it no more by itself."""
+        run_id = await self._run_id(request.run)
+        folded = await self.engine.dismiss(run_id, by=request.by, terms=terms_of(request))
         return await run_state(self.engine.store, folded, self.clock.now_us())
 
     async def steer_run(self, request: SteerRun) -> RunState:

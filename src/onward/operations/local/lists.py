@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-import msgspec
-
 from onward.model.ids import display_id
 from onward.model.row import GateRow
 from onward.model.run import RunStatus
@@ -25,7 +23,7 @@ from onward.operations.replies import (
 from onward.operations.requests import GetRun, GetStats, ListGates, ListRuns, ListWorkers, RunGates
 from onward.operations.stats import Stats
 from onward.read.lookup import completed_of, find_run, list_runs
-from onward.read.view import instant, view_gate, view_row
+from onward.read.view import instant, view_choice, view_gate, view_row
 from onward.store.owner import owner_label
 from onward.store.port.gates import GateQuery, gate_cursor
 from onward.store.port.runs import Listed, RunQuery
@@ -154,7 +152,7 @@ def _view_row(row: GateRow) -> GateListed:
         "type": row.type,
         "text": row.text,
         "about": row.about,
-        "choices": [cast("ChoiceOffered", msgspec.to_builtins(choice)) for choice in row.choices],
+        "choices": [cast("ChoiceOffered", view_choice(choice)) for choice in row.choices],
         "opened_at": instant(row.opened_at_us) or "",
         "deadline": instant(row.deadline_us),
     }

@@ -30,7 +30,7 @@ class LocalStart:
 
     @property
     def _submit(self) -> LocalSubmit:
-        return LocalSubmit(self.engine.store, self.engine.sources, self.engine.submitting)
+        return LocalSubmit(self.engine.registry, self.engine.submitting)
 
     async def fork_run(self, request: ForkRun) -> Forked:
         """A new run that shares another's log up to a checkpoint. The other run is not touched."""

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from onward.engine.control.requests import Start
-from onward.engine.control.sources import Sources
 from onward.engine.control.submit import Submitting
+from onward.engine.registry.pipelines import Registry
+from onward.errors import PipelineNotFound, RunNotFound
 from onward.machine.fold.row import project
 from onward.model.simulation import Simulation
+from onward.model.values.registered import read_wanted
 from onward.model.values.tool_env import Variables
 from onward.operations.local.terms import run_id_of, terms_of
 from onward.operations.replies import RunListed, RunState, Submitted, SubmittedRuns
@@ -17,48 +19,69 @@ from onward.operations.requests import SubmitRun, SubmitRuns
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import completed_of
 from onward.read.view import view_row, view_run
-from onward.store.port.store import Store
+
+_What = tuple[str, str, str | None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class LocalSubmit:
     """Makes runs of one store; a worker executes them."""
 
-    store: Store
-    sources: Sources
+    registry: Registry
     submitting: Submitting
 
     async def submit_run(self, request: SubmitRun) -> Submitted:
         """Create a run and leave it queued for whichever worker claims it."""
-        pipeline = prepared(self.sources, request)
+        pipeline = await self._prepared(request)
         folded = await self.submitting.submit(pipeline, start_of(request))
         # Only the run of an earlier request can have steps.
-        done = await completed_of(self.store.log, folded.run.id) if folded.is_repeat else ()
-        workers = await self.store.workers.read()
+        store = self.registry.store
+        done = await completed_of(store.log, folded.run.id) if folded.is_repeat else ()
+        workers = await store.workers.read()
         viewed = view_run(project(folded.run), folded.holder, folded.run, done, workers=workers)
         run = cast("RunState", viewed)
         return {"run": run, "warnings": [str(warning) for warning in pipeline.warnings]}
 
     async def submit_runs(self, request: SubmitRuns) -> SubmittedRuns:
         """Create many runs; a pipeline that several of them have is prepared once."""
-        pipelines = dict[tuple[str, str, str | None], Pipeline]()
-        asked = [(self._once(pipelines, one), start_of(one)) for one in request.runs]
+        pipelines = dict[_What, Pipeline]()
+        asked = [(await self._once(pipelines, one), start_of(one)) for one in request.runs]
         created = await self.submitting.submit_many(asked)
         warnings = [str(warning) for pipeline in pipelines.values() for warning in pipeline.warnings]
-        workers = await self.store.workers.read()
+        workers = await self.registry.store.workers.read()
         runs = [view_row(project(folded.run), folded.holder, workers=workers) for folded in created]
         return {"runs": cast("list[RunListed]", runs), "warnings": warnings}
 
-    def _once(self, known: dict[tuple[str, str, str | None], Pipeline], request: SubmitRun) -> Pipeline:
-        what = request.source, request.file, request.path
+    async def _once(self, known: dict[_What, Pipeline], request: SubmitRun) -> Pipeline:
+        what = request.source, request.file, request.path, request.pipeline
         if what not in known:
-            known[what] = prepared(self.sources, request)
+            known[what] = await self._prepared(request)
         return known[what]
 
+    async def _prepared(self, request: SubmitRun) -> Pipeline:
+        """The pipeline of a request. If its name was removed, a repeated request still finds its run."""
+        try:
+            return await prepared(self.registry, request)
+        except PipelineNotFound as error:
+            run_id = run_id_of(request)
+            if request.key is None or run_id is None:
+                raise
+            return await self._of_run(run_id, error)
 
-def prepared(sources: Sources, request: SubmitRun, variables: Variables | None = None) -> Pipeline:
+    async def _of_run(self, run_id: str, error: PipelineNotFound) -> Pipeline:
+        try:
+            run = (await self.submitting.journal.load(run_id)).run
+        except RunNotFound:
+            raise error from None
+        stored = await self.registry.sources.stored(run)
+        return replace(stored, name=run.pipeline, path=run.path, version=run.pipeline_version)
+
+
+async def prepared(registry: Registry, request: SubmitRun, variables: Variables | None = None) -> Pipeline:
     """The pipeline of a request, checked as for every run; with `variables`, also against those."""
-    found = sources.prepare(request.source, request.file, variables)
+    if request.pipeline is not None:
+        return await registry.find(read_wanted(request.pipeline), variables)
+    found = registry.sources.prepare(request.source, request.file, variables)
     return replace(found, path=request.path)
 
 

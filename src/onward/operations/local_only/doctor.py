@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 from onward.model.ids import called
@@ -15,16 +15,24 @@ from onward.store.privacy import exposed
 from onward.version import VERSION
 
 WHY_CHARACTERS_MAX = 200
+PIPELINES_AT_ONCE = 100
 
 
-async def check_installation(store: Store, runs: str | None) -> list[Check]:
-    """The programs, the database, its queue, notifications, and the directory of the runs."""
+async def check_installation(
+    store: Store, runs: str | None, programs: Mapping[str, tuple[bool, str]] | None = None
+) -> list[Check]:
+    """What is installed, the programs that settings describe, the database and what is in it, and its files.
+
+    `runs` is the directory of the runs; of each program it is said whether it is there, and where or why not.
+    """
     found = await store.measures.measure()
     return [
-        *_programs(),
+        *_packages(),
+        *(_check("program", ok, f"{name}: {says}") for name, (ok, says) in (programs or {}).items()),
         *(_check(*one) for one in await store.check()),
         _queue(found),
         *_notifications(found),
+        *await _pipelines(store),
         *_files(runs),
     ]
 
@@ -33,7 +41,7 @@ def _check(subject: str, ok: bool, says: str) -> Check:
     return {"subject": subject, "ok": ok, "says": says}
 
 
-def _programs() -> Iterator[Check]:
+def _packages() -> Iterator[Check]:
     yield _check("onward", True, VERSION)
     machine = f"{platform.system()} {platform.machine()}"
     yield _check("python", True, f"{platform.python_version()} on {machine}")
@@ -59,6 +67,22 @@ def _notifications(found: Measured) -> Iterator[Check]:
         yield _check("notify", False, said)
     elif waiting:
         yield _check("notify", True, f"{_count(waiting, 'notification')} on the way")
+
+
+async def _pipelines(store: Store) -> list[Check]:
+    """Whether every registered pipeline has the source that new runs get; nothing if there are none."""
+    count, lacking, after = 0, list[str](), ""
+    while page := await store.pipelines.list(after=after, limit=PIPELINES_AT_ONCE):
+        count, after = count + len(page), page[-1].name
+        enabled = [await store.pipelines.versions(one.name, upto=one.enabled, limit=1) for one in page]
+        hashes = {version.name: version.hash for found in enabled for version in found}
+        there = await store.blobs.find_many(hashes.values())
+        lacking += [name for name, hash in hashes.items() if hash not in there]
+    if lacking:
+        said = f"the source of {lacking[0]} is missing or damaged; add it again with `onward pipelines add`"
+        more = f", and {_count(len(lacking) - 1, 'more pipeline')}" if len(lacking) > 1 else ""
+        return [_check("pipelines", False, f"{said}{more}")]
+    return [_check("pipelines", True, f"{_count(count, 'pipeline')} registered")] if count else []
 
 
 def _count(number: int, noun: str) -> str:

@@ -8,6 +8,8 @@ from typing import cast
 
 import msgspec
 
+from onward.chats.dispatch import Dispatcher
+from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.clock import Clock
 from onward.engine.control.interview import Interviewer
 from onward.engine.engine import Engine
@@ -24,6 +26,7 @@ from onward.operations.local.money.stopped import limit_stop
 from onward.operations.local.preview import is_asking
 from onward.operations.local.submit import prepared, start_of
 from onward.operations.local.terms import terms_of
+from onward.operations.local.wait import wait_stopped
 from onward.operations.local_only.replies import LastCheckpoint, ResumeOutlook
 from onward.operations.replies import RunState
 from onward.operations.requests import AnswerGate, GetRun, ResumeRun, SubmitRun
@@ -47,10 +50,11 @@ class Execution:
     stop: StopSwitch
     interviewer: Interviewer | None
     completed: bool
+    chats: ChatSettings = DEFAULT_CHATS
 
-    def prepare(self, request: SubmitRun) -> Pipeline:
+    async def prepare(self, request: SubmitRun) -> Pipeline:
         """The pipeline of a run that is to be started, checked."""
-        return prepared(self.engine.sources, request, self.engine.variables)
+        return await prepared(self.engine.registry, request, self.engine.variables)
 
     async def start_run(self, request: SubmitRun, pipeline: Pipeline) -> RunState:
         """Create a run of a prepared pipeline, and execute it."""
@@ -94,6 +98,15 @@ class Execution:
     async def attend_run(self, request: GetRun) -> RunState:
         """Answer the questions of a run that waits, and continue it as far as they are answered."""
         return await self._attended(await self._load(request.run))
+
+    async def wait_run(self, request: GetRun) -> RunState:
+        """A run that another process executes, when it has stopped."""
+        return await self._attended(await wait_stopped(self.engine, self.clock, request.run))
+
+    async def tell_chat(self, run_id: str) -> None:
+        """Say in its chat why a run has stopped that was executed here."""
+        run = (await self.engine.journal.load(run_id)).run
+        await Dispatcher(self.engine, self.clock, self.chats).tell_stop(run)
 
     async def ask(self, request: AnswerGate) -> AnswerGate | None:
         """The request with what the interviewer answers; None leaves the gate open."""

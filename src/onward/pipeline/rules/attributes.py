@@ -8,10 +8,18 @@ from itertools import chain
 from typing import Any
 
 from onward.errors import ConditionError, StylesheetError
+from onward.pipeline.chats import (
+    ON_MESSAGE,
+    ON_MESSAGE_RULES,
+    REQUIRED,
+    WHILE_RUNNING,
+    WHILE_RUNNING_RULES,
+    as_requirement,
+)
 from onward.pipeline.condition import Condition, parse_condition
+from onward.pipeline.gate.questions import as_question_type, as_timeout_rule
 from onward.pipeline.graph import BUILT_IN_TYPES, DEFAULT_KIND, Edge, Graph, Node
 from onward.pipeline.joins import FAN_IN
-from onward.pipeline.questions import as_question_type, as_timeout_rule
 from onward.pipeline.rules.rule import Problem, Subject, about, owner_of
 from onward.pipeline.rules.words.vocabulary import meant
 from onward.pipeline.stylesheet import parse_stylesheet
@@ -21,6 +29,7 @@ from onward.pipeline.value import (
     as_count,
     as_duration_s,
     as_integer,
+    as_object,
     as_positive,
     as_positive_s,
     as_text,
@@ -82,6 +91,8 @@ GRAPH_TYPES: Mapping[str, Reading] = {
     "files": one_of(*FILE_MODES),
     "workspace_mode": one_of(*WORKSPACE_MODES),
     "tool_hooks.timeout": as_positive_s,
+    ON_MESSAGE: one_of(*ON_MESSAGE_RULES),
+    WHILE_RUNNING: one_of(*WHILE_RUNNING_RULES),
 }
 NODE_TYPES: Mapping[str, Reading] = {
     "max_retries": as_count,
@@ -106,10 +117,11 @@ NODE_TYPES: Mapping[str, Reading] = {
     "human.on_timeout": as_timeout_rule,
     "human.remind": as_positive_s,
     "tool_hooks.timeout": as_positive_s,
+    REQUIRED: as_requirement,
 }
 SHARED_NAMES: Mapping[str, tuple[str, ...]] = {"files": FILE_MODES, "workspace": BRANCH_WORKSPACES}
 """Attributes of nodes that others have under the same name: only these values are ours."""
-EDGE_TYPES: Mapping[str, Reading] = {"weight": as_integer, "loop_restart": as_boolean}
+EDGE_TYPES: Mapping[str, Reading] = {"weight": as_integer, "loop_restart": as_boolean, "data": as_object}
 
 
 def attribute_type(subject: Subject) -> Iterator[Problem]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onward.errors import InvalidInput
-from onward.pipeline.questions import Unaskable, question_of
+from onward.pipeline.gate.options import Unaskable
+from onward.pipeline.gate.questions import question_of
 from onward.pipeline.rules.rule import Problem, Subject, about
 
 GATE = "wait.human"

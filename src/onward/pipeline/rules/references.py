@@ -15,7 +15,7 @@ HUMAN = "human.gate."
 RETRIES = f"{INTERNAL}retry_count."
 _KNOWN = (
     *("goal", OUTCOME, PREFERRED_LABEL, CURRENT_NODE, "last_stage", "last_response", "tool.output"),
-    *(f"{HUMAN}{name}" for name in ("selected", "label", "text")),
+    *(f"{HUMAN}{name}" for name in ("selected", "label", "text", "data")),
     *("parallel.results", "parallel.fan_in.best_id", "parallel.fan_in.best_outcome"),
 )
 _ALIKE = 0.84
@@ -52,7 +52,7 @@ def _texts(graph: Graph) -> Iterator[tuple[Node | Edge, str]]:
 def _hint(name: str, known: tuple[str, ...]) -> str | None:
     """What is odd about a name; None if a handler or `--set` may give it a value."""
     # With the prefix, the author says that it is a value of the context, however it looks.
-    if name in known or name.startswith(PREFIX):
+    if name in known or name.startswith((PREFIX, f"{HUMAN}data.")):
         return None
     near = get_close_matches(name, known, n=1, cutoff=_ALIKE)
     if name.startswith((GRAPH, INTERNAL, HUMAN)):

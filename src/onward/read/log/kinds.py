@@ -49,7 +49,7 @@ def _names(*kinds: str) -> frozenset[str]:
 
 
 _CHANGES = "PipelineChanged WorkdirChanged StepRouted GoalRedirected"
-_REQUESTS = "PauseRequested CancelRequested SteeringGiven"
+_REQUESTS = "PauseRequested CancelRequested SteeringGiven RunDismissed"
 _LIFE = "RunCreated RunForked RunClaimed RunResumed RunCompleted"
 _STOPS = "RunPaused RunInterrupted RunFailed RunCancelled"
 _HANDED_BACK = "RunWaiting RunQueued"

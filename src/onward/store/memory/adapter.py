@@ -13,6 +13,7 @@ from onward.model.identity import Identity
 from onward.store.memory.backfill import MemoryBackfill
 from onward.store.memory.blobs import MemoryBlobs
 from onward.store.memory.carrying import MemoryCarrying
+from onward.store.memory.chats.intakes import MemoryIntakes
 from onward.store.memory.chats.messages import MemoryMessages
 from onward.store.memory.effects import MemoryEffects
 from onward.store.memory.gates import MemoryGates
@@ -21,6 +22,7 @@ from onward.store.memory.limits import MemoryLimits
 from onward.store.memory.log import MemoryLog
 from onward.store.memory.measures import MemoryMeasures
 from onward.store.memory.outbox import MemoryOutbox
+from onward.store.memory.pipelines import MemoryPipelines
 from onward.store.memory.retention import MemoryRetention
 from onward.store.memory.runs import MemoryRuns
 from onward.store.memory.state import Ownership, State
@@ -56,7 +58,9 @@ class MemoryStore:
         self.gates = MemoryGates(database)
         self.outbox = MemoryOutbox(database)
         self.messages = MemoryMessages(database)
+        self.intakes = MemoryIntakes(database)
         self.blobs = MemoryBlobs(database)
+        self.pipelines = MemoryPipelines(database)
         self.effects = MemoryEffects(ownership)
         self.retention = MemoryRetention(database)
         self.carrying = MemoryCarrying(database, self.log)

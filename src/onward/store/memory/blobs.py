@@ -30,10 +30,14 @@ class MemoryBlobs:
         blobs, touched = self._state.blobs, self._state.touched
         used = {name for run in self._state.runs.values() for name in _names(run)}
         used.update(said.message.content or "" for said in self._state.said.values())
+        used.update(one.hash for name in self._registered() for one in self._state.versions[name])
         old = [name for name, at_us in touched.items() if at_us < before_us and name not in used][:limit]
         for name in old:
             del touched[name]
         return Swept(len(old), sum(len(blobs.pop(name)) for name in old))
+
+    def _registered(self) -> list[str]:
+        return [name for name, one in self._state.pipelines.items() if one.enabled is not None]
 
 
 def _names(run: StoredRun) -> Iterator[str]:

@@ -53,6 +53,7 @@ def _fits(row: RunRow, query: RunQuery) -> bool:
         and (not query.reasons or row.reason in query.reasons)
         and query.pipeline in (None, row.pipeline)
         and query.parent in (None, row.parent)
+        and query.chat in (None, row.chat)
         and set(query.tags) <= set(tags_in(row.tags))
         and (query.place is None or (row.created_at_us, row.id) < query.place)
         and any(text in lowered(said) for said in (row.id, row.display_id, row.pipeline, row.detail))

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from onward.model.chats.intake import Intake
 from onward.model.notification import NotificationKind
 from onward.model.row import GateRow, RunRow
+from onward.model.values.amounts import CHAT_TOKENS
 from onward.model.worker import RegisteredWorker
 from onward.store.limits.ledger import ReservationKey, UsageKey, Used
 from onward.store.memory.chats.said import Said
@@ -17,6 +19,7 @@ from onward.store.port.leases import Holder
 from onward.store.port.measures import Stuck
 from onward.store.port.money.limits import Reservation, Scope
 from onward.store.port.outbox import Delivery
+from onward.store.port.registry.pipelines import RegisteredPipeline, RegisteredVersion
 from onward.store.port.runs import Listed
 from onward.store.port.stored import Position, Snapshot, StoredEvent, read_with
 
@@ -59,11 +62,19 @@ class State:
     workers: dict[str, tuple[RegisteredWorker, int]] = field(default_factory=dict)
     subscribers: dict[str, tuple[frozenset[NotificationKind], int]] = field(default_factory=dict)
     outbox: dict[tuple[str, str], Delivery] = field(default_factory=dict)
-    scopes: dict[str, Scope] = field(default_factory=dict)
+    scopes: dict[str, Scope] = field(
+        default_factory=lambda: {"chat": Scope(id="chat", own=(CHAT_TOKENS, None, None))}
+    )
     reservations: dict[ReservationKey, Reservation] = field(default_factory=dict)
     usage: dict[UsageKey, Used] = field(default_factory=dict)
     chats: dict[str, int] = field(default_factory=dict)
     said: dict[str, Said] = field(default_factory=dict)
+    pipelines: dict[str, RegisteredPipeline] = field(default_factory=dict)
+    versions: dict[str, list[RegisteredVersion]] = field(default_factory=dict)
+    intakes: dict[str, Intake] = field(default_factory=dict)
+    turns: dict[str, int] = field(default_factory=dict)
+    """How many runs the messages of a chat have started."""
+    chat_projects: dict[str, str] = field(default_factory=dict)
     alive: set[str] = field(default_factory=set)
     watchers: list[Callable[[], None]] = field(default_factory=list)
 

@@ -46,7 +46,7 @@ class RunQuery:
     `text` is part of the id, the display id, the pipeline or the detail, whatever the case of its ASCII
     letters. Such a search may end after the newest SEARCHED_MAX runs that fit the other filters (for each
     status and reason that is given). `after` is the cursor of a run (`Listed.cursor`): the list continues
-    with the next older one. `tags`: runs that have all of them.
+    with the next older one. `tags`: runs that have all of them. `chat`: those that were given this chat.
     """
 
     statuses: tuple[RunStatus, ...] = ()
@@ -57,6 +57,7 @@ class RunQuery:
     text: str | None = None
     after: str | None = None
     tags: tuple[str, ...] = ()
+    chat: str | None = None
 
     def __post_init__(self) -> None:
         LISTED.check(self.limit, "limit")

@@ -9,6 +9,7 @@ from onward.model.identity import Identity
 from onward.store.port.backfill import Backfill
 from onward.store.port.blobs import Blobs
 from onward.store.port.carrying import Carrying
+from onward.store.port.chats.intakes import Intakes
 from onward.store.port.chats.messages import Messages
 from onward.store.port.effects import Effects
 from onward.store.port.gates import Gates
@@ -17,6 +18,7 @@ from onward.store.port.log import RunLog
 from onward.store.port.measures import Measures
 from onward.store.port.money.limits import Limits
 from onward.store.port.outbox import Outbox
+from onward.store.port.registry.pipelines import Pipelines
 from onward.store.port.retention import Retention
 from onward.store.port.runs import Runs
 from onward.store.port.workers import Workers
@@ -49,7 +51,13 @@ class Store(Protocol):
     def messages(self) -> Messages: ...
 
     @property
+    def intakes(self) -> Intakes: ...
+
+    @property
     def blobs(self) -> Blobs: ...
+
+    @property
+    def pipelines(self) -> Pipelines: ...
 
     @property
     def effects(self) -> Effects: ...

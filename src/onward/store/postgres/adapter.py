@@ -14,6 +14,7 @@ from onward.store.port.store import Unwatch
 from onward.store.postgres.backfill import PostgresBackfill
 from onward.store.postgres.blobs import PostgresBlobs
 from onward.store.postgres.carrying import PostgresCarrying
+from onward.store.postgres.chats.intakes import PostgresIntakes
 from onward.store.postgres.chats.messages import PostgresMessages
 from onward.store.postgres.database.checks import check_database
 from onward.store.postgres.database.identity import read_identity
@@ -30,6 +31,7 @@ from onward.store.postgres.measures import PostgresMeasures
 from onward.store.postgres.news.gates import PostgresGates
 from onward.store.postgres.news.outbox import PostgresOutbox
 from onward.store.postgres.ownership import Ownership
+from onward.store.postgres.pipelines import PostgresPipelines
 from onward.store.postgres.retention import PostgresRetention
 from onward.store.postgres.runs import PostgresRuns
 from onward.store.postgres.writing import Writer
@@ -72,7 +74,9 @@ class PostgresStore:
         self.gates = PostgresGates(shared)
         self.outbox = PostgresOutbox(shared, now_us)
         self.messages = PostgresMessages(self._flushing, shared)
+        self.intakes = PostgresIntakes(shared)
         self.blobs = PostgresBlobs(shared)
+        self.pipelines = PostgresPipelines(shared)
         self.effects = PostgresEffects(self._renewing, shared, owner)
         self.retention = PostgresRetention(shared)
         self.carrying = PostgresCarrying(shared, writer)

@@ -28,12 +28,12 @@ WITH step AS (
         :exclusive_key::text[], :on_owner_loss::text[], :priority::bigint[], :needs::text[],
         :max_running::bigint[], :parent::text[], :parent_seq::bigint[], :managed_by::text[],
         :managed_step::text[], :restart_of::text[], :restarted_as::text[], :tags::text[],
-        :created_at_us::bigint[], :updated_at_us::bigint[], :ended_at_us::bigint[], :head::bigint[],
+        :chat::text[], :is_dismissed::bigint[], :created_at_us::bigint[], :updated_at_us::bigint[], :ended_at_us::bigint[], :head::bigint[],
         :hash::bytea[], :parent_hash::bytea[], :append_id::text[], :at_us::bigint[]
     ) AS step (
         id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
         doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
+        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, append_id, at_us
     )
 ),
@@ -50,12 +50,12 @@ WITH step AS (
         :exclusive_key::text, :on_owner_loss::text, :priority::bigint, :needs::text,
         :max_running::bigint, :parent::text, :parent_seq::bigint, :managed_by::text,
         :managed_step::text, :restart_of::text, :restarted_as::text, :tags::text,
-        :created_at_us::bigint, :updated_at_us::bigint, :ended_at_us::bigint, :head::bigint,
+        :chat::text, :is_dismissed::bigint, :created_at_us::bigint, :updated_at_us::bigint, :ended_at_us::bigint, :head::bigint,
         :hash::bytea, :parent_hash::bytea, :append_id::text, :at_us::bigint
     )) AS step (
         id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
         doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
+        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, append_id, at_us
     )
 ),
@@ -67,12 +67,12 @@ moved AS (
     INSERT INTO run (
         id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
         doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
+        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us, due_at_us
     )
     SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
         doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
+        max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,
         created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash,
         CASE
             WHEN owner IS NOT NULL
@@ -171,11 +171,11 @@ WITH step AS (
         :pipeline_hash::text[], :status::text[], :reason::text[], :detail::text[], :recoverable::bigint[],
         :next_node::text[], :doubtful::text[], :steps_finished::bigint[], :token::bigint[], :owner::text[],
         :wake_at_us::bigint[], :updated_at_us::bigint[], :ended_at_us::bigint[], :restarted_as::text[],
-        :head::bigint[], :hash::bytea[], :append_id::text[], :at_us::bigint[]
+        :is_dismissed::bigint[], :head::bigint[], :hash::bytea[], :append_id::text[], :at_us::bigint[]
     ) AS step (
         id, after, after_hash, held_token, held_owner, pipeline_hash, status, reason, detail, recoverable,
-        next_node, doubtful, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, restarted_as, head,
-        hash, append_id, at_us
+        next_node, doubtful, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, restarted_as,
+        is_dismissed, head, hash, append_id, at_us
     )
 ),
 locked AS (
@@ -197,11 +197,11 @@ WITH step AS (
         :pipeline_hash::text, :status::text, :reason::text, :detail::text, :recoverable::bigint,
         :next_node::text, :doubtful::text, :steps_finished::bigint, :token::bigint, :owner::text,
         :wake_at_us::bigint, :updated_at_us::bigint, :ended_at_us::bigint, :restarted_as::text,
-        :head::bigint, :hash::bytea, :append_id::text, :at_us::bigint
+        :is_dismissed::bigint, :head::bigint, :hash::bytea, :append_id::text, :at_us::bigint
     )) AS step (
         id, after, after_hash, held_token, held_owner, pipeline_hash, status, reason, detail, recoverable,
-        next_node, doubtful, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, restarted_as, head,
-        hash, append_id, at_us
+        next_node, doubtful, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, restarted_as,
+        is_dismissed, head, hash, append_id, at_us
     )
 ),
 moved AS (
@@ -217,7 +217,7 @@ UPDATE run
         recoverable = step.recoverable, next_node = step.next_node, doubtful = step.doubtful,
         steps_finished = step.steps_finished, token = step.token, owner = step.owner, wake_at_us = step.wake_at_us,
         updated_at_us = step.updated_at_us, ended_at_us = step.ended_at_us,
-        restarted_as = step.restarted_as, head = step.head, hash = step.hash,
+        restarted_as = step.restarted_as, is_dismissed = step.is_dismissed, head = step.head, hash = step.hash,
         lease_until_us = CASE
             WHEN step.owner IS NULL THEN NULL
             WHEN step.token = run.token THEN run.lease_until_us
@@ -377,7 +377,7 @@ WHERE hash = :hash;
 -- run_get --
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(due_at_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
@@ -407,7 +407,7 @@ LIMIT 20;
 -- rest is compared in a CASE: of two plain comparisons the planner would think that both were rarely true.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM run
@@ -416,6 +416,7 @@ WHERE true
     AND reason = :reason AND reason <> ''
     AND left(pipeline, 200) = left(:pipeline, 200) AND CASE WHEN length(pipeline) >= 200 THEN pipeline = :pipeline ELSE true END
     AND parent = :parent
+    AND chat = :chat
     AND tags <> '' AND tags LIKE replace(replace(:tags, '_', '\_'), '*', '%')
     AND (created_at_us, id) < (:before_us, :before_id)
 ORDER BY created_at_us DESC, id DESC
@@ -834,7 +835,7 @@ WHERE pipeline = :pipeline AND owner IS NOT NULL AND status = 'running';
 -- In no order: one by the id could be had by reading every run there ever was, and some plans would.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,
     created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM run
@@ -1026,6 +1027,10 @@ SELECT content
 FROM message
 WHERE content IS NOT NULL
 EXCEPT
+SELECT hash
+FROM pipeline_version
+WHERE name IN (SELECT name FROM pipeline WHERE enabled IS NOT NULL)
+EXCEPT
 SELECT (body::json ->> 'before') COLLATE "C"
 FROM event
 WHERE kind = 'PipelineChanged'
@@ -1096,10 +1101,11 @@ FOR NO KEY UPDATE OF chat;
 -- Differs because whether the write it came with was refused is known only here.
 WITH begun AS (
     INSERT INTO message (
-        id, chat, run_id, step, call, try, role, state, token, next_index, first_position, model, begun_at_us
+        id, chat, run_id, step, call, try, role, state, token, next_index, first_position, model, begun_at_us,
+        changed_at_us
     )
     SELECT :id::text, chat.n, run.id, :step::text, :call::text, :number::bigint, 'assistant', 'streaming',
-        :token::bigint, 1, chat.position + 1, :model::text, :at_us::bigint
+        :token::bigint, 1, chat.position + 1, :model::text, :at_us::bigint, :at_us::bigint
     FROM run
     CROSS JOIN chat
     WHERE run.id = :run_id AND run.head = :head AND run.hash = :hash AND chat.id = :chat
@@ -1118,7 +1124,7 @@ FROM begun;
 WITH begun AS (
     UPDATE message
     SET state = :state::text, next_index = message.next_index + 1, ended_at_us = :at_us::bigint,
-        last_position = chat.position + 1,
+        changed_at_us = :at_us::bigint, last_position = chat.position + 1,
         model = CASE WHEN :model::text = '' THEN message.model ELSE :model::text END,
         content = :content::text
     FROM run
@@ -1177,7 +1183,7 @@ FROM unnest(
 -- message_move --
 -- Differs because the messages come as arrays.
 UPDATE message
-SET next_index = moved.next_index
+SET next_index = moved.next_index, changed_at_us = :at_us
 FROM unnest(:n::bigint[], :next_index::bigint[]) AS moved (n, next_index)
 WHERE message.n = ANY (ARRAY[moved.n]);
 
@@ -1236,7 +1242,7 @@ WHERE message.id = :id;
 
 -- message_of_run --
 SELECT message.id, chat.id, message.run_id, message.step, message.call, message.try, message.role, message.state,
-    message.model, message.begun_at_us, message.ended_at_us, message.first_position, message.last_position,
+    message.model, message.begun_at_us, message.changed_at_us, message.ended_at_us, message.first_position, message.last_position,
     message.content, message.is_tidied
 FROM message
 JOIN chat ON chat.n = message.chat
@@ -1246,7 +1252,7 @@ LIMIT :limit;
 
 -- message_of_chat --
 SELECT message.id, chat.id, message.run_id, message.step, message.call, message.try, message.role, message.state,
-    message.model, message.begun_at_us, message.ended_at_us, message.first_position, message.last_position,
+    message.model, message.begun_at_us, message.changed_at_us, message.ended_at_us, message.first_position, message.last_position,
     message.content, message.is_tidied
 FROM chat
 JOIN message ON message.chat = chat.n
@@ -1257,7 +1263,7 @@ LIMIT :limit;
 -- message_named --
 -- Differs because the ids come as an array.
 SELECT message.id, chat.id, message.run_id, message.step, message.call, message.try, message.role, message.state,
-    message.model, message.begun_at_us, message.ended_at_us, message.first_position, message.last_position,
+    message.model, message.begun_at_us, message.changed_at_us, message.ended_at_us, message.first_position, message.last_position,
     message.content, message.is_tidied
 FROM message
 JOIN chat ON chat.n = message.chat
@@ -1303,10 +1309,11 @@ WHERE id = :chat AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
 WITH begun AS (
     INSERT INTO message (
         id, chat, run_id, step, call, try, role, state, token, next_index, first_position, last_position, model, content,
-        begun_at_us, ended_at_us, is_tidied
+        begun_at_us, changed_at_us, ended_at_us, is_tidied
     )
     SELECT :id::text, chat.n, :run_id::text, :step::text, :call::text, :number::bigint, :role::text, :state::text, 0, 1,
-        chat.position + 1, chat.position + 1, :model::text, :content::text, :begun_at_us::bigint, :ended_at_us::bigint, 1
+        chat.position + 1, chat.position + 1, :model::text, :content::text, :begun_at_us::bigint, :changed_at_us::bigint,
+        :ended_at_us::bigint, 1
     FROM chat
     WHERE chat.id = :chat
     ON CONFLICT (id) DO NOTHING
@@ -1321,3 +1328,155 @@ SELECT DISTINCT ON (said.chat COLLATE "C") said.chat, said.at_us
 FROM unnest(:chat::text[], :at_us::bigint[]) AS said (chat, at_us)
 ORDER BY said.chat COLLATE "C", said.at_us
 ON CONFLICT (id) DO NOTHING;
+
+-- pipeline_make --
+-- Locks the name that is there, so that its versions are counted by one process at a time.
+INSERT INTO pipeline (name, enabled, changed_by, changed_at_us)
+VALUES (:pipeline, NULL, :by, :at_us)
+ON CONFLICT (name) DO UPDATE
+SET name = excluded.name;
+
+-- pipeline_add --
+INSERT INTO pipeline_version (name, version, hash, file, added_by, added_at_us)
+SELECT :pipeline::text, coalesce(max(version), 0) + 1, :hash::text, :file::text, :by::text, :at_us::bigint
+FROM pipeline_version
+WHERE name = :pipeline
+ON CONFLICT (name, hash) DO NOTHING;
+
+-- pipeline_source --
+SELECT name, version, hash, file, added_by, added_at_us
+FROM pipeline_version
+WHERE name = :pipeline AND hash = :hash;
+
+-- pipeline_enable --
+UPDATE pipeline
+SET enabled = :version, changed_by = :by, changed_at_us = :at_us
+WHERE name = :pipeline AND enabled <> :version;
+
+-- pipeline_enable_added --
+UPDATE pipeline
+SET enabled = added.version, changed_by = :by, changed_at_us = :at_us
+FROM pipeline_version AS added
+WHERE pipeline.name = :pipeline AND added.name = :pipeline AND added.hash = :hash
+    AND (enabled IS NULL OR (:enables::bigint = 1 AND enabled <> added.version));
+
+-- pipeline_remove --
+UPDATE pipeline
+SET enabled = NULL, changed_by = :by, changed_at_us = :at_us
+WHERE name = :pipeline AND enabled IS NOT NULL;
+
+-- pipeline_find --
+SELECT name, enabled, (SELECT max(version) FROM pipeline_version WHERE pipeline_version.name = pipeline.name), changed_by, changed_at_us
+FROM pipeline
+WHERE name = :pipeline;
+
+-- pipeline_list --
+SELECT name, enabled, (SELECT max(version) FROM pipeline_version WHERE pipeline_version.name = pipeline.name), changed_by, changed_at_us
+FROM pipeline
+WHERE enabled IS NOT NULL AND name > :after
+ORDER BY name
+LIMIT :limit;
+
+-- pipeline_versions --
+SELECT name, version, hash, file, added_by, added_at_us
+FROM pipeline_version
+WHERE name = :pipeline AND version <= :upto
+ORDER BY version DESC
+LIMIT :limit;
+
+-- intake_put --
+INSERT INTO intake (
+    message, chat, body_hash, said_by, wish, project, pipeline, workdir, state, behind, outcome, run_id, reading, notice, at_us
+)
+VALUES (:message, :chat, :body_hash, :said_by, :wish, :project, :pipeline, :workdir, 'pending', '', '', '', '', '', :at_us)
+ON CONFLICT (message) DO NOTHING;
+
+-- intake_get --
+SELECT n, message, chat, body_hash, said_by, wish, project, pipeline, workdir, state, behind, outcome, run_id, reading, notice, at_us,
+    done_at_us
+FROM intake
+WHERE message = :message;
+
+-- intake_of_chat --
+SELECT *
+FROM (
+    SELECT n, message, chat, body_hash, said_by, wish, project, pipeline, workdir, state, behind, outcome, run_id, reading, notice,
+        at_us, done_at_us
+    FROM intake
+    WHERE chat = :chat
+    ORDER BY n DESC
+    LIMIT :limit
+) AS newest
+ORDER BY n;
+
+-- intake_open --
+SELECT n, message, chat, body_hash, said_by, wish, project, pipeline, workdir, state, behind, outcome, run_id, reading, notice, at_us,
+    done_at_us
+FROM intake
+WHERE chat = :chat AND state <> 'done'
+ORDER BY n
+LIMIT :limit;
+
+-- intake_free --
+-- Without the line whose filter is not given.
+SELECT n, message, chat, body_hash, said_by, wish, project, pipeline, workdir, state, behind, outcome, run_id, reading, notice, at_us,
+    done_at_us
+FROM intake
+WHERE state <> 'done'
+    AND chat = :chat
+    AND NOT EXISTS (
+        SELECT 1
+        FROM run
+        WHERE run.id = intake.behind AND run.is_dismissed = 0 AND run.status NOT IN ('completed', 'failed', 'cancelled')
+            AND (strpos(run.tags, ' onward-reading ') = 0 OR run.status IN ('queued', 'running'))
+    )
+ORDER BY n
+LIMIT :limit;
+
+-- intake_note --
+UPDATE intake
+SET behind = :behind, reading = :reading
+WHERE message = :message AND state = 'pending' AND reading = :seen
+RETURNING n;
+
+-- intake_begin --
+-- Differs because the chat's row is locked first: whoever waits for it looks at its turn again.
+WITH taken AS (
+    UPDATE chat
+    SET turn = chat.turn + 1
+    FROM intake
+    WHERE intake.message = :message AND intake.state = 'pending' AND intake.reading = :seen AND chat.id = intake.chat
+        AND chat.turn = :turn
+    RETURNING chat.id
+)
+UPDATE intake
+SET state = 'starting', run_id = :run_id, reading = :reading
+FROM taken
+WHERE intake.message = :message AND intake.state = 'pending' AND intake.reading = :seen
+RETURNING intake.n;
+
+-- intake_settle --
+UPDATE intake
+SET state = 'done', outcome = :outcome, run_id = :run_id, notice = :notice, done_at_us = :at_us,
+    reading = CASE WHEN :reading::text = '' THEN reading ELSE :reading::text END
+WHERE message = :message AND state <> 'done'
+RETURNING n;
+
+-- chat_project --
+UPDATE chat
+SET project = :project
+WHERE id = :chat AND project = '';
+
+-- chat_get --
+SELECT n, id, project, title, position, turn, created_at_us
+FROM chat
+WHERE id = :chat;
+
+-- chat_list --
+-- Without the line whose filter is not given.
+SELECT n, id, project, title, position, turn, created_at_us
+FROM chat
+WHERE id NOT LIKE 'run/%'
+    AND n < :before
+ORDER BY n DESC
+LIMIT :limit;

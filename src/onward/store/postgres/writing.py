@@ -31,7 +31,7 @@ CONTENT_MISSING = "22012"  # the division by zero of blob_hold and blob_touch
 # Each length is a statement of its own on the server; a longer write is rare enough to go as arrays.
 ALONE_EVENTS_MAX = 8
 _NUMBERS = (
-    *("recoverable", "steps_finished", "token", "wake_at_us", "parent_seq", "created_at_us"),
+    *("recoverable", "is_dismissed", "steps_finished", "token", "wake_at_us", "parent_seq", "created_at_us"),
     *("updated_at_us", "ended_at_us", "head", "after", "held_token", "priority", "max_running", "at_us"),
 )
 _ARRAYS: Mapping[str, Callable[[Sequence[Any]], bytes]] = {

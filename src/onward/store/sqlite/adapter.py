@@ -11,6 +11,7 @@ from onward.store.port.store import Unwatch
 from onward.store.sqlite.backfill import SqliteBackfill
 from onward.store.sqlite.blobs import SqliteBlobs
 from onward.store.sqlite.carrying import SqliteCarrying
+from onward.store.sqlite.chats.intakes import SqliteIntakes
 from onward.store.sqlite.chats.messages import SqliteMessages
 from onward.store.sqlite.effects import SqliteEffects
 from onward.store.sqlite.file.checks import check_database
@@ -24,6 +25,7 @@ from onward.store.sqlite.measures import SqliteMeasures
 from onward.store.sqlite.news.gates import SqliteGates
 from onward.store.sqlite.news.outbox import SqliteOutbox
 from onward.store.sqlite.ownership import Ownership
+from onward.store.sqlite.pipelines import SqlitePipelines
 from onward.store.sqlite.retention import SqliteRetention
 from onward.store.sqlite.runs import SqliteRuns
 from onward.store.sqlite.writing import Writer
@@ -67,7 +69,9 @@ class SqliteStore:
         self.gates = SqliteGates(database)
         self.outbox = SqliteOutbox(database, now_us)
         self.messages = SqliteMessages(database)
+        self.intakes = SqliteIntakes(database)
         self.blobs = SqliteBlobs(database)
+        self.pipelines = SqlitePipelines(database)
         self.effects = SqliteEffects(database, owner)
         self.retention = SqliteRetention(database)
         self.carrying = SqliteCarrying(database, writer)

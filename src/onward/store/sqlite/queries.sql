@@ -21,14 +21,14 @@ FROM identity;
 INSERT INTO run (
     id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
-    created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us, due_at_us
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat,
+    is_dismissed, created_at_us, updated_at_us, ended_at_us, head, hash, parent_hash, lease_until_us, due_at_us
 )
 VALUES (
     :id, :display_id, :pipeline, :pipeline_hash, :path, :status, :reason, :detail, :recoverable, :next_node,
     :doubtful, :steps_finished, :token, :owner, :wake_at_us, :exclusive_key, :on_owner_loss, :priority,
     :needs, :max_running, :parent, :parent_seq, :managed_by, :managed_step, :restart_of, :restarted_as, :tags,
-    :created_at_us, :updated_at_us, :ended_at_us, :head, :hash, :parent_hash,
+    :chat, :is_dismissed, :created_at_us, :updated_at_us, :ended_at_us, :head, :hash, :parent_hash,
     CASE WHEN :owner IS NOT NULL THEN coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :lease_us END,
     coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)) + :wake_at_us - :at_us
 )
@@ -44,7 +44,7 @@ UPDATE run
 SET pipeline_hash = :pipeline_hash, status = :status, reason = :reason, detail = :detail,
     recoverable = :recoverable, next_node = :next_node, doubtful = :doubtful, steps_finished = :steps_finished,
     token = :token, owner = :owner, wake_at_us = :wake_at_us, updated_at_us = :updated_at_us, ended_at_us = :ended_at_us,
-    restarted_as = :restarted_as, head = :head, hash = :hash,
+    restarted_as = :restarted_as, is_dismissed = :is_dismissed, head = :head, hash = :hash,
     lease_until_us = CASE
         WHEN :owner IS NULL THEN NULL
         WHEN :token = token THEN lease_until_us
@@ -144,8 +144,8 @@ WHERE hash = ?;
 -- run_get --
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
-    created_at_us, updated_at_us, ended_at_us, head, hash,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat,
+    is_dismissed, created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(due_at_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run
@@ -173,8 +173,8 @@ LIMIT 20;
 -- Without the lines whose filter is not given. Differs because LIKE does not tell upper from lower case here.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
-    created_at_us, updated_at_us, ended_at_us, head, hash,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat,
+    is_dismissed, created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run
 WHERE true
@@ -182,6 +182,7 @@ WHERE true
     AND reason = :reason AND reason <> ''
     AND pipeline = :pipeline
     AND parent = :parent
+    AND chat = :chat
     AND tags <> '' AND tags GLOB :tags
     AND (created_at_us, id) < (:before_us, :before_id)
 ORDER BY created_at_us DESC, id DESC
@@ -524,8 +525,8 @@ WHERE pipeline = :pipeline AND owner IS NOT NULL AND status = 'running';
 -- In no order: one by the id could be had by reading every run there ever was, and some plans would.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
-    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags,
-    created_at_us, updated_at_us, ended_at_us, head, hash,
+    max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat,
+    is_dismissed, created_at_us, updated_at_us, ended_at_us, head, hash,
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run
 WHERE owner IS NOT NULL;
@@ -725,6 +726,10 @@ SELECT content
 FROM message
 WHERE content IS NOT NULL
 EXCEPT
+SELECT hash
+FROM pipeline_version
+WHERE name IN (SELECT name FROM pipeline WHERE enabled IS NOT NULL)
+EXCEPT
 SELECT json_extract(body, '$.before')
 FROM event
 WHERE kind = 'PipelineChanged'
@@ -757,10 +762,10 @@ ON CONFLICT (id) DO NOTHING;
 
 -- message_begin --
 INSERT INTO message (
-    id, chat, run_id, step, call, try, role, state, token, next_index, first_position, model, begun_at_us
+    id, chat, run_id, step, call, try, role, state, token, next_index, first_position, model, begun_at_us, changed_at_us
 )
 SELECT :id, chat.n, :run_id, :step, :call, :number, 'assistant', 'streaming', :token, 1, chat.position + 1, :model,
-    :at_us
+    :at_us, :at_us
 FROM chat
 WHERE chat.id = :chat
 ON CONFLICT (id) DO NOTHING
@@ -768,7 +773,7 @@ RETURNING chat, first_position, n;
 
 -- message_end --
 UPDATE message
-SET state = :state, next_index = next_index + 1, ended_at_us = :at_us,
+SET state = :state, next_index = next_index + 1, ended_at_us = :at_us, changed_at_us = :at_us,
     last_position = (SELECT chat.position + 1 FROM chat WHERE chat.n = message.chat),
     model = CASE WHEN :model = '' THEN model ELSE :model END,
     content = :content
@@ -788,7 +793,7 @@ VALUES (?, ?, ?, ?, ?, ?);
 
 -- message_move --
 UPDATE message
-SET next_index = ?
+SET next_index = ?, changed_at_us = ?
 WHERE n = ?;
 
 -- chat_move --
@@ -839,7 +844,7 @@ WHERE message.id = :id;
 
 -- message_of_run --
 SELECT message.id, chat.id, message.run_id, message.step, message.call, message.try, message.role, message.state,
-    message.model, message.begun_at_us, message.ended_at_us, message.first_position, message.last_position,
+    message.model, message.begun_at_us, message.changed_at_us, message.ended_at_us, message.first_position, message.last_position,
     message.content, message.is_tidied
 FROM message
 JOIN chat ON chat.n = message.chat
@@ -849,7 +854,7 @@ LIMIT :limit;
 
 -- message_of_chat --
 SELECT message.id, chat.id, message.run_id, message.step, message.call, message.try, message.role, message.state,
-    message.model, message.begun_at_us, message.ended_at_us, message.first_position, message.last_position,
+    message.model, message.begun_at_us, message.changed_at_us, message.ended_at_us, message.first_position, message.last_position,
     message.content, message.is_tidied
 FROM chat
 JOIN message ON message.chat = chat.n
@@ -859,7 +864,7 @@ LIMIT :limit;
 
 -- message_named --
 SELECT message.id, chat.id, message.run_id, message.step, message.call, message.try, message.role, message.state,
-    message.model, message.begun_at_us, message.ended_at_us, message.first_position, message.last_position,
+    message.model, message.begun_at_us, message.changed_at_us, message.ended_at_us, message.first_position, message.last_position,
     message.content, message.is_tidied
 FROM message
 JOIN chat ON chat.n = message.chat
@@ -903,11 +908,158 @@ WHERE id = :chat AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = :id);
 -- message_receive --
 INSERT INTO message (
     id, chat, run_id, step, call, try, role, state, token, next_index, first_position, last_position, model, content,
-    begun_at_us, ended_at_us, is_tidied
+    begun_at_us, changed_at_us, ended_at_us, is_tidied
 )
 SELECT :id, chat.n, :run_id, :step, :call, :number, :role, :state, 0, 1, chat.position + 1, chat.position + 1, :model,
-    :content, :begun_at_us, :ended_at_us, 1
+    :content, :begun_at_us, :changed_at_us, :ended_at_us, 1
 FROM chat
 WHERE chat.id = :chat
 ON CONFLICT (id) DO NOTHING
 RETURNING chat, last_position;
+
+-- pipeline_make --
+-- Locks the name that is there, so that its versions are counted by one process at a time.
+INSERT INTO pipeline (name, enabled, changed_by, changed_at_us)
+VALUES (:pipeline, NULL, :by, :at_us)
+ON CONFLICT (name) DO UPDATE
+SET name = excluded.name;
+
+-- pipeline_add --
+INSERT INTO pipeline_version (name, version, hash, file, added_by, added_at_us)
+SELECT :pipeline, coalesce(max(version), 0) + 1, :hash, :file, :by, :at_us
+FROM pipeline_version
+WHERE name = :pipeline
+ON CONFLICT (name, hash) DO NOTHING;
+
+-- pipeline_source --
+SELECT name, version, hash, file, added_by, added_at_us
+FROM pipeline_version
+WHERE name = :pipeline AND hash = :hash;
+
+-- pipeline_enable --
+UPDATE pipeline
+SET enabled = :version, changed_by = :by, changed_at_us = :at_us
+WHERE name = :pipeline AND enabled <> :version;
+
+-- pipeline_enable_added --
+UPDATE pipeline
+SET enabled = added.version, changed_by = :by, changed_at_us = :at_us
+FROM pipeline_version AS added
+WHERE pipeline.name = :pipeline AND added.name = :pipeline AND added.hash = :hash
+    AND (enabled IS NULL OR (:enables = 1 AND enabled <> added.version));
+
+-- pipeline_remove --
+UPDATE pipeline
+SET enabled = NULL, changed_by = :by, changed_at_us = :at_us
+WHERE name = :pipeline AND enabled IS NOT NULL;
+
+-- pipeline_find --
+SELECT name, enabled, (SELECT max(version) FROM pipeline_version WHERE pipeline_version.name = pipeline.name), changed_by, changed_at_us
+FROM pipeline
+WHERE name = :pipeline;
+
+-- pipeline_list --
+SELECT name, enabled, (SELECT max(version) FROM pipeline_version WHERE pipeline_version.name = pipeline.name), changed_by, changed_at_us
+FROM pipeline
+WHERE enabled IS NOT NULL AND name > :after
+ORDER BY name
+LIMIT :limit;
+
+-- pipeline_versions --
+SELECT name, version, hash, file, added_by, added_at_us
+FROM pipeline_version
+WHERE name = :pipeline AND version <= :upto
+ORDER BY version DESC
+LIMIT :limit;
+
+-- intake_put --
+INSERT INTO intake (
+    message, chat, body_hash, said_by, wish, project, pipeline, workdir, state, behind, outcome, run_id, reading, notice, at_us
+)
+VALUES (:message, :chat, :body_hash, :said_by, :wish, :project, :pipeline, :workdir, 'pending', '', '', '', '', '', :at_us)
+ON CONFLICT (message) DO NOTHING;
+
+-- intake_get --
+SELECT n, message, chat, body_hash, said_by, wish, project, pipeline, workdir, state, behind, outcome, run_id, reading, notice, at_us,
+    done_at_us
+FROM intake
+WHERE message = :message;
+
+-- intake_of_chat --
+SELECT *
+FROM (
+    SELECT n, message, chat, body_hash, said_by, wish, project, pipeline, workdir, state, behind, outcome, run_id, reading, notice,
+        at_us, done_at_us
+    FROM intake
+    WHERE chat = :chat
+    ORDER BY n DESC
+    LIMIT :limit
+) AS newest
+ORDER BY n;
+
+-- intake_open --
+SELECT n, message, chat, body_hash, said_by, wish, project, pipeline, workdir, state, behind, outcome, run_id, reading, notice, at_us,
+    done_at_us
+FROM intake
+WHERE chat = :chat AND state <> 'done'
+ORDER BY n
+LIMIT :limit;
+
+-- intake_free --
+-- Without the line whose filter is not given.
+SELECT n, message, chat, body_hash, said_by, wish, project, pipeline, workdir, state, behind, outcome, run_id, reading, notice, at_us,
+    done_at_us
+FROM intake
+WHERE state <> 'done'
+    AND chat = :chat
+    AND NOT EXISTS (
+        SELECT 1
+        FROM run
+        WHERE run.id = intake.behind AND run.is_dismissed = 0 AND run.status NOT IN ('completed', 'failed', 'cancelled')
+            AND (instr(run.tags, ' onward-reading ') = 0 OR run.status IN ('queued', 'running'))
+    )
+ORDER BY n
+LIMIT :limit;
+
+-- intake_note --
+UPDATE intake
+SET behind = :behind, reading = :reading
+WHERE message = :message AND state = 'pending' AND reading = :seen;
+
+-- intake_begin --
+-- Differs because the whole database is locked: the chat's turn is moved after it.
+UPDATE intake
+SET state = 'starting', run_id = :run_id, reading = :reading
+WHERE message = :message AND state = 'pending' AND reading = :seen
+    AND EXISTS (SELECT 1 FROM chat WHERE chat.id = intake.chat AND chat.turn = :turn)
+RETURNING chat;
+
+-- chat_turn --
+UPDATE chat
+SET turn = turn + 1
+WHERE id = :chat;
+
+-- intake_settle --
+UPDATE intake
+SET state = 'done', outcome = :outcome, run_id = :run_id, notice = :notice, done_at_us = :at_us,
+    reading = CASE WHEN :reading = '' THEN reading ELSE :reading END
+WHERE message = :message AND state <> 'done';
+
+-- chat_project --
+UPDATE chat
+SET project = :project
+WHERE id = :chat AND project = '';
+
+-- chat_get --
+SELECT n, id, project, title, position, turn, created_at_us
+FROM chat
+WHERE id = :chat;
+
+-- chat_list --
+-- Without the line whose filter is not given.
+SELECT n, id, project, title, position, turn, created_at_us
+FROM chat
+WHERE id NOT GLOB 'run/*'
+    AND n < :before
+ORDER BY n DESC
+LIMIT :limit;

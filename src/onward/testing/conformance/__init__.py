@@ -38,6 +38,8 @@ CHAPTERS = (
     "money.settling",
     "chats.saying",
     "chats.keeping_text",
+    "registry.registering",
+    "chats.asking_for",
     "measuring",
     "doing_once",
     "forgetting",

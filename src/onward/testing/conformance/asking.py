@@ -16,7 +16,12 @@ from onward.store.port.retention import Kin
 from onward.store.port.store import Store
 from onward.testing.drafts import START_US, TICK_US, Draft, claimed, fork, held, requested, stepped
 
-YES = Choice(key="y", label="Yes \u2714\0", to="after")
+YES = Choice(
+    key="y",
+    label="Yes \u2714\0",
+    to="after",
+    data={"description": "\u2714\0", "colors": ["#fff"], "columns": 2},
+)
 NO = Choice(key="n", label="No", to="")
 
 

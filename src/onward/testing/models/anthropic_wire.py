@@ -52,6 +52,7 @@ class AnthropicWire:
             said=texts[-1],
             characters=len(system) + sum(map(len, texts)),
             max_tokens=found["max_tokens"],
+            prefix=texts[-1] if found["messages"][-1]["role"] == "assistant" else "",
         )
 
     def events(self, act: Played, reply: Reply, prompt: Prompt) -> Iterator[bytes]:

@@ -43,6 +43,7 @@ class GoogleWire:
             said=texts[-1],
             characters=len(system) + sum(map(len, texts)),
             max_tokens=found.get("generationConfig", {}).get("maxOutputTokens"),
+            prefix=texts[-1] if found["contents"][-1]["role"] == "model" else "",
         )
 
     def events(self, act: Played, reply: Reply, prompt: Prompt) -> Iterator[bytes]:

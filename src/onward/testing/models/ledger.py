@@ -20,6 +20,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     idempotency_key: str = ""
     has_key: bool = False
     """Whether a key came with it; the key itself is not kept."""
+    prefix: str = ""
+    """The beginning of the answer that came with it, of which the rest is asked for."""
     status: int = 0
     sent: int = 0
     """How many pieces of the reply were sent."""

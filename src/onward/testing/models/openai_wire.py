@@ -35,7 +35,13 @@ class OpenAIWire:
         """As the protocol says."""
         texts = [message.get("content") or "" for message in found["messages"]]
         most = found.get("max_completion_tokens", found.get("max_tokens"))
-        return Prompt(model=found["model"], said=texts[-1], characters=sum(map(len, texts)), max_tokens=most)
+        return Prompt(
+            model=found["model"],
+            said=texts[-1],
+            characters=sum(map(len, texts)),
+            max_tokens=most,
+            prefix=texts[-1] if found["messages"][-1]["role"] == "assistant" else "",
+        )
 
     def events(self, act: Played, reply: Reply, prompt: Prompt) -> Iterator[bytes]:
         """As the protocol says."""

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from onward.agents.model.request import ModelRequest, ToolCall
+from onward.agents.model.request import AssistantMessage, ModelRequest, ToolCall
 from onward.agents.model.stream import (
     FinishReason,
     ReasoningDelta,
@@ -41,6 +41,8 @@ class Reply(_Closed, frozen=True):
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     refusal: str = ""
+    continues: bool = False
+    """Whether a request that ends with the beginning of `text` gets only the rest of it."""
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
     """None: four characters are a token."""
@@ -91,6 +93,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     said: str
     characters: int
     max_tokens: int | None = None
+    prefix: str = ""
+    """What the assistant said last, if nobody has said anything since: the beginning of an answer."""
 
 
 class Playing:
@@ -133,6 +137,8 @@ def played(reply: Reply, prompt: Prompt) -> Played:
     text = f"You said: {prompt.said[:200]}" if reply.text is None else reply.text
     if (reply.tool_calls and reply.text is None) or reply.refusal:
         text = ""
+    if reply.continues:
+        text = text.removeprefix(prompt.prefix)
     finish = FinishReason.TOOL_CALLS if reply.tool_calls else FinishReason.STOP
     finish = FinishReason.REFUSAL if reply.refusal else reply.finish_reason or finish
     most = None if prompt.max_tokens is None else prompt.max_tokens * CHARACTERS_PER_TOKEN
@@ -162,6 +168,7 @@ def prompt_of(request: ModelRequest, model: str) -> Prompt:
         said=texts[-1] if texts else "",
         characters=len(request.system) + sum(map(len, texts)),
         max_tokens=request.max_tokens,
+        prefix=texts[-1] if texts and isinstance(request.messages[-1], AssistantMessage) else "",
     )
 
 

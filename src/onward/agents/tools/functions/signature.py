@@ -13,6 +13,7 @@ import msgspec
 from onward.agents.tools.functions.inlining import inlined
 from onward.agents.tools.port import ToolRefused, ToolUse
 from onward.errors import InvalidInput
+from onward.handlers.isolate.messages import IsolatedStep
 from onward.handlers.port import StepContext
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -51,7 +52,7 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
                 f"{where}: the parameter {name!r} has no type; write one, such as {name}: str, "
                 f"or {name}: StepContext for the step."
             )
-        if hints[name] in (StepContext, ToolUse):
+        if hints[name] in (StepContext, IsolatedStep, ToolUse):
             ours[name] = hints[name]
             continue
         kind = _described(hints[name])

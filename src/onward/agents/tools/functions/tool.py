@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 
 from onward.agents.model.request import Tool
 from onward.agents.tools.functions.signature import Signature, read_signature
-from onward.agents.tools.port import Listed, ToolAnswer, ToolRefused, ToolRules, ToolUse
+from onward.agents.tools.port import AgentTool, Listed, ToolAnswer, ToolRefused, ToolRules, ToolUse
 from onward.agents.tools.toolbox import is_allowed
 from onward.clock import Clock, SystemClock, TookTooLong, within
 from onward.errors import CallTimedOut, InvalidInput, OnwardError
@@ -46,32 +47,54 @@ class FunctionTool:
         )
 
     async def run(self, use: ToolUse) -> ToolAnswer:
-        """As the port says. A thread that is late has as long to return as that of a step has."""
+        """As the port says. A function that is late has as long to return as that of a step has."""
         words = self._signature.convert(use)
         limit_s = use.rules.time_limit_s
-        patience_s = 0.0 if self._is_async else PATIENCE_S
+        patience_s = 0.0 if self._is_async else PATIENCE_S  # it is cancelled first, and waited for then
+        ended = threading.Event()
         try:
-            returned = await within(self._called(use.step, words), limit_s + patience_s, self._clock)
+            returned = await within(self._called(use.step, words, ended), limit_s + patience_s, self._clock)
         except TookTooLong:
-            raise CallTimedOut(use.key, limit_s) from None
+            raise CallTimedOut(use.key, limit_s, is_running=not ended.is_set()) from None
         except ToolRefused:
             raise
         except InvalidInput as error:
-            return _raised(error)
+            return answer_of_error(error)
         except OnwardError:
             raise  # of the run, not of the function: its lease, its store, its attempt
         except (Exception, SystemExit) as error:
-            return _raised(error)
-        return _answer(returned)
+            return answer_of_error(error)
+        return answer_of(returned)
 
-    async def _called(self, step: StepContext, words: Mapping[str, Any]) -> Any:
+    async def _called(self, step: StepContext, words: Mapping[str, Any], ended: threading.Event) -> Any:
         function, name = self._function, self.described.name
         if self._is_async:
-            return await step.calls.attend(name, function(**words))
-        returned = await step.calls.call(partial(function, **words))
+            return await step.functions.attend(name, _awaited(function(**words), ended))
+        returned = await step.functions.call(_told(partial(function, **words), ended))
         if inspect.isawaitable(returned):
-            return await step.calls.attend(name, returned)
+            ended.clear()
+            return await step.functions.attend(name, _awaited(returned, ended))
         return returned
+
+
+async def _awaited(work: Awaitable[Any], ended: threading.Event) -> Any:
+    """What it returns; `ended` is set when it has, or was cancelled."""
+    try:
+        return await work
+    finally:
+        ended.set()
+
+
+def _told(function: Callable[[], Any], ended: threading.Event) -> Callable[[], Any]:
+    """The function, which sets `ended` when it has."""
+
+    def called() -> Any:
+        try:
+            return function()
+        finally:
+            ended.set()
+
+    return called
 
 
 def function_tool(
@@ -104,14 +127,18 @@ def function_tool(
 
 
 def _check_rules(rules: ToolRules, where: str) -> None:
-    for switch in ("repeatable", "approval"):
-        if not isinstance(getattr(rules, switch), bool):
-            raise InvalidInput(f"{where}: {switch} is {shown(getattr(rules, switch))}; write True or False.")
+    for name, value in (
+        ("repeatable", rules.repeatable),
+        ("approval", rules.approval),
+        ("concurrent", rules.is_concurrent),
+    ):
+        if not isinstance(value, bool):
+            raise InvalidInput(f"{where}: {name} is {shown(value)}; write True or False.")
     TIME_LIMIT.check(rules.time_limit_s, f"{where}: time_limit_s")
     _OUTPUT.check(rules.output_characters, f"{where}: output_characters")
 
 
-def _answer(returned: object) -> ToolAnswer:
+def answer_of(returned: object) -> ToolAnswer:
     """A text as it is, anything else as JSON."""
     if isinstance(returned, ToolAnswer):
         return returned
@@ -124,7 +151,7 @@ def _answer(returned: object) -> ToolAnswer:
         return ToolAnswer(f"the tool returned a {kind}, which cannot be shown as JSON", is_error=True)
 
 
-def _raised(error: BaseException) -> ToolAnswer:
+def answer_of_error(error: BaseException) -> ToolAnswer:
     """What a function raised, without its traceback."""
     told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     told = told.encode("utf-8", "replace").decode()
@@ -134,14 +161,14 @@ def _raised(error: BaseException) -> ToolAnswer:
 class FunctionTools:
     """The functions that a program registered, as a source of tools."""
 
-    def __init__(self, tools: Mapping[str, FunctionTool]) -> None:
+    def __init__(self, tools: Mapping[str, AgentTool]) -> None:
         self._tools = tools
 
     def check_name(self, name: str, node: Node) -> bool:
         """As the port says."""
         return any(is_allowed(known, [name]) for known in self._tools)
 
-    async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[FunctionTool]:
+    async def tools(self, step: StepContext, names: Sequence[str]) -> Sequence[AgentTool]:
         """As the port says."""
         return [tool for name, tool in self._tools.items() if is_allowed(name, names)]
 

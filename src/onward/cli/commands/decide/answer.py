@@ -11,15 +11,15 @@ from onward.cli.commands.start.foreground import foreground
 from onward.cli.exits import FINE, exit_of
 from onward.cli.opening import lists_of
 from onward.cli.options import COMMON, Answers, Common, Out, RunName, Verbose
+from onward.cli.print.gates import gate_lines
 from onward.cli.print.output import Output
-from onward.cli.print.render import gate_lines
 from onward.cli.print.text import one_line
 from onward.errors import InvalidInput, NoDatabase
 from onward.model.answer import Verdict
 from onward.model.ids import called
 from onward.operations.replies import GateListed, RunState
 from onward.operations.requests import ALL, AnswerGate, GetRun, ListGates
-from onward.pipeline.questions import FREEFORM
+from onward.pipeline.gate.words import FREEFORM
 
 
 async def answer(

@@ -8,14 +8,14 @@ import sys
 import termios
 from collections.abc import Callable
 
+from onward.cli.print.gates import gate_lines
 from onward.cli.print.output import Output
-from onward.cli.print.render import gate_lines
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
 from onward.machine.decide.answers import decision
 from onward.model.answer import Answer
 from onward.model.run import Gate, Run
-from onward.pipeline.questions import FREEFORM
+from onward.pipeline.gate.words import FREEFORM
 from onward.read.view import view_gate
 
 CHUNK = 4096

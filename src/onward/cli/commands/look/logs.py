@@ -13,6 +13,7 @@ from onward.cli.numbers import number
 from onward.cli.opening import logs_of
 from onward.cli.options import COMMON, Common, Out, RunName, StepName
 from onward.cli.print.output import Output
+from onward.cli.print.text import visible
 from onward.cli.signals import on_signals
 from onward.model.values.bounds import ATTEMPT
 from onward.operations.local_only.replies import LogPiece
@@ -82,7 +83,7 @@ class _Page:
             self._heading = heading
         text = piece["text"]
         if self._out.is_live:
-            self._out.say(text, end="")
+            self._out.say(visible(text), end="")
         else:
             self._out.raw(text.encode())
         self._is_at_start = text.endswith("\n")

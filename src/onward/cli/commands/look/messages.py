@@ -13,6 +13,7 @@ from onward.cli.numbers import number
 from onward.cli.opening import lists_of, messages_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
+from onward.cli.print.text import visible
 from onward.cli.signals import on_signals
 from onward.model.ids import called
 from onward.model.values.bounds import POSITION
@@ -112,7 +113,7 @@ class _Page:
 
     def _print(self, text: str) -> None:
         if self._out.is_live:
-            self._out.say(text, end="")
+            self._out.say(visible(text), end="")
         else:
             self._out.raw(text.encode())
         self._is_at_start = text.endswith("\n")

@@ -11,9 +11,9 @@ from onward.cli.exits import FINE
 from onward.cli.numbers import number
 from onward.cli.opening import lists_of
 from onward.cli.options import COMMON, Common, Out, RunName
+from onward.cli.print.gates import gate_lines
 from onward.cli.print.output import Output
 from onward.cli.print.render import (
-    gate_lines,
     id_words,
     instant_us,
     next_command,

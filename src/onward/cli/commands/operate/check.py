@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onward.cli.exits import FAILED, FINE, USAGE
-from onward.cli.opening import app_of, common_app, opened, store_with_homes
+from onward.cli.opening import app_of, common_app, opened, programs_of, store_with_homes
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.print.text import count
 from onward.cli.replies import Verified
@@ -82,9 +82,14 @@ async def doctor(*, common: Common = COMMON, out: Out) -> int:
     """Say whether the installation and the database can be trusted with runs."""
     settings = load_settings(db=common.db, app=common.app)
     app = app_of(settings)
+    programs = {
+        one["name"]: (one["found"] is not None, one["found"] or one["problem"] or "")
+        for one in programs_of(settings)
+        if one["is_own"]
+    }
     # A database that is named must be there, so that a typo makes none; the default may be made.
     async with opened(app.store, makes=not settings.is_db_given or app.store == ":memory:") as store:
-        found = await check_installation(store, app.runs_directory)
+        found = await check_installation(store, app.runs_directory, programs)
     for one in found:
         out.say(f"{'ok ' if one['ok'] else 'BAD'}  {one['subject']:<12}  {one['says']}")
     if out.is_json:

@@ -66,6 +66,10 @@ async def limits(
         return FINE
     for line in _lines(found["scopes"]):
         out.say(line)
+    if found["chat_run_calls"] is not None:
+        out.say(
+            f"a run that a chat starts: {found['chat_run_calls']} calls, unless a limit is set for every run"
+        )
     return FINE
 
 

@@ -12,6 +12,7 @@ from onward.agents.listing import list_models
 from onward.agents.prices import read_prices, shipped_prices
 from onward.agents.providers import read_providers, split_name
 from onward.cli.exits import FINE
+from onward.cli.opening import programs_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.text import count, table
 from onward.config import load_settings, own_environment
@@ -26,9 +27,9 @@ def models(
     common: Common = COMMON,
     out: Out,
 ) -> int:
-    """Show which providers of models are set up, what their models cost, and which model is the default.
+    """Show which providers of models and which programs are set up, what models cost, and the default model.
 
-    No provider is asked, and no key is read: a key that is there may still be refused.
+    No provider is asked, no key is read and no program started: a key that is there may still be refused.
     """
     settings = load_settings(db=common.db, app=common.app)
     found = list_models(
@@ -39,6 +40,7 @@ def models(
         default=settings.model,
         variables=own_environment(),
         directory=settings.project.path("."),
+        programs=programs_of(settings),
     )
     if out.is_json:
         out.value(found)
@@ -55,6 +57,11 @@ def _lines(found: ModelList, *, shows_all: bool) -> Iterator[str]:
         for one in providers
     ]
     yield from table(("PROVIDER", "FORMAT", "ADDRESS", "SET UP"), rows)
+    yield ""
+    programs = [
+        (one["name"], one["format"], one["found"] or f"no: {one['problem']}") for one in found["programs"]
+    ]
+    yield from table(("PROGRAM", "FORMAT", "FOUND"), programs)
     yield ""
     yield _default(found)
     yield ""

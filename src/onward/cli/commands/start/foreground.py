@@ -12,9 +12,10 @@ from onward.cli.commands.decide.prompt import Prompt
 from onward.cli.exits import UNFINISHED, exit_of
 from onward.cli.opening import app_of, check_there, courier_of
 from onward.cli.options import Common
+from onward.cli.print.gates import gate_lines
 from onward.cli.print.output import Output
 from onward.cli.print.progress import Progress, make_progress
-from onward.cli.print.render import gate_lines, next_command, summary, workspace_words
+from onward.cli.print.render import next_command, summary, workspace_words
 from onward.cli.signals import Force, on_signals
 from onward.clock import SystemClock
 from onward.config import load_settings
@@ -123,8 +124,10 @@ async def foreground(
     )
     force = Force(settings.grace_s, UNFINISHED, is_watched=bool(app.handlers))
     clock = SystemClock()
-    execution = Execution(engine, clock, stop, interviewer, completed=out.is_json)
-    desk = Foreground(LocalOperations(engine, clock), execution, common, out, stop, progress)
+    execution = Execution(engine, clock, stop, interviewer, completed=out.is_json, chats=app.chat_settings)
+    desk = Foreground(
+        LocalOperations(engine, clock, app.chat_settings), execution, common, out, stop, progress
+    )
     try:
         courier = courier_of(app, engine.store, settings, warn=out.note, stop=stop)
         with on_signals(desk.asked_to_stop, force), out.alone():

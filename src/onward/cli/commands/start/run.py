@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -15,6 +16,7 @@ from onward.cli.options import (
     Common,
     KeepWorkspace,
     Out,
+    PipelineWord,
     Project,
     RealTools,
     RunId,
@@ -24,16 +26,17 @@ from onward.cli.options import (
     Workspace,
     WorkspaceMode,
 )
+from onward.cli.print.output import Output
 from onward.cli.print.render import next_command
-from onward.cli.script import script_of
+from onward.cli.script import Script, script_of
 from onward.cli.values import context_of
 from onward.errors import AmbiguousRun, RunNotFound
 from onward.model.ids import called, check_run_id
 from onward.model.run import RunStatus
-from onward.operations.local_only.submission import submission
+from onward.operations.local_only.submission import named, shadowed_notice, submission
 from onward.operations.local_only.workdir import directory_of
 from onward.operations.replies import RunListed
-from onward.operations.requests import ListRuns
+from onward.operations.requests import ListRuns, SubmitRun
 from onward.pipeline.build import Pipeline
 
 UNFINISHED_RUNS = tuple(
@@ -43,7 +46,7 @@ LOOKED_AT_MAX = 50
 
 
 async def run(
-    file: Annotated[str, Parameter(help="The pipeline: a DOT file.")],
+    file: PipelineWord,
     /,
     *,
     settings: Settings = (),
@@ -88,12 +91,24 @@ async def run(
         workspace_mode=workspace_mode,
         keep_workspace=keep_workspace,
     )
-    async with foreground(common, out, answers, makes_database=True, verbose=verbose) as desk:
-        pipeline = desk.execution.prepare(asking)
+    with named(asking.pipeline):
+        opening = foreground(common, out, answers, makes_database=asking.pipeline is None, verbose=verbose)
+        return await _started(opening, asking, script, out)
+
+
+async def _started(
+    opening: AbstractAsyncContextManager[Foreground], asking: SubmitRun, script: Script, out: Output
+) -> int:
+    async with opening as desk:
+        if notice := await shadowed_notice(desk.execution.engine.registry, asking):
+            out.note(notice)
+        pipeline = await desk.execution.prepare(asking)
         for warning in pipeline.warnings:
             if warning.rule != "type_known":  # the run is refused for it, with the same words
                 out.note(str(warning))
-        if not await _is_taken(desk, run_id):  # else the run is refused, and the user means another one
+        if not await _is_taken(
+            desk, asking.run_id
+        ):  # else the run is refused, and the user means another one
             await _mention_unfinished(desk, pipeline)
         with script.located():
             started = await desk.execution.start_run(asking, pipeline)

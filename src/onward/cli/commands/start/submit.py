@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -16,6 +17,7 @@ from onward.cli.options import (
     Common,
     KeepWorkspace,
     Out,
+    PipelineWord,
     Project,
     RealTools,
     RunId,
@@ -35,13 +37,13 @@ from onward.clock import SystemClock
 from onward.errors import InvalidInput
 from onward.model.ids import called
 from onward.model.values.bounds import PRIORITY
-from onward.operations.local_only.submission import submission
+from onward.operations.local_only.submission import named, shadowed_notice, submission
 from onward.operations.local_only.workdir import directory_of, missing_notice
 from onward.operations.requests import SubmitRun, SubmitRuns
 
 
 async def submit(
-    file: Annotated[str, Parameter(help="The pipeline: a DOT file.")],
+    file: PipelineWord,
     /,
     *,
     settings: Settings = (),
@@ -112,19 +114,21 @@ async def submit(
         workspace_mode=workspace_mode,
         keep_workspace=keep_workspace,
     )
-    if from_jsonl is None:
-        await _submit_one(asking, script, common, out)
-    else:
-        await _submit_many(read_many(from_jsonl, asking, now_us=now_us), script, common, out)
+    with named(asking.pipeline):
+        if from_jsonl is None:
+            await _submit_one(asking, script, common, out)
+        else:
+            await _submit_many(read_many(from_jsonl, asking, now_us=now_us), script, common, out)
     return FINE
 
 
 async def _submit_one(asking: SubmitRun, script: Script, common: Common, out: Output) -> None:
-    async with submit_of(common) as runs:
+    async with submit_of(common, makes=asking.pipeline is None) as runs:
         with script.located():
             made = await runs.submit_run(asking)
+        notice = await shadowed_notice(runs.registry, asking)
     run = made["run"]
-    _tell(made["warnings"], asking, out)
+    _tell([*made["warnings"], notice], asking, out)
     due = f", due at {run['wake_at']}" if asking.wake_at_us is not None else ""
     out.say(f"run {called(run['id'])}: {one_line(run['pipeline'])}{id_words(run['id'])} is queued{due}")
     if run["waiting_for"]:
@@ -134,10 +138,11 @@ async def _submit_one(asking: SubmitRun, script: Script, common: Common, out: Ou
 
 
 async def _submit_many(many: Many, script: Script, common: Common, out: Output) -> None:
-    async with submit_of(common) as runs:
+    async with submit_of(common, makes=many.runs[0].pipeline is None) as runs:
         with script.located(), many.located():
             made = await runs.submit_runs(SubmitRuns(runs=many.runs))
-    _tell(made["warnings"], many.runs[0], out)
+        notice = await shadowed_notice(runs.registry, many.runs[0])
+    _tell([*made["warnings"], notice], many.runs[0], out)
     pipeline = one_line(made["runs"][0]["pipeline"])
     out.say(f"{count(len(made['runs']), 'run')} of {pipeline} queued")
     for says in dict.fromkeys(run["waiting_for"]["says"] for run in made["runs"] if run["waiting_for"]):
@@ -146,8 +151,6 @@ async def _submit_many(many: Many, script: Script, common: Common, out: Output) 
         out.value(made["runs"])
 
 
-def _tell(warnings: list[str], asking: SubmitRun, out: Output) -> None:
-    for warning in warnings:
-        out.note(warning)
-    if notice := missing_notice(asking.workdir):
+def _tell(warnings: Sequence[str], asking: SubmitRun, out: Output) -> None:
+    for notice in filter(None, (*warnings, missing_notice(asking.workdir))):
         out.note(notice)

@@ -109,6 +109,8 @@ async def worker(
     Any number of workers may share a database. SIGTERM or Ctrl-C takes no new runs, lets each step finish,
     and hands the runs back to the queue; a second one, or the end of the grace time, stops now.
     """
+    from onward.chats.dispatch import Dispatcher
+    from onward.chats.settings import DEFAULT_CHATS
     from onward.cli.commands.operate.watching import Watch
     from onward.worker.worker import Worker
 
@@ -132,6 +134,7 @@ async def worker(
             warn=watch.warn,
             until_idle=until_idle,
             metrics=watch.metrics,
+            chats=Dispatcher(engine, SystemClock(), load_settings().chats or DEFAULT_CHATS),
         )
         with on_signals(asked, Force(grace_s, FAILED)):
             out.say(

@@ -80,8 +80,8 @@ class LocalMessages:
             return _Place(of)
         try:
             run_id = (await find_run(self.store.runs, of)).row.id
-        except RunNotFound:
-            raise ChatNotFound(of) from None
+        except RunNotFound as missing:
+            raise ChatNotFound(of, missing.near) from None
         run = (await Journal(self.store.log, self.clock).load(run_id)).run
         return _Place(run.chat or chat_of_run(run_id), run_id)
 
@@ -132,6 +132,7 @@ def shown_message(one: Message, parts: Sequence[Part]) -> MessageShown:
         "state": one.state.value,
         "model": one.model,
         "begun_at": instant(one.begun_at_us) or "",
+        "changed_at": instant(one.changed_at_us) or "",
         "ended_at": instant(one.ended_at_us),
         "first_position": one.first_position,
         "last_position": one.last_position,

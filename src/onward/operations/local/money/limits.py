@@ -11,7 +11,7 @@ import msgspec
 from onward.clock import Clock
 from onward.engine.control.limits import LimitChanges
 from onward.engine.log.journal import Journal
-from onward.model.values.amounts import MEASURES
+from onward.model.values.amounts import CALLS_PER_CHAT_RUN, CHAT_TOKENS, MEASURES
 from onward.model.values.scopes import DAY, KINDS, check_scope, day_of, kind_of
 from onward.operations.requests import GetUsage, ListLimits, ResetLimits, SetLimit
 from onward.operations.spending import (
@@ -39,15 +39,20 @@ class LocalLimits:
 
     async def list_limits(self, request: ListLimits) -> LimitList:
         """Every scope with a limit or spending."""
-        return {"scopes": [_view(one) for one in await self.store.limits.list(limit=request.limit)]}
+        (runs,) = await self.store.limits.read([RUN])
+        return {
+            "scopes": [_view(one) for one in await self.store.limits.list(limit=request.limit)],
+            "chat_run_calls": CALLS_PER_CHAT_RUN if runs.own[MEASURES.index("calls")] is None else None,
+        }
 
     async def set_limit(self, request: SetLimit) -> LimitChanged:
         """Set one limit; runs that it held try again."""
         return await self._change(request.scope, {request.measure: request.value}, request.by)
 
     async def reset_limits(self, request: ResetLimits) -> LimitChanged:
-        """Forget the limits that were set for a scope."""
-        return await self._change(request.scope, dict.fromkeys(MEASURES), request.by)
+        """Forget the limits that were set for a scope. That of every chat is then what it was at first."""
+        first = {"tokens": CHAT_TOKENS} if request.scope == "chat" else {}
+        return await self._change(request.scope, {**dict.fromkeys(MEASURES), **first}, request.by)
 
     async def get_usage(self, request: GetUsage) -> UsageList:
         """What was spent."""

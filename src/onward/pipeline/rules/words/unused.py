@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from onward.pipeline.chats import REQUIRED
+from onward.pipeline.gate.options import OPTIONS
 from onward.pipeline.graph import BUILT_IN_TYPES, Graph, Node
+from onward.pipeline.rules.gates import GATE
 from onward.pipeline.rules.rule import Problem, Subject, about, is_default
 
 _SILENT = frozenset({"start", "exit", "conditional", "parallel", "tool"})
 _ENDS = frozenset({"start", "exit"})
+_PASSED = _ENDS | {"conditional"}
 _NAMES: Mapping[str, str] = {
     "start": "the start",
     "exit": "the exit",
@@ -44,6 +48,7 @@ def attribute_unused(subject: Subject) -> Iterator[Problem]:
         if kind in BUILT_IN_TYPES:
             for key in node.attrs:
                 yield from _unused(node, kind, key)
+            yield from _unused_data(graph, node, kind)
 
 
 def _unused(node: Node, kind: str, key: str) -> Iterator[Problem]:
@@ -55,6 +60,24 @@ def _unused(node: Node, kind: str, key: str) -> Iterator[Problem]:
     yield replace(problem, only_possible=not key.startswith(_MUST_COUNT))
 
 
+def _unused_data(graph: Graph, node: Node, kind: str) -> Iterator[Problem]:
+    """Only what a person may choose has data; proposed options have their own."""
+    for edge in graph.outgoing(node.id):
+        if "data" not in edge.written or is_default(edge, "data"):
+            continue
+        if kind != GATE:
+            why, fix = (
+                f"node {node.id!r} is {_NAMES[kind]}",
+                "write it on the edges of a human gate, or remove it",
+            )
+        elif node.text(OPTIONS) and not edge.label and not edge.condition:
+            why, fix = "its options have their own", "label the edge, or remove it"
+        else:
+            continue
+        problem = about(edge, f"data of {edge.subject} has no effect: {why}", key="data", fix=fix)
+        yield replace(problem, only_possible=True)
+
+
 def _advice(node: Node, kind: str, key: str) -> str:
     """What to write instead of an attribute without effect; nothing if it has one."""
     if key == "prompt":
@@ -62,6 +85,8 @@ def _advice(node: Node, kind: str, key: str) -> str:
     if key == "goal_gate":
         is_set = node.text(key).strip() == "true"
         return "put it on the step that must succeed" if kind in _ENDS and is_set else ""
+    if key == REQUIRED:
+        return "put it on the step that a resume needs" if kind in _PASSED else ""
     for begin, (reader, fix) in _READERS.items():
         if key == begin or (begin.endswith(".") and key.startswith(begin)):
             return fix if kind != reader else ""

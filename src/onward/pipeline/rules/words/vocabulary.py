@@ -27,23 +27,41 @@ GRAPH_ATTRIBUTES = frozenset(
         *("goal", "label", "model_stylesheet", "default_max_retries", "default_max_retry"),
         *("default_fidelity", "default_thread_id", "max_visits", "max_steps", "max_reroutes"),
         *("max_restarts", "max_running", "files", "workspace", "workspace_mode", "retry_policy"),
-        *("retry_on_fail", "continue_on_fail", *_MODELS, *_TOOLS, *_TARGETS, *_HOOKS, *_CHILD),
+        *(
+            "retry_on_fail",
+            "continue_on_fail",
+            "on_message",
+            "while_running",
+            *_MODELS,
+            *_TOOLS,
+            *_TARGETS,
+            *_HOOKS,
+            *_CHILD,
+        ),
     }
 )
 NODE_ATTRIBUTES = frozenset(
     {
         *("label", "prompt", "shape", "type", "class", "max_retries", "retry_policy", "allow_partial"),
-        *("goal_gate", "timeout", "fidelity", "thread_id", "auto_status", "repeatable"),
+        *(
+            "goal_gate",
+            "timeout",
+            "fidelity",
+            "thread_id",
+            "auto_status",
+            "repeatable",
+            "required_for_resume",
+        ),
         *("continue_on_fail", "tool_command", "join_policy", "max_parallel", "files", "workspace"),
         *("human.type", "human.question", "human.show", "human.default_choice", "human.timeout"),
-        *("human.on_timeout", "human.remind"),
+        *("human.on_timeout", "human.remind", "human.options"),
         *("manager.poll_interval", "manager.max_cycles", "manager.stop_condition", "manager.actions"),
         *("manager.steer_cooldown", "stack.child_autostart", *_MODELS, *_AGENT, *_TOOLS),
         *(*_TARGETS, *_HOOKS, *_CHILD),
     }
 )
 EDGE_ATTRIBUTES = frozenset(
-    {"label", "condition", "weight", "fidelity", "thread_id", "loop_restart", "loop_restart_keep"}
+    {"label", "condition", "weight", "fidelity", "thread_id", "loop_restart", "loop_restart_keep", "data"}
 )
 GUARDS = frozenset(
     {

@@ -22,15 +22,16 @@ class MemoryMessages:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    async def flush(self, batch: Sequence[Growth]) -> Sequence[Flushed]:
-        return [self._grow(growth) for growth in batch]
+    async def flush(self, batch: Sequence[Growth], at_us: int) -> Sequence[Flushed]:
+        return [self._grow(growth, at_us) for growth in batch]
 
-    def _grow(self, growth: Growth) -> Flushed:
+    def _grow(self, growth: Growth, at_us: int) -> Flushed:
         said = self._state.said.get(growth.message)
         if said is None or not growing.is_writing(growth, said.locked):
             return Flushed.REFUSED
         for kind, text in growth.chunks[said.next_index - growth.first :]:
             add_chunk(self._state, said, kind, text)
+            said.message = replace(said.message, changed_at_us=at_us)
         return Flushed.STORED
 
     async def say(self, message: Message, content: bytes) -> None:
@@ -110,6 +111,7 @@ def _begin(state: State, begun: MessageBegun) -> None:
         state=MessageState.STREAMING,
         model=begun.model,
         begun_at_us=begun.at_us,
+        changed_at_us=begun.at_us,
         ended_at_us=None,
         first_position=state.chats.get(begun.chat, 0) + 1,
         last_position=None,
@@ -128,6 +130,7 @@ def _end(state: State, ended: MessageEnded) -> None:
                 one,
                 state=MessageState(ended.state),
                 model=ended.model or one.model,
+                changed_at_us=ended.at_us,
                 ended_at_us=ended.at_us,
                 last_position=state.chats[one.chat],
                 content=ended.content,

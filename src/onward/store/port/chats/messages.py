@@ -61,8 +61,8 @@ class MessageQuery:
 class Messages(Protocol):
     """What is said in chats."""
 
-    async def flush(self, batch: Sequence[Growth]) -> Sequence[Flushed]:
-        """Store what streams have written, each of another message; answers for each."""
+    async def flush(self, batch: Sequence[Growth], at_us: int) -> Sequence[Flushed]:
+        """Store what streams have written until now, each of another message; answers for each."""
         ...
 
     async def say(self, message: Message, content: bytes) -> None:

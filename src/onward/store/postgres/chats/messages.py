@@ -24,8 +24,8 @@ class PostgresMessages:
     def __init__(self, flushing: Pool, connections: Pool) -> None:
         self._flushing, self._connections = flushing, connections
 
-    async def flush(self, batch: Sequence[Growth]) -> Sequence[Flushed]:
-        return await self._flushing.use(lambda wire: _flush(wire, batch)) if batch else ()
+    async def flush(self, batch: Sequence[Growth], at_us: int) -> Sequence[Flushed]:
+        return await self._flushing.use(lambda wire: _flush(wire, batch, at_us)) if batch else ()
 
     async def say(self, message: Message, content: bytes) -> None:
         assert message.content is not None
@@ -68,7 +68,7 @@ class PostgresMessages:
         return found
 
 
-async def _flush(wire: Wire, batch: Sequence[Growth]) -> Sequence[Flushed]:
+async def _flush(wire: Wire, batch: Sequence[Growth], at_us: int) -> Sequence[Flushed]:
     ids = texts(sorted({growth.message for growth in batch}))
     chats = texts(sorted({growth.chat for growth in batch}))
     _, locked, seen = await wire.run(
@@ -84,11 +84,11 @@ async def _flush(wire: Wire, batch: Sequence[Growth]) -> Sequence[Flushed]:
         else judged.add(growth, found.get(growth.message))
         for growth in batch
     ]
-    await wire.run(*_growing(judged), COMMIT)
+    await wire.run(*_growing(judged, at_us), COMMIT)
     return answers
 
 
-def _growing(judged: Judged) -> Sequence[Call]:
+def _growing(judged: Judged, at_us: int) -> Sequence[Call]:
     if not judged.chunks:
         return ()
     chat, position, message, index, kind, text = zip(*judged.chunks, strict=True)
@@ -102,7 +102,12 @@ def _growing(judged: Judged) -> Sequence[Call]:
             kind=texts(kind),
             text=texts(text),
         ),
-        call("message_move", n=numbers([*judged.messages]), next_index=numbers([*judged.messages.values()])),
+        call(
+            "message_move",
+            n=numbers([*judged.messages]),
+            next_index=numbers([*judged.messages.values()]),
+            at_us=at_us,
+        ),
         call("chat_move", n=numbers([*judged.chats]), position=numbers([*judged.chats.values()])),
     )
 

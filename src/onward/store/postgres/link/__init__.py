@@ -1,1 +1,5 @@
-"""Connections to a PostgreSQL server: opening, pooling, listening, and telling failures apart."""
+"""Connections to a PostgreSQL server: opening, pooling, listening, and telling failures apart.
+
+Begin with `pool` (how everything else uses connections), then `wire` (several statements in one trip) and
+`failure` (what each error means).
+"""

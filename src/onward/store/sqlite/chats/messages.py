@@ -25,8 +25,8 @@ class SqliteMessages:
     def __init__(self, database: Transactions) -> None:
         self._database = database
 
-    async def flush(self, batch: Sequence[Growth]) -> Sequence[Flushed]:
-        return await self._database.transact(lambda db: _flush(db, batch)) if batch else ()
+    async def flush(self, batch: Sequence[Growth], at_us: int) -> Sequence[Flushed]:
+        return await self._database.transact(lambda db: _flush(db, batch, at_us)) if batch else ()
 
     async def say(self, message: Message, content: bytes) -> None:
         await self._database.transact(lambda db: _say(db, message, content))
@@ -64,14 +64,14 @@ class SqliteMessages:
         return await self._database.transact(lambda db: _tidy(db, values))
 
 
-def _flush(db: apsw.Connection, batch: Sequence[Growth]) -> Sequence[Flushed]:
+def _flush(db: apsw.Connection, batch: Sequence[Growth], at_us: int) -> Sequence[Flushed]:
     judged = Judged()
     answers = []
     for growth in batch:
         found = db.execute(QUERIES["message_lock"], (growth.message,)).fetchone()
         answers.append(judged.add(growth, None if found is None else LockedMessage(*found)))
     db.executemany(QUERIES["chunk_insert"], judged.chunks)
-    db.executemany(QUERIES["message_move"], [(index, n) for n, index in judged.messages.items()])
+    db.executemany(QUERIES["message_move"], [(index, at_us, n) for n, index in judged.messages.items()])
     db.executemany(QUERIES["chat_move"], [(position, n) for n, position in judged.chats.items()])
     return answers
 

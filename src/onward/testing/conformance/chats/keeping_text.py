@@ -46,7 +46,7 @@ LATER_US = START_US + 10**12
 
 async def test_only_what_has_ended_is_sealed_and_only_what_is_sealed_is_tidied(store: Store) -> None:
     draft = await speaking(store)
-    await store.messages.flush([growth(draft, "a", "b")])
+    await store.messages.flush([growth(draft, "a", "b")], 1)
     assert await store.messages.seal(at_us=START_US, limit=10) == 0
     draft = await appended(store, draft, answered())
     assert await store.messages.tidy(before_us=LATER_US, limit=10) == 0
@@ -68,7 +68,7 @@ async def test_a_tidied_message_comes_whole_at_its_last_position(store: Store) -
     chat, message = chat_of_run(draft.id), message_id(draft.id, STEP, "m1", 1)
     chunks = [(REASONING, "hm"), (TEXT, "I "), (TEXT, "look"), (TOOL_CALL, "{1}"), (TOOL_CALL, "{2}")]
     chunks += [(TOOL_RESULT, "one"), (TEXT, "done")]
-    await store.messages.flush([growth(draft)._replace(chunks=chunks)])
+    await store.messages.flush([growth(draft)._replace(chunks=chunks)], 1)
     draft = await appended(store, draft, answered())
     parts = tuple(
         Part(*part)
@@ -100,11 +100,11 @@ async def test_a_tidied_message_comes_whole_at_its_last_position(store: Store) -
 async def test_a_tidied_message_stands_between_the_chunks_of_others(store: Store) -> None:
     first = await speaking(store, chat="both")
     second = await speaking(store, chat="both")
-    await store.messages.flush([growth(first, "a", chat="both"), growth(second, "b", chat="both")])
+    await store.messages.flush([growth(first, "a", chat="both"), growth(second, "b", chat="both")], 1)
     await appended(store, first, answered())
     await store.messages.seal(at_us=START_US, limit=10)
     await store.messages.tidy(before_us=LATER_US, limit=10)
-    await store.messages.flush([growth(second, "c", first=2, chat="both")])
+    await store.messages.flush([growth(second, "c", first=2, chat="both")], 1)
     found = await store.messages.read("both", after=0)
     assert [one.position for one in found] == [2, 4, 5, 6]
     assert isinstance(found[2], Reset)
@@ -125,7 +125,7 @@ async def test_a_list_has_the_messages_of_a_run_or_a_chat_as_they_began(store: S
 
 async def test_a_chat_outlives_its_runs_and_keeps_their_text(store: Store) -> None:
     draft = await speaking(store, chat="talk")
-    await store.messages.flush([growth(draft, "kept", chat="talk")])
+    await store.messages.flush([growth(draft, "kept", chat="talk")], 1)
     draft = await appended(store, draft, answered())
     await store.messages.seal(at_us=START_US, limit=10)
     await store.messages.tidy(before_us=LATER_US, limit=10)
@@ -140,7 +140,7 @@ async def test_a_chat_outlives_its_runs_and_keeps_their_text(store: Store) -> No
 
 async def test_a_run_that_was_given_no_chat_takes_its_own_with_it(store: Store) -> None:
     draft = await speaking(store)
-    await store.messages.flush([growth(draft, "gone")])
+    await store.messages.flush([growth(draft, "gone")], 1)
     draft = await appended(store, draft, answered())
     await store.messages.seal(at_us=START_US, limit=10)
     message = await only(store, draft.id)
@@ -168,6 +168,7 @@ async def test_messages_of_another_database_stand_whole_at_the_end_of_their_chat
         state=MessageState.INTERRUPTED,
         model="gpt",
         begun_at_us=START_US,
+        changed_at_us=START_US,
         ended_at_us=START_US,
         first_position=0,
         last_position=0,
@@ -180,7 +181,7 @@ async def test_messages_of_another_database_stand_whole_at_the_end_of_their_chat
     await store.blobs.put({name: content}, at_us=START_US)
     for _ in range(2):
         await store.carrying.receive(arrival)
-    await store.messages.flush([growth(here, "here", chat="talk")])
+    await store.messages.flush([growth(here, "here", chat="talk")], 1)
     _, whole, last = await store.messages.read("talk", after=0)
     assert isinstance(whole, Reset)
     assert (whole.position, whole.parts, last.position) == (2, ((TEXT, "from afar"),), 3)
@@ -203,6 +204,7 @@ async def test_what_a_user_says_stands_whole_at_the_end_of_the_chat(store: Store
         state=MessageState.COMPLETE,
         model="",
         begun_at_us=START_US,
+        changed_at_us=START_US,
         ended_at_us=START_US,
         first_position=0,
         last_position=0,

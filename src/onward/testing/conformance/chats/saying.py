@@ -107,9 +107,9 @@ async def test_text_is_read_while_it_grows(store: Store, other: Store) -> None:
     """What was flushed is there for everybody, before the answer is complete."""
     draft = await speaking(store)
     chat = chat_of_run(draft.id)
-    assert await store.messages.flush([growth(draft, "Once ", "upon")]) == [STORED]
+    assert await store.messages.flush([growth(draft, "Once ", "upon")], 1) == [STORED]
     assert await heard(other, chat, 1) == [(2, "text", "Once "), (3, "text", "upon")]
-    assert await store.messages.flush([growth(draft, " a time", first=3)]) == [STORED]
+    assert await store.messages.flush([growth(draft, " a time", first=3)], 1) == [STORED]
     assert await heard(other, chat, 3) == [(4, "text", " a time")]
     assert await other.messages.content(message_id(draft.id, STEP, "m1", 1)) == ((TEXT, "Once upon a time"),)
     assert await other.messages.positions([chat, "nobody's"]) == {chat: 4}
@@ -124,7 +124,7 @@ async def test_the_end_has_the_state_of_the_call(store: Store) -> None:
     }
     for state, event in ends.items():
         draft = await speaking(store)
-        await store.messages.flush([growth(draft, "so far")])
+        await store.messages.flush([growth(draft, "so far")], 1)
         after = await appended(store, draft, event)
         message = await only(store, draft.id)
         assert (message.state, message.last_position) == (state, 3)
@@ -135,9 +135,9 @@ async def test_the_end_has_the_state_of_the_call(store: Store) -> None:
 async def test_a_flush_whose_reply_was_lost_is_made_again(store: Store) -> None:
     """The same chunks under the same indexes, and newer text under the next."""
     draft = await speaking(store)
-    await store.messages.flush([growth(draft, "a", "b")])
-    assert await store.messages.flush([growth(draft, "a", "b")]) == [STORED]
-    assert await store.messages.flush([growth(draft, "a", "b", "c")]) == [STORED]
+    await store.messages.flush([growth(draft, "a", "b")], 1)
+    assert await store.messages.flush([growth(draft, "a", "b")], 1) == [STORED]
+    assert await store.messages.flush([growth(draft, "a", "b", "c")], 1) == [STORED]
     assert [text for _, _, text in await heard(store, chat_of_run(draft.id), 1)] == ["a", "b", "c"]
 
 
@@ -145,7 +145,7 @@ async def test_a_chunk_after_the_end_is_refused(store: Store, other: Store) -> N
     draft = await speaking(store)
     await appended(store, draft, answered())
     for process in (store, other):
-        assert await process.messages.flush([growth(draft, "late")]) == [REFUSED]
+        assert await process.messages.flush([growth(draft, "late")], 1) == [REFUSED]
     assert await heard(store, chat_of_run(draft.id), 2) == []
 
 
@@ -159,8 +159,8 @@ async def test_a_writer_that_wakes_after_a_take_over_writes_nothing(store: Store
     await other.log.append(again, taken.lease)
     fresh = growth(taken, "new")._replace(message=message_id(draft.id, STEP, "m1", 2))
     stale = fresh._replace(token=draft.run.token)
-    assert await store.messages.flush([growth(draft, "old"), stale]) == [REFUSED, REFUSED]
-    assert await other.messages.flush([fresh]) == [STORED]
+    assert await store.messages.flush([growth(draft, "old"), stale], 1) == [REFUSED, REFUSED]
+    assert await other.messages.flush([fresh], 1) == [STORED]
     texts = [text for _, kind, text in await heard(store, chat_of_run(draft.id)) if kind == "text"]
     assert texts == ["new"]
 
@@ -171,8 +171,8 @@ async def test_only_its_own_message_is_refused(store: Store) -> None:
     batch = [growth(draft, draft.id, chat="together") for draft in (one, ended, third)]
     missing = batch[0]._replace(message="nobody's")
     ahead = growth(one, "ahead", first=9, chat="together")
-    assert await store.messages.flush([*batch, missing]) == [STORED, REFUSED, STORED, REFUSED]
-    assert await store.messages.flush([ahead]) == [REFUSED]
+    assert await store.messages.flush([*batch, missing], 1) == [STORED, REFUSED, STORED, REFUSED]
+    assert await store.messages.flush([ahead], 1) == [REFUSED]
     assert [text for _, kind, text in await heard(store, "together") if kind == "text"] == [one.id, third.id]
 
 
@@ -183,7 +183,7 @@ async def test_positions_of_a_chat_have_no_gap_whoever_writes(store: Store, othe
     async def write(process: Store, draft: Draft) -> None:
         index = 1
         while index <= 10:
-            (came,) = await process.messages.flush([growth(draft, f"{index};", first=index, chat="busy")])
+            (came,) = await process.messages.flush([growth(draft, f"{index};", first=index, chat="busy")], 1)
             assert came is not REFUSED
             index += came is STORED
         await appended(process, draft, answered())
@@ -207,7 +207,7 @@ async def test_positions_of_a_chat_have_no_gap_whoever_writes(store: Store, othe
 async def test_every_text_comes_back_as_it_was(store: Store) -> None:
     draft = await speaking(store)
     texts = ["\0", "\U0010ffff0", "a\nb", "ä✔\U0001f600", ""]
-    await store.messages.flush([growth(draft, *texts)])
+    await store.messages.flush([growth(draft, *texts)], 1)
     assert [text for _, _, text in await heard(store, chat_of_run(draft.id), 1)] == texts
 
 
@@ -223,7 +223,7 @@ async def test_a_reader_that_reconnects_at_every_position_sees_every_character_o
     """Also if the chunks are tidied away while it is gone; then it gets the message whole, once."""
     draft = await speaking(store)
     chat = chat_of_run(draft.id)
-    await store.messages.flush([growth(draft, *texts)])
+    await store.messages.flush([growth(draft, *texts)], 1)
     await appended(store, draft, answered())
     cursor, text, ends = 0, "", 0
     while found := await store.messages.read(chat, after=cursor, limit=limit):

@@ -1,0 +1,309 @@
+"""Taking messages up: look at the chat, decide, do it, and note what became of the message.
+
+Any process may do this at any time, also two at once: see the docstring of the package.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from onward.chats.decide import (
+    Action,
+    AnswerGate,
+    AskFirst,
+    ChatRun,
+    Nothing,
+    ResumeRun,
+    Said,
+    ShowGate,
+    StartAnew,
+    StartRun,
+    Steer,
+    Supersede,
+    Wait,
+    decide,
+)
+from onward.chats.looking import ChatSeen, Looking, is_work_of_chat
+from onward.chats.prechecks import Checked, precheck, scopes_checked
+from onward.chats.sending import Sending, Sent
+from onward.chats.settings import DEFAULT_CHATS, ChatSettings
+from onward.chats.starting import RunStarting
+from onward.chats.words import anew_words, ask_words, doubt_words, plan_words, stop_words
+from onward.clock import Clock, Ids, SystemIds
+from onward.engine.engine import Engine, Resume
+from onward.engine.log.terms import RequestTerms
+from onward.errors import OnwardError, Refused, RunNotFound, StoreError
+from onward.model.answer import Answer
+from onward.model.chats.intake import Intake, IntakeState, Outcome, answer_to
+from onward.model.chats.message import text_of
+from onward.model.chats.reading import Act, Reading, read_reading, write_reading
+from onward.model.run import Run
+
+log = logging.getLogger("onward.chats")
+LOOKS_MAX = 50
+"""How often a message is looked at before it is left to the next sweep: whatever happens in its chat."""
+RESUMED, STEERED, ANSWERED = Outcome.RESUMED, Outcome.STEERED, Outcome.ANSWERED
+BY = "chat"
+STALE = "stale_head"
+TOO_LATE = ("invalid_state", "no_open_gate", "gate_decided")
+"""Why a run under way takes no instruction or answer: it has moved on, so the message is decided anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatcher:
+    """Takes up messages through one engine."""
+
+    engine: Engine
+    clock: Clock
+    settings: ChatSettings = DEFAULT_CHATS
+    ids: Ids = SystemIds()  # noqa: RUF009 - it has no state
+
+    async def send(self, sent: Sent) -> tuple[Intake, bool]:
+        """Store a message, and do what follows from it; says also whether it was sent before.
+
+        The message is durable before anything else happens: what fails after that is done by a worker.
+        """
+        sending = Sending(self.engine.store.intakes, self.engine.saying, self.clock, self.ids)
+        intake, is_repeat = await sending.put(sent)
+        if intake.state is not IntakeState.DONE:
+            await self.take_up(chat=intake.chat, upto=intake.n)
+        return await self._found(intake.message), is_repeat
+
+    async def take_up(self, *, chat: str | None = None, upto: int | None = None) -> int:
+        """Take up the messages that wait for nothing, oldest first; returns how many of them moved on.
+
+        `chat`: only those of one chat. `upto`: only up to this one, in the order of all.
+        """
+        moved = 0
+        for intake in await self.engine.store.intakes.free(chat=chat):
+            if upto is not None and intake.n > upto:
+                break
+            try:
+                done = await self._dispatch(intake.message)
+            except Exception as error:  # of any kind: other messages come after it
+                if intake.n == upto:
+                    raise
+                log.warning("message %s of chat %s is not dealt with: %s", intake.message, intake.chat, error)
+                continue
+            moved += done != intake
+        return moved
+
+    async def tell_stop(self, run: Run) -> None:
+        """Say in its chat why a run has stopped; once for each stop."""
+        words = stop_words(run) if is_work_of_chat(run) and not run.is_dismissed else None
+        if words is not None and run.chat is not None:
+            await self.engine.saying.tell(run.chat, words, id=answer_to(run.id, f"stop {run.head}"))
+
+    async def _dispatch(self, message: str) -> Intake:
+        for _ in range(LOOKS_MAX):
+            intake = await self._found(message)
+            if intake.state is IntakeState.DONE:
+                return intake
+            try:
+                if await self._step(intake):
+                    return await self._found(message)
+            except StoreError:
+                raise
+            except OnwardError as error:
+                if isinstance(error, Refused) and error.code == STALE:
+                    await self._forget_act(intake)
+                    continue  # the run has moved on since it was looked at
+                outcome = Outcome.LIMIT if _is_limit(error) else Outcome.REFUSED
+                await self._settle(intake, outcome, notice=str(error), tells=True)
+                return await self._found(message)
+        log.warning("message %s is left to the next sweep: its chat changes all the time", message)
+        return await self._found(message)
+
+    async def _step(self, intake: Intake) -> bool:
+        """Do one thing for a message; says whether nothing more is to be done now."""
+        if intake.state is IntakeState.STARTING:
+            await self._started(intake)
+            return True
+        reading = read_reading(intake.reading)
+        if reading.act is not None:
+            await self._act(intake, reading.act)
+            return True
+        seen = await Looking(self.engine, self.settings).look(intake.chat)
+        if seen.starting is not None:
+            await self._dispatch(seen.starting.message)  # whoever began it may be gone
+            return False
+        text = text_of(await self.engine.store.messages.content(intake.message) or ())
+        said = Said(text, intake.wish, has_waited=bool(intake.behind), instead_of=reading.instead_of)
+        return await self._do(decide(seen.runs, said), intake, seen)
+
+    async def _do(self, action: Action, intake: Intake, seen: ChatSeen) -> bool:
+        match action:
+            case StartRun():
+                return await self._start(intake, seen)
+            case ResumeRun(run):
+                await self._check_limits(intake, seen)
+                await self._tell_last_stop(run)
+                return await self._note_act(intake, "resume", run)
+            case StartAnew(run):
+                words = anew_words(run.id, run.missing)
+                await self.engine.saying.tell(intake.chat, words, id=answer_to(intake.message, "anew"))
+                noted = replace(read_reading(intake.reading), instead_of=run.id)
+                await self._note(intake, noted, behind=intake.behind)
+                return False  # the run is superseded next
+            case Supersede(run):
+                await self._supersede(intake, run)
+                return False
+            case Steer(run):
+                return await self._note_act(intake, "steer", run)
+            case AnswerGate(run, gate):
+                return await self._note_act(intake, "answer", run, gate.gate)
+            case Wait(run):
+                is_noted = await self._note(intake, read_reading(intake.reading), behind=run.id)
+                return is_noted and not await self._is_free(intake)
+            case ShowGate(run):
+                return await self._settle(intake, Outcome.GATE, run_id=run.id)
+            case AskFirst(run):
+                notice = ask_words(run.id, run.status)
+                return await self._settle(intake, Outcome.ASKED, run_id=run.id, notice=notice, tells=True)
+            case Nothing(run):
+                return await self._settle(intake, RESUMED, run_id=run.id, notice="it is under way already")
+            case _:
+                assert_never(action)
+
+    # -- starting ------------------------------------------------------------------------------------
+
+    async def _start(self, intake: Intake, seen: ChatSeen) -> bool:
+        older = _being_read(intake, seen)
+        if older is not None:
+            is_noted = await self._note(intake, read_reading(intake.reading), behind=older)
+            return is_noted and not await self._is_free(intake)
+        await self._check_limits(intake, seen)
+        await RunStarting(self.engine, self.clock, self.settings).begin(intake, seen)
+        found = await self._found(intake.message)
+        # Begun, by this process or another; or it waits until a model has read it.
+        return found.state is IntakeState.PENDING and bool(found.behind) and not await self._is_free(found)
+
+    async def _started(self, intake: Intake) -> None:
+        await RunStarting(self.engine, self.clock, self.settings).create(intake)
+        plan = plan_words(read_reading(intake.reading))
+        await self.engine.saying.tell(intake.chat, plan, id=answer_to(intake.message, "plan"))
+        await self._settle(intake, Outcome.STARTED, run_id=intake.run_id)
+
+    async def _check_limits(self, intake: Intake, seen: ChatSeen) -> None:
+        """Refuse to begin where a limit leaves nothing; say where one is nearly spent."""
+        checked = await self.checked(intake.chat, intake.project or seen.project)
+        if checked.blocked:
+            raise Refused("limit_exceeded", checked.blocked)
+        for number, warning in enumerate(checked.warnings):
+            about = answer_to(intake.message, f"warning {number}")
+            await self.engine.saying.tell(intake.chat, warning, id=about)
+
+    async def checked(self, chat: str, project: str) -> Checked:
+        """What the limits of a chat, its day and its project leave now."""
+        scopes = scopes_checked(chat, project, self.clock.now_us())
+        return precheck(await self.engine.store.limits.read(scopes))
+
+    # -- requests to runs ----------------------------------------------------------------------------
+
+    async def _note_act(self, intake: Intake, does: str, run: ChatRun, gate: str = "") -> bool:
+        """Note what is about to be done: whoever takes the message up after a crash does the same."""
+        act = Act(does=does, run=run.id, head=run.head, gate=gate)
+        await self._note(intake, replace(read_reading(intake.reading), act=act), behind=intake.behind)
+        return False  # it is done from the note
+
+    async def _act(self, intake: Intake, act: Act) -> None:
+        # Only a resume is about the run as it was: what is under way moves on all the time.
+        terms = self._terms(intake, act.does, act.run, act.head if act.does == "resume" else None)
+        outcome = {"resume": RESUMED, "steer": STEERED, "answer": ANSWERED}[act.does]
+        try:
+            await self._request(intake, act, terms)
+        except RunNotFound as error:
+            raise Refused(STALE, str(error)) from error
+        except Refused as refusal:
+            if act.does != "resume" and refusal.code in TOO_LATE:
+                raise Refused(STALE, str(refusal)) from refusal
+            if refusal.code == "in_doubt":
+                raise Refused("in_doubt", doubt_words(act.run, str(refusal))) from refusal
+            raise
+        await self._settle(intake, outcome, run_id=act.run)
+
+    async def _supersede(self, intake: Intake, run: ChatRun) -> None:
+        """Cancel a run whose place a new one takes. One that has ended by itself is not in the way."""
+        terms = self._terms(intake, "supersede", run.id, None)
+        why = f"a message in chat {intake.chat} starts anew"
+        try:
+            await self.engine.cancel(run.id, by=BY, reason=why, is_superseded=True, terms=terms)
+        except (Refused, RunNotFound) as error:
+            log.debug("run %s needs no cancelling: %s", run.id, error)
+
+    async def _request(self, intake: Intake, act: Act, terms: RequestTerms) -> None:
+        by = intake.said_by
+        if act.does == "resume":
+            await self.engine.resume(act.run, Resume(by=by, run=False, terms=terms))
+            return
+        text = text_of(await self.engine.store.messages.content(intake.message) or ())
+        if act.does == "steer":
+            await self.engine.steer(act.run, text, by=by, terms=terms)
+            return
+        answer = Answer(text.strip())
+        await self.engine.answer(act.run, answer, by=by, gate=act.gate, run=False, terms=terms)
+
+    def _terms(self, intake: Intake, does: str, run_id: str, head: int | None) -> RequestTerms:
+        key = f"message/{intake.message}/{does}"
+        return RequestTerms(key, f"{key} {run_id}".encode(), head)
+
+    async def _tell_last_stop(self, run: ChatRun) -> None:
+        """Say why a run had stopped, if its process died before it could."""
+        await self.tell_stop((await self.engine.journal.load(run.id)).run)
+
+    # -- notes ---------------------------------------------------------------------------------------
+
+    async def _forget_act(self, intake: Intake) -> None:
+        """Decide anew: what was noted was not done, and cannot be any more."""
+        found = await self._found(intake.message)
+        await self._note(found, replace(read_reading(found.reading), act=None), behind=found.behind)
+
+    async def _note(self, intake: Intake, reading: Reading, *, behind: str) -> bool:
+        return await self.engine.store.intakes.note(
+            intake.message, seen=intake.reading, behind=behind, reading=write_reading(reading)
+        )
+
+    async def _settle(
+        self, intake: Intake, outcome: Outcome, *, run_id: str = "", notice: str = "", tells: bool = False
+    ) -> bool:
+        """Note what became of a message; `tells`: and say so in its chat."""
+        notice = self.engine.redactor.redact(notice)
+        if tells:
+            await self.engine.saying.tell(intake.chat, notice, id=answer_to(intake.message, outcome.value))
+        await self.engine.store.intakes.settle(
+            intake.message,
+            outcome=outcome,
+            run_id=run_id,
+            notice=notice,
+            reading="",
+            at_us=self.clock.now_us(),
+        )
+        return True
+
+    async def _is_free(self, intake: Intake) -> bool:
+        """Whether a message waits for a run that has ended since."""
+        found: Sequence[Intake] = await self.engine.store.intakes.free(chat=intake.chat)
+        return any(one.message == intake.message for one in found)
+
+    async def _found(self, message: str) -> Intake:
+        found = await self.engine.store.intakes.find(message)
+        assert found is not None  # intakes never go
+        return found
+
+
+def _being_read(intake: Intake, seen: ChatSeen) -> str | None:
+    """The run in which a model reads an older message of the chat: messages start runs in their order."""
+    for one in seen.waiting:
+        asked = read_reading(one.reading).asked
+        if one.n < intake.n and asked and one.behind == asked:
+            return asked
+    return None
+
+
+def _is_limit(error: OnwardError) -> bool:
+    return isinstance(error, Refused) and error.code == "limit_exceeded"

@@ -1,0 +1,95 @@
+"""A chat as a message finds it: its turn, and its runs that have not ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onward.chats.decide import ChatRun
+from onward.chats.settings import ChatSettings
+from onward.engine.engine import Engine
+from onward.machine.decide.owner_loss import REQUEUE
+from onward.machine.lifecycle import is_recoverable
+from onward.machine.planned import unfinished_required
+from onward.model.chats.intake import Intake, IntakeState
+from onward.model.chats.reading import READING_TAG
+from onward.model.run import Run, RunStatus
+from onward.model.values.tags import tags_in
+from onward.store.port.runs import Listed, RunQuery
+
+LOOKED_AT_MAX = 20
+"""How many runs of a chat are looked at in each status, the newest first."""
+WAITING_MAX = 1_000
+UNENDED = tuple(status for status in RunStatus if status not in (RunStatus.COMPLETED, RunStatus.CANCELLED))
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSeen:
+    """A chat: its turn, what waits in it, and its runs, newest first. They were read in this order.
+
+    A message that has begun a run since the turn was read has moved the turn; one that had begun it before is
+    `starting`, or its run is among the runs. So no run is started beside another.
+    """
+
+    turn: int
+    project: str
+    waiting: Sequence[Intake]
+    runs: Sequence[ChatRun]
+
+    @property
+    def starting(self) -> Intake | None:
+        """A message whose run has an id, and may not be created yet."""
+        return next((one for one in self.waiting if one.state is IntakeState.STARTING), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """Looks at chats through one engine."""
+
+    engine: Engine
+    settings: ChatSettings
+
+    async def look(self, chat: str) -> ChatSeen:
+        """The chat as it is. What a dead process held is stopped or queued first, as its policy says."""
+        row = await self.engine.store.intakes.find_chat(chat)
+        waiting = await self.engine.store.intakes.list(chat, is_open=True, limit=WAITING_MAX)
+        listed = await runs_of(self.engine, chat)
+        if any(one.holder is not None and not one.holder.is_alive for one in listed):
+            await self.engine.sweep()
+            listed = await runs_of(self.engine, chat)
+        runs = [await self._run(one) for one in listed]
+        turn, project = (0, "") if row is None else (row.turn, row.project)
+        return ChatSeen(turn, project, waiting, [run for run in runs if run is not None])
+
+    async def _run(self, listed: Listed) -> ChatRun | None:
+        folded = await self.engine.journal.load(listed.row.id)
+        run = folded.run
+        if run.is_final:
+            return None  # it has ended since it was listed
+        definition = self.engine.definition(await self.engine.sources.stored(run))
+        # A sweep may have failed, or not have come yet: what it would interrupt can be resumed at once.
+        is_lost = run.status is RunStatus.RUNNING and not self.engine.is_at_work(folded)
+        is_lost = is_lost and run.on_owner_loss != REQUEUE
+        return ChatRun(
+            run.id,
+            RunStatus.INTERRUPTED if is_lost else run.status,
+            folded.position.seq,
+            recoverable=is_lost or is_recoverable(run.status, run.reason),
+            is_dismissed=run.is_dismissed,
+            is_leaving=run.pending.cancel_by is not None,
+            on_message=definition.on_message or self.settings.on_message,
+            while_running=definition.while_running,
+            gates=tuple(gate for gate in run.gates.values() if gate.decided is None),
+            missing=unfinished_required(definition, run),
+        )
+
+
+async def runs_of(engine: Engine, chat: str, statuses: tuple[RunStatus, ...] = UNENDED) -> Sequence[Listed]:
+    """The runs that do the work of a chat, newest first: not those that their steps manage."""
+    found = await engine.store.runs.list(RunQuery(chat=chat, statuses=statuses, limit=LOOKED_AT_MAX))
+    return [one for one in found if one.row.managed_by is None and READING_TAG not in tags_in(one.row.tags)]
+
+
+def is_work_of_chat(run: Run) -> bool:
+    """Whether a run does the work of a chat that it was given."""
+    return run.chat is not None and run.managed_by is None and READING_TAG not in run.tags

@@ -1,0 +1,208 @@
+"""What a message wants and which part of the work it is about, by its words alone; pure."""
+
+from __future__ import annotations
+
+import re
+
+from onward.model.chats.reading import RULES, ChatScope, Intent, Reading
+
+_WORD = re.compile(r"[a-z][a-z'’-]*")
+_ASKING = frozenset(
+    [
+        "what",
+        "why",
+        "how",
+        "when",
+        "where",
+        "who",
+        "which",
+        "whose",
+        "is",
+        "are",
+        "was",
+        "were",
+        "does",
+        "do",
+        "did",
+        "can",
+        "could",
+        "should",
+        "would",
+        "will",
+        "has",
+        "have",
+    ]
+)
+_PLEASE = re.compile(r"^(can|could|would|will) (you|we)\b")
+_NEW = frozenset(["build", "create", "new", "scratch", "generate", "scaffold", "bootstrap", "start"])
+_MAKING = _NEW | frozenset(
+    ["make", "add", "implement", "write", "design", "develop", "set", "put", "want", "need", "give"]
+)
+_MENDING = frozenset(
+    [
+        "fix",
+        "bug",
+        "bugs",
+        "broken",
+        "breaks",
+        "broke",
+        "repair",
+        "error",
+        "errors",
+        "crash",
+        "crashes",
+        "crashed",
+        "fails",
+        "failing",
+        "failed",
+        "wrong",
+        "issue",
+        "issues",
+        "problem",
+        "doesn't",
+        "doesn’t",
+        "isn't",
+        "isn’t",
+        "won't",
+        "won’t",
+        "can't",
+        "can’t",
+        "change",
+        "update",
+        "adjust",
+        "tweak",
+        "rename",
+        "remove",
+        "replace",
+        "move",
+        "correct",
+        "improve",
+        "refactor",
+        "undo",
+        "revert",
+    ]
+)
+_PARTS: dict[ChatScope, frozenset[str]] = {
+    ChatScope.STYLING: frozenset(
+        [
+            "style",
+            "styles",
+            "styling",
+            "css",
+            "color",
+            "colors",
+            "colour",
+            "colours",
+            "font",
+            "fonts",
+            "theme",
+            "dark-mode",
+            "spacing",
+            "margin",
+            "padding",
+            "layout",
+            "animation",
+            "rounded",
+            "shadow",
+            "typography",
+            "blue",
+            "red",
+            "green",
+            "bigger",
+            "smaller",
+        ]
+    ),
+    ChatScope.BACKEND: frozenset(
+        [
+            "backend",
+            "api",
+            "apis",
+            "endpoint",
+            "endpoints",
+            "server",
+            "database",
+            "db",
+            "sql",
+            "table",
+            "tables",
+            "auth",
+            "login",
+            "authentication",
+            "migration",
+            "migrations",
+            "queue",
+            "webhook",
+            "webhooks",
+            "cron",
+            "model",
+            "schema",
+        ]
+    ),
+    ChatScope.FRONTEND: frozenset(
+        [
+            "frontend",
+            "page",
+            "pages",
+            "button",
+            "buttons",
+            "form",
+            "forms",
+            "navbar",
+            "header",
+            "footer",
+            "menu",
+            "component",
+            "components",
+            "modal",
+            "ui",
+            "landing",
+            "hero",
+            "sidebar",
+            "html",
+            "react",
+            "view",
+            "screen",
+        ]
+    ),
+}
+
+_WHOLE = frozenset(["page", "pages", "landing", "site", "website", "app", "shop", "blog", "portfolio"])
+"""What is built as a whole, unless a part of it is named outright."""
+_OUTRIGHT = frozenset(["frontend", "backend", "html", "api", "only"])
+
+
+def read_by_rules(text: str, *, has_files: bool) -> Reading:
+    """What a message is taken for. Where there are files, a wish for a change is about those."""
+    lowered = text.strip().lower()
+    words = _WORD.findall(lowered)
+    intent = _intent(lowered, words, has_files=has_files)
+    return Reading(intent=intent, scope=_scope(words, intent), by=RULES, has_files=has_files)
+
+
+def _intent(text: str, words: list[str], *, has_files: bool) -> Intent:
+    known = set(words)
+    is_asked = text.endswith("?") or (bool(words) and words[0] in _ASKING)
+    is_polite = _PLEASE.match(text) is not None
+    if is_asked and not is_polite and not known & _NEW:
+        return Intent.QUESTION
+    if known & _MENDING and not known & _NEW:
+        return Intent.FIX
+    if has_files and not known & _NEW:
+        return Intent.FIX
+    if is_asked and not known & (_MAKING | _MENDING):
+        return Intent.QUESTION
+    return Intent.BUILD
+
+
+def _scope(words: list[str], intent: Intent) -> ChatScope:
+    """The only part that is named. What is built anew and looks somehow is not only styling, and a page that
+    is built anew needs all of its parts."""
+    known = set(words)
+    if intent is Intent.BUILD and known & _WHOLE and not known & _OUTRIGHT:
+        return ChatScope.FULL
+    named = [part for part, of_it in _PARTS.items() if known & of_it]
+    if len(named) == 1 and not (intent is Intent.BUILD and named[0] is ChatScope.STYLING):
+        return named[0]
+    if intent is not Intent.BUILD and set(named) == {ChatScope.STYLING, ChatScope.FRONTEND}:
+        return ChatScope.STYLING
+    return ChatScope.FULL

@@ -1,0 +1,1 @@
+"""Pipelines by their names. Begin with `pipelines`."""

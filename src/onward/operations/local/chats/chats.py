@@ -1,0 +1,165 @@
+"""Chats: messages that do something to runs, and chats as people look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+from onward.chats.decide import STOPPED
+from onward.chats.dispatch import Dispatcher
+from onward.chats.looking import runs_of
+from onward.chats.sending import Sent
+from onward.chats.settings import ChatSettings
+from onward.chats.words import queued_words
+from onward.clock import Clock
+from onward.engine.engine import Engine
+from onward.errors import ChatNotFound, InvalidInput, RunNotFound
+from onward.model.chats.intake import Intake, IntakeState, Wish
+from onward.model.chats.message import text_of
+from onward.model.chats.reading import facts_of, read_reading
+from onward.model.ids import node_of
+from onward.model.run import RunStatus
+from onward.operations.chatting import (
+    ChatList,
+    ChatListed,
+    ChatPage,
+    ChatRunShown,
+    MessageSent,
+    MessageWaiting,
+)
+from onward.operations.local.chats.messages import shown_message
+from onward.operations.local.look import run_state
+from onward.operations.requests import ListChats, SendMessage, ShowChat
+from onward.read.view import instant, known_row
+from onward.store.port.chats.intakes import ChatRow
+from onward.store.port.chats.messages import MessageQuery
+from onward.store.port.cursor import read_cursor, write_cursor
+
+QUEUED = "queued"
+WAITING_MAX = 1_000
+EVERY = tuple(RunStatus)
+
+
+class _Place(NamedTuple):
+    """A chat's place in a list."""
+
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalChats:
+    """Sends messages through one engine; workers execute what follows."""
+
+    engine: Engine
+    clock: Clock
+    settings: ChatSettings
+
+    async def send_message(self, request: SendMessage) -> MessageSent:
+        """Store what a user says in a chat, and do what follows from it."""
+        if request.fresh and request.resume:
+            raise InvalidInput("a message starts anew or resumes; say only one of fresh and resume.")
+        wish = Wish.FRESH if request.fresh else Wish.RESUME if request.resume else Wish.NONE
+        sent = Sent(
+            chat=request.chat,
+            text=request.text,
+            by=request.by,
+            key=request.key,
+            wish=wish,
+            project=request.project,
+            pipeline=request.pipeline,
+            workdir=request.workdir,
+        )
+        dispatcher = Dispatcher(self.engine, self.clock, self.settings)
+        intake, is_repeat = await dispatcher.send(sent)
+        is_done = intake.state is IntakeState.DONE and intake.outcome is not None
+        waits = not is_done and bool(intake.behind)
+        is_read = waits and read_reading(intake.reading).asked == intake.behind
+        return {
+            "chat": intake.chat,
+            "message": intake.message,
+            "outcome": intake.outcome.value if intake.outcome is not None else QUEUED,
+            "notice": queued_words(intake.behind, is_read=is_read) if waits else intake.notice,
+            "is_repeat": is_repeat,
+            "run": await self._run(intake.run_id) if intake.run_id else None,
+            "behind": intake.behind if waits else None,
+            "is_being_read": is_read,
+        }
+
+    async def list_chats(self, request: ListChats) -> ChatList:
+        """Chats, newest first."""
+        before = None if request.cursor is None else read_cursor(request.cursor, _Place).n
+        found = await self.engine.store.intakes.list_chats(before=before, limit=request.limit)
+        cursor = write_cursor(_Place(found[-1].n)) if found and len(found) == request.limit else None
+        return {"chats": [await self._listed(row) for row in found], "cursor": cursor}
+
+    async def show_chat(self, request: ShowChat) -> ChatPage:
+        """A chat with its newest runs, what was said last, and what waits."""
+        store = self.engine.store
+        row = await store.intakes.find_chat(request.chat)
+        if row is None:
+            raise ChatNotFound(request.chat)
+        listed = await runs_of(self.engine, request.chat, EVERY)
+        runs = [await self._run(one.row.id) for one in listed[: request.runs]]
+        known = [known_row(one.row, one.holder) for one in listed]
+        stopped = [run for run in known if run.status in STOPPED and run.recoverable and not run.is_dismissed]
+        messages = await store.messages.list(
+            MessageQuery(chat=request.chat, after_position=max(0, row.position - request.messages))
+        )
+        return {
+            "chat": row.id,
+            "project": row.project or None,
+            "created_at": instant(row.created_at_us) or "",
+            "running": any(run.status in (RunStatus.QUEUED, RunStatus.RUNNING) for run in known),
+            "interrupted_run": stopped[0].id if stopped else None,
+            "runs": [run for run in runs if run is not None],
+            "messages": [shown_message(one, await store.messages.content(one.id) or ()) for one in messages],
+            "waiting": [await self._waiting(one) for one in await self._open(request.chat)],
+        }
+
+    async def _listed(self, row: ChatRow) -> ChatListed:
+        runs = await runs_of(self.engine, row.id, EVERY)
+        newest = known_row(runs[0].row, runs[0].holder) if runs else None
+        return {
+            "chat": row.id,
+            "project": row.project or None,
+            "created_at": instant(row.created_at_us) or "",
+            "position": row.position,
+            "run": None if newest is None else newest.id,
+            "status": None if newest is None else newest.status.value,
+            "reason": "" if newest is None else newest.reason,
+            "waiting": len(await self._open(row.id)),
+        }
+
+    async def _open(self, chat: str) -> Sequence[Intake]:
+        return await self.engine.store.intakes.list(chat, is_open=True, limit=WAITING_MAX)
+
+    async def _waiting(self, intake: Intake) -> MessageWaiting:
+        content = await self.engine.store.messages.content(intake.message) or ()
+        return {
+            "message": intake.message,
+            "text": text_of(content),
+            "said_by": intake.said_by,
+            "wish": intake.wish.value,
+            "behind": intake.behind or None,
+            "said_at": instant(intake.at_us) or "",
+        }
+
+    async def _run(self, run_id: str) -> ChatRunShown | None:
+        """A run of the chat; None if it was deleted since."""
+        try:
+            folded = await self.engine.journal.load(run_id)
+        except RunNotFound:
+            return None
+        state = await run_state(self.engine.store, folded, self.clock.now_us())
+        facts = facts_of(folded.run)
+        done = {node_of(at) for at, status in folded.run.outcomes.items() if status == "success"}
+        shown = {
+            **state,
+            "intent": facts.intent,
+            "scope": facts.scope,
+            "user_message": facts.user_message,
+            "planned_agents": list(facts.planned_agents),
+            "agents_left": [name for name in facts.planned_agents if name not in done],
+        }
+        return cast("ChatRunShown", shown)

@@ -1,0 +1,21 @@
+-- Registered pipelines. `enabled` is the version that new runs get; NULL if the name was removed. Who enabled or removed it
+-- last, and when.
+CREATE TABLE pipeline (
+    name TEXT COLLATE "C" PRIMARY KEY CHECK (name <> ''),
+    enabled BIGINT,
+    changed_by TEXT NOT NULL,
+    changed_at_us BIGINT NOT NULL
+);
+
+-- Their versions: 1, 2, …, each of another source, and none ever changes. Those of a name that was removed stay, so that a
+-- number never means another source. `hash` is the blob of the source, which is kept while the name is registered.
+CREATE TABLE pipeline_version (
+    name TEXT COLLATE "C" NOT NULL REFERENCES pipeline (name),
+    version BIGINT NOT NULL CHECK (version > 0),
+    hash TEXT COLLATE "C" NOT NULL,
+    file TEXT NOT NULL,
+    added_by TEXT NOT NULL,
+    added_at_us BIGINT NOT NULL,
+    PRIMARY KEY (name, version),
+    UNIQUE (name, hash)
+);

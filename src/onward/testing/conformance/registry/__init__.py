@@ -1,0 +1,1 @@
+"""What every store promises about registered pipelines."""

@@ -1,0 +1,97 @@
+"""Messages that a model reads: in a run of its own, once, and by rules if that does not get there."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.chats.classifier import reading_source
+from onward.chats.settings import ChatSettings
+from onward.model.chats.intake import IntakeState, Outcome, Wish
+from onward.model.chats.reading import READING_TAG, facts_of
+from onward.model.result import Result
+from onward.model.run import RunStatus
+from onward.pipeline.build import build
+from onward.pipeline.rules.check import RULES
+from onward.store.port.runs import RunQuery
+from onward.testing.handlers import Act
+from tests.chats.desk import Desk, desk_of
+from tests.world import World
+
+pytestmark = pytest.mark.anyio
+BY_MODEL = ChatSettings(classifier="openai:small")
+AS_FIX = Result.success(**{"read.intent": "fix", "read.scope": "styling"})
+
+
+async def read_desk(world: World, *acts: Act) -> Desk:
+    desk = await desk_of(world, {"read": list(acts)})
+    desk.settings = BY_MODEL
+    return desk
+
+
+async def test_a_model_reads_a_message_before_its_run_starts(world: World) -> None:
+    """S0-3, S0-4: in an ordinary run, whose answer is used once."""
+    desk = await read_desk(world, AS_FIX)
+    said = await desk.say("build me a site")
+    assert (said.state, await desk.runs()) == (IntakeState.PENDING, [])
+    (reading,) = await desk.process.store.runs.list(RunQuery(chat="talk"))
+    assert (reading.row.id, reading.row.tags.split()) == (said.behind, [READING_TAG])
+    await desk.work()
+    await desk.sweep()
+    (run,) = await desk.runs()
+    facts = facts_of(run)
+    assert (facts.intent, facts.scope) == ("fix", "styling")
+    assert any(text.startswith("Plan (fix, styling, read by openai:small)") for text in await desk.spoken())
+    assert world.ledger.attempts("read") == [1]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Result.fail("no", retryable=False), Result.success(), Result.success(**{"read.intent": "sing"})],
+)
+async def test_rules_read_a_message_that_the_model_does_not(world: World, answer: Result) -> None:
+    """Said in the plan."""
+    desk = await read_desk(world, answer)
+    await desk.say("build me a landing page")
+    await desk.work()
+    await desk.sweep()
+    (run,) = await desk.runs()
+    assert facts_of(run).intent == "build"
+    assert any("rules, because openai:small did not answer" in text for text in await desk.spoken())
+
+
+async def test_a_reading_that_stopped_holds_up_nothing(world: World) -> None:
+    desk = await read_desk(world, AS_FIX)
+    said = await desk.say("build me a site")
+    await desk.process.engine.pause(said.behind)
+    assert await desk.sweep() == 1
+    assert facts_of((await desk.runs())[0]).intent == "build"
+
+
+async def test_messages_that_are_read_start_runs_in_their_order(world: World) -> None:
+    desk = await read_desk(world, AS_FIX)
+    first, second = await desk.say("build me a site"), await desk.say("and a shop")
+    assert second.behind == first.behind
+    while await desk.work() or await desk.sweep():
+        pass
+    texts = [facts_of(run).user_message for run in await desk.runs()]
+    assert texts == ["build me a site", "and a shop"]
+    assert {run.status for run in await desk.runs()} == {RunStatus.COMPLETED}
+
+
+async def test_a_resume_reads_nothing(world: World) -> None:
+    """S0-42: what stopped is resumed before anything is classified."""
+    desk = await desk_of(world, {"design": [Result.fail("later", retryable=False), Result.success()]})
+    begun = await desk.say("build me a site")
+    await desk.work()
+    desk.settings = BY_MODEL
+    said = await desk.say("continue?", wish=Wish.RESUME)
+    assert (said.outcome, said.run_id) == (Outcome.RESUMED, begun.run_id)
+
+
+@pytest.mark.parametrize("model", ["openai:gpt-5-mini", "small", 'odd:"quoted" \\ one'])
+def test_the_pipeline_of_a_reading_is_sound_whatever_the_model_is_called(model: str) -> None:
+    pipeline = build(reading_source(model), file="<reading>", rules=RULES, known_types=set())
+    assert [str(one) for one in pipeline.warnings if "type_known" not in str(one.rule)] == []
+    node = pipeline.graph.nodes["read"]
+    assert node.text("llm_model") == model.rpartition(":")[2]
+    assert "${context.user_message}" in node.text("prompt")

@@ -1,0 +1,244 @@
+"""`onward chat`, `onward chats`, `onward dismiss`: what a person in front of a terminal sees."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onward.testing.models.script import Reply, Rule, Script
+from tests.cli.agents import TALK, with_model
+from tests.cli.shell import GATE, Latch, Shell, pipeline
+from tests.redact import canary
+
+SITE = pipeline(("research", "echo found"), ("design", "test ! -e broken"))
+
+
+@pytest.fixture
+def site(shell: Shell) -> Shell:
+    """A shell with one registered pipeline."""
+    shell.write("site.dot", SITE)
+    assert shell.inside("pipelines", "add", "site.dot", "--name", "site").code == 0
+    return shell
+
+
+def sent(shell: Shell, *words: str, code: int = 0) -> Any:
+    done = shell.inside("chat", *words, "--json")
+    assert done.code == code, done
+    return done.json
+
+
+def test_a_message_without_a_worker_is_queued_and_says_so(site: Shell) -> None:
+    """As `onward submit` does."""
+    done = site.inside("chat", "talk", "build me a page")
+    assert done.code == 0
+    assert "starts for chat talk (build, full" in done.out
+    assert "no worker is running; start one with `onward worker`" in done.err
+    assert site.inside("worker", "--until-idle").code == 0
+    assert sent(site, "talk", "what is this?")["outcome"] == "started"
+
+
+def test_with_watch_the_run_is_executed_here(site: Shell) -> None:
+    """As `onward run` does, with its exit codes."""
+    done = site.inside("chat", "talk", "build me a page", "--watch")
+    assert (done.code, "design#1  success" in done.out, "completed: 4 steps" in done.out) == (0, True, True)
+    assert "onward> Plan (build, full): site@1" in done.out
+    site.write("broken", "")
+    failed = site.inside("chat", "talk", "fix it", "--watch")
+    assert (failed.code, "failed" in failed.out) == (1, True)
+    again = sent(site, "talk", "--resume", "--watch", code=1)
+    assert (again["outcome"], again["run"]["status"]) == ("resumed", "failed")
+    Path(site.directory, "broken").unlink()
+    again = sent(site, "talk", "--resume", "--watch")
+    assert (again["outcome"], again["run"]["status"]) == ("resumed", "completed")
+
+
+def test_a_message_comes_from_standard_input(site: Shell) -> None:
+    done = site("chat", "talk", "-", "--json", stdin="build me\na page\n")
+    assert (done.code, done.json["run"]["user_message"]) == (0, "build me\na page")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (["talk"], 2, "say something, as in"),
+        (["talk", ""], 2, "a message has 1 to 1,000,000 characters"),
+        (["run/x", "hello"], 2, "is the chat of a run"),
+        (["talk", "hi", "--fresh", "--resume"], 2, "say only one of fresh and resume"),
+        (["talk", "hi", "--pipeline", "no such"], 2, "cannot be the name of a registered pipeline"),
+        (["talk", "hi", "--key", "k" * 501], 2, "shorten it"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_in_one_sentence_and_not_stored(
+    site: Shell, words: list[str], code: int, why: str
+) -> None:
+    done = site.inside("chat", *words)
+    assert (done.code, done.err.count("\n")) == (code, 1), done
+    assert why in done.err
+    assert site.inside("chats", "--json").json["chats"] == []
+
+
+def test_a_message_that_nothing_can_follow_is_stored_and_exits_with_1(site: Shell) -> None:
+    found = sent(site, "talk", "build it", "--pipeline", "shop", code=1)
+    assert (found["outcome"], found["run"]) == ("refused", None)
+    page = site.inside("chats", "show", "talk", "--json").json
+    assert [one["role"] for one in page["messages"]] == ["user", "system"]
+    assert page["messages"][1]["text"] == found["notice"]
+
+
+def test_a_gate_is_shown_and_answered_in_the_chat(shell: Shell) -> None:
+    """S0-12, S0-14: 75 says that somebody is asked."""
+    shell.write("gate.dot", GATE)
+    assert shell.inside("pipelines", "add", "gate.dot", "--name", "gate").code == 0
+    assert shell.inside("chat", "talk", "build it", "--watch", "--answers", "wait").code == 75
+    shown = shell.inside("chat", "talk", "hello?")
+    assert (shown.code, "waits for an answer; say one of its choices here:" in shown.out) == (75, True)
+    assert sent(shell, "talk", "no")["outcome"] == "answered"
+    assert shell.inside("worker", "--until-idle").code == 0
+    assert shell.inside("chats", "show", "talk", "--json").json["runs"][0]["status"] == "completed"
+
+
+def test_the_same_key_is_one_message(site: Shell) -> None:
+    first, again = sent(site, "talk", "build it", "--key", "k"), sent(site, "talk", "build it", "--key", "k")
+    assert (first["message"], first["run"]["id"]) == (again["message"], again["run"]["id"])
+    assert (first["is_repeat"], again["is_repeat"]) == (False, True)
+    elsewhere = sent(site, "talk", "build it", "--key", "k", "--cwd", str(site.directory))
+    assert elsewhere["is_repeat"] is True
+    refused = site.inside("chat", "talk", "something else", "--key", "k", "--json")
+    assert (refused.code, refused.error["code"]) == (1, "key_reused")
+
+
+def test_a_chat_shows_what_runs_what_is_left_and_what_would_be_resumed(site: Shell) -> None:
+    """S0-16, S0-18, S0-44: running, the executions with their steps, and the interrupted run or null."""
+    page = f"chats show {sent(site, 'talk', 'build me a page', '--project', 'shop')['chat']} --json".split()
+    first = site.inside(*page).json
+    assert (first["running"], first["interrupted_run"], first["project"]) == (True, None, "shop")
+    run = first["runs"][0]
+    assert (run["intent"], run["scope"], run["user_message"]) == ("build", "full", "build me a page")
+    waiting = sent(site, "talk", "and a footer")
+    assert (waiting["outcome"], waiting["behind"]) == ("queued", run["id"])
+    assert site.inside("pause", run["id"]).code == 0
+    second = site.inside(*page).json
+    assert (second["running"], second["interrupted_run"]) == (False, run["id"])
+    assert [one["text"] for one in second["waiting"]] == ["and a footer"]
+    assert site.inside("dismiss", run["id"]).code == 0
+    assert site.inside(*page).json["interrupted_run"] is None
+    assert site.inside("worker", "--until-idle").code == 0
+    last = site.inside(*page).json
+    assert [one["status"] for one in last["runs"]] == ["completed", "paused"]
+    assert last["runs"][0]["completed"] == ["start#1", "research#1", "design#1", "exit#1"]
+    listed = site.inside("chats", "--json").json["chats"]
+    assert [(one["chat"], one["status"], one["waiting"]) for one in listed] == [("talk", "completed", 0)]
+    for line in ("chat talk, project shop", "asked    build me a page", "you> and a footer"):
+        assert line in site.inside("chats", "show", "talk").out
+
+
+def test_chats_are_none_at_first_and_an_unknown_one_is_refused(site: Shell) -> None:
+    assert "no chats yet" in site.inside("chats").err
+    assert site.inside("chats", "show", "nowhere").code == 1
+    assert site.inside("chats", "show").code == 2
+    assert site.inside("chats", "list", "talk").code == 2
+
+
+@pytest.mark.crash
+def test_continue_after_a_kill_finishes_the_run(shell: Shell, tmp_path: Path) -> None:
+    """S0-10, S0-42: `kill -9`, "continue?", finished; no finished step runs again."""
+    latch = Latch(tmp_path / "latch")
+    shell.write("site.dot", pipeline(("research", "echo r >> ledger"), ("design", latch.command)))
+    shell.inside("pipelines", "add", "site.dot", "--name", "site")
+    begun = shell.start("chat", "talk", "build me a page", "--watch")
+    latch.wait_reached()
+    begun.signal(signal.SIGKILL)
+    begun.end()
+    page = shell.inside("chats", "show", "talk", "--json").json
+    assert page["interrupted_run"] == page["runs"][0]["id"]
+    resumed = shell.start("chat", "talk", "continue?", "--watch")
+    latch.wait_reached()
+    latch.release()
+    done = resumed.end()
+    assert (done.code, "is resumed (build, full" in done.out) == (0, True)
+    assert Path(tmp_path, "ledger").read_text() == "r\n"
+    assert len(shell.inside("chats", "show", "talk", "--json").json["runs"]) == 1
+
+
+def test_the_settings_of_chats_are_checked(site: Shell) -> None:
+    for text, why in (
+        ("chats = 3", "chats in onward.toml is 3; write a table [chats]"),
+        ('[chats]\non_message = "maybe"', "write one of auto, ask, never"),
+        ("[chats]\nsilent = true", "sets silent; known settings are"),
+        ('[chats.pipelines]\nsing = "site"', "intents are build, fix, question"),
+        ('[chats.pipelines]\nbuild = "no such"', "cannot be the name of a registered pipeline"),
+        ("[chats]\nclassifier = 3", "write a model, as in"),
+    ):
+        site.write("onward.toml", text)
+        done = site.inside("chats")
+        assert (done.code, why in done.err) == (2, True), (text, done)
+    site.write("onward.toml", '[chats]\non_message = "ask"\n[chats.pipelines]\nbuild = "site"\n')
+    run = sent(site, "talk", "build me a page")["run"]["id"]
+    site.inside("pause", run)
+    assert sent(site, "talk", "hello", code=75)["outcome"] == "asked"
+
+
+def test_no_secret_is_in_what_a_chat_stores_and_prints(any_shell: Shell) -> None:
+    """Messages, plans and refusals of chats, on both databases."""
+    shell = any_shell
+    shell.environment |= {canary.NAME: canary.CANARY}
+    shell.write("site.dot", SITE)
+    assert shell("pipelines", "add", "site.dot", "--name", "site").code == 0
+    done = [
+        shell("chat", "talk", f"build a page for {canary.CANARY}", "--watch"),
+        shell("chat", "talk", f"{canary.CANARY}!", "--pipeline", "none"),
+        shell("chats", "show", "talk"),
+    ]
+    printed = {str(at): (one.out + one.err).encode() for at, one in enumerate(done)}
+    assert [one.code for one in done] == [0, 1, 0]
+    assert canary.look({**printed, **canary.database(shell.db)}) == []
+    assert f"[redacted {canary.NAME}]".encode() in printed["2"]
+
+
+READER = Script(
+    rules=(Rule(contains="builder of software", reply=Reply(text='{"intent": "fix", "scope": "styling"}')),),
+    default=Reply(text="Done."),
+)
+
+
+@pytest.mark.parametrize("how", ["watch", "worker"])
+def test_a_model_reads_a_message_first_if_the_settings_name_one(shell: Shell, how: str) -> None:
+    """S0-3, S0-4: in a small run of the chat, executed here with --watch, else by a worker."""
+    with with_model(shell, READER):
+        shell.write("talk.dot", TALK)
+        shell.write("onward.toml", '[chats]\nclassifier = "openai:gpt-4o-mini"\n')
+        assert shell.inside("pipelines", "add", "talk.dot", "--name", "talk").code == 0
+        words = ("chat", "talk", "build me a page", *(("--watch",) if how == "watch" else ()))
+        done = shell(*words)
+        assert done.code == 0, done
+        assert "a model reads the message first" in done.out
+        if how == "worker":
+            assert shell("worker", "--until-idle").code == 0
+        else:
+            assert "a> Done." in done.out
+        page = shell.inside("chats", "show", "talk", "--json").json
+    (run,) = page["runs"]
+    assert (run["status"], run["intent"], run["scope"]) == ("completed", "fix", "styling")
+    assert any("read by openai:gpt-4o-mini" in one["text"] for one in page["messages"])
+
+
+def test_a_limit_of_the_chat_stops_a_run_and_raising_it_lets_a_message_continue_it(shell: Shell) -> None:
+    """S0-31, S0-32, S0-35, S0-36, B0-9: told in the chat, refused while it holds, continued when raised."""
+    with with_model(shell, Script(default=Reply(text="Done."))):
+        shell.write("talk.dot", TALK)
+        shell.inside("pipelines", "add", "talk.dot", "--name", "talk")
+        shell.inside("limits", "set", "chat/talk", "calls", "1")
+        assert shell("chat", "talk", "build me a page", "--watch").code == 75
+        page = shell.inside("chats", "show", "talk", "--json").json
+        (run,) = page["runs"]
+        assert (run["status"], run["reason"], run["limit"]["scope"]) == ("interrupted", "limit", "chat/talk")
+        assert any("is paused at a limit" in one["text"] for one in page["messages"])
+        assert sent(shell, "talk", "continue?", code=1)["outcome"] == "limit"
+        shell.inside("limits", "set", "chat/talk", "calls", "9")
+        done = shell("chat", "talk", "continue?", "--watch")
+        assert (done.code, "is resumed" in done.out) == (0, True), done
+        calls = shell.inside("calls", run["id"], "--json").json
+    assert len([call for call in calls if call["type"] == "model"]) == 2

@@ -1,0 +1,1 @@
+"""The examples, as programs and as files."""
