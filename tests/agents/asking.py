@@ -16,6 +16,7 @@ from onward.agents.models import Models
 from onward.agents.providers import read_providers
 from onward.clock import Clock, SystemClock
 from onward.process import SystemSpawn
+from onward.testing.listening import listening
 from onward.testing.model_endpoint import ModelEndpoint, serving_model
 from onward.testing.models.script import Reply, Script
 
@@ -80,21 +81,12 @@ async def raw_server(answer: Callable[[bytes], bytes]) -> AsyncIterator[tuple[st
     heads: list[bytes] = []
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            heads.append(await reader.readuntil(b"\r\n\r\n"))
-            writer.write(answer(heads[-1]))
-            await writer.drain()
-            writer.close()
-            await writer.wait_closed()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(answer(heads[-1]))
+        await writer.drain()
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", heads
-    finally:
-        server.close()
-        await server.wait_closed()
+    async with listening(connected) as port:
+        yield f"http://127.0.0.1:{port}/v1", heads
 
 
 def response(

@@ -9,13 +9,14 @@ import hmac
 import json
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 
 from onward.clock import SystemClock
 from onward.notify.sender import Sent
 from onward.notify.url import UrlSender, key_of
+from onward.testing.listening import listening
 from onward.threads import in_thread
 from tests.cli.shell import wait_until
 from tests.notify.receiver import Receiver, receiving
@@ -96,15 +97,13 @@ async def speaking(
     over = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
+        try:
             await talk(reader, writer)
-        writer.close()
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-        over.set()
+        finally:
+            over.set()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with listening(serve) as port:
+        yield f"http://127.0.0.1:{port}/"
         await over.wait()
 
 

@@ -15,7 +15,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -23,12 +23,12 @@ from blake3 import blake3
 
 from onward.clock import Clock, SystemClock
 from onward.errors import InvalidInput
+from onward.testing.listening import LOOPBACK, listening
 from onward.testing.models.ledger import Entry, Ledger
 from onward.testing.models.script import Playing, Prompt, Reply, Script, played, read_script
 from onward.testing.models.wire import MALFORMED, PAGE, Wire, error_body, error_headers, event
 from onward.testing.models.wires import wire_of
 
-LOOPBACK = "127.0.0.1"
 HEAD_BYTES_MAX = 64 * 1024
 END = b"0\r\n\r\n"
 
@@ -79,9 +79,8 @@ class ModelEndpoint:
         self._idle.clear()
         self.connections += 1
         try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                while await self._one(_Client(reader, writer)):
-                    pass
+            while await self._one(_Client(reader, writer)):
+                pass
         finally:
             self._writers.discard(writer)
             writer.transport.abort()
@@ -91,11 +90,6 @@ class ModelEndpoint:
     async def until_idle(self) -> None:
         """Wait until no client is connected."""
         await self._idle.wait()
-
-    def drop_all(self) -> None:
-        """Cut every connection."""
-        for writer in list(self._writers):
-            writer.transport.abort()
 
     async def _one(self, client: _Client) -> bool:
         """Whether the connection can be used again."""
@@ -195,14 +189,9 @@ async def serving_model(
 ) -> AsyncIterator[ModelEndpoint]:
     """An endpoint inside the block; its `base_url` is what OPENAI_BASE_URL and the others take."""
     endpoint = ModelEndpoint(script or Script(), ledger=ledger or Ledger(), clock=clock or SystemClock())
-    server = await asyncio.start_server(endpoint.connected, LOOPBACK, port, limit=HEAD_BYTES_MAX)
-    endpoint.base_url = f"http://{LOOPBACK}:{server.sockets[0].getsockname()[1]}/v1"
-    try:
+    async with listening(endpoint.connected, port=port, limit=HEAD_BYTES_MAX) as bound:
+        endpoint.base_url = f"http://{LOOPBACK}:{bound}/v1"
         yield endpoint
-    finally:
-        server.close()
-        endpoint.drop_all()
-        await server.wait_closed()
 
 
 def _prompt(wire: Wire, path: str, body: bytes) -> Prompt:

@@ -15,6 +15,7 @@ from onward.agents.tools.web.addresses import read_allowed, target_of
 from onward.agents.tools.web.client import RequestFailed, request
 from onward.agents.tools.web.tools import Web, web_tools
 from onward.errors import CallTimedOut
+from onward.testing.listening import listening
 from tests.agents.asking import raw_server, response
 from tests.agents.tools.in_workspace import step_in, using
 
@@ -213,18 +214,13 @@ async def test_a_server_that_does_not_answer_is_given_up(tmp_path: Path) -> None
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await silent.wait()
-        writer.close()
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    client = Client(tmp_path, port, [], names=Names(["127.0.0.1"]), allows_private=True)
-    late = await client.ask(rules={"time_limit_s": 0.5})
-    assert late == ToolAnswer("no answer within 0.5 s.", is_error=True)
-    with pytest.raises(CallTimedOut):  # nobody knows what the server did: a person decides
-        await client.post(rules={"time_limit_s": 0.5})
-    silent.set()
-    server.close()
-    await server.wait_closed()
+    async with listening(connected) as port:
+        client = Client(tmp_path, port, [], names=Names(["127.0.0.1"]), allows_private=True)
+        late = await client.ask(rules={"time_limit_s": 0.5})
+        assert late == ToolAnswer("no answer within 0.5 s.", is_error=True)
+        with pytest.raises(CallTimedOut):  # nobody knows what the server did: a person decides
+            await client.post(rules={"time_limit_s": 0.5})
 
 
 @pytest.mark.parametrize(
