@@ -152,7 +152,10 @@ class LeaseKeeper:
             too_late.cancel()
             renewal.cancel()
         if renewal.cancelled():
-            raise StoreUnavailable(f"the database did not answer a renewal within {limit_s:g} s.")
+            raise StoreUnavailable(
+                f"the database did not answer within {limit_s:.1f} s; "
+                "resume the run when it can be reached again."
+            )
         return asked_s, renewal.result()
 
     def _renewed(self, hold: Hold, head: int | None, asked_s: float) -> None:
