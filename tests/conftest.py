@@ -56,10 +56,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Run what stands above the stores on one database: their own suite shows that they do the same."""
     if config.getoption("--all-stores") or any("[" in word for word in config.args):
         return
-    left_out = [item for item in items if _is_left_out(item)]
+    left_out = {item for item in items if _is_left_out(item)}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
 
 
 def _is_left_out(item: pytest.Item) -> bool:
