@@ -57,7 +57,8 @@ async def until_stored(process: Process) -> None:
         while True:
             if any(text for *_, text in await said(process)):
                 return
-            await asyncio.sleep(0)  # a store in memory never waits
+            # On the process's clock: its time passes only while no store is asked anything.
+            await process.clock.wait_s(0.1, asyncio.Event())
 
 
 async def shown(process: Process) -> list[str]:

@@ -6,6 +6,7 @@ without anything being opened, imported, compiled or started on the way.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,12 +47,14 @@ sys.addaudithook(_watch)
 def nothing_happens() -> Iterator[None]:
     """Fail if Python opens, imports, compiles, executes or starts anything meanwhile."""
     global _watched, _watcher
+    gc.disable()  # what other tests left may end processes when it is collected
     _watched, _watcher = [], get_ident()
     try:
         yield
     finally:
         # The watch ends before it is judged: telling of a failure imports and compiles, which it would see.
         seen, _watched = _watched, None
+        gc.enable()
     assert seen == []
 
 
