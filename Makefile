@@ -13,14 +13,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # Not examples/review/shop: there is something to find in it.
 SOURCES := $(wildcard src tests bench demo examples/*.py examples/*/*.py scripts)
-# Collecting all files would take as long as several crash tests.
-CRASH_TESTS = $(shell grep -rl --include='test_*.py' 'mark\.crash' tests)
 FAST_TESTS := $(wildcard $(addprefix tests/,model pipeline machine shape store dialect/test_random_programs.py))
-# Half as many processes again as there are cores: many tests wait for processes and databases. Tests that kill
-# processes go one by one, each to a free one, and wait half of their time.
-PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(4, 3 * (os.cpu_count() or 1) // 2))')
-SPREAD := --numprocesses $(PROCESSES) --dist worksteal
-ONE_BY_ONE := --numprocesses 3 --dist loadgroup
+# Two processes for each core: many tests wait for processes and databases. The longest tests come first
+# (tests/conftest.py), and each goes to a free process.
+PROCESSES := $(shell $(PYTHON) -c 'import os; print(min(4, 2 * (os.cpu_count() or 1)))')
+SPREAD := --numprocesses $(PROCESSES) --dist load --maxschedchunk 1
 EXPLORING := --hypothesis-profile exploring --timeout 600
 FAST := not slow and not crash and not postgres
 LOCK = uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --quiet \
@@ -72,15 +69,13 @@ lint: $(INSTALLED)
 	$(BIN)/mypy $(SOURCES)
 
 check: lint  ## format, lint, types, shape and fast tests: under 30 seconds
-	$(BIN)/pytest -q $(SPREAD) -m "$(FAST)" $(FAST_TESTS)
+	$(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal -m "$(FAST)" $(FAST_TESTS)
 
 test: lint  ## every test, with real crashes on a real PostgreSQL (fails if none can be started)
-	$(BIN)/pytest -q $(SPREAD) -m "not crash"
-	$(BIN)/pytest -q $(ONE_BY_ONE) -m crash $(CRASH_TESTS)
+	$(BIN)/pytest -q $(SPREAD)
 
 test-all: lint  ## the same, with every test on all of its stores and with new examples
-	$(BIN)/pytest -q $(SPREAD) -m "not crash" --all-stores $(EXPLORING)
-	$(BIN)/pytest -q $(ONE_BY_ONE) -m crash --all-stores $(CRASH_TESTS)
+	$(BIN)/pytest -q $(SPREAD) --all-stores $(EXPLORING)
 
 explore: $(INSTALLED)  ## property tests with new random examples, five times as many as in make test
 	$(BIN)/pytest -q $(SPREAD) -m hypothesis $(EXPLORING)
