@@ -178,11 +178,11 @@ def _prose(text: str) -> str:
 def _error_lines() -> Iterator[str]:
     yield from ("", "## Errors", "", "Each is an `OnwardError`, and its message is a sentence for a person.")
     yield from ("", "| error | is a | attributes | meaning |", "|---|---|---|---|")
-    for name, kind in vars(errors).items():
-        if isinstance(kind, type) and issubclass(kind, errors.OnwardError):
-            above = ", ".join(base.__name__ for base in kind.__bases__)
-            has = ", ".join(f"`{attribute}`" for attribute in _attributes(kind))
-            yield f"| `{name}` | {above} | {has} | {_doc(kind, name).splitlines()[0]} |"
+    for name in re.findall(r"^ *- (\w+)", errors.__doc__ or "", re.MULTILINE):  # in the order of the tree
+        kind = getattr(errors, name)
+        above = ", ".join(base.__name__ for base in kind.__bases__)
+        has = ", ".join(f"`{attribute}`" for attribute in _attributes(kind))
+        yield f"| `{name}` | {above} | {has} | {_doc(kind, name).splitlines()[0]} |"
 
 
 def _attributes(kind: type) -> list[str]:

@@ -34,10 +34,7 @@ def test_every_public_name_and_error_is_on_the_page_about_python() -> None:
     headings = re.findall(r"^## (\w+)$", page, re.MULTILINE)
     assert [name for name in onward.__all__ if name not in headings] == []
     rows = re.findall(r"^\| `(\w+)` \| [\w, ]+ \|", page[page.index("## Errors") :], re.MULTILINE)
-    known = [
-        name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)
-    ]
-    assert rows == known
+    assert sorted(rows) == errors.__all__
     for method in ("submit", "submit_many", "list", "events", "wait", "worker", "schedule_at", "handler"):
         assert f"### `Onward.{method}`" in page
 
