@@ -11,7 +11,7 @@ import pytest
 from onward.model.event import RunPaused
 from onward.testing.conformance.money.calling import begun, ended, used, working
 from onward.testing.drafts import requested
-from onward.wiring import open_store
+from onward.wiring.stores import open_store
 from tests.cli.shell import Shell
 
 

@@ -25,7 +25,7 @@ from onward.model.event import Event, RunClaimed, StepStarted
 from onward.store.port.store import Store
 from onward.testing.drafts import Draft, held
 from onward.testing.faults import FaultyStore
-from onward.wiring import open_store
+from onward.wiring.stores import open_store
 
 STEP = "start#1"
 TICK_S = 0.004

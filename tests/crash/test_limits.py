@@ -15,7 +15,7 @@ from onward.read.verify import verify_run
 from onward.store.port.money.limits import ReservationState
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
-from onward.wiring import open_store
+from onward.wiring.stores import open_store
 from tests.crash.spender import RESERVED_MAX, take_over
 
 pytestmark = [pytest.mark.anyio, pytest.mark.crash, pytest.mark.slow]

@@ -18,7 +18,7 @@ from onward.model.run import FOLD_VERSION, RunStatus
 from onward.store.port.store import Store
 from onward.store.queries import load_migrations
 from onward.testing.drafts import held, stepped
-from onward.wiring import open_store
+from onward.wiring.stores import open_store
 from onward.worker.worker import Worker
 from tests.cli.shell import Shell
 from tests.store.test_migrations import WITHOUT_DUE, WITHOUT_QUERIES, Database

@@ -18,17 +18,12 @@ from onward.handlers.port import Handler
 from onward.loop_watch import LoopWatch
 from onward.machine.definition import AGENT
 from onward.store.port.store import Store
-from onward.wiring import (
-    has_programs,
-    log_warning,
-    make_agent,
-    make_engine,
-    make_mcp,
-    make_toolbox,
-    open_models,
-    open_store,
-    runs_of,
-)
+from onward.wiring.agents import has_programs, make_agent, open_models
+from onward.wiring.engines import make_engine
+from onward.wiring.places import runs_of
+from onward.wiring.stores import open_store
+from onward.wiring.tools import make_mcp, make_toolbox
+from onward.wiring.warning import log_warning
 
 if TYPE_CHECKING:
     from onward.agents.models import Models

@@ -9,18 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from onward.config import (
-    ADDRESS,
-    Settings,
-    load_settings,
-    place_in,
-    redactor_of,
-    step_key,
-    tool_environment,
-)
+from onward.config import ADDRESS, Settings, load_settings, place_in, redactor_of, step_key, tool_environment
 from onward.errors import InvalidInput, NoDatabase
 from onward.project import CONFIG_FILE
-from onward.wiring import POSTGRES, PROJECT_RUNS, is_there, make_courier, open_store
+from onward.wiring.couriers import make_courier
+from onward.wiring.places import POSTGRES, PROJECT_RUNS, is_there
+from onward.wiring.stores import open_store
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -96,7 +90,7 @@ async def look_of(common: Common) -> AsyncIterator[LocalLook]:
 async def submit_of(common: Common, *, makes: bool = True) -> AsyncIterator[LocalSubmit]:
     """What a command creates runs with. Without an app of the user's, none is made: it would take long."""
     from onward.operations.local.submit import LocalSubmit
-    from onward.wiring import make_submitting
+    from onward.wiring.engines import make_submitting
 
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = None if settings.app is None else app_of(settings)
@@ -152,7 +146,7 @@ def _leftovers(store: Store, app: Onward) -> Leftovers:
     """Looks for what steps left where a resume by the same command line would."""
     from onward.engine.step.leftovers import Leftovers
     from onward.receipts.homes import Homes
-    from onward.wiring import own_paths
+    from onward.wiring.places import own_paths
     from onward.workspace.trees import GitTrees
 
     runs = app.runs_directory
@@ -197,7 +191,7 @@ async def collector_of(
     """What a command deletes runs with."""
     from onward.clock import SystemClock
     from onward.engine.control.retention import Collector
-    from onward.wiring import old_trees
+    from onward.wiring.engines import old_trees
 
     async with store_with_homes(common) as (store, homes):
         yield Collector(store, SystemClock(), None if keep_files else homes, warn, old_trees())
@@ -317,7 +311,7 @@ def courier_of(
 @asynccontextmanager
 async def toolbox_of(common: Common, out: Output) -> AsyncIterator[Toolbox]:
     """The tools of agents, as a run here would have them."""
-    from onward.wiring import make_mcp, make_toolbox
+    from onward.wiring.tools import make_mcp, make_toolbox
 
     settings = load_settings(db=common.db, app=common.app, runs=common.runs, files=common.files)
     app = app_of(settings)
@@ -338,7 +332,7 @@ def common_app(common: Common) -> Onward:
 
 def programs_of(settings: Settings) -> list[ProgramShown]:
     """The programs that may work as agents, and where they are on this machine."""
-    from onward.wiring import programs_here
+    from onward.wiring.agents import programs_here
 
     return programs_here(settings)
 

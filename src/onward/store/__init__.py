@@ -22,5 +22,5 @@ An SQL database gets a `queries.sql` with the same query names and the same `mig
 - `sweeping`: the three steps that delete unused content.
 
 `onward.testing.conformance` proves the parts: all three stores pass the same suite, and so must the next one.
-`wiring` then learns its address: each place there that compares with `POSTGRES`.
+`wiring/` then learns its address: each place there that compares with `POSTGRES`.
 """

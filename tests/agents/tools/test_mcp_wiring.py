@@ -11,7 +11,7 @@ from onward.agents.tools.port import ToolAnswer
 from onward.agents.tools.toolbox import Toolbox
 from onward.config import load_settings, redactor_of
 from onward.errors import InvalidInput
-from onward.wiring import make_mcp
+from onward.wiring.tools import make_mcp
 from tests.agents.tools.mcp_servers import PROGRAM
 from tests.agents.tools.using import a_step, used
 
