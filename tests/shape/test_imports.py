@@ -209,7 +209,7 @@ CONFINED: dict[str, list[str]] = {
 
 # Settings come in through one door.
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
-ENVIRONMENT_READERS = ["config", "testing*"]
+ENVIRONMENT_READERS = ["config.environment", "testing*"]
 
 # What `onward --help` must not wait for.
 HEAVY = [
@@ -276,7 +276,7 @@ def environment_faults(module: Module) -> list[str]:
     if matches(module.name, ENVIRONMENT_READERS):
         return []
     return [
-        f"{show(module.path, node.lineno)} reads the environment; settings come from config.py"
+        f"{show(module.path, node.lineno)} reads the environment; settings come from config/"
         for node in ast.walk(module.tree)
         if (isinstance(node, ast.Attribute) and ast.unparse(node.value) == "os" and node.attr in ENVIRONMENT)
         or (isinstance(node, ast.ImportFrom) and node.module == "os" and _names(node) & ENVIRONMENT)
@@ -325,6 +325,7 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
         ("machine.plan.retry", "from random import random"),
         ("cli.main", "import os\nhome = os.environ['HOME']"),
         ("store.sqlite", "from os import getenv"),
+        ("config.settings", "from os import environ"),
     ],
 )
 def test_a_forbidden_import_is_found(name: str, code: str) -> None:
@@ -343,7 +344,7 @@ def test_a_forbidden_import_is_found(name: str, code: str) -> None:
             "from onward.store.port.log import RunLog\nfrom .attempt import run_attempt",
         ),
         ("clock", "import time, random, secrets, uuid"),
-        ("config", "import os\nhome = os.environ.get('HOME')"),
+        ("config.environment", "import os\nhome = os.environ.get('HOME')"),
         ("cli.commands.start.workers", "from onward.engine.engine import Engine"),
         ("cli.opening", "from onward.wiring.stores import open_store"),
     ],

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from onward.app.queueing import Queueing, simulation_of
-from onward.config import tool_variables
+from onward.config.environment import tool_variables
 from onward.engine.control.interview import Interviewer
 from onward.engine.control.sources import read_source
 from onward.engine.engine import Fork, Resume, Start

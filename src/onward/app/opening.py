@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 from onward.app.registering import Registering
 from onward.chats.settings import DEFAULT_CHATS, ChatSettings
-from onward.config import file_mode, load_settings, own_redactor
+from onward.config.known_secrets import own_redactor
+from onward.config.settings import file_mode, load_settings
 from onward.engine.engine import Engine, ignore
 from onward.engine.loop.parts import Observer, ShowLine
 from onward.engine.loop.serving import Around

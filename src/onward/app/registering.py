@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from onward.config import own_environment
+from onward.config.environment import own_environment
 from onward.engine.control.interview import AutoApprove, CallbackInterviewer, Interviewer
 from onward.errors import InvalidInput
 from onward.handlers.function import FunctionHandler, Returned

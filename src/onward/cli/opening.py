@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from onward.config import ADDRESS, Settings, load_settings, place_in, redactor_of, step_key, tool_environment
+from onward.config.environment import step_key, tool_environment
+from onward.config.known_secrets import redactor_of
+from onward.config.settings import ADDRESS, Settings, load_settings, place_in
 from onward.errors import InvalidInput, NoDatabase
 from onward.project import CONFIG_FILE
 from onward.wiring.couriers import make_courier

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from onward.config import Settings, own_environment, tool_environment
+from onward.config.environment import own_environment, tool_environment
+from onward.config.settings import Settings
 
 if TYPE_CHECKING:
     from onward.agents.keys import Keys

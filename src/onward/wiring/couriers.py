@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from onward.config import Settings, read_secret, tool_environment
+from onward.config.environment import tool_environment
+from onward.config.known_secrets import read_secret
+from onward.config.settings import Settings
 from onward.errors import InvalidInput
 from onward.store.port.store import Store
 from onward.wiring.places import database_variable

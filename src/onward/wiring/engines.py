@@ -6,7 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onward.config import file_mode, own_redactor, tool_environment, tool_variables
+from onward.config.environment import tool_environment, tool_variables
+from onward.config.known_secrets import own_redactor
+from onward.config.settings import file_mode
 from onward.store.port.store import Store
 from onward.wiring.places import database_variable, outside_work, own_paths
 from onward.wiring.warning import log_warning, redacting

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from onward.config import Settings, tool_environment
+from onward.config.environment import tool_environment
+from onward.config.settings import Settings
 from onward.wiring.agents import open_keys
 from onward.wiring.places import own_paths
 from onward.wiring.warning import redacting

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from onward.redact.redactor import Redactor
 
-
 log_warning = logging.getLogger("onward").warning
 
 

@@ -11,7 +11,7 @@ import pytest
 from onward.agents.tools.port import ToolRules
 from onward.agents.tools.settings import HTTP_READERS, READERS, read_tools
 from onward.agents.tools.toolbox import Toolbox
-from onward.config import load_settings
+from onward.config.settings import load_settings
 from onward.errors import InvalidInput
 from onward.model.values.tools import BUILT_IN_TOOLS
 from onward.redact.redactor import NOTHING_SECRET

@@ -14,7 +14,7 @@ from onward.cli.print.failed_output import failed_lines
 from onward.cli.print.gates import question_lines
 from onward.cli.print.leftovers import left_lines
 from onward.cli.print.text import age, clean, count, local_time, one_line, table
-from onward.config import load_settings
+from onward.config.settings import load_settings
 from onward.machine.lifecycle import REASONS
 from onward.model.attempt.output import LastOutput
 from onward.model.chats.message import chat_of_run

@@ -12,7 +12,7 @@ from onward.cli.opening import app_of, common_app, opened, programs_of, store_wi
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.print.text import count
 from onward.cli.replies import Verified
-from onward.config import load_settings
+from onward.config.settings import load_settings
 from onward.errors import InvalidPipeline
 from onward.model.ids import called
 from onward.operations.local_only.doctor import check_installation

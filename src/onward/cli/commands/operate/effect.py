@@ -12,7 +12,7 @@ from onward.cli.opening import effects_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
 from onward.cli.replies import EffectForgotten
-from onward.config import own_environment, step_key
+from onward.config.environment import own_environment, step_key
 from onward.errors import CannotExecute, InvalidInput, Refused
 from onward.operations.kept import EffectShown
 from onward.operations.local_only.effect import run_effect

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from onward.cli.print.output import Output
 from onward.clock import SystemClock
-from onward.config import load_settings
+from onward.config.settings import load_settings
 from onward.engine.engine import ignore
 from onward.handlers.port import Handler
 from onward.model.event import Event

@@ -11,18 +11,13 @@ from cyclopts import Parameter
 from onward.cli.exits import FAILED, FINE
 from onward.cli.numbers import duration, number
 from onward.cli.opening import app_of, check_there, courier_of, lists_of
-from onward.cli.options import (
-    COMMON,
-    Common,
-    LogFormat,
-    Out,
-)
+from onward.cli.options import COMMON, Common, LogFormat, Out
 from onward.cli.print.output import Output
 from onward.cli.print.text import count, one_line, table
 from onward.cli.replies import RunsRecovered, WorkerDone
 from onward.cli.signals import Force, on_signals
 from onward.clock import SystemClock
-from onward.config import load_settings
+from onward.config.settings import load_settings
 from onward.engine.engine import Engine, ignore
 from onward.engine.loop.stop import StopSwitch
 from onward.machine.plan.planner import DRAIN
