@@ -346,7 +346,7 @@ def test_a_forbidden_import_is_found(name: str, code: str) -> None:
         ("clock", "import time, random, secrets, uuid"),
         ("config.environment", "import os\nhome = os.environ.get('HOME')"),
         ("cli.commands.start.workers", "from onward.engine.engine import Engine"),
-        ("cli.opening", "from onward.wiring.stores import open_store"),
+        ("cli.opening.database", "from onward.wiring.stores import open_store"),
     ],
 )
 def test_an_allowed_import_is_not_found(name: str, code: str) -> None:

@@ -227,7 +227,7 @@ def _print_help(show: Callable[[], object], out: Output) -> int:
 
 
 def _tell_place(common: Common | None, out: Output) -> None:
-    from onward.cli.opening import tell_place
+    from onward.cli.opening.database import tell_place
     from onward.cli.options import COMMON
 
     tell_place(common or COMMON, out)

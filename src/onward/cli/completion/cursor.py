@@ -193,7 +193,7 @@ def _read(reading: Coroutine[Any, Any, list[tuple[str, str]]]) -> list[tuple[str
 async def _registered(db: str | None, app: str | None) -> list[tuple[str, str]]:
     import asyncio
 
-    from onward.cli.opening import pipelines_of
+    from onward.cli.opening.creating import pipelines_of
     from onward.cli.options import Common
     from onward.operations.requests import ListPipelines
 
@@ -205,7 +205,7 @@ async def _registered(db: str | None, app: str | None) -> list[tuple[str, str]]:
 async def _listed(command: str, current: str, db: str | None, app: str | None) -> list[tuple[str, str]]:
     import asyncio
 
-    from onward.cli.opening import lists_of
+    from onward.cli.opening.looking import lists_of
     from onward.cli.options import Common
     from onward.model.run import RunStatus
     from onward.operations.requests import ListRuns

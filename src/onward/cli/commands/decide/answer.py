@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from onward.cli.commands.start.foreground import foreground
 from onward.cli.exits import FINE, exit_of
-from onward.cli.opening import lists_of
+from onward.cli.opening.looking import lists_of
 from onward.cli.options import COMMON, Answers, Common, Out, RunName, Verbose
 from onward.cli.print.gates import gate_lines
 from onward.cli.print.output import Output

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onward.cli.exits import FINE
-from onward.cli.opening import look_of
+from onward.cli.opening.looking import look_of
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.print.output import Output
 from onward.cli.print.text import one_line, table

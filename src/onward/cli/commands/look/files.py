@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onward.cli.exits import FINE
-from onward.cli.opening import files_of, look_of
+from onward.cli.opening.looking import files_of, look_of
 from onward.cli.options import COMMON, Common, Out, OutDirectory, RunName
 from onward.cli.print.output import Output
 from onward.cli.print.render import instant_us

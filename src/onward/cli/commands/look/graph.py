@@ -8,7 +8,8 @@ from typing import Annotated, Literal, cast
 from cyclopts import Parameter
 
 from onward.cli.exits import FINE
-from onward.cli.opening import common_app, look_of
+from onward.cli.opening.app import common_app
+from onward.cli.opening.looking import look_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
 from onward.cli.print.picture import can_print, print_rows, write_svg

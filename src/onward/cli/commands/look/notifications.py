@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.numbers import number
-from onward.cli.opening import notifications_of
+from onward.cli.opening.looking import notifications_of
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.print.output import Output
 from onward.cli.print.render import when

@@ -7,7 +7,7 @@ from typing import Any
 
 from onward.cli.commands.look.files import tell_written
 from onward.cli.exits import FAILED, FINE
-from onward.cli.opening import files_of
+from onward.cli.opening.looking import files_of
 from onward.cli.options import COMMON, Common, Out, OutDirectory, RunName
 from onward.cli.print.output import Output
 from onward.cli.print.render import attempts_words

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.numbers import number
-from onward.cli.opening import look_of
+from onward.cli.opening.looking import look_of
 from onward.cli.options import COMMON, Common, Out, RunName, StepName
 from onward.cli.print.output import Output
 from onward.cli.print.render import instant_us, run_page, when

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onward.cli.exits import FINE
-from onward.cli.opening import lists_of
+from onward.cli.opening.looking import lists_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.text import count, one_line, table
 from onward.model.ids import called

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.numbers import number
-from onward.cli.opening import lists_of
+from onward.cli.opening.looking import lists_of
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.print.gates import gate_lines
 from onward.cli.print.output import Output

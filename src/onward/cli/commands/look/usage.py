@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.numbers import number
-from onward.cli.opening import limits_of
+from onward.cli.opening.operating import limits_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.bars import share
 from onward.cli.print.text import count, table

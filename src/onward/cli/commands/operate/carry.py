@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FAILED, FINE
 from onward.cli.numbers import number
-from onward.cli.opening import opened, place_of
+from onward.cli.opening.database import opened, place_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
 from onward.cli.print.render import id_words

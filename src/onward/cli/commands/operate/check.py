@@ -8,7 +8,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onward.cli.exits import FAILED, FINE, USAGE
-from onward.cli.opening import app_of, common_app, opened, programs_of, store_with_homes
+from onward.cli.opening.app import app_of, common_app
+from onward.cli.opening.database import opened
+from onward.cli.opening.looking import store_with_homes
+from onward.cli.opening.operating import programs_of
 from onward.cli.options import COMMON, Common, Out, RunName
 from onward.cli.print.text import count
 from onward.cli.replies import Verified

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE, UNFINISHED
 from onward.cli.failure import tell_error
-from onward.cli.opening import effects_of
+from onward.cli.opening.operating import effects_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
 from onward.cli.replies import EffectForgotten

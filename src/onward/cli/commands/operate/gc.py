@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.numbers import duration, number
-from onward.cli.opening import collector_of
+from onward.cli.opening.operating import collector_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
 from onward.cli.print.render import id_words

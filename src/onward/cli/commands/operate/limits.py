@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.numbers import number
-from onward.cli.opening import limits_of
+from onward.cli.opening.operating import limits_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.bars import bar
 from onward.cli.print.output import Output

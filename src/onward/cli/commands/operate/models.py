@@ -12,7 +12,7 @@ from onward.agents.listing import list_models
 from onward.agents.prices import read_prices, shipped_prices
 from onward.agents.providers import read_providers, split_name
 from onward.cli.exits import FINE
-from onward.cli.opening import programs_of
+from onward.cli.opening.operating import programs_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.text import count, table
 from onward.config.environment import own_environment

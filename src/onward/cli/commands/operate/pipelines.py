@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FINE
 from onward.cli.numbers import number
-from onward.cli.opening import pipelines_of
+from onward.cli.opening.creating import pipelines_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.output import Output
 from onward.cli.print.text import count, one_line, table
@@ -20,13 +20,7 @@ from onward.model.values.bounds import LIMIT
 from onward.model.values.registered import read_version, read_wanted
 from onward.operations.local_only.submission import addition
 from onward.operations.registered import PipelineListed, PipelinePage
-from onward.operations.requests import (
-    AddPipeline,
-    EnablePipeline,
-    GetPipeline,
-    ListPipelines,
-    RemovePipeline,
-)
+from onward.operations.requests import AddPipeline, EnablePipeline, GetPipeline, ListPipelines, RemovePipeline
 
 HEADINGS = ("NAME", "ENABLED", "NEWEST", "BY", "AT")
 VERSION_HEADINGS = ("VERSION", "", "ADDED BY", "AT", "SOURCE", "FILE")

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onward.cli.exits import FINE
-from onward.cli.opening import common_app
+from onward.cli.opening.app import common_app
 from onward.cli.options import COMMON, Common, Out, RealTools
 from onward.operations.local_only.template import script_template
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from onward.agents.tools.listed import ToolList
 from onward.agents.tools.listing import list_tools
 from onward.cli.exits import FINE
-from onward.cli.opening import toolbox_of
+from onward.cli.opening.operating import toolbox_of
 from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.text import table
 

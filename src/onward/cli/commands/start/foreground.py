@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from onward.cli.commands.decide.prompt import Prompt
 from onward.cli.exits import UNFINISHED, exit_of
-from onward.cli.opening import app_of, check_there, courier_of
+from onward.cli.opening.app import app_of
+from onward.cli.opening.database import check_there
+from onward.cli.opening.operating import courier_of
 from onward.cli.options import Common
 from onward.cli.print.gates import gate_lines
 from onward.cli.print.output import Output

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from onward.cli.exits import FINE
 from onward.cli.many import Many, read_many
 from onward.cli.numbers import number
-from onward.cli.opening import submit_of
+from onward.cli.opening.creating import submit_of
 from onward.cli.options import (
     COMMON,
     Chat,

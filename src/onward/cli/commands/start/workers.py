@@ -10,7 +10,10 @@ from cyclopts import Parameter
 
 from onward.cli.exits import FAILED, FINE
 from onward.cli.numbers import duration, number
-from onward.cli.opening import app_of, check_there, courier_of, lists_of
+from onward.cli.opening.app import app_of
+from onward.cli.opening.database import check_there
+from onward.cli.opening.looking import lists_of
+from onward.cli.opening.operating import courier_of
 from onward.cli.options import COMMON, Common, LogFormat, Out
 from onward.cli.print.output import Output
 from onward.cli.print.text import count, one_line, table
