@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from onward.cli.main import COMMANDS, GROUPS, function_of, make_app, room_of
-from onward.cli.manual import MANUAL, description
+from onward.cli.manual.help import MANUAL, description
 from onward.cli.options import Common
 
 SHARED = {f"--{field}" for field in Common.__dataclass_fields__}
@@ -16,9 +16,7 @@ def command_page(generated: str) -> str:
     """Every command under the heading that it has in the help; each has a row of the manual."""
     missing = [name for name, _, _ in COMMANDS if name not in MANUAL]
     if missing:
-        raise SystemExit(
-            f"give these commands examples and exit codes in cli/manual.py: {', '.join(missing)}"
-        )
+        raise SystemExit(f"give these commands examples and exit codes in cli/manual/: {', '.join(missing)}")
     lines = [
         *("# Commands", "", generated, ""),
         "`onward COMMAND --help` says the same in the terminal. Before or after every command: `--db`,",

@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 
 from onward.cli.main import COMMANDS, GROUPS
-from onward.cli.manual import MANUAL
+from onward.cli.manual.help import MANUAL
 from tests.cli.shell import ONWARD, Done, Shell
 
 NAMES = [name for name, _, _ in COMMANDS]
@@ -37,7 +37,7 @@ def test_the_help_has_a_heading_for_each_kind_of_command(shell: Shell) -> None:
 def test_every_command_has_examples_and_exit_codes_in_its_help(
     helps: Callable[[str], Done], name: str
 ) -> None:
-    assert name in MANUAL, f"`onward {name}` has no examples and exit codes; add a row to cli/manual.py."
+    assert name in MANUAL, f"`onward {name}` has no examples and exit codes; add a row in cli/manual/."
     done = helps(name)
     assert done.code == 0
     for line, says in MANUAL[name].examples.items():

@@ -7,7 +7,7 @@ in `main`. The rest serves all of them:
 - `options`, `values`, `numbers`, `opening/`: flags, their values, and the database and app they name
 - `signals`: Ctrl-C and its relatives
 - `exits`, `failure`, `mistakes`: how a command ends
-- `manual`, `replies`: its examples and exit codes, and what it prints with `--json`
+- `manual/`, `replies`: its examples and exit codes, and what it prints with `--json`
 - `completion/`: completion in shells
 - `print/`: what is printed
 """

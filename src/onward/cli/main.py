@@ -187,7 +187,7 @@ def room_of(name: str, module: str) -> str:
 
 
 def _explained(name: str, place: str) -> dict[str, Any]:
-    from onward.cli.manual import description, epilogue, usage
+    from onward.cli.manual.help import description, epilogue, usage
 
     return {"usage": usage(name, place), "help": description(place), "help_epilogue": epilogue(name)}
 
