@@ -29,7 +29,9 @@ from onward.operations.local_only.requests import (
     WriteReceipts,
 )
 from onward.operations.local_only.verify import verify_runs
-from onward.operations.requests import AnswerGate, GetRun, ResumeRun, SubmitRun
+from onward.operations.requests.decisions import AnswerGate, ResumeRun
+from onward.operations.requests.new_runs import SubmitRun
+from onward.operations.requests.one_run import GetRun
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.store import Store
 from tests.engine.test_resume_doors import crashed

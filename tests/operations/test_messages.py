@@ -12,7 +12,7 @@ from onward.model.event import AttemptInterrupted, RunCancelled
 from onward.operations import said
 from onward.operations.local.chats.messages import LocalMessages
 from onward.operations.local.operations import LocalOperations
-from onward.operations.requests import ListMessages, ReadMessages, SendMessage
+from onward.operations.requests.chats import ListMessages, ReadMessages, SendMessage
 from onward.operations.said import MessagePiece
 from onward.redact.redactor import Redactor
 from onward.store.port.store import Store

@@ -18,16 +18,14 @@ from onward.operations.local.operations import LocalOperations
 from onward.operations.local.terms import terms_of
 from onward.operations.local_only.doctor import check_installation
 from onward.operations.registered import PipelineAdded
-from onward.operations.requests import (
+from onward.operations.requests.new_runs import ForkRun, SubmitRun, SubmitRuns
+from onward.operations.requests.one_run import GetRun
+from onward.operations.requests.pipelines import (
     AddPipeline,
     EnablePipeline,
-    ForkRun,
     GetPipeline,
-    GetRun,
     ListPipelines,
     RemovePipeline,
-    SubmitRun,
-    SubmitRuns,
 )
 from onward.store.memory.adapter import MemoryStore
 from tests.world import Process, World, line

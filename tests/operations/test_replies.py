@@ -15,30 +15,20 @@ from onward.handlers.port import StepContext
 from onward.model.notification import NotificationKind
 from onward.operations import drawing, kept, notified, protocol, replies, spending, step_page
 from onward.operations.local.operations import LocalOperations
-from onward.operations.requests import (
+from onward.operations.requests.decisions import PreviewResume, RecoverRuns, ResumeRun
+from onward.operations.requests.effects import ForgetEffect, GetEffect
+from onward.operations.requests.limits import GetUsage, ListLimits, ResetLimits, SetLimit
+from onward.operations.requests.lists import ListGates, ListRuns, ListWorkers, RunGates
+from onward.operations.requests.new_runs import SubmitRun
+from onward.operations.requests.notifications import ListNotifications, RetryNotification
+from onward.operations.requests.one_run import (
     DrawRun,
-    ForgetEffect,
     GetArtifact,
-    GetEffect,
     GetRun,
-    GetUsage,
     ListArtifacts,
     ListCheckpoints,
-    ListGates,
-    ListLimits,
-    ListNotifications,
-    ListRuns,
-    ListWorkers,
-    PreviewResume,
-    RecoverRuns,
-    ResetLimits,
-    ResumeRun,
-    RetryNotification,
-    RunGates,
-    SetLimit,
     ShowRun,
     ShowStep,
-    SubmitRun,
 )
 from onward.testing.conformance.money.calling import begun, ended, used, working
 from tests.engine.test_resume_doors import crashed

@@ -14,7 +14,7 @@ from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.operations.chatting import ChatPage
 from onward.operations.local.chats.chats import LocalChats
-from onward.operations.requests import ShowChat
+from onward.operations.requests.chats import ShowChat
 from onward.testing.handlers import Act, Doorway
 from tests.chats.desk import SITE, Desk, desk_of
 from tests.chats.test_dispatch import killed

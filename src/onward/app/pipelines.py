@@ -16,7 +16,7 @@ from onward.operations.registered import (
     PipelinePage,
     PipelineRemoved,
 )
-from onward.operations.requests import (
+from onward.operations.requests.pipelines import (
     AddPipeline,
     EnablePipeline,
     GetPipeline,

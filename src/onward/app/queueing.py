@@ -26,7 +26,10 @@ from onward.operations.local.submit import start_of
 from onward.operations.local.wait import wait_stopped
 from onward.operations.local_only.workdir import directory_of
 from onward.operations.replies import EventShown, RunList
-from onward.operations.requests import ListRuns, ReadEvents, ReadMessages, SendMessage, SubmitRun
+from onward.operations.requests.chats import ReadMessages, SendMessage
+from onward.operations.requests.lists import ListRuns
+from onward.operations.requests.new_runs import SubmitRun
+from onward.operations.requests.one_run import ReadEvents
 from onward.operations.said import MessagePiece, MessageShown
 from onward.pipeline.build import Pipeline
 from onward.worker.embedded import EmbeddedWorker

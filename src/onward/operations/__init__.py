@@ -1,6 +1,6 @@
 """Everything that a person or a program can ask of Onward: one typed request, one typed reply.
 
-- `requests`: the values that are asked.
+- `requests/`: the values that are asked.
 - `replies`: the answers, as plain JSON values; `--json` prints them. Those about one subject have a module of
   their own, such as `said` (messages), `spending` (limits) and `kept` (artifacts, effects, calls).
 - `protocol`: who answers, in small groups. Begin here.

@@ -34,51 +34,39 @@ from onward.operations.replies import (
     SubmittedRuns,
     WorkerListed,
 )
-from onward.operations.requests import (
-    AddPipeline,
+from onward.operations.requests.chats import ListChats, ListMessages, ReadMessages, SendMessage, ShowChat
+from onward.operations.requests.decisions import (
     AnswerGate,
     CancelRun,
     DismissRun,
-    DrawRun,
-    EnablePipeline,
-    ForgetEffect,
-    ForkRun,
-    GetArtifact,
-    GetEffect,
-    GetPipeline,
-    GetRun,
-    GetStats,
-    GetUsage,
-    ListArtifacts,
-    ListCalls,
-    ListChats,
-    ListCheckpoints,
-    ListGates,
-    ListLimits,
-    ListMessages,
-    ListNotifications,
-    ListPipelines,
-    ListRuns,
-    ListWorkers,
     PauseRun,
     PreviewResume,
-    ReadEvents,
-    ReadMessages,
     RecoverRuns,
-    RemovePipeline,
-    ResetLimits,
     ResumeRun,
-    RetryNotification,
-    RunGates,
-    SendMessage,
-    SetLimit,
-    SettleEffect,
-    ShowChat,
+    SteerRun,
+)
+from onward.operations.requests.effects import ForgetEffect, GetEffect, SettleEffect
+from onward.operations.requests.limits import GetUsage, ListLimits, ResetLimits, SetLimit
+from onward.operations.requests.lists import GetStats, ListGates, ListRuns, ListWorkers, RunGates
+from onward.operations.requests.new_runs import ForkRun, SubmitRun, SubmitRuns
+from onward.operations.requests.notifications import ListNotifications, RetryNotification
+from onward.operations.requests.one_run import (
+    DrawRun,
+    GetArtifact,
+    GetRun,
+    ListArtifacts,
+    ListCalls,
+    ListCheckpoints,
+    ReadEvents,
     ShowRun,
     ShowStep,
-    SteerRun,
-    SubmitRun,
-    SubmitRuns,
+)
+from onward.operations.requests.pipelines import (
+    AddPipeline,
+    EnablePipeline,
+    GetPipeline,
+    ListPipelines,
+    RemovePipeline,
 )
 from onward.operations.said import MessagePiece, MessageShown
 from onward.operations.spending import LimitChanged, LimitList, UsageList

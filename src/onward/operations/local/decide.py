@@ -15,17 +15,17 @@ from onward.operations.local.look import run_state
 from onward.operations.local.preview import preview
 from onward.operations.local.terms import terms_of
 from onward.operations.replies import Recovered, Resumed, ResumePreview, RunRecovered, RunState
-from onward.operations.requests import (
+from onward.operations.requests.decisions import (
     AnswerGate,
     CancelRun,
     DismissRun,
-    LimitRaise,
     PauseRun,
     PreviewResume,
     RecoverRuns,
     ResumeRun,
     SteerRun,
 )
+from onward.operations.requests.limits import LimitRaise
 from onward.read.lookup import find_run
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from onward.engine.step.effects import AtMostOnce
 from onward.model.effect import CommandResult, EffectResult, FunctionResult, as_command, unpack
 from onward.operations.kept import EffectShown
-from onward.operations.requests import ForgetEffect, GetEffect, SettleEffect
+from onward.operations.requests.effects import ForgetEffect, GetEffect, SettleEffect
 from onward.read.view import instant
 from onward.store.owner import owner_label
 from onward.store.port.effects import Effect

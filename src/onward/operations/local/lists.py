@@ -20,7 +20,8 @@ from onward.operations.replies import (
     RunListed,
     WorkerListed,
 )
-from onward.operations.requests import GetRun, GetStats, ListGates, ListRuns, ListWorkers, RunGates
+from onward.operations.requests.lists import GetStats, ListGates, ListRuns, ListWorkers, RunGates
+from onward.operations.requests.one_run import GetRun
 from onward.operations.stats import Stats
 from onward.read.lookup import completed_of, find_run, list_runs
 from onward.read.view import instant, view_choice, view_gate, view_row

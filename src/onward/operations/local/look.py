@@ -24,7 +24,7 @@ from onward.operations.local.calls.listed import shortened, view_call
 from onward.operations.local.money.stopped import limit_stop
 from onward.operations.progress import StepProgress
 from onward.operations.replies import Checkpoint, EventShown, RunPage, RunState
-from onward.operations.requests import (
+from onward.operations.requests.one_run import (
     DrawRun,
     GetArtifact,
     GetRun,

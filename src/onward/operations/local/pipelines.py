@@ -17,7 +17,7 @@ from onward.operations.registered import (
     PipelineRemoved,
     PipelineVersion,
 )
-from onward.operations.requests import (
+from onward.operations.requests.pipelines import (
     AddPipeline,
     EnablePipeline,
     GetPipeline,

@@ -15,7 +15,7 @@ from onward.model.values.registered import read_wanted
 from onward.model.values.tool_env import Variables
 from onward.operations.local.terms import run_id_of, terms_of
 from onward.operations.replies import RunListed, RunState, Submitted, SubmittedRuns
-from onward.operations.requests import SubmitRun, SubmitRuns
+from onward.operations.requests.new_runs import SubmitRun, SubmitRuns
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import completed_of
 from onward.read.view import view_row, view_run

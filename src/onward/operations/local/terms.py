@@ -6,7 +6,8 @@ import msgspec
 
 from onward.engine.log.terms import RequestTerms
 from onward.model.ids import keyed_run_id
-from onward.operations.requests import NewRun, ResumeRun, RunChange
+from onward.operations.requests.decisions import ResumeRun, RunChange
+from onward.operations.requests.new_runs import NewRun
 
 
 def terms_of(request: RunChange | ResumeRun | NewRun) -> RequestTerms:

@@ -15,7 +15,7 @@ from onward.model.row import RunRow
 from onward.model.run import RunStatus
 from onward.operations.local_only.replies import Exported, Imported
 from onward.operations.local_only.requests import ExportRuns, ImportRuns
-from onward.operations.requests import ALL
+from onward.operations.requests.lists import ALL
 from onward.read.lookup import find_run
 from onward.store.port.runs import RunQuery, Runs
 from onward.store.port.store import Store

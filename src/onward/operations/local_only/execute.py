@@ -29,7 +29,9 @@ from onward.operations.local.terms import terms_of
 from onward.operations.local.wait import wait_stopped
 from onward.operations.local_only.replies import LastCheckpoint, ResumeOutlook
 from onward.operations.replies import RunState
-from onward.operations.requests import AnswerGate, GetRun, ResumeRun, SubmitRun
+from onward.operations.requests.decisions import AnswerGate, ResumeRun
+from onward.operations.requests.new_runs import SubmitRun
+from onward.operations.requests.one_run import GetRun
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import find_run, last_checkpoint
 from onward.read.view import instant, view_run

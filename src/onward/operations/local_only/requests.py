@@ -5,7 +5,7 @@ from __future__ import annotations
 from onward.engine.control.retention import COLLECTABLE, FINAL
 from onward.errors import InvalidInput
 from onward.model.attempt.output import STDERR, STDOUT
-from onward.operations.requests import Request
+from onward.operations.requests.request import Request
 
 
 class WriteFiles(Request, frozen=True, kw_only=True):

@@ -11,7 +11,8 @@ from onward.engine.control.sources import near_file, read_source
 from onward.engine.registry.pipelines import Registry
 from onward.errors import InvalidInput, NoDatabase, PipelineNotFound
 from onward.model.values.registered import can_be_registered
-from onward.operations.requests import AddPipeline, SubmitRun
+from onward.operations.requests.new_runs import SubmitRun
+from onward.operations.requests.pipelines import AddPipeline
 
 
 def is_registered_name(word: str) -> bool:

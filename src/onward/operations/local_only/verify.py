@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from onward.operations.local.lists import LocalLists
 from onward.operations.local_only.replies import RunVerified
 from onward.operations.local_only.requests import VerifyRuns
-from onward.operations.requests import ALL, ListRuns
+from onward.operations.requests.lists import ALL, ListRuns
 from onward.read.verify import verify_run
 from onward.receipts.homes import Homes
 from onward.store.port.store import Store

@@ -18,7 +18,9 @@ from onward.errors import InvalidInput, NoDatabase
 from onward.model.answer import Verdict
 from onward.model.ids import called
 from onward.operations.replies import GateListed, RunState
-from onward.operations.requests import ALL, AnswerGate, GetRun, ListGates
+from onward.operations.requests.decisions import AnswerGate
+from onward.operations.requests.lists import ALL, ListGates
+from onward.operations.requests.one_run import GetRun
 from onward.pipeline.gate.words import FREEFORM
 
 

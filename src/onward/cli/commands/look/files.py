@@ -19,7 +19,7 @@ from onward.model.ids import called
 from onward.operations.kept import ArtifactContent, ArtifactList
 from onward.operations.local_only.replies import FilesWritten
 from onward.operations.local_only.requests import WriteFiles
-from onward.operations.requests import GetArtifact, ListArtifacts
+from onward.operations.requests.one_run import GetArtifact, ListArtifacts
 
 FILES_SHOWN = 50
 CONTENT = ("content", "content_base64")

@@ -19,7 +19,7 @@ from onward.draw.view import from_view, to_view
 from onward.errors import InvalidInput, NoDatabase, Refused, RunNotFound
 from onward.model.ids import called
 from onward.operations.drawing import Drawing
-from onward.operations.requests import DrawRun
+from onward.operations.requests.one_run import DrawRun
 
 Format = Literal["svg", "text"]
 

@@ -18,7 +18,7 @@ from onward.errors import InvalidInput
 from onward.model.ids import called
 from onward.model.values.bounds import LIMIT
 from onward.operations.notified import NotificationShown
-from onward.operations.requests import ListNotifications, RetryNotification
+from onward.operations.requests.notifications import ListNotifications, RetryNotification
 
 
 async def notifications(

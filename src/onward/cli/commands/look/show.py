@@ -22,7 +22,7 @@ from onward.cli.signals import on_signals
 from onward.clock import SystemClock
 from onward.model.values.bounds import EVENT
 from onward.operations.replies import Checkpoint, EventShown, RunPage
-from onward.operations.requests import ListCheckpoints, ReadEvents, ShowRun, ShowStep
+from onward.operations.requests.one_run import ListCheckpoints, ReadEvents, ShowRun, ShowStep
 from onward.operations.step_page import StepPage
 
 VALUE_WIDTH = 80

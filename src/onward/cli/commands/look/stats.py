@@ -10,7 +10,7 @@ from onward.cli.options import COMMON, Common, Out
 from onward.cli.print.text import count, one_line, table
 from onward.model.ids import called
 from onward.model.values.instant import span
-from onward.operations.requests import GetStats
+from onward.operations.requests.lists import GetStats
 from onward.operations.stats import Stats
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

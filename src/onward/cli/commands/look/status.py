@@ -29,7 +29,8 @@ from onward.model.run import RunStatus
 from onward.model.values.bounds import LIMIT
 from onward.operations.protocol import Lists
 from onward.operations.replies import LimitStop, RunList, RunListed
-from onward.operations.requests import ALL, GetRun, ListRuns, RunGates
+from onward.operations.requests.lists import ALL, ListRuns, RunGates
+from onward.operations.requests.one_run import GetRun
 
 StatusName = Literal[
     "queued", "running", "waiting", "paused", "interrupted", "failed", "completed", "cancelled"

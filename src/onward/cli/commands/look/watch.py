@@ -11,7 +11,7 @@ from onward.cli.signals import on_signals
 from onward.clock import SystemClock
 from onward.operations.protocol import Lists
 from onward.operations.replies import RunListed
-from onward.operations.requests import ListRuns
+from onward.operations.requests.lists import ListRuns
 
 POLL_S = 0.5
 

@@ -18,7 +18,7 @@ from onward.operations.kept import EffectShown
 from onward.operations.local_only.effect import run_effect
 from onward.operations.local_only.replies import EffectMade
 from onward.operations.local_only.requests import RunEffect
-from onward.operations.requests import ForgetEffect, GetEffect, SettleEffect
+from onward.operations.requests.effects import ForgetEffect, GetEffect, SettleEffect
 
 # As shells and `env` have it.
 NOT_EXECUTABLE, MISSING = 126, 127

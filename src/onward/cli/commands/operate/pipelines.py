@@ -20,7 +20,13 @@ from onward.model.values.bounds import LIMIT
 from onward.model.values.registered import read_version, read_wanted
 from onward.operations.local_only.submission import addition
 from onward.operations.registered import PipelineListed, PipelinePage
-from onward.operations.requests import AddPipeline, EnablePipeline, GetPipeline, ListPipelines, RemovePipeline
+from onward.operations.requests.pipelines import (
+    AddPipeline,
+    EnablePipeline,
+    GetPipeline,
+    ListPipelines,
+    RemovePipeline,
+)
 
 HEADINGS = ("NAME", "ENABLED", "NEWEST", "BY", "AT")
 VERSION_HEADINGS = ("VERSION", "", "ADDED BY", "AT", "SOURCE", "FILE")

@@ -19,7 +19,9 @@ from onward.errors import InvalidInput, Refused
 from onward.operations.chatting import MessageSent
 from onward.operations.local_only.workdir import directory_of
 from onward.operations.replies import RunState
-from onward.operations.requests import GetRun, ReadMessages, ResumeRun, SendMessage, ShowChat
+from onward.operations.requests.chats import ReadMessages, SendMessage, ShowChat
+from onward.operations.requests.decisions import ResumeRun
+from onward.operations.requests.one_run import GetRun
 
 STDIN = "-"
 STDIN_CHARACTERS_MAX = 1_000_001

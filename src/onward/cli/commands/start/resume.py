@@ -21,7 +21,8 @@ from onward.model.ids import called
 from onward.operations.local_only.replies import ResumeOutlook
 from onward.operations.local_only.workdir import directory_of, is_elsewhere, missing_notice
 from onward.operations.replies import Resumed
-from onward.operations.requests import GetRun, ResumeRun
+from onward.operations.requests.decisions import ResumeRun
+from onward.operations.requests.one_run import GetRun
 
 Repeats = Annotated[
     tuple[str, ...],

@@ -36,7 +36,8 @@ from onward.model.run import RunStatus
 from onward.operations.local_only.submission import named, shadowed_notice, submission
 from onward.operations.local_only.workdir import directory_of
 from onward.operations.replies import RunListed
-from onward.operations.requests import ListRuns, SubmitRun
+from onward.operations.requests.lists import ListRuns
+from onward.operations.requests.new_runs import SubmitRun
 from onward.pipeline.build import Pipeline
 
 UNFINISHED_RUNS = tuple(

@@ -30,7 +30,8 @@ from onward.model.run import Run
 from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE
 from onward.operations.local.operations import LocalOperations
 from onward.operations.replies import WorkerListed
-from onward.operations.requests import ListWorkers, RecoverRuns
+from onward.operations.requests.decisions import RecoverRuns
+from onward.operations.requests.lists import ListWorkers
 from onward.store.owner import owner_label
 
 if TYPE_CHECKING:

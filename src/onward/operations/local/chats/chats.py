@@ -30,7 +30,7 @@ from onward.operations.chatting import (
 )
 from onward.operations.local.chats.messages import shown_message
 from onward.operations.local.look import run_state
-from onward.operations.requests import ListChats, SendMessage, ShowChat
+from onward.operations.requests.chats import ListChats, SendMessage, ShowChat
 from onward.read.view import instant, known_row
 from onward.store.port.chats.intakes import ChatRow
 from onward.store.port.chats.messages import MessageQuery
