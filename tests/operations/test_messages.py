@@ -9,11 +9,10 @@ import pytest
 from onward.errors import ChatNotFound, InvalidInput
 from onward.model.chats.message import chat_of_run
 from onward.model.event import AttemptInterrupted, RunCancelled
-from onward.operations import said
 from onward.operations.local.chats.messages import LocalMessages
 from onward.operations.local.operations import LocalOperations
+from onward.operations.replies.chats import MessagePiece, MessageShown
 from onward.operations.requests.chats import ListMessages, ReadMessages, SendMessage
-from onward.operations.said import MessagePiece
 from onward.redact.redactor import Redactor
 from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
@@ -45,7 +44,7 @@ async def test_a_run_is_read_in_pieces_and_whole(store: Store, messages: LocalMe
     await appended(store, draft, answered())
     found = await pieces(messages, ReadMessages(of="spok"))
     for piece in found:
-        check(piece, said.MessagePiece)
+        check(piece, MessagePiece)
     assert [(piece["position"], piece["kind"], piece["text"], piece["state"]) for piece in found] == [
         (1, "start", "", None),
         (2, "text", "Once ", None),
@@ -53,7 +52,7 @@ async def test_a_run_is_read_in_pieces_and_whole(store: Store, messages: LocalMe
         (4, "end", "", "complete"),
     ]
     (whole,) = await messages.list_messages(ListMessages(of="spoken"))
-    check(whole, said.MessageShown)
+    check(whole, MessageShown)
     assert (whole["text"], whole["state"], whole["model"]) == ("Once upon", "complete", "gpt")
     for place in (3, 4):
         again = await pieces(messages, ReadMessages(of="spoken", after=place))
@@ -69,7 +68,7 @@ async def test_a_tidied_message_is_a_reset_with_all_of_its_parts(
     await store.messages.seal(at_us=1, limit=10)
     await store.messages.tidy(before_us=2**60, limit=10)
     (piece,) = await pieces(messages, ReadMessages(of=chat_of_run(draft.id), after=2))
-    check(piece, said.MessagePiece)
+    check(piece, MessagePiece)
     assert (piece["kind"], piece["text"], piece["state"]) == ("reset", "Once upon", "complete")
     assert piece["parts"] == [{"kind": "text", "text": "Once upon"}]
 

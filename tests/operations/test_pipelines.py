@@ -17,7 +17,7 @@ from onward.model.values.registered import Wanted
 from onward.operations.local.operations import LocalOperations
 from onward.operations.local.terms import terms_of
 from onward.operations.local_only.doctor import check_installation
-from onward.operations.registered import PipelineAdded
+from onward.operations.replies.pipelines import PipelineAdded
 from onward.operations.requests.new_runs import ForkRun, SubmitRun, SubmitRuns
 from onward.operations.requests.one_run import GetRun
 from onward.operations.requests.pipelines import (

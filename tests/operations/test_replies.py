@@ -13,8 +13,10 @@ from onward.errors import NotificationNotFound
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
 from onward.model.notification import NotificationKind
-from onward.operations import drawing, kept, notified, protocol, replies, spending, step_page
+from onward.operations import protocol
 from onward.operations.local.operations import LocalOperations
+from onward.operations.replies import decisions, drawing, gates, kept, notifications, pages, runs, workers
+from onward.operations.replies.limits import LimitChanged, LimitList, UsageList
 from onward.operations.requests.decisions import PreviewResume, RecoverRuns, ResumeRun
 from onward.operations.requests.effects import ForgetEffect, GetEffect
 from onward.operations.requests.limits import GetUsage, ListLimits, ResetLimits, SetLimit
@@ -66,16 +68,16 @@ async def test_every_reply_about_a_run_is_what_its_type_says(world: World, sourc
     process = await world.process()
     await process.start(source)
     operations = LocalOperations(process.engine, process.clock)
-    check(await operations.lists.list_runs(ListRuns(completed=True)), replies.RunList)
-    check(await operations.lists.list_runs(ListRuns()), replies.RunList)
-    check(await operations.look.get_run(GetRun(run="run")), replies.RunState)
-    check(await operations.look.show_run(ShowRun(run="run")), replies.RunPage)
-    check(await operations.lists.list_gates(ListGates()), replies.GateList)
-    check(await operations.lists.run_gates(RunGates(run="run")), list[replies.GateShown])
+    check(await operations.lists.list_runs(ListRuns(completed=True)), runs.RunList)
+    check(await operations.lists.list_runs(ListRuns()), runs.RunList)
+    check(await operations.look.get_run(GetRun(run="run")), runs.RunState)
+    check(await operations.look.show_run(ShowRun(run="run")), pages.RunPage)
+    check(await operations.lists.list_gates(ListGates()), gates.GateList)
+    check(await operations.lists.run_gates(RunGates(run="run")), list[gates.GateShown])
     for step in (await operations.look.show_run(ShowRun(run="run")))["steps"]:
-        check(await operations.look.show_step(ShowStep(run="run", step=step["step"])), step_page.StepPage)
+        check(await operations.look.show_step(ShowStep(run="run", step=step["step"])), pages.StepPage)
     async for checkpoint in operations.look.list_checkpoints(ListCheckpoints(run="run")):
-        check(checkpoint, replies.Checkpoint)
+        check(checkpoint, pages.Checkpoint)
     check(await operations.look.draw_run(DrawRun(run="run")), drawing.Drawing)
 
 
@@ -83,17 +85,17 @@ async def test_every_reply_about_a_decision_is_what_its_type_says(world: World) 
     await crashed(world, line("a", "b"))
     process = await world.process()
     operations = LocalOperations(process.engine, process.clock)
-    check(await operations.lists.list_workers(ListWorkers()), list[replies.WorkerListed])
-    check(await operations.look.show_run(ShowRun(run="run")), replies.RunPage)
+    check(await operations.lists.list_workers(ListWorkers()), list[workers.WorkerListed])
+    check(await operations.look.show_run(ShowRun(run="run")), pages.RunPage)
     preview = await operations.decide.preview_resume(PreviewResume(run="run"))
-    check(preview, replies.ResumePreview)
+    check(preview, decisions.ResumePreview)
     assert preview["plan"] == [{"does": "run", "what": "a#1", "why": "attempt 1"}]
     check(await operations.look.draw_run(DrawRun(run="run", original=True)), drawing.Drawing)
     recovered = await operations.decide.recover_runs(RecoverRuns())
-    check(recovered, replies.Recovered)
+    check(recovered, workers.Recovered)
     assert [run["id"] for run in recovered["interrupted"]] == ["run"]
-    check(await operations.decide.resume_run(ResumeRun(run="run")), replies.Resumed)
-    check(await operations.start.submit_run(SubmitRun(source=line("a"))), replies.Submitted)
+    check(await operations.decide.resume_run(ResumeRun(run="run")), decisions.Resumed)
+    check(await operations.start.submit_run(SubmitRun(source=line("a"))), decisions.Submitted)
 
 
 async def test_every_reply_about_artifacts_and_effects_is_what_its_type_says(world: World) -> None:
@@ -124,13 +126,13 @@ async def test_every_reply_about_limits_is_what_its_type_says(world: World) -> N
     await ended(process.store, run, usage=used(60), cost_micro=6)
     limits = LocalOperations(process.engine, process.clock).limits
     changed = await limits.set_limit(SetLimit(scope="run/run", measure="tokens", value=70))
-    check(changed, spending.LimitChanged)
+    check(changed, LimitChanged)
     listed = await limits.list_limits(ListLimits())
-    check(listed, spending.LimitList)
+    check(listed, LimitList)
     assert [one["scope"] for one in listed["scopes"]] == ["chat", "chat/c", "run/run"]
-    check(await limits.reset_limits(ResetLimits(scope="chat")), spending.LimitChanged)
+    check(await limits.reset_limits(ResetLimits(scope="chat")), LimitChanged)
     found = await limits.get_usage(GetUsage(by="chat"))
-    check(found, spending.UsageList)
+    check(found, UsageList)
     assert [(one["what"], one["tokens"]) for one in found["usage"]] == [("c", 60)]
 
 
@@ -140,13 +142,13 @@ async def test_every_reply_about_notifications_is_what_its_type_says(world: Worl
     await process.store.outbox.subscribe("notify", tuple(NotificationKind), for_us=10**9)
     await process.start(line("a"))
     listed = await operations.notifications.list_notifications(ListNotifications(run="run", limit=1))
-    check(listed, notified.NotificationList)
+    check(listed, notifications.NotificationList)
     assert listed["cursor"] is not None
     more = await operations.notifications.list_notifications(ListNotifications(cursor=listed["cursor"]))
     assert more["notifications"] == []
     (one,) = listed["notifications"]
     retried = await operations.notifications.retry_notification(RetryNotification(id=one["id"]))
-    check(retried, notified.NotificationList)
+    check(retried, notifications.NotificationList)
     with pytest.raises(NotificationNotFound, match="there is no notification 'nothing'"):
         await operations.notifications.retry_notification(RetryNotification(id="nothing"))
 

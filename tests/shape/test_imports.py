@@ -177,8 +177,7 @@ for asking in (
     "decide.stop",
 ):
     LAYERS[f"cli.commands.{asking}"] = [
-        *("cli", "operations.requests", "operations.replies", "operations.protocol", "operations.step_page"),
-        *("operations.notified", "operations.said", "operations.stats", "operations.spending"),
+        *("cli", "operations.requests", "operations.replies", "operations.protocol"),
         *("model", "errors", "clock"),
     ]
 

@@ -12,8 +12,8 @@ from onward.model.chats.reading import facts_of
 from onward.model.event import AttemptInterrupted
 from onward.model.result import Result
 from onward.model.run import RunStatus
-from onward.operations.chatting import ChatPage
 from onward.operations.local.chats.chats import LocalChats
+from onward.operations.replies.chats import ChatPage
 from onward.operations.requests.chats import ShowChat
 from onward.testing.handlers import Act, Doorway
 from tests.chats.desk import SITE, Desk, desk_of

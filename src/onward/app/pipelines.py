@@ -9,7 +9,7 @@ from onward.clock import SystemClock
 from onward.model.values.registered import read_wanted
 from onward.operations.local.pipelines import LocalPipelines
 from onward.operations.local_only.submission import addition, is_registered_name, named
-from onward.operations.registered import (
+from onward.operations.replies.pipelines import (
     PipelineAdded,
     PipelineList,
     PipelineListed,

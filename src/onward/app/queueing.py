@@ -19,18 +19,18 @@ from onward.model.simulation import Simulation
 from onward.model.values.bounds import shown
 from onward.model.values.instant import instant_of
 from onward.model.values.namespace import check_given
-from onward.operations.chatting import MessageSent
 from onward.operations.local.chats.messages import shown_message
 from onward.operations.local.operations import LocalOperations
 from onward.operations.local.submit import start_of
 from onward.operations.local.wait import wait_stopped
 from onward.operations.local_only.workdir import directory_of
-from onward.operations.replies import EventShown, RunList
+from onward.operations.replies.chats import MessagePiece, MessageSent, MessageShown
+from onward.operations.replies.pages import EventShown
+from onward.operations.replies.runs import RunList
 from onward.operations.requests.chats import ReadMessages, SendMessage
 from onward.operations.requests.lists import ListRuns
 from onward.operations.requests.new_runs import SubmitRun
 from onward.operations.requests.one_run import ReadEvents
-from onward.operations.said import MessagePiece, MessageShown
 from onward.pipeline.build import Pipeline
 from onward.worker.embedded import EmbeddedWorker
 

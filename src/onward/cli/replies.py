@@ -8,9 +8,6 @@ from typing import Any, TypedDict
 
 from onward.agents.listed import ModelList
 from onward.agents.tools.listed import ToolList
-from onward.operations.chatting import ChatList, ChatPage, MessageSent
-from onward.operations.drawing import Drawing
-from onward.operations.kept import ArtifactContent, ArtifactListed, CallListed, EffectShown
 from onward.operations.local_only.replies import (
     Check,
     EffectMade,
@@ -21,31 +18,24 @@ from onward.operations.local_only.replies import (
     RunsCollected,
     RunVerified,
 )
-from onward.operations.notified import NotificationList
-from onward.operations.registered import (
+from onward.operations.replies.chats import ChatList, ChatPage, MessagePiece, MessageSent
+from onward.operations.replies.decisions import Forked, Resumed, ResumePreview
+from onward.operations.replies.drawing import Drawing
+from onward.operations.replies.gates import GateListed
+from onward.operations.replies.kept import ArtifactContent, ArtifactListed, CallListed, EffectShown
+from onward.operations.replies.limits import LimitChanged, LimitList, UsageList
+from onward.operations.replies.notifications import NotificationList
+from onward.operations.replies.pages import Checkpoint, EventShown, RunPage, StepPage
+from onward.operations.replies.pipelines import (
     PipelineAdded,
     PipelineList,
     PipelineListed,
     PipelinePage,
     PipelineRemoved,
 )
-from onward.operations.replies import (
-    Checkpoint,
-    EventShown,
-    Forked,
-    GateListed,
-    Resumed,
-    ResumePreview,
-    RunBroken,
-    RunListed,
-    RunPage,
-    RunState,
-    WorkerListed,
-)
-from onward.operations.said import MessagePiece
-from onward.operations.spending import LimitChanged, LimitList, UsageList
-from onward.operations.stats import Stats
-from onward.operations.step_page import StepPage
+from onward.operations.replies.runs import RunListed, RunState
+from onward.operations.replies.stats import Stats
+from onward.operations.replies.workers import RunBroken, WorkerListed
 
 
 class ErrorShown(TypedDict):

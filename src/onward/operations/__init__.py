@@ -1,8 +1,7 @@
 """Everything that a person or a program can ask of Onward: one typed request, one typed reply.
 
 - `requests/`: the values that are asked.
-- `replies`: the answers, as plain JSON values; `--json` prints them. Those about one subject have a module of
-  their own, such as `said` (messages), `spending` (limits) and `kept` (artifacts, effects, calls).
+- `replies/`: the answers, as plain JSON values; `--json` prints them.
 - `protocol`: who answers, in small groups. Begin here.
 - `local/`: answered by a store, or an engine, in this process. A server can answer all of these.
 - `local_only/`: what makes sense only on the machine where it is asked; its docstring says why for each.

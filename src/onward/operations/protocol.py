@@ -6,34 +6,24 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol
 
-from onward.operations.chatting import ChatList, ChatPage, MessageSent
-from onward.operations.drawing import Drawing
-from onward.operations.kept import ArtifactContent, ArtifactList, CallList, EffectShown
-from onward.operations.notified import NotificationList
-from onward.operations.registered import (
+from onward.operations.replies.chats import ChatList, ChatPage, MessagePiece, MessageSent, MessageShown
+from onward.operations.replies.decisions import Forked, Resumed, ResumePreview, Submitted, SubmittedRuns
+from onward.operations.replies.drawing import Drawing
+from onward.operations.replies.gates import GateList, GateShown
+from onward.operations.replies.kept import ArtifactContent, ArtifactList, CallList, EffectShown
+from onward.operations.replies.limits import LimitChanged, LimitList, UsageList
+from onward.operations.replies.notifications import NotificationList
+from onward.operations.replies.pages import Checkpoint, EventShown, RunPage, StepPage
+from onward.operations.replies.pipelines import (
     PipelineAdded,
     PipelineList,
     PipelineListed,
     PipelinePage,
     PipelineRemoved,
 )
-from onward.operations.replies import (
-    Checkpoint,
-    EventShown,
-    Forked,
-    GateList,
-    GateShown,
-    LimitStop,
-    Recovered,
-    Resumed,
-    ResumePreview,
-    RunList,
-    RunPage,
-    RunState,
-    Submitted,
-    SubmittedRuns,
-    WorkerListed,
-)
+from onward.operations.replies.runs import LimitStop, RunList, RunState
+from onward.operations.replies.stats import Stats
+from onward.operations.replies.workers import Recovered, WorkerListed
 from onward.operations.requests.chats import ListChats, ListMessages, ReadMessages, SendMessage, ShowChat
 from onward.operations.requests.decisions import (
     AnswerGate,
@@ -68,10 +58,6 @@ from onward.operations.requests.pipelines import (
     ListPipelines,
     RemovePipeline,
 )
-from onward.operations.said import MessagePiece, MessageShown
-from onward.operations.spending import LimitChanged, LimitList, UsageList
-from onward.operations.stats import Stats
-from onward.operations.step_page import StepPage
 
 
 class Lists(Protocol):

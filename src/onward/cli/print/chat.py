@@ -9,8 +9,7 @@ from onward.cli.print.gates import gate_lines
 from onward.cli.print.render import status_words
 from onward.cli.print.text import clean, one_line
 from onward.model.ids import called, node_of, place_of
-from onward.operations.chatting import ChatPage, ChatRunShown, MessageSent
-from onward.operations.said import MessagePiece, MessageShown
+from onward.operations.replies.chats import ChatPage, ChatRunShown, MessagePiece, MessageSent, MessageShown
 
 WHO = {"user": "you", "system": "onward"}
 

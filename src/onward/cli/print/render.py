@@ -21,7 +21,7 @@ from onward.model.chats.message import chat_of_run
 from onward.model.ids import called
 from onward.model.values.instant import span
 from onward.model.workspace import WORKTREE
-from onward.operations.replies import LimitStop, RunListed, RunState
+from onward.operations.replies.runs import LimitStop, RunListed, RunState
 from onward.read.view import dead_end
 
 SIMULATED = {

@@ -7,7 +7,7 @@ from typing import cast
 
 from onward.errors import StoreCorrupt
 from onward.model.attempt.artifact import Artifact
-from onward.operations.kept import ArtifactContent, ArtifactListed
+from onward.operations.replies.kept import ArtifactContent, ArtifactListed
 from onward.read.view import instant
 
 

@@ -14,7 +14,9 @@ from onward.model.run import Run
 from onward.operations.local.look import run_state
 from onward.operations.local.preview import preview
 from onward.operations.local.terms import terms_of
-from onward.operations.replies import Recovered, Resumed, ResumePreview, RunRecovered, RunState
+from onward.operations.replies.decisions import Resumed, ResumePreview
+from onward.operations.replies.runs import RunState
+from onward.operations.replies.workers import Recovered, RunRecovered
 from onward.operations.requests.decisions import (
     AnswerGate,
     CancelRun,

@@ -7,7 +7,7 @@ from typing import Any
 
 from onward.engine.step.effects import AtMostOnce
 from onward.model.effect import CommandResult, EffectResult, FunctionResult, as_command, unpack
-from onward.operations.kept import EffectShown
+from onward.operations.replies.kept import EffectShown
 from onward.operations.requests.effects import ForgetEffect, GetEffect, SettleEffect
 from onward.read.view import instant
 from onward.store.owner import owner_label

@@ -10,19 +10,12 @@ from onward.model.ids import display_id
 from onward.model.row import GateRow
 from onward.model.run import RunStatus
 from onward.model.worker import RegisteredWorker
-from onward.operations.replies import (
-    ChoiceOffered,
-    GateList,
-    GateListed,
-    GateShown,
-    LimitStop,
-    RunList,
-    RunListed,
-    WorkerListed,
-)
+from onward.operations.replies.gates import ChoiceOffered, GateList, GateListed, GateShown
+from onward.operations.replies.runs import LimitStop, RunList, RunListed
+from onward.operations.replies.stats import Stats
+from onward.operations.replies.workers import WorkerListed
 from onward.operations.requests.lists import GetStats, ListGates, ListRuns, ListWorkers, RunGates
 from onward.operations.requests.one_run import GetRun
-from onward.operations.stats import Stats
 from onward.read.lookup import completed_of, find_run, list_runs
 from onward.read.view import instant, view_choice, view_gate, view_row
 from onward.store.owner import owner_label

@@ -17,13 +17,14 @@ from onward.machine.fold.row import project
 from onward.model.ids import display_id, is_in_step
 from onward.model.run import Run, RunStatus
 from onward.model.worker import RegisteredWorker
-from onward.operations.drawing import Drawing
-from onward.operations.kept import ArtifactContent, ArtifactList, CallList
 from onward.operations.local.artifacts import view_artifact, view_content
 from onward.operations.local.calls.listed import shortened, view_call
 from onward.operations.local.money.stopped import limit_stop
-from onward.operations.progress import StepProgress
-from onward.operations.replies import Checkpoint, EventShown, RunPage, RunState
+from onward.operations.replies.drawing import Drawing
+from onward.operations.replies.kept import ArtifactContent, ArtifactList, CallList
+from onward.operations.replies.pages import Checkpoint, EventShown, RunPage, StepPage
+from onward.operations.replies.progress import StepProgress
+from onward.operations.replies.runs import RunState
 from onward.operations.requests.one_run import (
     DrawRun,
     GetArtifact,
@@ -35,7 +36,6 @@ from onward.operations.requests.one_run import (
     ShowRun,
     ShowStep,
 )
-from onward.operations.step_page import StepPage
 from onward.read.calls import read_calls
 from onward.read.checkpoints import read_checkpoints
 from onward.read.dialect_events import Translator

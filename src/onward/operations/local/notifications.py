@@ -9,7 +9,7 @@ import msgspec
 from onward.errors import NotificationNotFound
 from onward.model.ids import display_id
 from onward.model.notification import DeliveryState
-from onward.operations.notified import NotificationList, NotificationShown
+from onward.operations.replies.notifications import NotificationList, NotificationShown
 from onward.operations.requests.notifications import ListNotifications, RetryNotification
 from onward.read.lookup import find_run
 from onward.read.view import instant

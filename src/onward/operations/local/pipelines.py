@@ -9,7 +9,7 @@ from onward.engine.registry.pipelines import Registry
 from onward.errors import InvalidInput, PipelineNotFound
 from onward.model.values.names import check_name
 from onward.model.values.registered import Wanted, check_pipeline_name
-from onward.operations.registered import (
+from onward.operations.replies.pipelines import (
     PipelineAdded,
     PipelineList,
     PipelineListed,

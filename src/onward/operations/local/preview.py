@@ -26,8 +26,8 @@ from onward.model.event import (
 )
 from onward.model.run import Run, RunStatus
 from onward.model.values.instant import span
-from onward.operations.left import LeftShown
-from onward.operations.replies import PlannedAct, ResumePreview
+from onward.operations.replies.decisions import PlannedAct, ResumePreview
+from onward.operations.replies.left import LeftShown
 from onward.read.lookup import completed_of
 from onward.read.view import dead_end
 

@@ -9,7 +9,7 @@ from onward.engine.engine import Engine
 from onward.operations.local.look import run_state
 from onward.operations.local.submit import LocalSubmit
 from onward.operations.local.terms import run_id_of, terms_of
-from onward.operations.replies import Forked, Submitted, SubmittedRuns
+from onward.operations.replies.decisions import Forked, Submitted, SubmittedRuns
 from onward.operations.requests.new_runs import ForkRun, SubmitRun, SubmitRuns
 from onward.read.lookup import find_run
 

@@ -14,7 +14,7 @@ from onward.model.attempt.output import LINES_MAX, STDERR, STDOUT, LastOutput, P
 from onward.model.ids import display_id
 from onward.model.run import Run
 from onward.operations.local.artifacts import view_artifact
-from onward.operations.step_page import StepPage
+from onward.operations.replies.pages import StepPage
 from onward.pipeline.graph import Node
 from onward.read.log.step import Step, Try
 from onward.read.one_step import StepHistory

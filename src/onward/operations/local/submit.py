@@ -14,7 +14,8 @@ from onward.model.simulation import Simulation
 from onward.model.values.registered import read_wanted
 from onward.model.values.tool_env import Variables
 from onward.operations.local.terms import run_id_of, terms_of
-from onward.operations.replies import RunListed, RunState, Submitted, SubmittedRuns
+from onward.operations.replies.decisions import Submitted, SubmittedRuns
+from onward.operations.replies.runs import RunListed, RunState
 from onward.operations.requests.new_runs import SubmitRun, SubmitRuns
 from onward.pipeline.build import Pipeline
 from onward.read.lookup import completed_of

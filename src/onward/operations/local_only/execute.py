@@ -28,7 +28,7 @@ from onward.operations.local.submit import prepared, start_of
 from onward.operations.local.terms import terms_of
 from onward.operations.local.wait import wait_stopped
 from onward.operations.local_only.replies import LastCheckpoint, ResumeOutlook
-from onward.operations.replies import RunState
+from onward.operations.replies.runs import RunState
 from onward.operations.requests.decisions import AnswerGate, ResumeRun
 from onward.operations.requests.new_runs import SubmitRun
 from onward.operations.requests.one_run import GetRun

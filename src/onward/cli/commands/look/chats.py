@@ -15,7 +15,7 @@ from onward.cli.print.text import one_line, table
 from onward.errors import InvalidInput
 from onward.model.ids import called
 from onward.model.values.bounds import LIMIT
-from onward.operations.chatting import ChatListed
+from onward.operations.replies.chats import ChatListed
 from onward.operations.requests.chats import ListChats, ShowChat
 
 HEADINGS = ("CHAT", "PROJECT", "RUN", "STATUS", "WAITING", "SINCE")

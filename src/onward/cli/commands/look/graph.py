@@ -18,7 +18,7 @@ from onward.draw.svg.page import to_svg
 from onward.draw.view import from_view, to_view
 from onward.errors import InvalidInput, NoDatabase, Refused, RunNotFound
 from onward.model.ids import called
-from onward.operations.drawing import Drawing
+from onward.operations.replies.drawing import Drawing
 from onward.operations.requests.one_run import DrawRun
 
 Format = Literal["svg", "text"]

@@ -17,7 +17,7 @@ from onward.clock import SystemClock
 from onward.errors import InvalidInput
 from onward.model.ids import called
 from onward.model.values.bounds import LIMIT
-from onward.operations.notified import NotificationShown
+from onward.operations.replies.notifications import NotificationShown
 from onward.operations.requests.notifications import ListNotifications, RetryNotification
 
 

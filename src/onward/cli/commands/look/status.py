@@ -28,7 +28,7 @@ from onward.model.ids import called
 from onward.model.run import RunStatus
 from onward.model.values.bounds import LIMIT
 from onward.operations.protocol import Lists
-from onward.operations.replies import LimitStop, RunList, RunListed
+from onward.operations.replies.runs import LimitStop, RunList, RunListed
 from onward.operations.requests.lists import ALL, ListRuns, RunGates
 from onward.operations.requests.one_run import GetRun
 

@@ -10,7 +10,7 @@ from onward.cli.print.render import run_line, run_table, unserved_lines
 from onward.cli.signals import on_signals
 from onward.clock import SystemClock
 from onward.operations.protocol import Lists
-from onward.operations.replies import RunListed
+from onward.operations.replies.runs import RunListed
 from onward.operations.requests.lists import ListRuns
 
 POLL_S = 0.5

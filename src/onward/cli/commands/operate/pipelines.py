@@ -19,7 +19,7 @@ from onward.errors import InvalidInput
 from onward.model.values.bounds import LIMIT
 from onward.model.values.registered import read_version, read_wanted
 from onward.operations.local_only.submission import addition
-from onward.operations.registered import PipelineListed, PipelinePage
+from onward.operations.replies.pipelines import PipelineListed, PipelinePage
 from onward.operations.requests.pipelines import (
     AddPipeline,
     EnablePipeline,

@@ -16,9 +16,9 @@ from onward.cli.options import COMMON, Answers, Common, Out, Project, Verbose
 from onward.cli.print.chat import SpokenLines, sent_lines
 from onward.clock import SystemClock, SystemIds
 from onward.errors import InvalidInput, Refused
-from onward.operations.chatting import MessageSent
 from onward.operations.local_only.workdir import directory_of
-from onward.operations.replies import RunState
+from onward.operations.replies.chats import MessageSent
+from onward.operations.replies.runs import RunState
 from onward.operations.requests.chats import ReadMessages, SendMessage, ShowChat
 from onward.operations.requests.decisions import ResumeRun
 from onward.operations.requests.one_run import GetRun

@@ -30,7 +30,7 @@ from onward.model.run import Run
 from onward.operations.local.operations import LocalOperations
 from onward.operations.local_only.execute import Execution
 from onward.operations.protocol import Operations
-from onward.operations.replies import RunState
+from onward.operations.replies.runs import RunState
 
 if TYPE_CHECKING:
     from onward.app import Onward

@@ -20,7 +20,7 @@ from onward.clock import SystemClock
 from onward.model.ids import called
 from onward.operations.local_only.replies import ResumeOutlook
 from onward.operations.local_only.workdir import directory_of, is_elsewhere, missing_notice
-from onward.operations.replies import Resumed
+from onward.operations.replies.decisions import Resumed
 from onward.operations.requests.decisions import ResumeRun
 from onward.operations.requests.one_run import GetRun
 

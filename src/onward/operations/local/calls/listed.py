@@ -7,7 +7,7 @@ from typing import cast
 
 from msgspec.structs import asdict
 
-from onward.operations.kept import CallListed
+from onward.operations.replies.kept import CallListed
 from onward.read.calls import OPEN, CallSeen
 from onward.read.view import instant
 

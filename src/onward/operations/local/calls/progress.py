@@ -13,7 +13,7 @@ from onward.errors import OnwardError
 from onward.model.call import CallKind
 from onward.model.chats.message import ChunkKind, Part
 from onward.model.run import OpenStep, Run, StepCalls
-from onward.operations.progress import CallProgress, StepProgress
+from onward.operations.replies.progress import CallProgress, StepProgress
 from onward.read.calls import LOST, OPEN, CallSeen, read_calls
 from onward.read.log.step import Claim
 from onward.read.view import instant

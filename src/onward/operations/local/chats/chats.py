@@ -20,7 +20,9 @@ from onward.model.chats.message import text_of
 from onward.model.chats.reading import facts_of, read_reading
 from onward.model.ids import node_of
 from onward.model.run import RunStatus
-from onward.operations.chatting import (
+from onward.operations.local.chats.messages import shown_message
+from onward.operations.local.look import run_state
+from onward.operations.replies.chats import (
     ChatList,
     ChatListed,
     ChatPage,
@@ -28,8 +30,6 @@ from onward.operations.chatting import (
     MessageSent,
     MessageWaiting,
 )
-from onward.operations.local.chats.messages import shown_message
-from onward.operations.local.look import run_state
 from onward.operations.requests.chats import ListChats, SendMessage, ShowChat
 from onward.read.view import instant, known_row
 from onward.store.port.chats.intakes import ChatRow

@@ -11,8 +11,8 @@ from onward.engine.log.journal import Journal
 from onward.errors import ChatNotFound, RunNotFound
 from onward.model.chats.message import RUN_CHATS, Chunk, ChunkKind, Heard, Message, Part, chat_of_run, text_of
 from onward.operations.local.wait import has_stopped
+from onward.operations.replies.chats import MessagePiece, MessageShown, PartShown
 from onward.operations.requests.chats import ListMessages, ReadMessages
-from onward.operations.said import MessagePiece, MessageShown, PartShown
 from onward.read.lookup import find_run
 from onward.read.view import instant
 from onward.store.port.chats.messages import READ_MAX, MessageQuery

@@ -13,8 +13,7 @@ from onward.engine.control.limits import LimitChanges
 from onward.engine.log.journal import Journal
 from onward.model.values.amounts import CALLS_PER_CHAT_RUN, CHAT_TOKENS, MEASURES
 from onward.model.values.scopes import DAY, KINDS, check_scope, day_of, kind_of
-from onward.operations.requests.limits import GetUsage, ListLimits, ResetLimits, SetLimit
-from onward.operations.spending import (
+from onward.operations.replies.limits import (
     LimitChanged,
     LimitList,
     MeasureShown,
@@ -22,6 +21,7 @@ from onward.operations.spending import (
     UsageList,
     UsageShown,
 )
+from onward.operations.requests.limits import GetUsage, ListLimits, ResetLimits, SetLimit
 from onward.read.lookup import find_run
 from onward.store.port.money.limits import Scope, UsageKind
 from onward.store.port.store import Store

@@ -6,7 +6,7 @@ from typing import cast
 
 from onward.engine.control.limits import still_held
 from onward.model.run import Run
-from onward.operations.replies import LimitStop
+from onward.operations.replies.runs import LimitStop
 from onward.read.view import view_limit
 from onward.store.port.store import Store
 

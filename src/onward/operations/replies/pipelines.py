@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from onward.operations.instant import Instant
+from onward.operations.replies.instant import Instant
 
 
 class PipelineListed(TypedDict):
