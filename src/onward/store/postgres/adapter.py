@@ -34,7 +34,7 @@ from onward.store.postgres.ownership import Ownership
 from onward.store.postgres.pipelines import PostgresPipelines
 from onward.store.postgres.retention import PostgresRetention
 from onward.store.postgres.runs import PostgresRuns
-from onward.store.postgres.writing import Writer
+from onward.store.postgres.writing.writer import Writer
 
 LEASE_S = 10.0
 PATIENCE_S = 10.0

@@ -8,7 +8,7 @@ from onward.store.port.backfill import Filling
 from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.statements import BEGIN, COMMIT, call
-from onward.store.postgres.writing import gate_call
+from onward.store.postgres.writing.calls import gate_call
 
 
 class PostgresBackfill:

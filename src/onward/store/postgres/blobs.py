@@ -10,7 +10,7 @@ from onward.store.postgres.link.binary import texts
 from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.reading import read_blobs
 from onward.store.postgres.statements import call
-from onward.store.postgres.writing import blob_call
+from onward.store.postgres.writing.calls import blob_call
 
 
 class PostgresBlobs:

@@ -11,7 +11,8 @@ from onward.store.postgres.link.failure import ServerError
 from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.statements import BEGIN, COMMIT, call
-from onward.store.postgres.writing import CONTENT_MISSING, Writer, event_arrays, relying_on
+from onward.store.postgres.writing.calls import CONTENT_MISSING, event_arrays, relying_on
+from onward.store.postgres.writing.writer import Writer
 from onward.store.refusals import content_missing
 
 

@@ -26,7 +26,7 @@ from onward.store.postgres.reading import (
     with_values,
 )
 from onward.store.postgres.statements import BEGIN, COMMIT, call
-from onward.store.postgres.writing import Writer
+from onward.store.postgres.writing.writer import Writer
 from onward.store.rows import UNLIMITED
 
 

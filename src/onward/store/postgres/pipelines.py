@@ -9,7 +9,7 @@ from onward.store.port.registry.pipelines import Added, NewSource, RegisteredPip
 from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.wire import Rows
 from onward.store.postgres.statements import BEGIN, COMMIT, Call, call
-from onward.store.postgres.writing import blob_call
+from onward.store.postgres.writing.calls import blob_call
 
 
 class PostgresPipelines:

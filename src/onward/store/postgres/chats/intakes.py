@@ -13,7 +13,7 @@ from onward.store.postgres.chats.projecting import arriving_calls
 from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.wire import Rows, Wire
 from onward.store.postgres.statements import BEGIN, COMMIT, Call, call, filtered_call
-from onward.store.postgres.writing import blob_call
+from onward.store.postgres.writing.calls import blob_call
 
 
 class PostgresIntakes:

@@ -15,7 +15,7 @@ from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.wire import Rows, Wire
 from onward.store.postgres.reading import read_blobs
 from onward.store.postgres.statements import BEGIN, BEGIN_LOOKING, COMMIT, Call, call
-from onward.store.postgres.writing import blob_call
+from onward.store.postgres.writing.calls import blob_call
 
 
 class PostgresMessages:
