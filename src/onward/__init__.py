@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onward.handlers.isolate.messages import IsolatedStep
     from onward.handlers.port import StepContext
     from onward.model.answer import Answer, Decision
-    from onward.model.event import StepStatus
+    from onward.model.events.steps import StepStatus
     from onward.model.result import Result
     from onward.model.run import Gate, Run, RunStatus
 
@@ -41,7 +41,7 @@ _WHERE = {
     "Run": "onward.model.run",
     "RunStatus": "onward.model.run",
     "StepContext": "onward.handlers.port",
-    "StepStatus": "onward.model.event",
+    "StepStatus": "onward.model.events.steps",
     "StopSwitch": "onward.engine.loop.stop",
     "Submission": "onward.app.queueing",
     "ToolUse": "onward.agents.tools.port",

@@ -14,7 +14,7 @@ from onward.carry.lines import End, MessageLine, read_line, write_line
 from onward.carry.spool import Spool
 from onward.errors import Refused
 from onward.model.chats.message import Reset, text_of
-from onward.model.event import StepStarted
+from onward.model.events.steps import StepStarted
 from onward.model.row import MessageState
 from onward.read.verify import verify_run
 from onward.store.codec import content_hash

@@ -13,7 +13,7 @@ from onward.carry.importing import Checked, Importer
 from onward.carry.spool import Spool
 from onward.clock import SystemClock
 from onward.errors import Refused
-from onward.model.event import RunPaused
+from onward.model.events.runs import RunPaused
 from onward.read.verify import verify_run
 from onward.store.codec import content_hash
 from onward.store.port.carrying import Arrival, Carrying

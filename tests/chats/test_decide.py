@@ -23,7 +23,7 @@ from onward.chats.decide import (
     decide,
 )
 from onward.model.chats.intake import Wish
-from onward.model.event import Choice
+from onward.model.events.gates import Choice
 from onward.model.run import Gate, RunStatus
 
 CONTINUE = Said("continue?")

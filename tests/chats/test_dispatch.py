@@ -13,7 +13,7 @@ from onward.errors import Refused
 from onward.model.chats.intake import IntakeState, Outcome, Wish
 from onward.model.chats.message import Role
 from onward.model.chats.reading import facts_of
-from onward.model.event import RunInterrupted
+from onward.model.events.runs import RunInterrupted
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.testing.clock import SeededIds

@@ -20,7 +20,7 @@ from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.errors import LimitReached, Refused
 from onward.machine.decide.claim import HolderView, decide_claim
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.store.port.store import Store
 from onward.testing.conformance.money.calling import beginning, ended, used, working
 from onward.wiring.stores import open_store

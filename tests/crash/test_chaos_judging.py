@@ -12,7 +12,7 @@ from onward.clock import SystemClock, SystemDice, SystemIds
 from onward.engine.engine import Engine
 from onward.machine.decide.claim import claim_of
 from onward.model.call import CallStarted
-from onward.model.event import RunFailed
+from onward.model.events.runs import RunFailed
 from onward.model.run import RunStatus
 from onward.store.codec import unseal
 from onward.testing.models.ledger import Entry

@@ -7,20 +7,16 @@ from msgspec.structs import replace
 
 from onward.draw.states import Jump, NodeState, NodeStatus, States, states_of
 from onward.draw.trace import Trace
-from onward.model.event import (
+from onward.model.events.event import Event
+from onward.model.events.gates import Choice, GateDecided, GateOpened
+from onward.model.events.runs import RunCancelled, RunFailed, RunInterrupted
+from onward.model.events.steps import (
     AttemptFailed,
     AttemptInterrupted,
     BranchPlan,
-    Choice,
-    Event,
-    GateDecided,
-    GateOpened,
     GoalRedirected,
     Outcome,
     ParallelStarted,
-    RunCancelled,
-    RunFailed,
-    RunInterrupted,
     StepFinished,
     StepRouted,
     StepStarted,

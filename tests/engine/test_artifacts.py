@@ -15,7 +15,7 @@ from onward.handlers.artifacts import ArtifactInfo, Artifacts
 from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
 from onward.model.attempt.artifact import ARTIFACT_BYTES_MAX, ARTIFACTS_MAX, ID_CHARACTERS_MAX
-from onward.model.event import StepFinished
+from onward.model.events.steps import StepFinished
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from onward.read.verify import verify_run

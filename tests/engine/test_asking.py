@@ -24,7 +24,8 @@ from onward.handlers.running import running
 from onward.machine.decide.doubt import calls_in_doubt
 from onward.model.answer import Answer
 from onward.model.call import AttemptHeld, CallFinished
-from onward.model.event import Event, GateDecided, GateOpened, GateWithdrawn
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
 from onward.model.result import Result
 from onward.model.run import AttemptState, Run, RunStatus
 from onward.read.find_step import matching_steps

@@ -12,7 +12,8 @@ from onward.engine.engine import Start
 from onward.engine.lease.keeper import TRUSTED
 from onward.errors import LeaseLost, StoreUnavailable
 from onward.handlers.port import StepContext
-from onward.model.event import AttemptInterrupted, RunClaimed
+from onward.model.events.runs import RunClaimed
+from onward.model.events.steps import AttemptInterrupted
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.store.memory.adapter import MemoryDatabase

@@ -8,7 +8,8 @@ from onward.engine.control.limits import LimitChanges, run_scopes
 from onward.engine.engine import Resume, Start
 from onward.errors import InvalidInput, Refused
 from onward.model.call import AttemptHeld, LimitHit
-from onward.model.event import RunInterrupted, RunPaused, StepStarted
+from onward.model.events.runs import RunInterrupted, RunPaused
+from onward.model.events.steps import StepStarted
 from onward.model.ids import display_id
 from onward.model.run import AttemptState, RunStatus
 from onward.model.values.amounts import raise_argument, raised_amount

@@ -13,15 +13,8 @@ from onward.engine.loop.stop import StopSwitch
 from onward.engine.managed.child import DEPTH_MAX
 from onward.errors import RunNotFound
 from onward.handlers.port import StepContext
-from onward.model.event import (
-    AttemptInterrupted,
-    RunCancelled,
-    RunCreated,
-    RunPaused,
-    SteeringGiven,
-    StepFinished,
-    StepStarted,
-)
+from onward.model.events.runs import RunCancelled, RunCreated, RunPaused, SteeringGiven
+from onward.model.events.steps import AttemptInterrupted, StepFinished, StepStarted
 from onward.model.ids import display_id
 from onward.model.result import Result
 from onward.model.run import Gate, Run, RunStatus

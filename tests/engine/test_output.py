@@ -17,7 +17,8 @@ from onward.handlers.port import StepContext
 from onward.handlers.room import Room
 from onward.handlers.shell.handler import what_failed
 from onward.model.attempt.output import LINE_CHARACTERS_MAX, LINES_MAX, TRACEBACK_CHARACTERS_MAX, LastOutput
-from onward.model.event import AttemptFailed, AttemptInterrupted, Event, StepFinished
+from onward.model.events.event import Event
+from onward.model.events.steps import AttemptFailed, AttemptInterrupted, StepFinished
 from onward.read.lookup import log_pages
 from onward.store.codec import unseal
 from tests.cli.shell import wait_until

@@ -13,7 +13,8 @@ from onward.engine.log.reader import Folded
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
 from onward.model.answer import Answer
-from onward.model.event import GateDecided, RunClaimed, RunResumed
+from onward.model.events.gates import GateDecided
+from onward.model.events.runs import RunClaimed, RunResumed
 from onward.model.run import RunStatus
 from onward.store.port.leases import Lease
 from onward.store.port.log import RunLog

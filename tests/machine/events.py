@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from onward.machine.fold.apply import apply
-from onward.model.event import (
+from onward.model.events.event import Event
+from onward.model.events.gates import Choice, GateOpened
+from onward.model.events.runs import RunClaimed
+from onward.model.events.steps import (
     AttemptFailed,
-    Choice,
-    Event,
-    GateOpened,
     Outcome,
-    RunClaimed,
     StepFinished,
     StepStarted,
     StepStatus,

@@ -19,7 +19,9 @@ from onward.machine.plan.action import Action, Execute
 from onward.machine.plan.advance import advance
 from onward.machine.plan.finish import finish
 from onward.model.answer import Answer
-from onward.model.event import Event, RunClaimed, RunCreated, StepFinished, StepStarted
+from onward.model.events.event import Event
+from onward.model.events.runs import RunClaimed, RunCreated
+from onward.model.events.steps import StepFinished, StepStarted
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.pipeline.build import build

@@ -10,22 +10,10 @@ from msgspec.structs import replace
 from onward.machine.fold.apply import apply
 from onward.machine.fold.change import IllegalEvent
 from onward.machine.fold.steps import context_after
-from onward.model.event import (
-    AttemptFailed,
-    AttemptInterrupted,
-    Event,
-    GateDecided,
-    GateWithdrawn,
-    Outcome,
-    RunClaimed,
-    RunCreated,
-    RunInterrupted,
-    RunPaused,
-    RunResumed,
-    RunWaiting,
-    StepStarted,
-    StepStatus,
-)
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateWithdrawn
+from onward.model.events.runs import RunClaimed, RunCreated, RunInterrupted, RunPaused, RunResumed, RunWaiting
+from onward.model.events.steps import AttemptFailed, AttemptInterrupted, Outcome, StepStarted, StepStatus
 from onward.model.run import AttemptState, RunStatus
 from onward.model.simulation import Simulation
 from onward.model.values.frozenmap import FrozenMap

@@ -5,17 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from onward.model.event import (
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
+from onward.model.events.runs import RunForked, RunInterrupted, RunResumed
+from onward.model.events.steps import (
     AttemptFailed,
     AttemptInterrupted,
-    Event,
-    GateDecided,
-    GateOpened,
-    GateWithdrawn,
     GoalRedirected,
-    RunForked,
-    RunInterrupted,
-    RunResumed,
     StepStatus,
     Transition,
 )

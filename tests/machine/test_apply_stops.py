@@ -9,12 +9,9 @@ from onward.machine.fold.apply import apply, fold
 from onward.machine.fold.change import IllegalEvent
 from onward.machine.fold.row import project
 from onward.machine.fold.snapshot import decode_run, encode_run
-from onward.model.event import (
-    AttemptFailed,
-    AttemptInterrupted,
-    Event,
-    GateDecided,
-    GateWithdrawn,
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateWithdrawn
+from onward.model.events.runs import (
     PipelineChanged,
     RunCancelled,
     RunClaimed,
@@ -26,8 +23,8 @@ from onward.model.event import (
     RunQueued,
     RunResumed,
     RunWaiting,
-    StepStatus,
 )
+from onward.model.events.steps import AttemptFailed, AttemptInterrupted, StepStatus
 from onward.model.ids import display_id
 from onward.model.run import AttemptState, Pending, RunStatus
 from tests.machine.events import ASKED, YES, finished, held, retrying, started, then

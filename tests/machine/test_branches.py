@@ -7,14 +7,14 @@ import pytest
 from onward.machine.fold.change import IllegalEvent
 from onward.machine.plan.action import Sleep, Wait
 from onward.machine.plan.finish import finish
-from onward.model.event import (
+from onward.model.events.event import Event
+from onward.model.events.gates import GateWithdrawn
+from onward.model.events.runs import RunPaused
+from onward.model.events.steps import (
     AttemptInterrupted,
     BranchFinished,
     BranchPlan,
-    Event,
-    GateWithdrawn,
     ParallelStarted,
-    RunPaused,
     StepFinished,
     StepStarted,
 )

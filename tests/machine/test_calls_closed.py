@@ -14,14 +14,9 @@ from onward.machine.decide.lost_calls import with_lost_calls
 from onward.machine.fold.call_rows import call_rows
 from onward.machine.fold.change import IllegalEvent
 from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, CallStatus, Reserved, Streamed
-from onward.model.event import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    BranchPlan,
-    Event,
-    GateWithdrawn,
-    ParallelStarted,
+from onward.model.events.event import Event
+from onward.model.events.gates import GateWithdrawn
+from onward.model.events.runs import (
     RunCancelled,
     RunClaimed,
     RunCompleted,
@@ -31,6 +26,13 @@ from onward.model.event import (
     RunPaused,
     RunQueued,
     RunWaiting,
+)
+from onward.model.events.steps import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    BranchPlan,
+    ParallelStarted,
     StepStarted,
     StepStatus,
 )

@@ -10,11 +10,10 @@ from onward.machine.decide.claim import HolderView, decide_claim
 from onward.machine.decide.owner_loss import decide_release
 from onward.machine.decide.requests import decide_cancel, decide_pause
 from onward.machine.decide.resume import ResumeRequest, decide_resume
-from onward.model.event import (
-    AttemptInterrupted,
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided
+from onward.model.events.runs import (
     CancelRequested,
-    Event,
-    GateDecided,
     PauseRequested,
     RunCancelled,
     RunClaimed,
@@ -24,6 +23,7 @@ from onward.model.event import (
     RunPaused,
     RunQueued,
 )
+from onward.model.events.steps import AttemptInterrupted
 from onward.model.run import RunStatus
 from tests.machine.play import ALIVE, DEAD, NO_ONE, Play
 

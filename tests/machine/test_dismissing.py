@@ -8,15 +8,8 @@ from onward.errors import Refused
 from onward.machine.decide.requests import decide_cancel, decide_dismiss, decide_pause
 from onward.machine.decide.resume import ResumeRequest, decide_resume
 from onward.machine.fold.row import project
-from onward.model.event import (
-    Event,
-    RunClaimed,
-    RunDismissed,
-    RunFailed,
-    RunInterrupted,
-    RunPaused,
-    RunQueued,
-)
+from onward.model.events.event import Event
+from onward.model.events.runs import RunClaimed, RunDismissed, RunFailed, RunInterrupted, RunPaused, RunQueued
 from onward.model.run import RunStatus
 from tests.machine.play import ALIVE, DEAD, NO_ONE, Play
 

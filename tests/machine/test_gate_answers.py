@@ -10,18 +10,10 @@ from onward.machine.decide.claim import HolderView, decide_claim
 from onward.machine.plan.action import Sleep, Stop, Wait
 from onward.machine.plan.finish import finish
 from onward.model.answer import Answer
-from onward.model.event import (
-    BranchFinished,
-    Choice,
-    Event,
-    GateDecided,
-    GateOpened,
-    RunClaimed,
-    RunForked,
-    RunPaused,
-    RunWaiting,
-    StepFinished,
-)
+from onward.model.events.event import Event
+from onward.model.events.gates import Choice, GateDecided, GateOpened
+from onward.model.events.runs import RunClaimed, RunForked, RunPaused, RunWaiting
+from onward.model.events.steps import BranchFinished, StepFinished
 from onward.model.result import Result
 from onward.model.run import Gate, RunStatus
 from tests.machine.play import NO_ONE, Play

@@ -8,7 +8,9 @@ import pytest
 
 from onward.errors import InvalidInput
 from onward.machine.plan.action import Stop
-from onward.model.event import GateOpened, RunFailed, StepFinished
+from onward.model.events.gates import GateOpened
+from onward.model.events.runs import RunFailed
+from onward.model.events.steps import StepFinished
 from onward.pipeline.gate.choices import edge_of
 from onward.store.codec import seal, unseal
 from onward.store.port.stored import Position

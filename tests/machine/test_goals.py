@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onward.model.event import (
-    Event,
-    GoalRedirected,
-    StepStatus,
-)
+from onward.model.events.event import Event
+from onward.model.events.steps import GoalRedirected, StepStatus
 from onward.model.result import Result
 from onward.model.run import RunStatus
 from tests.machine.play import NO_ONE, Play

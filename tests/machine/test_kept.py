@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onward.model.attempt.artifact import Artifact
-from onward.model.event import StepFinished
+from onward.model.events.steps import StepFinished
 from onward.model.result import Result
 from tests.machine.play import Play
 

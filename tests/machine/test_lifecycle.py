@@ -17,21 +17,11 @@ from onward.model.call import (
     HoldsLifted,
     LimitWarned,
 )
-from onward.model.catalogue import CATALOGUE
-from onward.model.event import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    BranchPlan,
+from onward.model.events.catalogue import CATALOGUE
+from onward.model.events.event import Event
+from onward.model.events.gates import Choice, GateDecided, GateOpened, GateWithdrawn
+from onward.model.events.runs import (
     CancelRequested,
-    Choice,
-    Event,
-    GateDecided,
-    GateOpened,
-    GateWithdrawn,
-    GoalRedirected,
-    Outcome,
-    ParallelStarted,
     PauseRequested,
     PipelineChanged,
     RunCancelled,
@@ -47,12 +37,21 @@ from onward.model.event import (
     RunResumed,
     RunWaiting,
     SteeringGiven,
+    WorkdirChanged,
+)
+from onward.model.events.steps import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    BranchPlan,
+    GoalRedirected,
+    Outcome,
+    ParallelStarted,
     StepFinished,
     StepRouted,
     StepStarted,
     StepStatus,
     Transition,
-    WorkdirChanged,
 )
 from onward.model.run import AttemptState, Branch, Gate, OpenCall, OpenStep, Run, RunStatus, StepCalls
 from tests.machine.play import created

@@ -15,15 +15,8 @@ from onward.machine.decide.owner_loss import (
     decide_loss,
     decide_release,
 )
-from onward.model.event import (
-    Event,
-    RunCancelled,
-    RunClaimed,
-    RunFailed,
-    RunInterrupted,
-    RunPaused,
-    RunQueued,
-)
+from onward.model.events.event import Event
+from onward.model.events.runs import RunCancelled, RunClaimed, RunFailed, RunInterrupted, RunPaused, RunQueued
 from onward.model.run import Pending, Run, RunStatus
 from tests.machine.events import held, then
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.machine.plan.finish import finish
-from onward.model.event import StepStatus
+from onward.model.events.steps import StepStatus
 from onward.model.result import Result
 from onward.pipeline.rules.attributes import FIDELITIES
 from onward.read.past import Past, Stage, past_of

@@ -18,16 +18,10 @@ from onward.machine.fold.snapshot import decode_run, encode_run
 from onward.machine.lifecycle import REASONS
 from onward.machine.plan.action import Sleep
 from onward.machine.plan.advance import advance
-from onward.model.catalogue import CHECKPOINTS
-from onward.model.event import (
-    GateDecided,
-    GateOpened,
-    RunClaimed,
-    RunForked,
-    StepFinished,
-    StepStarted,
-    StepStatus,
-)
+from onward.model.events.catalogue import CHECKPOINTS
+from onward.model.events.gates import GateDecided, GateOpened
+from onward.model.events.runs import RunClaimed, RunForked
+from onward.model.events.steps import StepFinished, StepStarted, StepStatus
 from onward.model.result import Result
 from onward.model.run import Gate, Run, RunStatus
 from onward.model.values.value import same

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from onward.machine.decide.resume import ResumeRequest, decide_resume
 from onward.machine.plan.action import Stop
-from onward.model.event import (
-    Event,
-    GateOpened,
-    RunClaimed,
-    RunPaused,
-    RunWaiting,
-    StepFinished,
-)
+from onward.model.events.event import Event
+from onward.model.events.gates import GateOpened
+from onward.model.events.runs import RunClaimed, RunPaused, RunWaiting
+from onward.model.events.steps import StepFinished
 from onward.model.run import RunStatus
 from tests.machine.play import ALIVE, NO_ONE, Play, define
 

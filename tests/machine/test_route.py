@@ -7,13 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from onward.machine.plan.route import (
-    failure_transition,
-    goal_transition,
-    next_transition,
-    unmet_gate,
-)
-from onward.model.event import Choice, Outcome, StepStatus, Transition
+from onward.machine.plan.route import failure_transition, goal_transition, next_transition, unmet_gate
+from onward.model.events.gates import Choice
+from onward.model.events.steps import Outcome, StepStatus, Transition
 from onward.model.run import Gate
 from onward.model.values.frozenmap import FrozenMap
 from onward.pipeline.gate.answers import meant

@@ -9,7 +9,8 @@ from onward.machine.decide.steering import CHARACTERS_MAX, PENDING_MAX, decide_s
 from onward.machine.fold.apply import apply
 from onward.machine.fold.change import IllegalEvent
 from onward.machine.fold.snapshot import decode_run, encode_run
-from onward.model.event import RunCompleted, SteeringGiven, StepStarted
+from onward.model.events.runs import RunCompleted, SteeringGiven
+from onward.model.events.steps import StepStarted
 from onward.model.run import Run
 from tests.machine.play import NO_ONE, Play, created
 

@@ -8,7 +8,8 @@ import pytest
 
 from onward.errors import ChatNotFound, InvalidInput
 from onward.model.chats.message import chat_of_run
-from onward.model.event import AttemptInterrupted, RunCancelled
+from onward.model.events.runs import RunCancelled
+from onward.model.events.steps import AttemptInterrupted
 from onward.operations.local.chats.messages import LocalMessages
 from onward.operations.local.operations import LocalOperations
 from onward.operations.replies.chats import MessagePiece, MessageShown

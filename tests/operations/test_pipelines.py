@@ -10,7 +10,8 @@ from onward.engine.control.requests import Resume, Start
 from onward.engine.control.retention import Collector, Policy
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, InvalidPipeline, PipelineNotFound, Refused
-from onward.model.event import RunCreated, StepStarted
+from onward.model.events.runs import RunCreated
+from onward.model.events.steps import StepStarted
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.model.values.registered import Wanted

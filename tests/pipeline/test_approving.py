@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.model.event import Choice
+from onward.model.events.gates import Choice
 from onward.pipeline.gate.answers import approving
 
 

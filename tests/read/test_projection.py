@@ -5,23 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from onward.machine.fold.apply import apply
-from onward.model.event import (
+from onward.model.events.event import Event
+from onward.model.events.gates import Choice, GateDecided, GateOpened, GateWithdrawn
+from onward.model.events.runs import RunClaimed, RunCreated, RunForked, RunInterrupted, RunResumed
+from onward.model.events.steps import (
     AttemptFailed,
     AttemptInterrupted,
     BranchFinished,
     BranchPlan,
-    Choice,
-    Event,
-    GateDecided,
-    GateOpened,
-    GateWithdrawn,
     Outcome,
     ParallelStarted,
-    RunClaimed,
-    RunCreated,
-    RunForked,
-    RunInterrupted,
-    RunResumed,
     StepFinished,
     StepStarted,
     StepStatus,

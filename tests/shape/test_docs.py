@@ -13,7 +13,7 @@ import pytest
 import onward
 from onward import errors
 from onward.config import file
-from onward.model.catalogue import CATALOGUE
+from onward.model.events.catalogue import CATALOGUE
 from onward.model.run import RunStatus
 from onward.model.values.tool_env import ALWAYS
 from scripts.api_page import MissingDocstring, class_lines
@@ -134,14 +134,14 @@ def test_every_member_that_the_architecture_page_names_is_in_its_class() -> None
 @pytest.mark.parametrize(
     "wrong",
     [
-        "`NOWHERE` (`model/event.py`)",
-        "`NOWHERE` in\n`model/event.py`",
-        "`model/event.py` (`NOWHERE`)",
-        "`model/event.py:\n  Event.nowhere`",
+        "`NOWHERE` (`model/events/event.py`)",
+        "`NOWHERE` in\n`model/events/event.py`",
+        "`model/events/event.py` (`NOWHERE`)",
+        "`model/events/event.py:\n  Event.nowhere`",
     ],
 )
 def test_a_name_that_has_moved_is_found(wrong: str) -> None:
-    assert len(lost_signposts(f"A word, {wrong}, and `StepStarted` (`model/event.py`).")) == 1
+    assert len(lost_signposts(f"A word, {wrong}, and `StepStarted` (`model/events/steps.py`).")) == 1
 
 
 def test_every_module_that_a_package_names_in_its_docstring_is_there() -> None:

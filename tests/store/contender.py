@@ -16,7 +16,8 @@ from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.errors import Refused, StaleHistory
 from onward.machine.decide.claim import HolderView, decide_claim
-from onward.model.event import CancelRequested, Event, PauseRequested
+from onward.model.events.event import Event
+from onward.model.events.runs import CancelRequested, PauseRequested
 from onward.store.codec import content_hash
 from onward.store.port.log import Held
 from onward.store.port.registry.pipelines import NewSource

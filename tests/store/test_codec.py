@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt
-from onward.model.event import Choice, Event, GateDecided, GateOpened, RunWaiting
+from onward.model.events.event import Event
+from onward.model.events.gates import Choice, GateDecided, GateOpened
+from onward.model.events.runs import RunWaiting
 from onward.store.codec import check_chain, content_hash, seal, unseal
 from onward.store.port.stored import ORIGIN, Position, StoredEvent
 from onward.testing.drafts import Draft, creation, step

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.model.event import PauseRequested, RunClaimed
+from onward.model.events.runs import PauseRequested, RunClaimed
 from onward.model.run import FOLD_VERSION
 from onward.model.worker import Offer
 from onward.store.memory.adapter import MemoryDatabase

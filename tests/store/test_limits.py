@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from onward.errors import LimitReached
 from onward.model.call import CallFinished, CallLost, CallStarted, Usage
-from onward.model.event import StepStarted
+from onward.model.events.steps import StepStarted
 from onward.model.values.amounts import NOTHING, Amounts, amounts_of, used_amounts
 from onward.store.codec import unseal
 from onward.store.memory.adapter import MemoryDatabase

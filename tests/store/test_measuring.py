@@ -8,7 +8,7 @@ import apsw
 import psycopg
 import pytest
 
-from onward.model.event import RunCancelled
+from onward.model.events.runs import RunCancelled
 from onward.model.run import RunStatus
 from onward.store.port.measures import Holding, Stand
 from onward.store.port.store import Store

@@ -12,7 +12,7 @@ import pytest
 from onward.clock import SystemClock
 from onward.engine.log.retry_store import retry_store
 from onward.errors import HistoryCorrupt, StoreError, StoreFull, StoreIO, StoreReadOnly, StoreUnavailable
-from onward.model.event import PauseRequested, RunClaimed, RunPaused
+from onward.model.events.runs import PauseRequested, RunClaimed, RunPaused
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
 from onward.store.port.runs import RunQuery

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onward.model.event import RunPaused
+from onward.model.events.runs import RunPaused
 from onward.model.worker import Offer
 from onward.store.sqlite.adapter import SqliteStore
 from onward.store.sqlite.file.presence import Presence

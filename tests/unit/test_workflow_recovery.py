@@ -17,7 +17,7 @@ import pytest
 from onward.engine.control.requests import Start
 from onward.errors import OnwardError, Refused
 from onward.machine.lifecycle import RUN
-from onward.model.event import RunClaimed, RunInterrupted, RunResumed
+from onward.model.events.runs import RunClaimed, RunInterrupted, RunResumed
 from onward.model.run import Run, RunStatus
 from onward.store.port.log import Loaded, RunLog
 from onward.testing.faults import Around, FaultyStore

@@ -11,7 +11,7 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.machine.decide.claim import HolderView, decide_claim
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.store.port.log import TakeFilter
 from onward.store.postgres.adapter import PostgresStore
 from onward.store.postgres.link.failure import ConnectionLost

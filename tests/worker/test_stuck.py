@@ -14,7 +14,7 @@ from onward.engine.lease.queue import SKIPPED_S_MAX
 from onward.engine.log.terms import RequestTerms
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, InvalidPipeline, StoreError, StoreIO
-from onward.model.event import RunQueued
+from onward.model.events.runs import RunQueued
 from onward.model.run import FOLD_VERSION
 from onward.model.values.names import NAME_CHARACTERS_MAX
 from onward.store.port.leases import Lease

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from onward.model.event import (
-    Event,
+from onward.model.events.event import Event
+from onward.model.events.steps import (
     GoalRedirected,
     Outcome,
     ParallelStarted,

@@ -39,7 +39,7 @@ from onward.engine.step.leftovers import Leftovers
 from onward.engine.step.rooms import Rooms
 from onward.handlers.port import Handler
 from onward.machine.definition import Definition
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.run import Run
 from onward.model.values.tool_env import Variables
 from onward.pipeline.build import Transform

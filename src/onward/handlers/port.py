@@ -22,7 +22,7 @@ from onward.handlers.previous_attempt import PreviousAttempt
 from onward.handlers.recorded import MakeRecorder, RecordedCalls, no_log
 from onward.handlers.room import Room
 from onward.model.chats.message import chat_of_run
-from onward.model.event import StepStarted
+from onward.model.events.steps import StepStarted
 from onward.model.ids import branch_of, idempotency_key, place_of
 from onward.model.result import LOG_LINES_MAX, Result
 from onward.model.run import Run

@@ -11,7 +11,7 @@ from blake3 import blake3
 
 from onward.errors import InvalidInput
 from onward.model.answer import Decision
-from onward.model.event import Choice, GateOpened
+from onward.model.events.gates import Choice, GateOpened
 from onward.model.result import excerpt
 from onward.model.run import Gate
 from onward.model.values.bounds import Seconds

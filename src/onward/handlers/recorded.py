@@ -12,7 +12,7 @@ from onward.handlers.plain import Functions
 from onward.handlers.questions import step_question
 from onward.model.answer import Decision
 from onward.model.call import check_call_key
-from onward.model.event import StepStarted
+from onward.model.events.steps import StepStarted
 from onward.redact.redactor import Redactor
 
 MakeRecorder = Callable[[StepStarted, Functions], Recorder]

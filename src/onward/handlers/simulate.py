@@ -16,7 +16,7 @@ import msgspec
 from onward.errors import InvalidInput, InvalidScript
 from onward.handlers.function import text_result
 from onward.handlers.port import StepContext
-from onward.model.event import StepStatus
+from onward.model.events.steps import StepStatus
 from onward.model.result import Result
 from onward.model.values.bounds import DURATION_S_MAX
 from onward.model.values.namespace import check_updates

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from onward.machine.plan.retry import RetryPolicy, policy_of
-from onward.model.event import Transition
+from onward.model.events.steps import Transition
 from onward.model.simulation import Simulation
 from onward.pipeline.chats import ON_MESSAGE, WHILE_RUNNING, WHILE_RUNNING_RULES
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node

@@ -10,7 +10,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from onward.model import call as c
-from onward.model import event as e
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
+from onward.model.events.runs import (
+    CancelRequested,
+    PauseRequested,
+    PipelineChanged,
+    RunCancelled,
+    RunClaimed,
+    RunCompleted,
+    RunCreated,
+    RunDismissed,
+    RunFailed,
+    RunForked,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+    RunResumed,
+    RunWaiting,
+    SteeringGiven,
+    WorkdirChanged,
+)
+from onward.model.events.steps import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    GoalRedirected,
+    ParallelStarted,
+    StepFinished,
+    StepRouted,
+    StepStarted,
+)
 from onward.model.run import RunStatus
 
 QUEUED, RUNNING, WAITING = RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING
@@ -18,85 +48,85 @@ PAUSED, INTERRUPTED, FAILED = RunStatus.PAUSED, RunStatus.INTERRUPTED, RunStatus
 COMPLETED, CANCELLED = RunStatus.COMPLETED, RunStatus.CANCELLED
 
 # The first event of a log, when there is no status yet.
-FIRST: Mapping[type[e.Event], RunStatus] = {e.RunCreated: QUEUED}
+FIRST: Mapping[type[Event], RunStatus] = {RunCreated: QUEUED}
 
 
-def _stopped(status: RunStatus) -> Mapping[type[e.Event], RunStatus]:
+def _stopped(status: RunStatus) -> Mapping[type[Event], RunStatus]:
     """A stopped run keeps its status until it is resumed or cancelled; its gates can be answered."""
     return {
-        e.RunResumed: QUEUED,
-        e.RunCancelled: CANCELLED,
-        e.RunDismissed: status,
-        e.GateDecided: status,
-        e.GateWithdrawn: status,
-        e.AttemptInterrupted: status,
-        e.SteeringGiven: status,
+        RunResumed: QUEUED,
+        RunCancelled: CANCELLED,
+        RunDismissed: status,
+        GateDecided: status,
+        GateWithdrawn: status,
+        AttemptInterrupted: status,
+        SteeringGiven: status,
         c.CallFinished: status,
     }
 
 
-RUN: Mapping[RunStatus, Mapping[type[e.Event], RunStatus]] = {
+RUN: Mapping[RunStatus, Mapping[type[Event], RunStatus]] = {
     QUEUED: {
-        e.RunClaimed: RUNNING,
-        e.RunForked: QUEUED,
-        e.PipelineChanged: QUEUED,
-        e.WorkdirChanged: QUEUED,
-        e.RunResumed: QUEUED,
-        e.StepFinished: QUEUED,
-        e.GateDecided: QUEUED,
-        e.GateWithdrawn: QUEUED,
-        e.AttemptInterrupted: QUEUED,
+        RunClaimed: RUNNING,
+        RunForked: QUEUED,
+        PipelineChanged: QUEUED,
+        WorkdirChanged: QUEUED,
+        RunResumed: QUEUED,
+        StepFinished: QUEUED,
+        GateDecided: QUEUED,
+        GateWithdrawn: QUEUED,
+        AttemptInterrupted: QUEUED,
         c.CallFinished: QUEUED,
-        e.SteeringGiven: QUEUED,
-        e.RunPaused: PAUSED,
-        e.RunInterrupted: INTERRUPTED,
-        e.RunFailed: FAILED,
-        e.RunCancelled: CANCELLED,
+        SteeringGiven: QUEUED,
+        RunPaused: PAUSED,
+        RunInterrupted: INTERRUPTED,
+        RunFailed: FAILED,
+        RunCancelled: CANCELLED,
     },
     RUNNING: {
-        e.RunClaimed: RUNNING,
-        e.RunForked: QUEUED,
-        e.StepStarted: RUNNING,
-        e.AttemptFailed: RUNNING,
-        e.AttemptInterrupted: RUNNING,
-        e.StepFinished: RUNNING,
+        RunClaimed: RUNNING,
+        RunForked: QUEUED,
+        StepStarted: RUNNING,
+        AttemptFailed: RUNNING,
+        AttemptInterrupted: RUNNING,
+        StepFinished: RUNNING,
         c.CallStarted: RUNNING,
         c.CallFinished: RUNNING,
         c.CallLost: RUNNING,
         c.AttemptHeld: RUNNING,
         c.HoldsLifted: RUNNING,
         c.LimitWarned: RUNNING,
-        e.ParallelStarted: RUNNING,
-        e.BranchFinished: RUNNING,
-        e.StepRouted: RUNNING,
-        e.GoalRedirected: RUNNING,
-        e.GateOpened: RUNNING,
-        e.GateDecided: RUNNING,
-        e.GateWithdrawn: RUNNING,
-        e.PauseRequested: RUNNING,
-        e.CancelRequested: RUNNING,
-        e.SteeringGiven: RUNNING,
-        e.RunWaiting: WAITING,
-        e.RunQueued: QUEUED,
-        e.RunPaused: PAUSED,
-        e.RunInterrupted: INTERRUPTED,
-        e.RunFailed: FAILED,
-        e.RunCompleted: COMPLETED,
-        e.RunCancelled: CANCELLED,
+        ParallelStarted: RUNNING,
+        BranchFinished: RUNNING,
+        StepRouted: RUNNING,
+        GoalRedirected: RUNNING,
+        GateOpened: RUNNING,
+        GateDecided: RUNNING,
+        GateWithdrawn: RUNNING,
+        PauseRequested: RUNNING,
+        CancelRequested: RUNNING,
+        SteeringGiven: RUNNING,
+        RunWaiting: WAITING,
+        RunQueued: QUEUED,
+        RunPaused: PAUSED,
+        RunInterrupted: INTERRUPTED,
+        RunFailed: FAILED,
+        RunCompleted: COMPLETED,
+        RunCancelled: CANCELLED,
     },
     WAITING: {
-        e.GateDecided: QUEUED,
-        e.RunQueued: QUEUED,
-        e.GateWithdrawn: WAITING,
-        e.AttemptInterrupted: WAITING,
-        e.SteeringGiven: WAITING,
-        e.WorkdirChanged: WAITING,
-        e.RunPaused: PAUSED,
-        e.RunFailed: FAILED,
-        e.RunCancelled: CANCELLED,
+        GateDecided: QUEUED,
+        RunQueued: QUEUED,
+        GateWithdrawn: WAITING,
+        AttemptInterrupted: WAITING,
+        SteeringGiven: WAITING,
+        WorkdirChanged: WAITING,
+        RunPaused: PAUSED,
+        RunFailed: FAILED,
+        RunCancelled: CANCELLED,
     },
     PAUSED: _stopped(PAUSED),
-    INTERRUPTED: {**_stopped(INTERRUPTED), e.RunQueued: QUEUED},
+    INTERRUPTED: {**_stopped(INTERRUPTED), RunQueued: QUEUED},
     FAILED: _stopped(FAILED),
     COMPLETED: {},
     CANCELLED: {},
@@ -139,7 +169,7 @@ REASONS: Mapping[str, Reason] = {
 }
 
 
-def next_status(status: RunStatus | None, event: e.Event) -> RunStatus | None:
+def next_status(status: RunStatus | None, event: Event) -> RunStatus | None:
     """Where `event` leads from `status`, or None when it may not happen there."""
     return (FIRST if status is None else RUN[status]).get(type(event))
 

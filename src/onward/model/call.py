@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from onward.errors import InvalidInput
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.ids import idempotency_key
 from onward.model.values.bounds import Instant, Number
 

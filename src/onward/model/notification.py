@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 from blake3 import blake3
 
-from onward.model.event import Choice
+from onward.model.events.gates import Choice
 from onward.model.run import Frozen
 
 FACTS_VERSION = 1

@@ -10,7 +10,7 @@ from typing import Any
 from onward.errors import InvalidInput
 from onward.model.attempt.artifact import Artifact
 from onward.model.attempt.output import LastOutput
-from onward.model.event import StepStatus
+from onward.model.events.steps import StepStatus
 from onward.model.values.value import plain_text
 
 LOG_LINES_MAX, LOG_LINE_MAX = 100, 1_000

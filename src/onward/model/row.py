@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from onward.model.call import Reserved, Streamed, Usage
-from onward.model.event import Choice
+from onward.model.events.gates import Choice
 from onward.model.run import DEAD_END, Frozen, RunStatus
 
 

@@ -13,7 +13,8 @@ import msgspec
 
 from onward.model.attempt.artifact import Artifact
 from onward.model.call import LimitHit
-from onward.model.event import Choice, Managed
+from onward.model.events.gates import Choice
+from onward.model.events.runs import Managed
 from onward.model.simulation import Simulation
 from onward.model.values.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import Tree, Workspace

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from onward.model.event import RunCreated
+from onward.model.events.runs import RunCreated
 
 
 class Simulation(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from onward.clock import Clock, Dice
 from onward.errors import OnwardError, StoreGone
 from onward.machine.fold.notifications import tells
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.notification import DeliveryState, NotificationKind
 from onward.model.run import Run
 from onward.notify.backoff import attempted, is_too_late

@@ -12,15 +12,9 @@ from typing import Any, TextIO
 import msgspec
 
 from onward.model.attempt.output import LastOutput
-from onward.model.event import (
-    AttemptFailed,
-    AttemptInterrupted,
-    Event,
-    GateOpened,
-    StepFinished,
-    StepStarted,
-    StepStatus,
-)
+from onward.model.events.event import Event
+from onward.model.events.gates import GateOpened
+from onward.model.events.steps import AttemptFailed, AttemptInterrupted, StepFinished, StepStarted, StepStatus
 from onward.model.run import Run
 from onward.model.values.instant import rfc3339
 from onward.observe.about import current

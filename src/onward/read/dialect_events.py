@@ -9,13 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onward.machine.plan.route import MET
-from onward.model.event import (
-    AttemptFailed,
-    BranchFinished,
-    Event,
-    GateDecided,
-    GateOpened,
-    ParallelStarted,
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateOpened
+from onward.model.events.runs import (
     RunCancelled,
     RunCompleted,
     RunCreated,
@@ -24,6 +20,11 @@ from onward.model.event import (
     RunInterrupted,
     RunPaused,
     RunResumed,
+)
+from onward.model.events.steps import (
+    AttemptFailed,
+    BranchFinished,
+    ParallelStarted,
     StepFinished,
     StepStarted,
     StepStatus,

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Protocol
 
 from onward.errors import AmbiguousRun, RunNotFound
-from onward.model.catalogue import CHECKPOINTS
-from onward.model.event import StepFinished
+from onward.model.events.catalogue import CHECKPOINTS
+from onward.model.events.steps import StepFinished
 from onward.model.ids import called
 from onward.model.run import RunStatus
 from onward.read.log.projection import Projection

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onward.machine.fold.apply import apply
-from onward.model.event import StepFinished, StepStarted
+from onward.model.events.steps import StepFinished, StepStarted
 from onward.model.ids import branch_of, step_of_gate
 from onward.model.run import Run
 from onward.read.log.kinds import step_of

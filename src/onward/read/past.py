@@ -10,14 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from onward.model.event import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    Event,
-    GateDecided,
-    GoalRedirected,
-    ParallelStarted,
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided
+from onward.model.events.runs import (
     PipelineChanged,
     RunClaimed,
     RunFailed,
@@ -25,10 +20,17 @@ from onward.model.event import (
     RunInterrupted,
     RunPaused,
     RunResumed,
+    WorkdirChanged,
+)
+from onward.model.events.steps import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    GoalRedirected,
+    ParallelStarted,
     StepFinished,
     StepRouted,
     StepStarted,
-    WorkdirChanged,
 )
 from onward.model.ids import branch_of, step_of_gate
 from onward.model.run import Frozen, Run

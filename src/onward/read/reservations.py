@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from onward.model.call import CallFinished, CallLost, CallStarted
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.values.amounts import NOTHING, Amounts, amounts_of, used_amounts
 from onward.store.port.money.limits import Reservation, ReservationState
 

@@ -13,7 +13,7 @@ from onward.machine.fold.gates import note_gates
 from onward.machine.fold.messages import MessagesSeen, note_message
 from onward.machine.fold.row import project
 from onward.machine.fold.snapshot import decode_run
-from onward.model.event import StepFinished
+from onward.model.events.steps import StepFinished
 from onward.model.row import GateRow
 from onward.model.run import FOLD_VERSION, Run
 from onward.read.lookup import PAGE

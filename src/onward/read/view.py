@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 from onward.machine.decide.doubt import interruption, with_doubt
 from onward.machine.lifecycle import REASONS
 from onward.model.chats.message import chat_of_run
-from onward.model.event import Choice
+from onward.model.events.gates import Choice
 from onward.model.needs import handlers_missing
 from onward.model.row import RunRow
 from onward.model.run import Gate, Run, RunStatus

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from onward.machine.definition import AGENT, PLANNER_KINDS, TOOL, Definition, is_simulated
-from onward.model.event import GateDecided, Outcome, StepFinished, StepStatus
+from onward.model.events.gates import GateDecided
+from onward.model.events.steps import Outcome, StepFinished, StepStatus
 from onward.model.ids import branch_of, node_of, place_of
 from onward.model.simulation import Simulation
 from onward.model.values.instant import rfc3339

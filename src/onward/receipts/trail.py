@@ -11,17 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from onward.machine.definition import Definition
 from onward.model.call import AttemptHeld
-from onward.model.event import (
-    AttemptFailed,
-    AttemptInterrupted,
-    Event,
-    GateDecided,
-    GateWithdrawn,
-    PipelineChanged,
-    RunCreated,
-    StepFinished,
-    WorkdirChanged,
-)
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateWithdrawn
+from onward.model.events.runs import PipelineChanged, RunCreated, WorkdirChanged
+from onward.model.events.steps import AttemptFailed, AttemptInterrupted, StepFinished
 from onward.model.ids import branch_of, is_in_step
 from onward.model.simulation import Simulation, simulation_of
 from onward.read.log.projection import Projection

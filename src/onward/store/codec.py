@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt
 from onward.model.call import CallFinished, CallStarted
-from onward.model.catalogue import CATALOGUE
-from onward.model.event import ContextEvent, Event, StepFinished
+from onward.model.events.catalogue import CATALOGUE
+from onward.model.events.event import ContextEvent, Event
+from onward.model.events.steps import StepFinished
 from onward.store.port.stored import KEPT_APART, Position, StoredEvent
 
 VALUE_BYTES_MAX = 4096

@@ -21,18 +21,9 @@ from onward.machine.fold.gates import gate_rows
 from onward.machine.fold.notifications import notifications
 from onward.machine.fold.row import project
 from onward.machine.fold.snapshot import encode_run
-from onward.model.event import (
-    Event,
-    Outcome,
-    RunClaimed,
-    RunCreated,
-    RunForked,
-    RunQueued,
-    StepFinished,
-    StepStarted,
-    StepStatus,
-    Transition,
-)
+from onward.model.events.event import Event
+from onward.model.events.runs import RunClaimed, RunCreated, RunForked, RunQueued
+from onward.model.events.steps import Outcome, StepFinished, StepStarted, StepStatus, Transition
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import seal, unseal
 from onward.store.port.leases import Lease

@@ -17,7 +17,7 @@ from onward.clock import SystemClock
 from onward.errors import InvalidInput, Refused, RunNotFound
 from onward.model.call import CallKind, CallStarted, CallStatus
 from onward.model.chats.message import ChunkKind
-from onward.model.event import StepFinished
+from onward.model.events.steps import StepFinished
 from onward.model.run import RunStatus
 from onward.redact.redactor import Redactor
 from onward.store.port.chats.messages import MessageQuery

@@ -11,7 +11,8 @@ from onward.clock import Clock
 from onward.engine.log.write import applied
 from onward.handlers.port import StepContext
 from onward.handlers.room import Room
-from onward.model.event import RunClaimed, RunCreated, StepStarted
+from onward.model.events.runs import RunClaimed, RunCreated
+from onward.model.events.steps import StepStarted
 from onward.pipeline.build import build
 from tests.world import line
 

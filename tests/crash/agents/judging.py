@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from onward.errors import RunNotFound
 from onward.model.call import CallFinished, CallKind, CallLost, CallStarted, CallStatus, call_key
 from onward.model.chats.message import Message
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.row import MessageState
 from onward.model.values.amounts import NOTHING, Amounts, amounts_of, used_amounts
 from onward.read.verify import verify_run

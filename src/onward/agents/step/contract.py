@@ -19,7 +19,7 @@ from typing import Any
 
 from onward.errors import InvalidInput
 from onward.handlers.function import RESPONSE_CHARACTERS
-from onward.model.event import StepStatus
+from onward.model.events.steps import StepStatus
 from onward.model.result import Result
 from onward.model.values.value import check_value
 from onward.pipeline.graph import Edge

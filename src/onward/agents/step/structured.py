@@ -10,7 +10,7 @@ from onward.agents.step.contract import Unreadable, facts_of
 from onward.agents.tools.schema import check_schema, problems
 from onward.errors import InvalidInput
 from onward.handlers.function import RESPONSE_CHARACTERS
-from onward.model.event import StepStatus
+from onward.model.events.steps import StepStatus
 from onward.model.result import Result
 from onward.model.values.value import check_value
 from onward.pipeline.graph import Node

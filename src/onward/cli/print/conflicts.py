@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from onward.cli.print.text import one_line
 from onward.machine.plan.join import CONFLICTS
-from onward.model.event import Event, StepFinished
+from onward.model.events.event import Event
+from onward.model.events.steps import StepFinished
 from onward.model.ids import branch_of
 from onward.model.run import Run
 

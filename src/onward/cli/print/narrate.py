@@ -10,17 +10,15 @@ from onward.cli.print.failed_output import failed_lines
 from onward.cli.print.render import SIMULATED, id_words
 from onward.cli.print.text import clean, one_line
 from onward.model.call import CallFinished, CallStarted, LimitWarned
-from onward.model.event import (
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateOpened
+from onward.model.events.runs import RunCompleted, RunCreated
+from onward.model.events.steps import (
     AttemptFailed,
     AttemptInterrupted,
     BranchFinished,
-    Event,
-    GateDecided,
-    GateOpened,
     GoalRedirected,
     ParallelStarted,
-    RunCompleted,
-    RunCreated,
     StepFinished,
     StepRouted,
     StepStarted,

@@ -14,7 +14,7 @@ from onward.handlers.questions import StepQuestion
 from onward.machine.decide.calls import finish_call, open_attempt, question_changed
 from onward.model.answer import Decision
 from onward.model.call import CallFinished, CallKind, CallStatus, gate_of_call
-from onward.model.event import StepStarted
+from onward.model.events.steps import StepStarted
 
 GATE = CallKind.GATE.value
 

@@ -26,7 +26,7 @@ from onward.handlers.plain import Functions
 from onward.handlers.questions import StepQuestion
 from onward.model.answer import Decision
 from onward.model.call import LimitHit, call_key
-from onward.model.event import StepStarted
+from onward.model.events.steps import StepStarted
 
 
 class CallRecorder:

@@ -20,7 +20,7 @@ from onward.errors import Refused
 from onward.machine.decide.answers import next_deadline, next_reminder, overdue
 from onward.machine.decide.requests import Decide, decide_and_claim, decide_answer, decide_overdue
 from onward.model.answer import Answer
-from onward.model.event import GateDecided
+from onward.model.events.gates import GateDecided
 from onward.model.run import Gate, Run, RunStatus
 from onward.read.lookup import newest_first
 from onward.store.codec import unseal

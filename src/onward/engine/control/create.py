@@ -14,7 +14,8 @@ from onward.engine.loop.definitions import Definitions
 from onward.engine.redacted import redacted_event
 from onward.errors import InvalidInput
 from onward.machine.definition import Definition
-from onward.model.event import Event, RunCreated
+from onward.model.events.event import Event
+from onward.model.events.runs import RunCreated
 from onward.model.ids import check_run_id
 from onward.model.needs import with_directory
 from onward.model.run import Run

@@ -16,7 +16,7 @@ from onward.engine.loop.serving import Serving
 from onward.engine.redacted import redacted_event
 from onward.errors import InvalidInput
 from onward.machine.decide.resume import pipeline_changed
-from onward.model.event import RunForked
+from onward.model.events.runs import RunForked
 from onward.model.ids import check_run_id
 from onward.model.values.bounds import EVENT
 from onward.model.values.namespace import check_given

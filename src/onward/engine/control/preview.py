@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onward.machine.plan.action import Action
 from onward.model.attempt.leftovers import Left
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.run import Run
 
 

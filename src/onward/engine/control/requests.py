@@ -11,7 +11,7 @@ from msgspec import Struct
 from onward.engine.control.interview import Interviewer
 from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.machine.decide.resume import ResumeRequest
-from onward.model.event import Managed
+from onward.model.events.runs import Managed
 from onward.model.simulation import Simulation
 
 

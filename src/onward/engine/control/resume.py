@@ -26,7 +26,7 @@ from onward.errors import InvalidInput, Refused, StaleHistory
 from onward.machine.decide.claim import HolderView
 from onward.machine.decide.resume import check_resumable, decide_resume, repeat_notice
 from onward.machine.plan.advance import advance
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.run import Run
 from onward.model.values.tool_env import missing_now
 from onward.pipeline.build import Pipeline

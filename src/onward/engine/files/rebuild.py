@@ -9,7 +9,8 @@ from onward.engine.files.receipts import Definitions, leavings, put
 from onward.errors import InvalidInput, RunNotFound, StoreCorrupt
 from onward.machine.definition import AGENT
 from onward.machine.fold.apply import apply
-from onward.model.event import AttemptFailed, Event, StepFinished, StepStarted
+from onward.model.events.event import Event
+from onward.model.events.steps import AttemptFailed, StepFinished, StepStarted
 from onward.model.ids import branch_of
 from onward.model.run import OpenStep, Run
 from onward.model.values.namespace import as_told

@@ -19,7 +19,8 @@ from onward.errors import Refused, StoreError
 from onward.machine.decide.claim import HolderView
 from onward.machine.decide.lost_calls import with_lost_calls
 from onward.machine.decide.requests import Decide
-from onward.model.event import Event, RunClaimed
+from onward.model.events.event import Event
+from onward.model.events.runs import RunClaimed
 from onward.model.run import RunStatus
 from onward.store.owner import owner_label
 from onward.store.port.leases import Holder, Lease, Leases

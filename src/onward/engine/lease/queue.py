@@ -15,7 +15,7 @@ from onward.engine.log.reader import Folded
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost, OnwardError, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 from onward.machine.decide.claim import decide_claim
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.run import RunStatus
 from onward.store.port.log import TakeFilter
 from onward.store.port.measures import Measures

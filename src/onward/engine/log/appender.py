@@ -30,7 +30,8 @@ from onward.machine.plan.action import Action
 from onward.machine.plan.advance import Advance, advance
 from onward.machine.plan.results import ActionResult, events_of
 from onward.model.call import HoldsLifted, LimitWarned
-from onward.model.event import Event, RunInterrupted
+from onward.model.events.event import Event
+from onward.model.events.runs import RunInterrupted
 from onward.model.run import Pending, Run
 
 Decide = Callable[[Run], Sequence[Event]]

@@ -12,21 +12,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from onward.clock import Clock
-from onward.engine.log.reader import (
-    Folded,
-    LogReader,
-    checked_whole,
-    fold_tail,
-    from_snapshot,
-    needs_pages,
-)
+from onward.engine.log.reader import Folded, LogReader, checked_whole, fold_tail, from_snapshot, needs_pages
 from onward.engine.log.retry_store import OUT_OF_REACH, retry_store
 from onward.engine.log.terms import NO_TERMS, RequestTerms
 from onward.engine.log.write import applied, sealed
 from onward.engine.redacted import redacted_events
 from onward.errors import OnwardError, RunNotFound, RunUnreadable, StoreError
 from onward.machine.lifecycle import RUNNING
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.run import FOLD_VERSION, Run
 from onward.model.values.names import check_name, check_names
 from onward.redact.redactor import NOTHING_SECRET, Redactor

@@ -17,7 +17,8 @@ from onward.machine.fold.gates import ASKING, gate_rows
 from onward.machine.fold.notifications import TOLD, notifications
 from onward.machine.fold.row import project
 from onward.machine.fold.snapshot import encode_run
-from onward.model.event import Event, RunClaimed
+from onward.model.events.event import Event
+from onward.model.events.runs import RunClaimed
 from onward.model.row import CallRow, GateRow
 from onward.model.run import FOLD_VERSION, Run
 from onward.store.codec import seal

@@ -30,7 +30,7 @@ from onward.machine.plan.results import (
     BranchesMerged,
     WorkspaceUnusable,
 )
-from onward.model.event import StepStarted, StepStatus
+from onward.model.events.steps import StepStarted, StepStatus
 from onward.model.ids import branch_of
 from onward.model.result import Result
 from onward.model.run import NOTHING_PENDING, Run

@@ -16,7 +16,7 @@ from onward.engine.step.effects import AtMostOnce
 from onward.engine.step.rooms import Rooms
 from onward.handlers.port import Handler
 from onward.model.call import LimitHit
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.run import Run
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.blobs import Blobs

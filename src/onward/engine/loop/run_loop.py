@@ -25,7 +25,7 @@ from onward.machine.definition import Definition
 from onward.machine.plan.action import Action, Execute, Merge, Restart, Sleep, Wait
 from onward.machine.plan.restart import restarted
 from onward.machine.plan.results import ActionResult, SuccessorCreated, WaitTooLong
-from onward.model.event import StepStarted
+from onward.model.events.steps import StepStarted
 from onward.model.run import Pending, RunStatus
 from onward.version import VERSION
 

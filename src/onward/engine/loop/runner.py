@@ -22,7 +22,7 @@ from onward.handlers.port import Handler
 from onward.machine.decide.claim import HolderView, decide_claim
 from onward.machine.definition import Definition
 from onward.machine.plan.action import Action
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.run import Run, RunStatus
 
 WORTH_HOLDING_S = 5.0

@@ -18,7 +18,7 @@ from onward.engine.loop.stop import StopSwitch
 from onward.engine.registry.pipelines import Registry
 from onward.errors import InvalidInput, RunNotFound
 from onward.handlers.port import StepContext
-from onward.model.event import Managed
+from onward.model.events.runs import Managed
 from onward.model.run import Run
 from onward.model.simulation import Simulation
 from onward.model.values.registered import can_be_registered, read_wanted

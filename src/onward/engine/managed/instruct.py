@@ -12,7 +12,7 @@ from onward.engine.managed.settings import MANAGER
 from onward.errors import Refused
 from onward.handlers.port import Handler, StepContext
 from onward.machine.decide.steering import CHARACTERS_MAX
-from onward.model.event import StepStatus
+from onward.model.events.steps import StepStatus
 from onward.model.run import Run
 
 INSTRUCTION = "stack.steer"  # where an agent may put an instruction that is longer than a response

@@ -17,17 +17,12 @@ from onward.engine.managed.child import ManagedRuns, find_or_make, latest
 from onward.engine.managed.child_view import PREFIX, holds, named, observed
 from onward.engine.managed.execution import ChildExecution
 from onward.engine.managed.instruct import Instructor
-from onward.engine.managed.settings import (
-    EXHAUSTED,
-    SATISFIED,
-    TIMED_OUT,
-    ManagerSettings,
-    why_cancelled,
-)
+from onward.engine.managed.settings import EXHAUSTED, SATISFIED, TIMED_OUT, ManagerSettings, why_cancelled
 from onward.errors import Refused, StoreIO, StoreUnavailable
 from onward.handlers.port import Handler, Postponed, StepContext
 from onward.machine.lifecycle import is_recoverable
-from onward.model.event import RunCancelled, StepStatus
+from onward.model.events.runs import RunCancelled
+from onward.model.events.steps import StepStatus
 from onward.model.result import Result
 from onward.model.run import Run, RunStatus
 from onward.store.codec import unseal

@@ -16,7 +16,8 @@ from onward.errors import InvalidInput, OnwardError, WorkspaceFailed
 from onward.machine.decide.doubt import is_in_doubt
 from onward.model.attempt.leftovers import Left, LeftEffect, LeftFile
 from onward.model.call import POSITIONAL
-from onward.model.event import RunClaimed, StepStarted
+from onward.model.events.runs import RunClaimed
+from onward.model.events.steps import StepStarted
 from onward.model.ids import branch_of, idempotency_key
 from onward.model.run import OpenStep, Run
 from onward.model.workspace import IN_PLACE, branch_name

@@ -14,7 +14,7 @@ from typing import Any
 from onward.handlers.port import StepContext
 from onward.handlers.shell.environment import log_unset, step_environment
 from onward.handlers.shell.hooks import STDERR_CHARACTERS, ToolCall, ToolHooks
-from onward.model.event import StepStatus
+from onward.model.events.steps import StepStatus
 from onward.model.result import Result
 from onward.process import Finished, Spawn
 

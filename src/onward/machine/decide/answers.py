@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from onward.errors import InvalidInput
 from onward.model.answer import Answer, Verdict
-from onward.model.event import Choice, GateDecided
+from onward.model.events.gates import Choice, GateDecided
 from onward.model.ids import is_in_step
 from onward.model.run import Gate, Run
 from onward.pipeline.gate.answers import approving, meant, rejecting

@@ -6,7 +6,8 @@ from collections.abc import Sequence, Set
 
 from onward.errors import Refused
 from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted
-from onward.model.event import Event, GateOpened
+from onward.model.events.event import Event
+from onward.model.events.gates import GateOpened
 from onward.model.ids import idempotency_key
 from onward.model.run import AttemptState, OpenStep, Run
 

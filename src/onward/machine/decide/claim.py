@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from onward.errors import Refused
 from onward.machine.decide.answers import overdue
-from onward.model.event import Event, RunClaimed, RunQueued
+from onward.model.events.event import Event
+from onward.model.events.runs import RunClaimed, RunQueued
 from onward.model.run import Run, RunStatus
 
 

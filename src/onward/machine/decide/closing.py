@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from onward.model.event import AttemptInterrupted, Event, GateWithdrawn, RunCancelled, RunPaused
+from onward.model.events.event import Event
+from onward.model.events.gates import GateWithdrawn
+from onward.model.events.runs import RunCancelled, RunPaused
+from onward.model.events.steps import AttemptInterrupted
 from onward.model.run import AttemptState, Run
 
 

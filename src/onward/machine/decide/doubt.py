@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onward.machine.fold.calls import told_of
-from onward.model.event import RunInterrupted
+from onward.model.events.runs import RunInterrupted
 from onward.model.run import AttemptState, OpenStep, Run
 
 

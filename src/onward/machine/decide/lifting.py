@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onward.machine.fold.calls import LIMIT
 from onward.model.call import HoldsLifted, LimitHit
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.run import AttemptState, Run, RunStatus
 
 

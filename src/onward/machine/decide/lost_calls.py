@@ -11,7 +11,9 @@ from collections.abc import Sequence
 
 from onward.machine.fold.calls import ended_gates, ends_calls, open_calls
 from onward.model.call import CallFinished, CallLost
-from onward.model.event import Event, GateDecided, GateWithdrawn, RunClaimed, RunForked
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateWithdrawn
+from onward.model.events.runs import RunClaimed, RunForked
 from onward.model.run import Run
 
 

@@ -7,7 +7,7 @@ from onward.machine.definition import GATE, Definition
 from onward.machine.plan.action import Stop
 from onward.machine.plan.branch import plan_branch
 from onward.machine.plan.ending import NO_WAY_ON
-from onward.model.event import RunFailed
+from onward.model.events.runs import RunFailed
 from onward.model.ids import called, node_of, place_of
 from onward.model.run import Run
 

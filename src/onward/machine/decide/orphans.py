@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onward.model.event import Event, StepFinished, StepStatus
+from onward.model.events.event import Event
+from onward.model.events.steps import StepFinished, StepStatus
 from onward.model.run import Run
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from onward.machine.decide.claim import HolderView, claim_of
 from onward.machine.decide.closing import requested_stop
 from onward.machine.decide.doubt import doubtful_step, interruption
-from onward.model.event import Event, RunFailed, RunInterrupted, RunPaused, RunQueued
+from onward.model.events.event import Event
+from onward.model.events.runs import RunFailed, RunInterrupted, RunPaused, RunQueued
 from onward.model.run import Run, RunStatus
 
 LOSSES_MAX = 5

@@ -13,7 +13,8 @@ from onward.machine.decide.claim import HolderView, claim_of, decide_claim, wron
 from onward.machine.decide.closing import cancelling, pausing, requested_stop
 from onward.machine.decide.doubt import doubtful_step, interruption
 from onward.model.answer import Answer
-from onward.model.event import CancelRequested, Event, PauseRequested, RunDismissed
+from onward.model.events.event import Event
+from onward.model.events.runs import CancelRequested, PauseRequested, RunDismissed
 from onward.model.run import Gate, Run, RunStatus
 from onward.model.values.value import plain_text
 

@@ -18,16 +18,9 @@ from onward.machine.lifecycle import REASONS, is_recoverable
 from onward.machine.plan.ending import NO_WAY_ON
 from onward.machine.plan.route import next_transition
 from onward.model.call import CallFinished, CallStatus
-from onward.model.event import (
-    Event,
-    Outcome,
-    PipelineChanged,
-    RunInterrupted,
-    RunResumed,
-    StepFinished,
-    StepStatus,
-    WorkdirChanged,
-)
+from onward.model.events.event import Event
+from onward.model.events.runs import PipelineChanged, RunInterrupted, RunResumed, WorkdirChanged
+from onward.model.events.steps import Outcome, StepFinished, StepStatus
 from onward.model.ids import branch_of
 from onward.model.run import AttemptState, OpenStep, Run, RunStatus
 from onward.model.values.value import check_value

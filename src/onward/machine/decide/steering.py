@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from onward.errors import InvalidInput, Refused
 from onward.machine.decide.claim import HolderView
-from onward.model.event import Event, SteeringGiven
+from onward.model.events.event import Event
+from onward.model.events.runs import SteeringGiven
 from onward.model.ids import called
 from onward.model.run import Run
 from onward.model.values.value import plain_text

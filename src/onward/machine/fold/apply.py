@@ -11,17 +11,47 @@ from onward.machine.fold import branches, calls, gates, life, steering, steps, s
 from onward.machine.fold.change import Changes, IllegalEvent
 from onward.machine.lifecycle import next_status
 from onward.model import call as c
-from onward.model import event as e
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
+from onward.model.events.runs import (
+    CancelRequested,
+    PauseRequested,
+    PipelineChanged,
+    RunCancelled,
+    RunClaimed,
+    RunCompleted,
+    RunCreated,
+    RunDismissed,
+    RunFailed,
+    RunForked,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+    RunResumed,
+    RunWaiting,
+    SteeringGiven,
+    WorkdirChanged,
+)
+from onward.model.events.steps import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    GoalRedirected,
+    ParallelStarted,
+    StepFinished,
+    StepRouted,
+    StepStarted,
+)
 from onward.model.run import Run
 
 
-def apply(run: Run | None, event: e.Event, *, run_id: str, at_us: int, token: int) -> Run:
+def apply(run: Run | None, event: Event, *, run_id: str, at_us: int, token: int) -> Run:
     """The run after `event`; refuses what the lifecycle does not allow, and changes nothing else."""
     status = next_status(None if run is None else run.status, event)
     if status is None:
         raise IllegalEvent(None if run is None else run.status, event)
     if run is None:
-        assert isinstance(event, e.RunCreated)
+        assert isinstance(event, RunCreated)
         return life.created(event, run_id=run_id, at_us=at_us)
     if token < run.token:
         raise IllegalEvent(run.status, event, f"{event.kind} carries token {token}, older than {run.token}")
@@ -33,45 +63,45 @@ def apply(run: Run | None, event: e.Event, *, run_id: str, at_us: int, token: in
     return replace(run, status=status, head=run.head + 1, updated_at_us=at_us, **changes)
 
 
-def fold(run: Run | None, events: Iterable[tuple[e.Event, int, int]], *, run_id: str) -> Run | None:
+def fold(run: Run | None, events: Iterable[tuple[Event, int, int]], *, run_id: str) -> Run | None:
     """Apply `(event, at_us, token)` one after the other."""
     for event, at_us, token in events:
         run = apply(run, event, run_id=run_id, at_us=at_us, token=token)
     return run
 
 
-_FOLDS: Mapping[type[e.Event], Callable[[Run, Any, int], Changes]] = {
-    e.RunForked: life.forked,
-    e.RunClaimed: life.claimed,
-    e.PipelineChanged: life.pipeline_changed,
-    e.WorkdirChanged: life.workdir_changed,
-    e.StepStarted: steps.started,
-    e.AttemptFailed: steps.attempt_failed,
-    e.AttemptInterrupted: steps.attempt_interrupted,
-    e.StepFinished: steps.finished,
+_FOLDS: Mapping[type[Event], Callable[[Run, Any, int], Changes]] = {
+    RunForked: life.forked,
+    RunClaimed: life.claimed,
+    PipelineChanged: life.pipeline_changed,
+    WorkdirChanged: life.workdir_changed,
+    StepStarted: steps.started,
+    AttemptFailed: steps.attempt_failed,
+    AttemptInterrupted: steps.attempt_interrupted,
+    StepFinished: steps.finished,
     c.CallStarted: calls.started,
     c.CallFinished: calls.finished,
     c.CallLost: calls.lost,
     c.AttemptHeld: calls.held,
     c.HoldsLifted: calls.holds_lifted,
     c.LimitWarned: calls.limit_warned,
-    e.ParallelStarted: branches.started,
-    e.BranchFinished: branches.finished,
-    e.StepRouted: steps.routed,
-    e.GoalRedirected: steps.redirected,
-    e.GateOpened: gates.opened,
-    e.GateDecided: gates.decided,
-    e.GateWithdrawn: gates.withdrawn,
-    e.PauseRequested: stops.pause_requested,
-    e.CancelRequested: stops.cancel_requested,
-    e.SteeringGiven: steering.given,
-    e.RunWaiting: stops.waiting,
-    e.RunQueued: stops.queued,
-    e.RunPaused: stops.paused,
-    e.RunInterrupted: stops.interrupted,
-    e.RunFailed: stops.failed,
-    e.RunResumed: stops.resumed,
-    e.RunDismissed: stops.dismissed,
-    e.RunCompleted: stops.completed,
-    e.RunCancelled: stops.cancelled,
+    ParallelStarted: branches.started,
+    BranchFinished: branches.finished,
+    StepRouted: steps.routed,
+    GoalRedirected: steps.redirected,
+    GateOpened: gates.opened,
+    GateDecided: gates.decided,
+    GateWithdrawn: gates.withdrawn,
+    PauseRequested: stops.pause_requested,
+    CancelRequested: stops.cancel_requested,
+    SteeringGiven: steering.given,
+    RunWaiting: stops.waiting,
+    RunQueued: stops.queued,
+    RunPaused: stops.paused,
+    RunInterrupted: stops.interrupted,
+    RunFailed: stops.failed,
+    RunResumed: stops.resumed,
+    RunDismissed: stops.dismissed,
+    RunCompleted: stops.completed,
+    RunCancelled: stops.cancelled,
 }

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from onward.machine.fold.change import Changes, IllegalEvent, without
 from onward.machine.plan.route import MET
-from onward.model.event import BranchFinished, Event, ParallelStarted, StepFinished
+from onward.model.events.event import Event
+from onward.model.events.steps import BranchFinished, ParallelStarted, StepFinished
 from onward.model.ids import branch_of, node_of, place, place_of, step_of_gate
 from onward.model.run import AttemptState, Branch, Parallel, Run
 from onward.model.values.frozenmap import FrozenMap

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.row import CallClosed, CallOpened, CallRow, MessageState
 from onward.model.run import OpenCall, Run
 

@@ -20,11 +20,8 @@ from onward.model.call import (
     LimitWarned,
     gate_of_call,
 )
-from onward.model.event import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    Event,
+from onward.model.events.event import Event
+from onward.model.events.runs import (
     RunCancelled,
     RunClaimed,
     RunCompleted,
@@ -35,8 +32,8 @@ from onward.model.event import (
     RunQueued,
     RunResumed,
     RunWaiting,
-    StepFinished,
 )
+from onward.model.events.steps import AttemptFailed, AttemptInterrupted, BranchFinished, StepFinished
 from onward.model.ids import branch_of, is_in_step, step_of_gate
 from onward.model.run import AttemptState, OpenCall, OpenStep, Run, StepCalls
 

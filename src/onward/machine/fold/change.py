@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.run import RunStatus
 
 Changes = dict[str, Any]

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import asdict, replace
 
 from onward.machine.fold.change import Changes, IllegalEvent, without
-from onward.model.event import Event, GateDecided, GateOpened, GateWithdrawn, RunForked
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
+from onward.model.events.runs import RunForked
 from onward.model.ids import is_in_step, place_of, step_of_gate
 from onward.model.row import GateRow
 from onward.model.run import AttemptState, Gate, Run, RunStatus

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from onward.machine.fold.change import Changes, IllegalEvent
 from onward.machine.fold.gates import asked_anew
 from onward.machine.fold.stops import NOT_STOPPED
-from onward.model.event import PipelineChanged, RunClaimed, RunCreated, RunForked, WorkdirChanged
+from onward.model.events.runs import PipelineChanged, RunClaimed, RunCreated, RunForked, WorkdirChanged
 from onward.model.ids import branch_of, is_in_step, step_of_gate
 from onward.model.needs import with_directory
 from onward.model.run import NOTHING_PENDING, AttemptState, Branch, Fork, Gate, Run, RunStatus

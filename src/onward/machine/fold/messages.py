@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from onward.machine.fold.call_rows import message_state
 from onward.model.call import CallFinished, CallLost, CallStarted
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.row import MessageState
 
 

@@ -15,9 +15,9 @@ from functools import partial
 import msgspec
 
 from onward.machine.lifecycle import is_recoverable
-from onward.model.event import (
-    Event,
-    GateOpened,
+from onward.model.events.event import Event
+from onward.model.events.gates import GateOpened
+from onward.model.events.runs import (
     RunCancelled,
     RunCompleted,
     RunFailed,

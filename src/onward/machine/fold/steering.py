@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from onward.machine.fold.change import Changes, IllegalEvent
 from onward.model.call import CallStarted
-from onward.model.event import SteeringGiven, StepStarted
+from onward.model.events.runs import SteeringGiven
+from onward.model.events.steps import StepStarted
 from onward.model.run import Run
 
 

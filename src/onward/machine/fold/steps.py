@@ -13,7 +13,7 @@ from onward.machine.fold.change import Changes, IllegalEvent, without
 from onward.machine.fold.gates import without_step
 from onward.machine.fold.steering import taken
 from onward.model.attempt.artifact import Artifact
-from onward.model.event import (
+from onward.model.events.steps import (
     AttemptFailed,
     AttemptInterrupted,
     GoalRedirected,

@@ -9,9 +9,9 @@ from onward.machine.fold.calls import after_resume, lifted
 from onward.machine.fold.change import Changes, IllegalEvent
 from onward.machine.fold.gates import without_step
 from onward.machine.fold.steering import given_back
-from onward.model.event import (
+from onward.model.events.event import Event
+from onward.model.events.runs import (
     CancelRequested,
-    Event,
     PauseRequested,
     RunCancelled,
     RunCompleted,

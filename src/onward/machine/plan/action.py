@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from onward.model.event import Event, StepStarted
+from onward.model.events.event import Event
+from onward.model.events.steps import StepStarted
 from onward.model.run import Frozen
 
 

@@ -12,7 +12,8 @@ from onward.machine.fold.apply import apply
 from onward.machine.lifecycle import RUNNING
 from onward.machine.plan.action import Action, Append, Execute, Merge, Stop, Wait
 from onward.machine.plan.planner import plan
-from onward.model.event import Event, StepStarted
+from onward.model.events.event import Event
+from onward.model.events.steps import StepStarted
 from onward.model.run import Frozen, Run
 
 NO_MORE = Stop(())

@@ -6,15 +6,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from onward.machine.definition import (
-    AGENT,
-    CONDITIONAL,
-    EXIT,
-    GATE,
-    MANAGER,
-    START,
-    Definition,
-)
+from onward.machine.definition import AGENT, CONDITIONAL, EXIT, GATE, MANAGER, START, Definition
 from onward.machine.fold.calls import GATE as HELD_AT_GATE
 from onward.machine.fold.calls import LIMIT, RATE_LIMIT
 from onward.machine.fold.steps import context_after
@@ -26,16 +18,8 @@ from onward.machine.plan.gates import at_gate, open_gate, unanswered
 from onward.machine.plan.restart import restart
 from onward.machine.plan.route import goal_transition, next_transition, unmet_gate
 from onward.machine.plan.stops import failed, passed, stop_with
-from onward.model.event import (
-    GoalRedirected,
-    Outcome,
-    RunCompleted,
-    RunFailed,
-    RunInterrupted,
-    StepRouted,
-    StepStarted,
-    StepStatus,
-)
+from onward.model.events.runs import RunCompleted, RunFailed, RunInterrupted
+from onward.model.events.steps import GoalRedirected, Outcome, StepRouted, StepStarted, StepStatus
 from onward.model.ids import child_run_id, place, step_id
 from onward.model.run import AttemptState, Branch, OpenStep, Run
 from onward.pipeline.graph import Node

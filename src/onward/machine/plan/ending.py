@@ -7,7 +7,7 @@ from typing import Any
 
 from onward.machine.definition import Definition
 from onward.machine.plan.route import by_edge
-from onward.model.event import Transition
+from onward.model.events.steps import Transition
 from onward.model.ids import place, step_id
 from onward.model.run import Branch, Run
 from onward.model.values.namespace import OUTCOME, as_seen

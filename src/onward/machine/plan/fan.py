@@ -13,7 +13,8 @@ from onward.machine.plan.action import Action, Append
 from onward.machine.plan.ending import NO_WAY_ON, no_edge
 from onward.machine.plan.route import failure_transition, next_transition
 from onward.machine.plan.stops import failed, next_step, passed, stop_with
-from onward.model.event import BranchPlan, Outcome, ParallelStarted, RunFailed, StepStatus
+from onward.model.events.runs import RunFailed
+from onward.model.events.steps import BranchPlan, Outcome, ParallelStarted, StepStatus
 from onward.model.ids import new_branch_id
 from onward.model.result import Result
 from onward.model.run import Run

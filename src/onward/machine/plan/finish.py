@@ -10,7 +10,8 @@ from onward.machine.fold.steps import context_after
 from onward.machine.plan.fan import candidates, choosing
 from onward.machine.plan.retry import retry_at_us
 from onward.machine.plan.route import failure_transition, next_transition
-from onward.model.event import AttemptFailed, Event, Outcome, StepFinished, StepStatus, Transition
+from onward.model.events.event import Event
+from onward.model.events.steps import AttemptFailed, Outcome, StepFinished, StepStatus, Transition
 from onward.model.ids import branch_of
 from onward.model.result import Result, log_lines
 from onward.model.run import OpenStep, Run

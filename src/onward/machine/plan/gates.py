@@ -14,16 +14,9 @@ from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Append
 from onward.machine.plan.route import next_transition, rejection_transition
 from onward.machine.plan.stops import next_step, stop_with
-from onward.model.event import (
-    Choice,
-    GateOpened,
-    Outcome,
-    RunFailed,
-    RunWaiting,
-    StepFinished,
-    StepStatus,
-    Transition,
-)
+from onward.model.events.gates import Choice, GateOpened
+from onward.model.events.runs import RunFailed, RunWaiting
+from onward.model.events.steps import Outcome, StepFinished, StepStatus, Transition
 from onward.model.result import excerpt, log_lines
 from onward.model.run import Branch, Gate, Run
 from onward.model.values.namespace import LAST_RESPONSE, as_told

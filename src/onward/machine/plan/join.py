@@ -10,11 +10,11 @@ from onward.machine.fold.steps import context_after
 from onward.machine.plan.action import Action, Append, Merge, Wait
 from onward.machine.plan.fan import RESULTS
 from onward.machine.plan.route import MET, handled_failure
-from onward.model.event import (
+from onward.model.events.event import Event
+from onward.model.events.gates import GateWithdrawn
+from onward.model.events.steps import (
     AttemptInterrupted,
     BranchFinished,
-    Event,
-    GateWithdrawn,
     Outcome,
     StepFinished,
     StepStatus,

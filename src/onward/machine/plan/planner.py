@@ -20,16 +20,9 @@ from onward.machine.plan.branch import has_arrived, plan_branch
 from onward.machine.plan.ending import is_stuck
 from onward.machine.plan.join import join
 from onward.machine.plan.stops import stop_with
-from onward.model.event import (
-    BranchFinished,
-    Event,
-    RunFailed,
-    RunInterrupted,
-    RunPaused,
-    RunQueued,
-    RunWaiting,
-    StepStatus,
-)
+from onward.model.events.event import Event
+from onward.model.events.runs import RunFailed, RunInterrupted, RunPaused, RunQueued, RunWaiting
+from onward.model.events.steps import BranchFinished, StepStatus
 from onward.model.ids import branch_of, place, step_of_gate
 from onward.model.run import AttemptState, Branch, OpenStep, Parallel, Run
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from onward.machine.definition import Definition
 from onward.machine.plan.action import Action, Restart
 from onward.machine.plan.stops import next_step, stop_with
-from onward.model.event import RunCreated, RunFailed
+from onward.model.events.runs import RunCreated, RunFailed
 from onward.model.ids import derived_run_id
 from onward.model.run import Run
 from onward.pipeline.graph import Edge, Node

@@ -11,17 +11,9 @@ from onward.machine.plan.finish import finish
 from onward.machine.plan.join import joined
 from onward.machine.plan.stops import stop_with
 from onward.model.attempt.output import LastOutput
-from onward.model.event import (
-    AttemptFailed,
-    AttemptInterrupted,
-    Event,
-    RunCompleted,
-    RunFailed,
-    RunInterrupted,
-    RunQueued,
-    RunWaiting,
-    StepStatus,
-)
+from onward.model.events.event import Event
+from onward.model.events.runs import RunCompleted, RunFailed, RunInterrupted, RunQueued, RunWaiting
+from onward.model.events.steps import AttemptFailed, AttemptInterrupted, StepStatus
 from onward.model.result import Result
 from onward.model.run import NOTHING_PENDING, AttemptState, Frozen, Run
 from onward.model.workspace import Merged, Tree

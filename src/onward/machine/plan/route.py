@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onward.machine.definition import CONDITIONAL, Definition
-from onward.model.event import Outcome, StepStatus, Transition
+from onward.model.events.steps import Outcome, StepStatus, Transition
 from onward.model.run import Run
 from onward.model.values.frozenmap import FrozenMap
 from onward.model.values.namespace import as_seen

@@ -7,7 +7,9 @@ from typing import Any
 
 from onward.machine.decide.closing import requested_stop
 from onward.machine.plan.action import Append, Stop
-from onward.model.event import Event, Outcome, RunFailed, StepFinished, Transition
+from onward.model.events.event import Event
+from onward.model.events.runs import RunFailed
+from onward.model.events.steps import Outcome, StepFinished, Transition
 from onward.model.ids import place, step_id
 from onward.model.run import Run
 from onward.pipeline.graph import Node

@@ -13,7 +13,7 @@ from onward.draw.view import to_view
 from onward.engine.control.sources import Sources
 from onward.engine.log.reader import Folded
 from onward.machine.fold.row import project
-from onward.model.event import RunCreated
+from onward.model.events.runs import RunCreated
 from onward.operations.replies.drawing import Drawing
 from onward.read.lookup import log_pages
 from onward.read.view import view_row

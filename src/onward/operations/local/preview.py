@@ -11,19 +11,10 @@ from onward.engine.engine import Engine
 from onward.engine.step.leftovers import view_left
 from onward.machine.decide.answers import overdue
 from onward.machine.plan.action import Execute, Sleep, Wait
-from onward.model.event import (
-    Event,
-    GateDecided,
-    GateOpened,
-    PipelineChanged,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    StepFinished,
-    StepRouted,
-    StepStarted,
-    WorkdirChanged,
-)
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateOpened
+from onward.model.events.runs import PipelineChanged, RunCancelled, RunCompleted, RunFailed, WorkdirChanged
+from onward.model.events.steps import StepFinished, StepRouted, StepStarted
 from onward.model.run import Run, RunStatus
 from onward.model.values.instant import span
 from onward.operations.replies.decisions import PlannedAct, ResumePreview

@@ -18,7 +18,7 @@ from onward.engine.loop.stop import StopSwitch
 from onward.machine.decide.doubt import is_in_doubt
 from onward.machine.decide.requests import open_gate
 from onward.machine.fold.row import project
-from onward.model.event import StepFinished
+from onward.model.events.steps import StepFinished
 from onward.model.ids import display_id
 from onward.operations.local.decide import answer_of, resume_of
 from onward.operations.local.look import run_state

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from onward.clock import Clock
 from onward.errors import InvalidInput
-from onward.model.event import AttemptFailed, Event, StepFinished, StepStarted
+from onward.model.events.event import Event
+from onward.model.events.steps import AttemptFailed, StepFinished, StepStarted
 from onward.operations.local.wait import has_stopped
 from onward.operations.local_only.replies import LogPiece
 from onward.operations.local_only.requests import ReadLogs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onward.model.event import Choice
+from onward.model.events.gates import Choice
 from onward.pipeline.gate.answers import meant
 from onward.pipeline.gate.choices import Find, Words, as_written, offered
 from onward.pipeline.gate.options import OPTIONS, Unaskable

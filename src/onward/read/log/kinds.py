@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted
-from onward.model.event import (
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
+from onward.model.events.steps import (
     AttemptFailed,
     AttemptInterrupted,
-    Event,
-    GateDecided,
-    GateOpened,
-    GateWithdrawn,
     ParallelStarted,
     StepFinished,
     StepRouted,

@@ -9,15 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.model.call import AttemptHeld, CallFinished, CallKind, CallLost
-from onward.model.event import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
-    Event,
-    GateDecided,
-    GateOpened,
-    GateWithdrawn,
-    ParallelStarted,
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
+from onward.model.events.runs import (
     RunCancelled,
     RunClaimed,
     RunCreated,
@@ -26,6 +20,12 @@ from onward.model.event import (
     RunInterrupted,
     RunPaused,
     RunResumed,
+)
+from onward.model.events.steps import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    ParallelStarted,
     StepFinished,
     StepStarted,
 )

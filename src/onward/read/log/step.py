@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from onward.model.attempt.output import LastOutput
 from onward.model.call import CallFinished, CallKind, CallStatus, Usage
-from onward.model.event import BranchPlan, GateDecided, Outcome
+from onward.model.events.gates import GateDecided
+from onward.model.events.steps import BranchPlan, Outcome
 from onward.model.run import Frozen
 
 LEFT, WITHDRAWN = "left", "withdrawn"

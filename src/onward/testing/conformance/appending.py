@@ -9,21 +9,12 @@ import pytest
 
 from onward.errors import LeaseLost, StaleHistory
 from onward.machine.fold.row import project
-from onward.model.event import RunPaused, RunQueued, RunResumed
+from onward.model.events.runs import RunPaused, RunQueued, RunResumed
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
 from onward.store.port.store import Store
 from onward.store.port.stored import ORIGIN, Position, StoredEvent
-from onward.testing.drafts import (
-    claimed,
-    created,
-    everything_of,
-    held,
-    log_of,
-    requested,
-    step,
-    stepped,
-)
+from onward.testing.drafts import claimed, created, everything_of, held, log_of, requested, step, stepped
 
 
 async def test_a_log_is_read_as_it_was_written_without_a_gap(store: Store, other: Store) -> None:

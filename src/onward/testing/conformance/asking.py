@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from onward.errors import InvalidInput, LeaseLost
-from onward.model.event import Choice, GateDecided, GateOpened, GateWithdrawn, RunCancelled, StepStarted
+from onward.model.events.gates import Choice, GateDecided, GateOpened, GateWithdrawn
+from onward.model.events.runs import RunCancelled
+from onward.model.events.steps import StepStarted
 from onward.model.row import GateRow
 from onward.store.port.gates import GateQuery, gate_cursor
 from onward.store.port.retention import Kin

@@ -10,7 +10,7 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.errors import Refused, RunNotFound
 from onward.machine.fold.row import project
-from onward.model.event import RunCancelled, RunPaused, RunResumed
+from onward.model.events.runs import RunCancelled, RunPaused, RunResumed
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.read.verify import verify_run
 from onward.store.codec import content_hash

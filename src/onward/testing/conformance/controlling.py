@@ -8,23 +8,14 @@ from collections.abc import Sequence
 import pytest
 
 from onward.errors import Refused, StaleHistory
-from onward.model.event import CancelRequested, PauseRequested, RunPaused
+from onward.model.events.runs import CancelRequested, PauseRequested, RunPaused
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.store.codec import unseal
 from onward.store.port.leases import Holder
 from onward.store.port.log import Controlled, Held
 from onward.store.port.store import Store
 from onward.store.port.stored import StoredEvent, Write
-from onward.testing.drafts import (
-    Draft,
-    created,
-    everything_of,
-    held,
-    log_of,
-    requested,
-    step,
-    stepped,
-)
+from onward.testing.drafts import Draft, created, everything_of, held, log_of, requested, step, stepped
 
 PAUSE = PauseRequested(after="step", by="tests")
 

@@ -11,7 +11,8 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.errors import InvalidInput
 from onward.machine.fold.row import project
-from onward.model.event import Managed, RunCancelled, RunCompleted, RunPaused, StepStarted
+from onward.model.events.runs import Managed, RunCancelled, RunCompleted, RunPaused
+from onward.model.events.steps import StepStarted
 from onward.model.ids import display_id
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.model.values.tags import tags_in

@@ -12,7 +12,7 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.errors import Refused, RunNotFound
 from onward.model.attempt.artifact import Artifact
-from onward.model.event import (
+from onward.model.events.runs import (
     Managed,
     PipelineChanged,
     RunCancelled,
@@ -20,8 +20,8 @@ from onward.model.event import (
     RunFailed,
     RunPaused,
     RunResumed,
-    StepFinished,
 )
+from onward.model.events.steps import StepFinished
 from onward.model.run import FOLD_VERSION, RunStatus
 from onward.store.codec import VALUE_BYTES_MAX, content_hash
 from onward.store.port.blobs import Swept

@@ -11,7 +11,7 @@ from onward.clock import SystemClock
 from onward.engine.log.journal import Journal
 from onward.errors import RunNotFound
 from onward.machine.fold.row import project
-from onward.model.event import RunClaimed
+from onward.model.events.runs import RunClaimed
 from onward.model.run import FOLD_VERSION
 from onward.store.port.log import Held
 from onward.store.port.store import Store

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onward.model.event import RunCancelled, RunFailed, RunInterrupted, RunPaused, RunQueued
+from onward.model.events.runs import RunCancelled, RunFailed, RunInterrupted, RunPaused, RunQueued
 from onward.model.run import RunStatus
 from onward.model.worker import Offer
 from onward.store.port.leases import Lease

@@ -14,7 +14,32 @@ from onward.machine.fold.apply import apply
 from onward.machine.fold.change import IllegalEvent
 from onward.machine.fold.gates import note_gates
 from onward.machine.fold.row import project
-from onward.model import event as e
+from onward.model.events.event import Event
+from onward.model.events.gates import Choice, GateDecided, GateOpened, GateWithdrawn
+from onward.model.events.runs import (
+    CancelRequested,
+    PauseRequested,
+    PipelineChanged,
+    RunCancelled,
+    RunClaimed,
+    RunCompleted,
+    RunFailed,
+    RunInterrupted,
+    RunPaused,
+    RunQueued,
+    RunResumed,
+    RunWaiting,
+    WorkdirChanged,
+)
+from onward.model.events.steps import (
+    AttemptFailed,
+    AttemptInterrupted,
+    Outcome,
+    StepFinished,
+    StepStarted,
+    StepStatus,
+    Transition,
+)
 from onward.model.row import GateRow
 from onward.model.run import FOLD_VERSION, Run, RunStatus
 from onward.store.codec import unseal
@@ -23,19 +48,19 @@ from onward.store.port.store import Store
 from onward.testing.drafts import ALL, created, log_of
 
 LATER_US = 1_800_000_000_000_000
-YES = e.Choice(key="y", label="Yes", to="after")
-SUCCESS = e.Outcome(status=e.StepStatus.SUCCESS)
+YES = Choice(key="y", label="Yes", to="after")
+SUCCESS = Outcome(status=StepStatus.SUCCESS)
 
 
-def work(run: Run) -> Iterator[e.Event]:
+def work(run: Run) -> Iterator[Event]:
     """What a holder might write next, legal or not."""
     visit = run.visits.get("work", 0) + 1
-    yield e.StepStarted(step=f"work#{visit}", node="work", attempt=1)
-    yield e.StepStarted(step=f"work#{visit}", node="work", attempt=1, repeatable=False)
-    yield e.GateOpened(gate=f"ask#{visit}", node="work", text="Go on?", choices=(YES,))
+    yield StepStarted(step=f"work#{visit}", node="work", attempt=1)
+    yield StepStarted(step=f"work#{visit}", node="work", attempt=1, repeatable=False)
+    yield GateOpened(gate=f"ask#{visit}", node="work", text="Go on?", choices=(YES,))
     for open_ in run.open_steps.values():
-        onward = e.Transition(to=f"node-{visit}", reason="only edge", edge=visit)
-        yield e.StepFinished(
+        onward = Transition(to=f"node-{visit}", reason="only edge", edge=visit)
+        yield StepFinished(
             step=open_.step,
             node="work",
             attempt=open_.attempt,
@@ -43,41 +68,41 @@ def work(run: Run) -> Iterator[e.Event]:
             next=onward,
             context={"n": visit},
         )
-        yield e.AttemptFailed(
+        yield AttemptFailed(
             step=open_.step,
             attempt=open_.attempt,
-            status=e.StepStatus.RETRY,
+            status=StepStatus.RETRY,
             reason="no answer",
             retry_at_us=LATER_US,
         )
-        yield e.AttemptInterrupted(step=open_.step, attempt=open_.attempt, why="stopped")
-    yield e.RunWaiting()
-    yield e.RunWaiting(wake_at_us=LATER_US)
-    yield e.RunQueued(why="drained", wake_at_us=LATER_US)
-    yield e.RunPaused(reason="signal", detail="Ctrl-C")
-    yield e.RunInterrupted(reason="rate_limit", wake_at_us=LATER_US)
-    yield e.RunFailed(reason="step_failed", detail="no way on", step="work#1")
-    yield e.RunFailed(reason="no_way_on", detail="no edge can be taken", step="work#1")
-    yield e.RunCompleted()
-    yield e.RunCompleted(ended_at="work")
+        yield AttemptInterrupted(step=open_.step, attempt=open_.attempt, why="stopped")
+    yield RunWaiting()
+    yield RunWaiting(wake_at_us=LATER_US)
+    yield RunQueued(why="drained", wake_at_us=LATER_US)
+    yield RunPaused(reason="signal", detail="Ctrl-C")
+    yield RunInterrupted(reason="rate_limit", wake_at_us=LATER_US)
+    yield RunFailed(reason="step_failed", detail="no way on", step="work#1")
+    yield RunFailed(reason="no_way_on", detail="no edge can be taken", step="work#1")
+    yield RunCompleted()
+    yield RunCompleted(ended_at="work")
 
 
-def requests(run: Run, me: str) -> Iterator[e.Event]:
+def requests(run: Run, me: str) -> Iterator[Event]:
     """What a control request might write next, legal or not."""
-    yield e.RunClaimed(token=run.token + 1, worker=me, lost=run.worker is not None)
-    yield e.PipelineChanged(pipeline_hash=f"{run.head:064d}", before=run.pipeline_hash, by="tests")
-    yield e.WorkdirChanged(workdir=f"/place {run.head}", before=run.workdir, by="tests")
+    yield RunClaimed(token=run.token + 1, worker=me, lost=run.worker is not None)
+    yield PipelineChanged(pipeline_hash=f"{run.head:064d}", before=run.pipeline_hash, by="tests")
+    yield WorkdirChanged(workdir=f"/place {run.head}", before=run.workdir, by="tests")
     for gate in run.gates:
-        yield e.GateDecided(gate=gate, choice=YES, by="tests")
-        yield e.GateWithdrawn(gate=gate)
-    yield e.PauseRequested(after="step", by="tests")
-    yield e.CancelRequested(by="tests")
-    yield e.RunPaused(reason="operator", detail="asked by tests")
-    yield e.RunResumed(by="tests")
-    yield e.RunCancelled(reason="user", by="tests")
+        yield GateDecided(gate=gate, choice=YES, by="tests")
+        yield GateWithdrawn(gate=gate)
+    yield PauseRequested(after="step", by="tests")
+    yield CancelRequested(by="tests")
+    yield RunPaused(reason="operator", detail="asked by tests")
+    yield RunResumed(by="tests")
+    yield RunCancelled(reason="user", by="tests")
 
 
-def is_legal(run: Run, event: e.Event) -> bool:
+def is_legal(run: Run, event: Event) -> bool:
     """Whether the event may come next; a claim must change the run."""
     try:
         apply(run, event, run_id=run.id, at_us=LATER_US, token=run.token)

@@ -10,7 +10,7 @@ import pytest
 
 from onward.machine.fold.apply import apply
 from onward.machine.fold.row import project
-from onward.model.event import RunClaimed, RunPaused, RunQueued, SteeringGiven
+from onward.model.events.runs import RunClaimed, RunPaused, RunQueued, SteeringGiven
 from onward.model.run import FOLD_VERSION
 from onward.model.worker import Offer
 from onward.store.codec import seal, unseal

@@ -12,7 +12,7 @@ from onward.clock import SystemClock
 from onward.config.settings import load_settings
 from onward.engine.engine import ignore
 from onward.handlers.port import Handler
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.run import Run
 from onward.observe.health import Health, slow_after_s
 from onward.observe.hooks import WatchedHandler, watched_store

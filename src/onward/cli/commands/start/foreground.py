@@ -24,7 +24,7 @@ from onward.config.settings import load_settings
 from onward.engine.control.interview import AutoApprove, Interviewer
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.ids import called
 from onward.model.run import Run
 from onward.operations.local.operations import LocalOperations

@@ -24,7 +24,7 @@ from onward.config.settings import load_settings
 from onward.engine.engine import Engine, ignore
 from onward.engine.loop.stop import StopSwitch
 from onward.machine.plan.planner import DRAIN
-from onward.model.event import Event
+from onward.model.events.event import Event
 from onward.model.ids import called
 from onward.model.run import Run
 from onward.model.values.bounds import CONCURRENCY, GRACE, LEASE

@@ -8,7 +8,7 @@ import pytest
 
 from onward.model.chats.intake import Intake, IntakeState, Outcome, Wish
 from onward.model.chats.message import ChunkKind, Message, Part, Role
-from onward.model.event import RunCompleted, RunDismissed, RunPaused
+from onward.model.events.runs import RunCompleted, RunDismissed, RunPaused
 from onward.model.row import MessageState
 from onward.store.growing import sealed_content
 from onward.store.port.chats.messages import MessageQuery

@@ -15,7 +15,8 @@ from onward.model.chats.message import (
     message_id,
     unseal_parts,
 )
-from onward.model.event import AttemptInterrupted, RunCancelled
+from onward.model.events.runs import RunCancelled
+from onward.model.events.steps import AttemptInterrupted
 from onward.model.row import MessageState
 from onward.store.growing import sealed_content
 from onward.store.port.carrying import Arrival

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onward.model.call import CallFinished, CallLost, CallStarted, CallStatus, Reserved, Usage
-from onward.model.event import StepStarted
+from onward.model.events.steps import StepStarted
 from onward.model.values.amounts import Amounts
 from onward.store.port.store import Store
 from onward.store.port.stored import Write

@@ -7,7 +7,7 @@ from asyncio import gather
 import pytest
 
 from onward.errors import LeaseLost, LimitReached, Refused, StaleHistory
-from onward.model.event import RunInterrupted
+from onward.model.events.runs import RunInterrupted
 from onward.model.values.amounts import NOTHING, Amounts
 from onward.store.port.money.limits import ReservationState
 from onward.store.port.store import Store

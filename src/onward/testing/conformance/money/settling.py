@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from onward.model.call import CallStatus
-from onward.model.event import RunPaused, StepStarted
+from onward.model.events.runs import RunPaused
+from onward.model.events.steps import StepStarted
 from onward.model.values.amounts import NOTHING, Amounts
 from onward.store.port.carrying import Arrival
 from onward.store.port.money.limits import ReservationState, UsageKind, Warned

@@ -9,10 +9,8 @@ import msgspec
 import pytest
 
 from onward.errors import LeaseLost
-from onward.model.event import (
-    GateDecided,
-    GateOpened,
-    GateWithdrawn,
+from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
+from onward.model.events.runs import (
     Managed,
     RunCancelled,
     RunClaimed,
@@ -29,17 +27,7 @@ from onward.store.port.outbox import Attempted, Delivery, DeliveryQuery, deliver
 from onward.store.port.retention import Kin
 from onward.store.port.store import Store
 from onward.testing.conformance.asking import NO, YES, asked
-from onward.testing.drafts import (
-    START_US,
-    TICK_US,
-    Draft,
-    claimed,
-    created,
-    fork,
-    held,
-    requested,
-    stepped,
-)
+from onward.testing.drafts import START_US, TICK_US, Draft, claimed, created, fork, held, requested, stepped
 
 GATE, STOPPED, FINISHED = NotificationKind
 WAITING, DELIVERED, FAILED = DeliveryState

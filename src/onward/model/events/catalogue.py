@@ -5,17 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 
 from onward.model.call import AttemptHeld, CallFinished, CallLost, CallStarted, HoldsLifted, LimitWarned
-from onward.model.event import (
-    AttemptFailed,
-    AttemptInterrupted,
-    BranchFinished,
+from onward.model.events.event import Event
+from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
+from onward.model.events.runs import (
     CancelRequested,
-    Event,
-    GateDecided,
-    GateOpened,
-    GateWithdrawn,
-    GoalRedirected,
-    ParallelStarted,
     PauseRequested,
     PipelineChanged,
     RunCancelled,
@@ -31,10 +24,17 @@ from onward.model.event import (
     RunResumed,
     RunWaiting,
     SteeringGiven,
+    WorkdirChanged,
+)
+from onward.model.events.steps import (
+    AttemptFailed,
+    AttemptInterrupted,
+    BranchFinished,
+    GoalRedirected,
+    ParallelStarted,
     StepFinished,
     StepRouted,
     StepStarted,
-    WorkdirChanged,
 )
 
 
