@@ -77,48 +77,8 @@ def view_measured(found: Measured) -> Mapping[str, Any]:
     """As JSON with stable names."""
     return {
         "at": rfc3339(found.at_us),
-        "runs": {
-            "total": sum(found.runs.values()),
-            "by_status": {status.value: number for status, number in found.statuses.items()},
-            "by_reason": [
-                {
-                    "status": stand.status.value,
-                    "reason": stand.reason,
-                    "recoverable": stand.recoverable,
-                    "runs": number,
-                }
-                for stand, number in sorted(found.runs.items())
-            ],
-            "recoverable": found.recoverable,
-            "held": found.held,
-            "stalled": found.stalled,
-            "waiting": found.statuses[RunStatus.WAITING],
-        },
-        "queue": {
-            "due": found.due,
-            "later": found.later,
-            "oldest_due": None if found.oldest_due_us is None else rfc3339(found.oldest_due_us),
-            "age_s": found.queue_age_s,
-            "stuck": [
-                {
-                    "run": stuck.run,
-                    "failures": stuck.failures,
-                    "failed_at": rfc3339(stuck.failed_at_us),
-                    "why": stuck.why,
-                }
-                for stuck in found.stuck
-            ],
-            "unserved": [
-                {
-                    "runs": number,
-                    "workers": waiting.workers,
-                    "handlers": list(waiting.handlers),
-                    "directory": waiting.directory,
-                    "says": waiting.says,
-                }
-                for waiting, number in found.unserved.items()
-            ],
-        },
+        "runs": _view_runs(found),
+        "queue": _view_queue(found),
         "ended": ended_of(found),
         "workers": [
             {"worker": owner_label(holding.owner), "runs": holding.runs, "stalled": holding.stalled}
@@ -126,6 +86,54 @@ def view_measured(found: Measured) -> Mapping[str, Any]:
         ],
         "notifications": _view_undelivered(found.undelivered),
         "database_bytes": found.size,
+    }
+
+
+def _view_runs(found: Measured) -> Mapping[str, Any]:
+    return {
+        "total": sum(found.runs.values()),
+        "by_status": {status.value: number for status, number in found.statuses.items()},
+        "by_reason": [
+            {
+                "status": stand.status.value,
+                "reason": stand.reason,
+                "recoverable": stand.recoverable,
+                "runs": number,
+            }
+            for stand, number in sorted(found.runs.items())
+        ],
+        "recoverable": found.recoverable,
+        "held": found.held,
+        "stalled": found.stalled,
+        "waiting": found.statuses[RunStatus.WAITING],
+    }
+
+
+def _view_queue(found: Measured) -> Mapping[str, Any]:
+    return {
+        "due": found.due,
+        "later": found.later,
+        "oldest_due": None if found.oldest_due_us is None else rfc3339(found.oldest_due_us),
+        "age_s": found.queue_age_s,
+        "stuck": [
+            {
+                "run": stuck.run,
+                "failures": stuck.failures,
+                "failed_at": rfc3339(stuck.failed_at_us),
+                "why": stuck.why,
+            }
+            for stuck in found.stuck
+        ],
+        "unserved": [
+            {
+                "runs": number,
+                "workers": waiting.workers,
+                "handlers": list(waiting.handlers),
+                "directory": waiting.directory,
+                "says": waiting.says,
+            }
+            for waiting, number in found.unserved.items()
+        ],
     }
 
 

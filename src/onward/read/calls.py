@@ -91,23 +91,27 @@ def _note(
                 attempt=event.attempt,
                 about=event.about,
             )
-            seen[key] = replace(
-                known,
-                state=event.status.value,
-                ended_at_us=at_us,
-                duration_us=event.duration_us,
-                model=event.model or known.model,
-                usage=event.usage,
-                cost_micro=event.cost_micro,
-                request_id=event.request_id,
-                error=event.error,
-                value_blob=event.value_blob,
-                by=event.by,
-                # A person who says what a lost call answered does not say what it cost.
-                estimated=known.reserved if event.is_cost_unknown else known.estimated,
-            )
+            seen[key] = _finished(known, event, at_us)
         case CallLost():
             known = seen[key]
             seen[key] = replace(
                 known, state=LOST, ended_at_us=at_us, error=event.why, estimated=known.reserved
             )
+
+
+def _finished(known: CallSeen, event: CallFinished, at_us: int) -> CallSeen:
+    return replace(
+        known,
+        state=event.status.value,
+        ended_at_us=at_us,
+        duration_us=event.duration_us,
+        model=event.model or known.model,
+        usage=event.usage,
+        cost_micro=event.cost_micro,
+        request_id=event.request_id,
+        error=event.error,
+        value_blob=event.value_blob,
+        by=event.by,
+        # A person who says what a lost call answered does not say what it cost.
+        estimated=known.reserved if event.is_cost_unknown else known.estimated,
+    )

@@ -14,7 +14,7 @@ from onward.model.chats.message import chat_of_run
 from onward.model.events.gates import Choice
 from onward.model.needs import handlers_missing
 from onward.model.row import RunRow
-from onward.model.run import Gate, Run, RunStatus
+from onward.model.run import Gate, OpenStep, Run, RunStatus
 from onward.model.values.instant import rfc3339
 from onward.model.values.tags import tags_in
 from onward.model.worker import RegisteredWorker, WaitingFor, waiting_for
@@ -130,19 +130,7 @@ def view_run(
         "simulated": view_simulation(run),
         "project": run.project,
         "context": run.context.plain(),
-        "open_steps": [
-            {
-                "step": opened.step,
-                "attempt": opened.attempt,
-                "state": opened.state.value,
-                "reason": opened.reason,
-                "retry_at": instant(opened.retry_at_us),
-                "repeatable": opened.repeatable,
-                "steering": list(opened.steering),
-                "child": opened.child,
-            }
-            for opened in run.open_steps.values()
-        ],
+        "open_steps": [_view_open_step(opened) for opened in run.open_steps.values()],
         "limit": view_limit(run),
         "gates": [view_gate(gate) for gate in run.gates.values()],
         "restart_of": run.restart_of,
@@ -166,6 +154,19 @@ def view_run(
         "workdir": run.workdir,
         "variables": list(run.variables),
         "workspace": view_workspace(run),
+    }
+
+
+def _view_open_step(opened: OpenStep) -> dict[str, Any]:
+    return {
+        "step": opened.step,
+        "attempt": opened.attempt,
+        "state": opened.state.value,
+        "reason": opened.reason,
+        "retry_at": instant(opened.retry_at_us),
+        "repeatable": opened.repeatable,
+        "steering": list(opened.steering),
+        "child": opened.child,
     }
 
 

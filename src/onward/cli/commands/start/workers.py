@@ -37,6 +37,7 @@ from onward.store.owner import owner_label
 if TYPE_CHECKING:
     from onward.cli.commands.operate.watching import Watch
     from onward.notify.courier import Courier
+    from onward.worker.worker import Shift
 
 DRAINING = "draining: taking no new runs; a second signal stops now"
 
@@ -140,6 +141,10 @@ async def worker(
                 f"worker {owner_label(engine.store.leases.owner)}: up to {count(concurrency, 'run')} at once"
             )
             shift = await hand.run()
+    return _tell_stopped(shift, out)
+
+
+def _tell_stopped(shift: Shift, out: Output) -> int:
     left = f", {count(shift.left_behind, 'run')} cut off" if shift.left_behind else ""
     out.say(f"worker stopped: {count(shift.executed, 'run')} executed{left}")
     if out.is_json:
