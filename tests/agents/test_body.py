@@ -23,7 +23,8 @@ from onward.agents.model.request import (
     user,
 )
 from onward.agents.openai.body import Dialect, encode_body
-from onward.agents.openai.traits import can_reason, takes_completion_ceiling
+from onward.agents.openai.traits import can_reason, refused_in_schemas, takes_completion_ceiling
+from onward.agents.wire.bounds import BOUNDS, LENGTHS, without
 
 
 def body(dialect: Dialect | None = None, **more: Any) -> dict[str, Any]:
@@ -82,6 +83,42 @@ def test_what_is_wanted_of_the_answer_is_said() -> None:
 def test_a_schema_is_strict() -> None:
     schema = body(format=SchemaFormat("point", {"type": "object"}))["response_format"]["json_schema"]
     assert schema == {"name": "point", "schema": {"type": "object"}, "strict": True}
+
+
+def test_a_schema_is_sent_without_the_keywords_that_the_server_refuses() -> None:
+    text = {"type": "string", "maxLength": 9, "pattern": "a"}
+    schema = {
+        "type": "object",
+        "properties": {"maxLength": text, "all": {"type": "array", "items": text, "maxItems": 2}},
+        "anyOf": [{"required": ["maxLength"], "minProperties": 1}],
+        "default": {"maxLength": 1},
+    }
+    told = {"type": "string", "pattern": "a"}
+    asked: dict[str, Any] = {"format": SchemaFormat("point", schema)}
+    found = body(Dialect(refused=BOUNDS), **asked)["response_format"]["json_schema"]["schema"]
+    assert found == {
+        "type": "object",
+        "properties": {"maxLength": told, "all": {"type": "array", "items": told}},
+        "anyOf": [{"required": ["maxLength"]}],
+        "default": {"maxLength": 1},
+    }
+    assert body(**asked)["response_format"]["json_schema"]["schema"] == schema
+    assert without(schema, LENGTHS)["properties"]["all"]["maxItems"] == 2
+
+
+@pytest.mark.parametrize(
+    ("model", "host", "refused"),
+    [
+        ("gpt-4o", "api.openai.com", LENGTHS),
+        ("openai/gpt-5", "openrouter.ai", LENGTHS),
+        ("anthropic/claude-sonnet-5", "openrouter.ai", BOUNDS),
+        ("gpt-4o", "me.openai.azure.com", BOUNDS | {"pattern", "format"}),
+        ("gpt-oss-20b", "127.0.0.1", frozenset()),
+        ("small", "127.0.0.1", frozenset()),
+    ],
+)
+def test_who_refuses_which_keywords_of_a_schema(model: str, host: str, refused: frozenset[str]) -> None:
+    assert refused_in_schemas(model, host) == refused
 
 
 def test_a_server_gets_only_what_it_understands() -> None:

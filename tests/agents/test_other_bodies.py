@@ -165,6 +165,15 @@ def test_a_call_of_another_model_says_that_it_is_not_signed_where_that_is_asked(
     assert "foreign" not in repr(sent)
 
 
+def test_anthropic_gets_a_schema_without_the_bounds_that_it_refuses() -> None:
+    """Google takes some of them and ignores the others."""
+    bounded = {"type": "array", "minItems": 3, "items": {"type": "string", "maxLength": 9}}
+    sent = body("anthropic", OPUS, format=SchemaFormat("a", bounded))
+    assert sent["output_config"]["format"]["schema"] == {"type": "array", "items": {"type": "string"}}
+    sent = body("google", GEMINI, format=SchemaFormat("a", bounded))
+    assert sent["generationConfig"]["responseJsonSchema"] == bounded
+
+
 def test_what_is_wanted_of_the_answer_is_said_in_each_format() -> None:
     wanted: dict[str, Any] = {"max_tokens": 10, "stop": ("END",), "system": "Be brief.", "tools": (LOOK,)}
     sent = body("anthropic", OPUS, format=SchemaFormat("a", SCHEMA), effort=Effort.LOW, **wanted)

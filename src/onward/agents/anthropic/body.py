@@ -22,6 +22,7 @@ from onward.agents.model.request import (
     UserMessage,
 )
 from onward.agents.wire.arguments import arguments_object
+from onward.agents.wire.bounds import BOUNDS, without
 from onward.agents.wire.signature import unseal
 
 ONLY_JSON = "Answer with one JSON object and nothing else."
@@ -90,7 +91,7 @@ def _output_config(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     if request.effort is not None and dialect.sends_effort:
         config["effort"] = request.effort.value
     if isinstance(request.format, SchemaFormat):
-        config["format"] = {"type": "json_schema", "schema": request.format.schema}
+        config["format"] = {"type": "json_schema", "schema": without(request.format.schema, BOUNDS)}
     return config
 
 

@@ -20,6 +20,7 @@ from onward.agents.model.request import (
     ToolMessage,
     UserMessage,
 )
+from onward.agents.wire.bounds import without
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +29,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     ceiling: str = "max_tokens"
     sends_effort: bool = False
     stream_usage: bool = True
+    refused: frozenset[str] = frozenset()
+    """Keywords of schemas that it refuses."""
 
 
 def encode_body(request: ModelRequest, model: str, dialect: Dialect) -> bytes:
@@ -44,7 +47,7 @@ def encode_body(request: ModelRequest, model: str, dialect: Dialect) -> bytes:
     if request.stop:
         body["stop"] = list(request.stop)
     if request.format is not None:
-        body["response_format"] = _format(request.format)
+        body["response_format"] = _format(request.format, dialect)
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if request.tool_choice is not None:
@@ -88,12 +91,12 @@ def _tool(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _format(wanted: Format) -> dict[str, Any]:
+def _format(wanted: Format, dialect: Dialect) -> dict[str, Any]:
     match wanted:
         case JsonFormat():
             return {"type": "json_object"}
         case SchemaFormat(name, schema):
             return {
                 "type": "json_schema",
-                "json_schema": {"name": name, "schema": schema, "strict": True},
+                "json_schema": {"name": name, "schema": without(schema, dialect.refused), "strict": True},
             }

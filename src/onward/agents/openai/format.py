@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from onward.agents.model.request import ModelRequest
 from onward.agents.openai.answer import OpenAIAnswer
 from onward.agents.openai.body import Dialect, encode_body
-from onward.agents.openai.traits import can_reason, takes_completion_ceiling
+from onward.agents.openai.traits import can_reason, refused_in_schemas, takes_completion_ceiling
 from onward.agents.providers import Provider
 
 
@@ -39,5 +39,8 @@ class OpenAIFormat:
         default = "max_completion_tokens" if is_new else "max_tokens"
         reasons = can_reason(model) if provider.reasoning is None else provider.reasoning
         return Dialect(
-            ceiling=provider.ceiling or default, sends_effort=reasons, stream_usage=provider.stream_usage
+            ceiling=provider.ceiling or default,
+            sends_effort=reasons,
+            stream_usage=provider.stream_usage,
+            refused=refused_in_schemas(model, provider.host),
         )
