@@ -7,6 +7,8 @@ import json
 import pytest
 
 from onward.agents.model.request import SchemaFormat
+from onward.agents.model.stream import FinishReason
+from onward.agents.step.rounds import CUT_OFF
 from onward.errors import InvalidInput
 from onward.model.run import RunStatus
 from onward.testing.models.script import Reply, Rule
@@ -65,6 +67,24 @@ async def test_an_answer_that_never_fits_fails_the_step(world: World) -> None:
     assert run.status is RunStatus.FAILED
     assert run.open_steps["work#1"].reason.startswith("the answer cannot be used: it is not JSON")
     assert len(scripted.received) == 2
+
+
+async def test_a_structured_answer_that_was_cut_off_is_asked_for_anew_and_shorter(world: World) -> None:
+    """A server that holds answers to a schema would not continue it: it begins a new value."""
+    cut = Rule(nth=1, reply=Reply(text='{"grade": 5, "why": "it', finish_reason=FinishReason.LENGTH))
+    scripted = model(cut, default='{"grade": 5}')
+    run = await (await working(world, scripted)).start(source())
+    assert (run.status, run.context["work.answer"]) == (RunStatus.COMPLETED, {"grade": 5})
+    told = scripted.received[1].request.messages[-1].parts[0].text  # type: ignore[union-attr]
+    assert told == f"Your answer cannot be used: {CUT_OFF}. Answer again."
+
+
+async def test_a_structured_answer_that_is_always_cut_off_fails_the_step_and_says_why(world: World) -> None:
+    cut = Reply(text='{"grade": 5', finish_reason=FinishReason.LENGTH)
+    scripted = model(Rule(nth=1, reply=cut), Rule(nth=2, reply=cut))
+    run = await (await working(world, scripted)).start(source(more=", max_retries=0"))
+    assert (run.status, len(scripted.received)) == (RunStatus.FAILED, 2)
+    assert run.open_steps["work#1"].reason == f"the answer cannot be used: {CUT_OFF}"
 
 
 async def test_a_structured_answer_may_come_after_tools_and_decide_about_its_step(world: World) -> None:

@@ -49,6 +49,33 @@ async def test_an_answer_in_json_is_a_tool_call_or_text(
     assert (answer.text, answer.tool_calls, answer.finished.finish_reason) == (text, calls, why)
 
 
+@pytest.mark.parametrize(
+    ("said", "text", "calls"),
+    [
+        ('{"answer": "It rains', "It rains", ()),
+        ('{ "answer" : "a \\"b\\" \\u00', 'a "b" ', ()),
+        ('{"answer": "rain \\ud83c', "rain ", ()),
+        ('{"answer": "\\x', '{"answer": "\\x', ()),
+        ('{"answer": {"wet": tr', '{"answer": {"wet": tr', ()),
+        ('{"ans', '{"ans', ()),
+        (
+            '{"tool": "weather", "arguments": {"city": "Par',
+            "",
+            (ToolCall("call_1", "weather", '{"city": "Par'),),
+        ),
+    ],
+)
+async def test_an_answer_that_reached_its_ceiling_is_read_as_far_as_it_came(
+    said: str, text: str, calls: tuple[ToolCall, ...]
+) -> None:
+    """The rest of a text can be asked for; the arguments of a call are found to be no JSON."""
+    reply = Reply(text=said, finish_reason=FinishReason.LENGTH)
+    async with at_endpoint(Script(default=reply), tools=False) as (models, _):
+        answer = await collect(models.stream(ASKED))
+    assert (answer.text, answer.tool_calls) == (text, calls)
+    assert answer.finished.finish_reason is FinishReason.LENGTH
+
+
 async def test_a_provider_that_knows_tools_is_told_of_them_as_such() -> None:
     """Its answer is not read as JSON, whatever it looks like."""
     said = '{"answer": "It rains."}'
@@ -60,6 +87,20 @@ def test_the_tools_are_in_the_prompt_and_nowhere_else() -> None:
     told = told_in_prompt(ASKED)
     assert told.tools == ()
     assert "Tool weather: Looks up the weather." in told.system
+
+
+def test_simple_arguments_are_told_in_words_and_others_as_their_schema() -> None:
+    city = {"type": "string", "maxLength": 20, "description": "Its name."}
+    plain = {
+        "type": "object",
+        "properties": {"city": city, "days": {"type": "integer"}},
+        "required": ["city"],
+    }
+    nested = {"type": "object", "properties": {"days": {"type": "array"}}}
+    tools = (Tool("weather", "Now.", plain), Tool("forecast", "Later.", nested))
+    told = told_in_prompt(ModelRequest(model=NAME, messages=(), tools=tools)).system
+    assert "Tool weather: Now. Arguments: city (string): Its name. days (integer, optional)" in told
+    assert 'Tool forecast: Later. Arguments: {"type": "object"' in told
 
 
 def test_the_forms_of_an_answer_follow_from_what_may_be_used() -> None:

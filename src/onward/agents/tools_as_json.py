@@ -3,12 +3,14 @@
     {"tool": "weather", "arguments": {"city": "Paris"}}        or        {"answer": "It rains."}
 
 The server holds the answer to a schema of these two forms. Whoever asks sees an answer like any other: text,
-or tool calls. The text comes at once, since it is known only when the JSON is whole.
+or tool calls. The text comes at once, since it is known only when the JSON is whole. What an answer says that
+reached its ceiling before that is read as far as it came, as with models that know tools.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -32,6 +34,8 @@ from onward.agents.model.stream import Finished, FinishReason, ReasoningDelta, S
 TOOL, ARGUMENTS, ANSWER = "tool", "arguments", "answer"
 USE = f'To use a tool, write {{"{TOOL}": its name, "{ARGUMENTS}": an object}}.'
 FINISH = f'To finish, write {{"{ANSWER}": your answer}}.'
+_CUT_CALL = re.compile(rf'\s*\{{\s*"{TOOL}"\s*:\s*"([^"\\]+)"\s*,\s*"{ARGUMENTS}"\s*:\s*(\S.*)', re.DOTALL)
+_CUT_TEXT = re.compile(rf'\s*\{{\s*"{ANSWER}"\s*:\s*"((?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{{4}})*)')
 
 
 def told_in_prompt(request: ModelRequest) -> ModelRequest:
@@ -39,9 +43,7 @@ def told_in_prompt(request: ModelRequest) -> ModelRequest:
     tools = () if request.tool_choice is ToolChoice.NONE else request.tools
     ways = [USE] if tools else []
     ways += [] if request.tool_choice is ToolChoice.REQUIRED else [FINISH]
-    told = [
-        f"Tool {tool.name}: {tool.description} Arguments: {json.dumps(tool.parameters)}" for tool in tools
-    ]
+    told = [f"Tool {tool.name}: {tool.description} Arguments: {_arguments(tool)}" for tool in tools]
     system = "\n".join(filter(None, (request.system, *told, "Answer with JSON.", *ways)))
     return replace(
         request,
@@ -65,9 +67,11 @@ async def with_tool_calls(
             elif isinstance(piece, ReasoningDelta):
                 yield piece
             elif isinstance(piece, Finished):
-                found = _read("".join(texts), len(request.messages))
+                text, number = "".join(texts), len(request.messages)
+                is_cut = piece.finish_reason is FinishReason.LENGTH
+                found = _read(text, number) or (_read_cut(text, number) if is_cut else TextDelta(text))
                 yield found
-                is_call = isinstance(found, ToolCall)
+                is_call = isinstance(found, ToolCall) and not is_cut
                 yield replace(piece, finish_reason=FinishReason.TOOL_CALLS) if is_call else piece
 
 
@@ -80,6 +84,26 @@ def _schema(request: ModelRequest, tools: Sequence[Tool]) -> dict[str, Any]:
         is_structured = isinstance(request.format, SchemaFormat)
         forms.append(_form({ANSWER: request.format.schema if is_structured else {"type": "string"}}))  # type: ignore[union-attr]
     return forms[0] if len(forms) == 1 else {"anyOf": forms}
+
+
+def _arguments(tool: Tool) -> str:
+    """What a tool takes: in words, which a small model follows sooner; its schema if words do not suffice."""
+    properties = tool.parameters.get("properties", {})
+    if not properties or not all(_is_plain(one) for one in properties.values()):
+        return json.dumps(tool.parameters)
+    required = tool.parameters.get("required", ())
+    told = [
+        f"{name} ({one['type']}{'' if name in required else ', optional'}): {one.get('description', '')}"
+        for name, one in properties.items()
+    ]
+    return " ".join(told)
+
+
+def _is_plain(schema: Any) -> bool:
+    """Whether the schema of an argument is a simple type with a description. The server knows its bounds."""
+    known = {"type", "description", "minimum", "maximum", "minLength", "maxLength"}
+    is_plain = isinstance(schema, dict) and schema.keys() <= known
+    return is_plain and schema.get("type") in ("string", "integer", "number", "boolean")
 
 
 def _form(properties: dict[str, Any]) -> dict[str, Any]:
@@ -117,15 +141,31 @@ def _object(arguments: str) -> Any:
         return arguments
 
 
-def _read(text: str, number: int) -> ToolCall | TextDelta:
-    """A tool call, or the text of the answer; what is neither is shown as it came."""
+def _read(text: str, number: int) -> ToolCall | TextDelta | None:
+    """A tool call, or the text of the answer; None if it is not JSON. Other JSON is shown as it came."""
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
-        return TextDelta(text)
+        return None
     if not isinstance(said, dict):
         return TextDelta(text)
     if isinstance(said.get(TOOL), str):
-        return ToolCall(f"call_{number}", said[TOOL], json.dumps(said.get(ARGUMENTS, {})))
+        return _call(number, said[TOOL], json.dumps(said.get(ARGUMENTS, {})))
     answer = said.get(ANSWER, said)
     return TextDelta(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False))
+
+
+def _read_cut(text: str, number: int) -> ToolCall | TextDelta:
+    """What an answer says that reached its ceiling: the rest of a text can be asked for."""
+    if found := _CUT_CALL.match(text):
+        return _call(number, found[1], found[2])
+    try:
+        found = _CUT_TEXT.match(text)
+        said = json.loads(f'"{found[1]}"', strict=False) if found else text
+    except ValueError:
+        return TextDelta(text)
+    return TextDelta(said.encode("utf-8", "ignore").decode())  # its last character may be half of one
+
+
+def _call(number: int, name: str, arguments: str) -> ToolCall:
+    return ToolCall(f"call_{number}", name, arguments)

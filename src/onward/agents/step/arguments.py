@@ -31,7 +31,10 @@ def read_arguments(written: str, redactor: Redactor) -> dict[str, Any]:
     try:
         arguments = json.loads(written or "{}")
     except (ValueError, RecursionError) as error:
-        raise Unusable(f"The arguments are not JSON: {error}. Write one JSON object.") from None
+        raise Unusable(
+            f"The arguments are not JSON: {error}. Write one whole JSON object; if your answer was cut off, "
+            "do it in smaller parts."
+        ) from None
     if not isinstance(arguments, dict):
         raise Unusable("The arguments are not a JSON object.")
     try:

@@ -1,7 +1,7 @@
 """How an agent's conversation continues after each answer. Pure: a resumed step decides the same again.
 
 answer ──► tool calls?  ──► use them, show the results, ask again
-       ├─► cut off?     ──► ask for the rest
+       ├─► cut off?     ──► ask for the rest; of JSON, ask once more for the whole
        ├─► unreadable?  ──► ask once more
        └─► result
 """
@@ -26,6 +26,7 @@ LOOPING = (
     "You have made this call before, with the same arguments and the same result, several times. It was not "
     "made again. Do something else, or answer with what you know."
 )
+CUT_OFF = "it reached its ceiling of tokens before it was whole, so it has to be shorter"
 CALLS_MAX = 100
 """How many uses of tools one answer may ask for."""
 TOO_MANY = (
@@ -80,9 +81,11 @@ class Rounds:
         if answered.tool_calls:
             self._texts = []  # what it says before it uses tools is no part of the result
             return self._exhausted("it still uses tools") or self._use(answered.tool_calls)
-        if answered.finish_reason is FinishReason.LENGTH and not self._is_last:
+        is_cut = answered.finish_reason is FinishReason.LENGTH
+        # A server that holds the answer to a schema begins the JSON anew, so it has no rest to ask for.
+        if is_cut and self._setting.schema is None and not self._is_last:
             return Ask(CONTINUE)
-        return self._read()
+        return self._read(is_cut=is_cut)
 
     def used(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
         """Remember what came of a round of tool calls."""
@@ -129,18 +132,19 @@ class Rounds:
                 return True
         return False
 
-    def _read(self) -> Move:
+    def _read(self, *, is_cut: bool) -> Move:
+        text, schema = "".join(self._texts), self._setting.schema
         try:
-            text, schema = "".join(self._texts), self._setting.schema
             if schema is not None:
                 return read_structured(text, self._node, schema)
             return read_answer(text, self._node)
         except Unreadable as unreadable:
+            why = CUT_OFF if is_cut and schema is not None else str(unreadable)
             if self._repairs >= REPAIRS_MAX or self._is_last:
-                return Result.fail(f"the answer cannot be used: {unreadable}")
+                return Result.fail(f"the answer cannot be used: {why}")
             self._repairs, self._texts = self._repairs + 1, []
-            what = "The end of your answer" if self._setting.schema is None else "Your answer"
-            return Ask(f"{what} cannot be used: {unreadable}. Answer again.")
+            what = "The end of your answer" if schema is None else "Your answer"
+            return Ask(f"{what} cannot be used: {why}. Answer again.")
 
 
 def _signature(calls: Sequence[ToolCall]) -> str:
