@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from onward.agents.model.request import Message, ToolChoice, ToolMessage, ToolResult, UserMessage
+from onward.agents.model.request import Message, ToolChoice, ToolMessage, ToolResult, UserMessage, user
 from onward.agents.model.stream import Usage
-from onward.agents.step.rounds import LOOPING
+from onward.agents.step.rounds import LOOPING, UNUSED
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolRules, ToolUse
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import InvalidInput, RunNotFound
@@ -587,6 +587,37 @@ async def test_the_first_request_may_demand_a_tool_and_the_last_one_asks_for_a_r
     assert run.status is RunStatus.COMPLETED
     choices = [one.request.tool_choice for one in scripted.received]
     assert choices == [ToolChoice.REQUIRED, None, ToolChoice.NONE]
+
+
+async def test_an_agent_that_has_not_used_a_tool_that_it_must_use_is_asked_once_more(world: World) -> None:
+    """What it says then counts: it may have a reason."""
+    scripted = model(asks(wish("look")), default="Nothing is to be done.")
+    process = await working(world, scripted, Counting("look"), Counting("save"))
+    run = await process.start(line("work", work='must_use_tools="save"'))
+    assert (run.status, len(scripted.received)) == (RunStatus.COMPLETED, 3)
+    assert scripted.received[-1].request.messages[-1] == user(UNUSED.format(names="save"))
+    assert [one.request.tool_choice for one in scripted.received] == [ToolChoice.REQUIRED, None, None]
+
+
+async def test_the_last_request_that_can_use_a_tool_has_only_those_that_must_be_used(world: World) -> None:
+    async def refuse(use: ToolUse) -> ToolAnswer:
+        return ToolAnswer("no such file", is_error=True)
+
+    tools = (Counting("look"), edit := Counting("edit", act=refuse), save := Counting("save"))
+    first, second = asks(wish("edit", '{"n": 1}')), asks(wish("save"))
+    scripted = model(first, second, default="Done.")
+    process = await working(world, scripted, *tools)
+    run = await process.start(line("work", work='max_rounds=3, must_use_tools="edit, save"'))
+    assert run.status is RunStatus.COMPLETED
+    assert (edit.done.total(), save.done.total()) == (1, 1)
+    offered = [
+        (one.request.tool_choice, [tool.name for tool in one.request.tools]) for one in scripted.received
+    ]
+    assert offered == [
+        (ToolChoice.REQUIRED, ["look", "edit", "save"]),
+        (ToolChoice.REQUIRED, ["edit", "save"]),
+        (ToolChoice.NONE, ["look", "edit", "save"]),
+    ]
 
 
 async def test_a_retry_asks_for_approval_anew(world: World) -> None:

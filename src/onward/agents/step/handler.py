@@ -18,7 +18,14 @@ from onward.agents.step.answered import Answered, read_recorded
 from onward.agents.step.asking import Asking, continued
 from onward.agents.step.limits import end_of, hit_of, reservation, with_room
 from onward.agents.step.rounds import Ask, Rounds, UseTools
-from onward.agents.step.setting import AllModels, Setting, check_partial, check_setting, setting_of
+from onward.agents.step.setting import (
+    AllModels,
+    Setting,
+    check_partial,
+    check_required,
+    check_setting,
+    setting_of,
+)
 from onward.agents.step.shortening import shortened_thread
 from onward.agents.step.structured import schema_of
 from onward.agents.step.summary import CALL_NUMBER, SummaryTalk, summary_setting, wants_summary
@@ -65,6 +72,7 @@ class AgentHandler:
         check_partial(self._models, node, model)
         check_setting(node)
         self._toolbox.check_node(node)
+        check_required(node, self._toolbox.allowed(node))
         schema_of(node)
         if self._summary_model is not None:
             self._models.full_name(self._summary_model)
@@ -93,7 +101,8 @@ class AgentHandler:
         )
         while True:
             number = rounds.number + 1
-            answer = await self._ask(step, setting, talk, number, rounds.room)
+            asked = setting.owing() if rounds.owes else setting
+            answer = await self._ask(step, asked, talk, number, rounds.room)
             match rounds.after(answer):
                 case Ask(follow_up):
                     talk.follow(user(follow_up))

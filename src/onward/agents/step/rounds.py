@@ -2,6 +2,7 @@
 
 answer ──► tool calls?  ──► use them, show the results, ask again
        ├─► cut off?     ──► ask for the rest; of JSON, ask once more for the whole
+       ├─► no tool used that has to be? ──► ask once more
        ├─► unreadable?  ──► ask once more
        └─► result
 """
@@ -27,6 +28,7 @@ LOOPING = (
     "made again. Do something else, or answer with what you know."
 )
 CUT_OFF = "it reached its ceiling of tokens before it was whole, so it has to be shorter"
+UNUSED = "You have not used {names} yet. Do so now, or say why nothing is to be done."
 CALLS_MAX = 100
 """How many uses of tools one answer may ask for."""
 TOO_MANY = (
@@ -64,12 +66,19 @@ class Rounds:
         self._past: list[tuple[str, str]] = []
         self._warned: set[str] = set()
         self._repairs = self._written = self.number = 0
+        self._has_used = not setting.required_tools
+        self._is_reminded = False
 
     @property
     def room(self) -> int | None:
         """How many tokens the next answer may have, if the step has a ceiling."""
         most = self._setting.output_max
         return None if most is None else max(1, most - self._written)
+
+    @property
+    def owes(self) -> bool:
+        """Whether the next answer has to use a required tool: it is the last that can, and none was used."""
+        return not self._has_used and self.number + 1 == max(1, self._setting.rounds_max - 1)
 
     def after(self, answered: Answered) -> Move:
         """What follows an answer."""
@@ -85,10 +94,17 @@ class Rounds:
         # A server that holds the answer to a schema begins the JSON anew, so it has no rest to ask for.
         if is_cut and self._setting.schema is None and not self._is_last:
             return Ask(CONTINUE)
+        if not self._has_used and not self._is_reminded and self.number + 1 < self._setting.rounds_max:
+            self._is_reminded, self._texts = True, []
+            return Ask(UNUSED.format(names=" or ".join(self._setting.required_tools)))
         return self._read(is_cut=is_cut)
 
     def used(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
-        """Remember what came of a round of tool calls."""
+        """Remember what came of a round of tool calls. A use that failed is none that had to be."""
+        self._has_used = self._has_used or any(
+            call.name in self._setting.required_tools and not result.is_error
+            for call, result in zip(calls, results, strict=True)
+        )
         self._past.append((_signature(calls), "\0".join(result.text for result in results)))
 
     @property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from blake3 import blake3
@@ -12,11 +13,13 @@ from onward.agents.model.port import Model
 from onward.agents.model.request import Effort, Message, ModelRequest, SchemaFormat, Tool, ToolChoice
 from onward.agents.step.contract import instructions
 from onward.agents.step.structured import instruction, schema_of
+from onward.agents.tools.toolbox import is_allowed
 from onward.errors import InvalidInput
 from onward.handlers.port import StepContext
 from onward.pipeline.graph import Node
 
 SCHEMA_NAME = "answer"
+MUST_USE = "must_use_tools"
 ROUNDS_MAX = 1_000
 SYSTEM = "You work on one step of a larger plan. Do what the step asks, and nothing else."
 
@@ -38,7 +41,8 @@ class Setting:
     """The model of a step, and how it is asked. `definition` is the hash of what the step is.
 
     `continues`: an answer that broke off is continued where it ended. `output_max` is the ceiling of all
-    answers together, in tokens. `must_use_tools`: the first answer has to use one.
+    answers together, in tokens. `must_use_tools`: the first answer has to use one. `required_tools` are those
+    of which one has to be used before the result.
     """
 
     model: str
@@ -53,6 +57,14 @@ class Setting:
     schema: dict[str, Any] | None = None
     output_max: int | None = None
     must_use_tools: bool = False
+    required_tools: tuple[str, ...] = ()
+    is_owing: bool = False
+    """Whether an answer has to use a tool, whichever request it is."""
+
+    def owing(self) -> Setting:
+        """The setting of a request whose answer has to use one of the required tools: it has no others."""
+        tools = tuple(tool for tool in self.tools if tool.name in self.required_tools)
+        return replace(self, tools=tools, is_owing=True)
 
     def request(self, messages: tuple[Message, ...], number: int, room: int | None = None) -> ModelRequest:
         """Request `number` of the step, with this conversation, for an answer of at most `room` tokens."""
@@ -73,7 +85,7 @@ class Setting:
         """The last request asks for a result: a use of a tool could not be followed by one."""
         if number >= self.rounds_max > 1:
             return ToolChoice.NONE
-        return ToolChoice.REQUIRED if self.must_use_tools and number == 1 else None
+        return ToolChoice.REQUIRED if self.is_owing or (self.must_use_tools and number == 1) else None
 
 
 def setting_of(
@@ -101,7 +113,8 @@ def setting_of(
         continues=continues(node) and models.takes_prefix(name),
         tools=tools,
         schema=schema,
-        must_use_tools=node.boolean("must_use_tools"),
+        must_use_tools=bool(required_tools(node)) or node.boolean(MUST_USE),
+        required_tools=required_tools(node),
         output_max=node.count("max_output_tokens"),
     )
 
@@ -122,13 +135,28 @@ def check_partial(models: AllModels, node: Node, model: str) -> None:
         )
 
 
+def required_tools(node: Node) -> tuple[str, ...]:
+    """The tools that `must_use_tools` names; none if it is true or false."""
+    names = tuple(name for one in node.text(MUST_USE).split(",") if (name := one.strip()))
+    return () if names in (("true",), ("false",)) else names
+
+
+def check_required(node: Node, allowed: Sequence[str]) -> None:
+    """Refuse a node that must use a tool which it does not allow."""
+    for name in required_tools(node):
+        if not is_allowed(name, allowed):
+            raise InvalidInput(
+                f"{MUST_USE} of node {node.id!r} is {node.text(MUST_USE)!r}, and it allows no tool {name!r}; "
+                "write true, false, or names of tools that it allows."
+            )
+
+
 def check_setting(node: Node) -> None:
     """Refuse a node with a number or a word that no request can have, before a run begins."""
     if node.rounds_max > ROUNDS_MAX:
         raise InvalidInput(f"max_rounds of node {node.id!r} is {node.rounds_max}; use at most {ROUNDS_MAX}.")
     for name in ("max_tokens", "max_output_tokens"):
         node.count(name)
-    node.boolean("must_use_tools")
     _effort(node)
     _temperature(node)
 
