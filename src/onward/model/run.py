@@ -279,10 +279,10 @@ class Run(Frozen, frozen=True, kw_only=True):
     project: str | None = None
     """The project whose limits its calls count in."""
     charged_to: str | None = None
-    pipeline_version: int | None = None
-    """The registered version of its pipeline, if it was started by that name."""
     """The run that its calls are charged to, if it is another: the first of a chain of restarts, or the run
     that manages it."""
+    pipeline_version: int | None = None
+    """The registered version of its pipeline, if it was started by that name."""
     is_dismissed: bool = False
     """Whether a person said that this stopped run is not to be offered or resumed by itself any more."""
     trims_output: bool = False

@@ -219,6 +219,8 @@ def listing(query: MessageQuery) -> tuple[str, dict[str, str | int]]:
     """The name of the query that lists messages, and its values."""
     if query.run_id is not None:
         return "message_of_run", {"run_id": query.run_id, "limit": query.limit}
+    if query.is_newest:
+        return "message_newest", {"chat": query.chat or "", "limit": query.limit}
     return "message_of_chat", {
         "chat": query.chat or "",
         "after": query.after_position,

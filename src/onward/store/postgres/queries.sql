@@ -1260,6 +1260,20 @@ WHERE chat.id = :chat AND message.first_position > :after
 ORDER BY message.first_position
 LIMIT :limit;
 
+-- message_newest --
+SELECT *
+FROM (
+    SELECT message.id, chat.id, message.run_id, message.step, message.call, message.try, message.role, message.state,
+        message.model, message.begun_at_us, message.changed_at_us, message.ended_at_us, message.first_position, message.last_position,
+        message.content, message.is_tidied
+    FROM chat
+    JOIN message ON message.chat = chat.n
+    WHERE chat.id = :chat
+    ORDER BY message.first_position DESC
+    LIMIT :limit
+) AS newest
+ORDER BY first_position;
+
 -- message_named --
 -- Differs because the ids come as an array.
 SELECT message.id, chat.id, message.run_id, message.step, message.call, message.try, message.role, message.state,
@@ -1422,7 +1436,7 @@ LIMIT :limit;
 SELECT n, message, chat, body_hash, said_by, wish, project, pipeline, workdir, state, behind, outcome, run_id, reading, notice, at_us,
     done_at_us
 FROM intake
-WHERE state <> 'done'
+WHERE state <> 'done' AND n > :after
     AND chat = :chat
     AND NOT EXISTS (
         SELECT 1

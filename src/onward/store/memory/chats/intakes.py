@@ -45,8 +45,11 @@ class MemoryIntakes:
             return [one for one in found if one.state is not IntakeState.DONE][:limit]
         return found[-limit:]
 
-    async def free(self, *, chat: str | None = None, limit: int = FREE_MAX) -> Sequence[Intake]:
-        still = [one for one in self._state.intakes.values() if one.state is not IntakeState.DONE]
+    async def free(
+        self, *, chat: str | None = None, after: int = 0, limit: int = FREE_MAX
+    ) -> Sequence[Intake]:
+        listed = (one for one in self._state.intakes.values() if one.n > after)
+        still = [one for one in listed if one.state is not IntakeState.DONE]
         found = [one for one in still if chat in (None, one.chat) and not self._is_going(one.behind)]
         return found[:limit]
 

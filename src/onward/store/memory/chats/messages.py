@@ -58,7 +58,7 @@ class MemoryMessages:
             found = [one for one in every if one.run_id == query.run_id]
             return sorted(found, key=lambda one: one.begun_at_us)[: query.limit]
         found = [one for one in every if one.chat == query.chat and one.first_position > query.after_position]
-        return found[: query.limit]
+        return found[-query.limit :] if query.is_newest else found[: query.limit]
 
     async def content(self, message: str) -> Sequence[Part] | None:
         said = self._state.said.get(message)

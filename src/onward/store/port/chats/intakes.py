@@ -47,9 +47,14 @@ class Intakes(Protocol):
         """The newest of a chat, in their order; with `is_open`, the oldest that are not done."""
         ...
 
-    async def free(self, *, chat: str | None = None, limit: int = FREE_MAX) -> Sequence[Intake]:
-        """The oldest that can be decided: they are not done, and the run that they wait for, if any, is
-        completed, failed, cancelled, dismissed or gone; or has stopped, if a model reads a message in it."""
+    async def free(
+        self, *, chat: str | None = None, after: int = 0, limit: int = FREE_MAX
+    ) -> Sequence[Intake]:
+        """The oldest that can be decided, after a place in the order of all.
+
+        They are not done, and the run that they wait for, if any, is completed, failed, cancelled, dismissed
+        or gone; or has stopped, if a model reads a message in it.
+        """
         ...
 
     async def note(self, message: str, *, seen: str, behind: str, reading: str) -> bool:

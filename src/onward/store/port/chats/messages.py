@@ -49,12 +49,16 @@ class Flushed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """Which messages to list, in the order in which they began: those of a run, of a chat, or by id."""
+    """Which messages to list, in the order in which they began: those of a run, of a chat, or by id.
+
+    `is_newest`: of a chat, the last ones instead of the first.
+    """
 
     run_id: str | None = None
     chat: str | None = None
     ids: tuple[str, ...] = ()
     after_position: int = 0
+    is_newest: bool = False
     limit: int = LISTED_MAX
 
 

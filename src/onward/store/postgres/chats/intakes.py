@@ -33,8 +33,10 @@ class PostgresIntakes:
         name = "intake_open" if is_open else "intake_of_chat"
         return rows.sound(await self._ask(call(name, chat=chat, limit=limit)), intake_of)
 
-    async def free(self, *, chat: str | None = None, limit: int = FREE_MAX) -> Sequence[Intake]:
-        given = {} if chat is None else {"chat": chat}
+    async def free(
+        self, *, chat: str | None = None, after: int = 0, limit: int = FREE_MAX
+    ) -> Sequence[Intake]:
+        given: dict[str, str | int] = {"after": after} if chat is None else {"after": after, "chat": chat}
         return rows.sound(await self._ask(filtered_call("intake_free", given, limit=limit)), intake_of)
 
     async def note(self, message: str, *, seen: str, behind: str, reading: str) -> bool:

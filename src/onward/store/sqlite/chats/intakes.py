@@ -36,10 +36,12 @@ class SqliteIntakes:
         name = "intake_open" if is_open else "intake_of_chat"
         return await self._database.look(lambda db: _sound(db, QUERIES[name], chat=chat, limit=limit))
 
-    async def free(self, *, chat: str | None = None, limit: int = FREE_MAX) -> Sequence[Intake]:
+    async def free(
+        self, *, chat: str | None = None, after: int = 0, limit: int = FREE_MAX
+    ) -> Sequence[Intake]:
         given = {} if chat is None else {"chat": chat}
-        query = filtered(QUERIES["intake_free"], given)
-        return await self._database.look(lambda db: _sound(db, query, limit=limit, **given))
+        query = filtered(QUERIES["intake_free"], {**given, "after": after})
+        return await self._database.look(lambda db: _sound(db, query, after=after, limit=limit, **given))
 
     async def note(self, message: str, *, seen: str, behind: str, reading: str) -> bool:
         return await self._change("intake_note", message=message, seen=seen, behind=behind, reading=reading)

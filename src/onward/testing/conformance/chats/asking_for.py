@@ -250,3 +250,19 @@ async def test_onward_itself_can_say_something(store: Store, other: Store) -> No
         await store.messages.say(message, content)
     (found,) = await other.messages.list(MessageQuery(chat="talk"))
     assert (found.role, found.state) == (Role.SYSTEM, MessageState.COMPLETE)
+
+
+async def test_what_is_free_is_listed_in_pages(store: Store) -> None:
+    made = [await said(store, id, chat) for id, chat in (("one", "a"), ("two", "b"), ("three", "a"))]
+    first = await store.intakes.free(limit=2)
+    assert [one.message for one in first] == ["one", "two"]
+    assert [one.message for one in await store.intakes.free(after=first[-1].n, limit=2)] == ["three"]
+    assert [one.message for one in await store.intakes.free(chat="a", after=made[0].n)] == ["three"]
+    assert await store.intakes.free(after=made[-1].n) == []
+
+
+async def test_the_newest_messages_of_a_chat_are_listed_in_their_order(store: Store) -> None:
+    for id, chat in (("one", "a"), ("two", "b"), ("three", "a"), ("four", "a")):
+        await said(store, id, chat)
+    newest = MessageQuery(chat="a", is_newest=True, limit=2)
+    assert [one.id for one in await store.messages.list(newest)] == ["three", "four"]
