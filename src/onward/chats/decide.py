@@ -168,14 +168,18 @@ def _make_room(offered: Sequence[ChatRun], said: Said) -> Action:
 
 
 def _under_way(run: ChatRun, said: Said) -> Action:
-    found = _answered(run, said.text)
+    """A wish to continue decides nothing, and what was said before the run began is not about it."""
+    if said.has_waited:
+        return Wait(run)
+    is_resume = said.wish is Wish.RESUME
+    found = None if is_resume else _answered(run, said.text)
     if found is not None:
         return AnswerGate(run, found)
     if run.status is RunStatus.WAITING:
         return ShowGate(run)
-    if said.wish is Wish.RESUME:
+    if is_resume:
         return Nothing(run)
-    can_steer = run.while_running == STEER and not run.is_leaving and not said.has_waited
+    can_steer = run.while_running == STEER and not run.is_leaving
     return Steer(run) if can_steer else Wait(run)
 
 

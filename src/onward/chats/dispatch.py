@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from msgspec.structs import replace
 
 from onward.chats.decide import (
+    STOPPED,
     Action,
     AnswerGate,
     AskFirst,
@@ -28,6 +29,7 @@ from onward.chats.decide import (
     Wait,
     decide,
 )
+from onward.chats.failures import Failures
 from onward.chats.looking import ChatSeen, Looking, is_work_of_chat
 from onward.chats.prechecks import Checked, precheck, scopes_checked
 from onward.chats.sending import Sending, Sent
@@ -38,11 +40,12 @@ from onward.clock import Clock, Ids, SystemIds
 from onward.engine.engine import Engine, Resume
 from onward.engine.log.terms import RequestTerms
 from onward.errors import OnwardError, Refused, RunNotFound, StoreError
+from onward.machine.lifecycle import SUPERSEDED
 from onward.model.answer import Answer
 from onward.model.chats.intake import Intake, IntakeState, Outcome, answer_to
 from onward.model.chats.message import text_of
 from onward.model.chats.reading import Act, Reading, read_reading, write_reading
-from onward.model.run import Run
+from onward.model.run import Run, RunStatus
 
 log = logging.getLogger("onward.chats")
 LOOKS_MAX = 50
@@ -62,6 +65,7 @@ class Dispatcher:
     clock: Clock
     settings: ChatSettings = DEFAULT_CHATS
     ids: Ids = SystemIds()  # noqa: RUF009 - it has no state
+    failures: Failures = field(default_factory=Failures)
 
     async def send(self, sent: Sent) -> tuple[Intake, bool]:
         """Store a message, and do what follows from it; says also whether it was sent before.
@@ -79,19 +83,36 @@ class Dispatcher:
 
         `chat`: only those of one chat. `upto`: only up to this one, in the order of all.
         """
-        moved = 0
-        for intake in await self.engine.store.intakes.free(chat=chat):
-            if upto is not None and intake.n > upto:
-                break
-            try:
-                done = await self._dispatch(intake.message)
-            except Exception as error:  # of any kind: other messages come after it
-                if intake.n == upto:
-                    raise
-                log.warning("message %s of chat %s is not dealt with: %s", intake.message, intake.chat, error)
-                continue
-            moved += done != intake
+        moved = after = 0
+        while page := await self.engine.store.intakes.free(chat=chat, after=after):
+            for intake in page:
+                if upto is not None and intake.n > upto:
+                    return moved
+                moved += await self._moves_on(intake, is_last=intake.n == upto)
+            after = page[-1].n
         return moved
+
+    async def _moves_on(self, intake: Intake, *, is_last: bool) -> bool:
+        """Take up a message; whether that changed something. What fails is tried again later, and later."""
+        now_s = self.clock.awake_s()
+        if not is_last and not self.failures.may_try(intake.message, now_s):
+            return False
+        try:
+            done = await self._dispatch(intake.message)
+        except Exception as error:  # of any kind: other messages come after it
+            if is_last:
+                raise
+            wait_s = self.failures.note(intake.message, now_s)
+            log.warning(
+                "message %s of chat %s cannot be dealt with: %s. It is tried again in %.0f s.",
+                intake.message,
+                intake.chat,
+                error,
+                wait_s,
+            )
+            return False
+        self.failures.forget(intake.message)
+        return done != intake
 
     async def tell_stop(self, run: Run) -> None:
         """Say in its chat why a run has stopped; once for each stop."""
@@ -128,6 +149,9 @@ class Dispatcher:
         if reading.act is not None:
             await self._act(intake, reading.act)
             return True
+        if reading.instead_of and not await self._is_replaced(reading.instead_of):
+            await self._note(intake, replace(reading, instead_of=""), behind=intake.behind)
+            return False  # somebody has resumed that run since
         seen = await Looking(self.engine, self.settings).look(intake.chat)
         if seen.starting is not None:
             await self._dispatch(seen.starting.message)  # whoever began it may be gone
@@ -145,12 +169,16 @@ class Dispatcher:
                 await self._tell_last_stop(run)
                 return await self._note_act(intake, "resume", run)
             case StartAnew(run):
+                await self._check_limits(intake, seen)
                 words = anew_words(run.id, run.missing)
                 await self.engine.saying.tell(intake.chat, words, id=answer_to(intake.message, "anew"))
                 noted = replace(read_reading(intake.reading), instead_of=run.id)
                 await self._note(intake, noted, behind=intake.behind)
                 return False  # the run is superseded next
             case Supersede(run):
+                # Nothing is given up for a run that cannot begin.
+                await self._check_limits(intake, seen)
+                await RunStarting(self.engine, self.clock, self.settings).check(intake)
                 await self._supersede(intake, run)
                 return False
             case Steer(run):
@@ -226,6 +254,14 @@ class Dispatcher:
                 raise Refused("in_doubt", doubt_words(act.run, str(refusal))) from refusal
             raise
         await self._settle(intake, outcome, run_id=act.run)
+
+    async def _is_replaced(self, run_id: str) -> bool:
+        """Whether a run is still one that stopped, or was cancelled to be started anew."""
+        try:
+            run = (await self.engine.journal.load(run_id)).run
+        except RunNotFound:
+            return False
+        return run.status in STOPPED or (run.status is RunStatus.CANCELLED and run.reason == SUPERSEDED)
 
     async def _supersede(self, intake: Intake, run: ChatRun) -> None:
         """Cancel a run whose place a new one takes. One that has ended by itself is not in the way."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onward.chats.decide import ChatRun
 from onward.chats.settings import ChatSettings
 from onward.engine.engine import Engine
+from onward.errors import HistoryCorrupt, RunNotFound, StoreCorrupt
 from onward.machine.decide.owner_loss import REQUEUE
 from onward.machine.lifecycle import is_recoverable
 from onward.machine.planned import unfinished_required
@@ -17,8 +19,10 @@ from onward.model.run import Run, RunStatus
 from onward.model.values.tags import tags_in
 from onward.store.port.runs import Listed, RunQuery
 
+log = logging.getLogger("onward.chats")
 LOOKED_AT_MAX = 20
-"""How many runs of a chat are looked at in each status, the newest first."""
+"""How many runs of a chat are looked at, the newest first."""
+PAGE = 100
 WAITING_MAX = 1_000
 UNENDED = tuple(status for status in RunStatus if status not in (RunStatus.COMPLETED, RunStatus.CANCELLED))
 
@@ -62,11 +66,18 @@ class Looking:
         return ChatSeen(turn, project, waiting, [run for run in runs if run is not None])
 
     async def _run(self, listed: Listed) -> ChatRun | None:
-        folded = await self.engine.journal.load(listed.row.id)
-        run = folded.run
-        if run.is_final:
-            return None  # it has ended since it was listed
-        definition = self.engine.definition(await self.engine.sources.stored(run))
+        try:
+            folded = await self.engine.journal.load(listed.row.id)
+            run = folded.run
+            if run.is_final:
+                return None  # it has ended since it was listed
+            definition = self.engine.definition(await self.engine.sources.stored(run))
+        except RunNotFound:
+            return None  # it was collected since
+        except (HistoryCorrupt, StoreCorrupt) as error:
+            log.warning("run %s of chat %s cannot be read: %s", listed.row.id, listed.row.chat, error)
+            # No message continues it; but while it is said to be under way, none starts a run beside it.
+            return ChatRun(listed.row.id, listed.row.status, listed.row.head, recoverable=False)
         # A sweep may have failed, or not have come yet: what it would interrupt can be resumed at once.
         is_lost = run.status is RunStatus.RUNNING and not self.engine.is_at_work(folded)
         is_lost = is_lost and run.on_owner_loss != REQUEUE
@@ -85,9 +96,20 @@ class Looking:
 
 
 async def runs_of(engine: Engine, chat: str, statuses: tuple[RunStatus, ...] = UNENDED) -> Sequence[Listed]:
-    """The runs that do the work of a chat, newest first: not those that their steps manage."""
-    found = await engine.store.runs.list(RunQuery(chat=chat, statuses=statuses, limit=LOOKED_AT_MAX))
-    return [one for one in found if one.row.managed_by is None and READING_TAG not in tags_in(one.row.tags)]
+    """The runs that do the work of a chat, newest first: not those that their steps manage, however many."""
+    found: list[Listed] = []
+    after: str | None = None
+    while len(found) < LOOKED_AT_MAX:
+        page = await engine.store.runs.list(RunQuery(chat=chat, statuses=statuses, limit=PAGE, after=after))
+        found += [one for one in page if _does_work(one)]
+        if len(page) < PAGE:
+            break
+        after = page[-1].cursor
+    return found[:LOOKED_AT_MAX]
+
+
+def _does_work(listed: Listed) -> bool:
+    return listed.row.managed_by is None and READING_TAG not in tags_in(listed.row.tags)
 
 
 def is_work_of_chat(run: Run) -> bool:

@@ -6,6 +6,7 @@ nothing blocks; those that are nearly spent warn.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,5 +55,5 @@ def _blocked(scope: str, measure: str, spent: int, limit: int) -> str:
     enough = shown_amount(measure, 2 * max(spent, limit)).replace(",", "").lstrip("$")
     return (
         f"{_used(scope, measure, spent, limit)}, so nothing was started; raise the limit with "
-        f"`onward limits set {scope} {measure} {enough}`, then say it again."
+        f"`onward limits set {shlex.quote(scope)} {measure} {enough}`, then say it again."
     )

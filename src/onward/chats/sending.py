@@ -11,7 +11,7 @@ from onward.engine.log.retry_store import retry_store
 from onward.engine.messages.saying import Saying, check_said
 from onward.errors import Refused
 from onward.model.chats.intake import Intake, IntakeState, Wish, keyed_message_id
-from onward.model.values.names import check_name, check_scoped
+from onward.model.values.names import check_name, check_path, check_scoped
 from onward.model.values.registered import read_wanted
 from onward.store.codec import content_hash
 from onward.store.port.chats.intakes import Intakes
@@ -67,15 +67,34 @@ class Sending:
             done_at_us=None,
         )
         before = None if sent.key is None else await self.intakes.find(id)
+        if before is not None:
+            return _same(before, intake, sent.key), True
+        await self._check_project(sent)
         stored = await retry_store(self.clock, lambda: self.intakes.put(message, content, intake))
-        if stored.body_hash != intake.body_hash:
+        return _same(stored, intake, sent.key), False
+
+    async def _check_project(self, sent: Sent) -> None:
+        """A project is a set of chats: whoever spends in a chat spends in its project."""
+        chat = None if sent.project is None else await self.intakes.find_chat(sent.chat)
+        if chat is not None and chat.project not in ("", sent.project):
             raise Refused(
-                "key_reused",
-                f"the key {sent.key!r} was used for another message, in chat {stored.chat}; send that "
-                "message unchanged, or choose a new key.",
-                details={"chat": stored.chat, "key": sent.key},
+                "other_project",
+                f"chat {sent.chat} belongs to project {chat.project}, not to {sent.project}; leave the "
+                "project out, or say it in another chat.",
+                details={"chat": sent.chat, "project": chat.project},
             )
-        return stored, before is not None
+
+
+def _same(stored: Intake, intake: Intake, key: str | None) -> Intake:
+    """What is stored, if it is this message."""
+    if stored.body_hash != intake.body_hash:
+        raise Refused(
+            "key_reused",
+            f"the key {key!r} was used for another message, in chat {stored.chat}; send that "
+            "message unchanged, or choose a new key.",
+            details={"chat": stored.chat, "key": key},
+        )
+    return stored
 
 
 def _check(sent: Sent) -> None:
@@ -83,6 +102,7 @@ def _check(sent: Sent) -> None:
     check_name("the sender", sent.by)
     check_name("the key", sent.key or "")
     check_scoped("the project", sent.project)
+    check_path("the directory", sent.workdir)
     if sent.pipeline is not None:
         read_wanted(sent.pipeline)
 

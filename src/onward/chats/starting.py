@@ -31,7 +31,7 @@ from onward.model.chats.reading import (
 )
 from onward.model.run import Run, RunStatus
 from onward.model.values.amounts import CALLS_PER_CHAT_RUN
-from onward.model.values.registered import Wanted
+from onward.model.values.registered import Wanted, read_wanted
 from onward.pipeline.build import Pipeline
 
 
@@ -51,9 +51,7 @@ class RunStarting:
         reading = await self._read(intake)
         if reading is None:
             return await self._ask(intake)
-        choosing = Choosing(self.engine.registry, self.settings.pipelines)
-        assert reading.intent is not None
-        wanted = await choosing.choose(intake.pipeline, reading.intent)
+        wanted = await self._chosen(intake, reading)
         pipeline = await self.engine.registry.find(wanted)
         definition = self.engine.definition(pipeline)
         reading = replace(reading, pipeline=wanted.name, version=wanted.version or 0)
@@ -66,6 +64,27 @@ class RunStarting:
             run_id=run_of_message(intake.message, intake.at_us),
             reading=write_reading(replace(reading, planned_agents=agents)),
         )
+
+    async def check(self, intake: Intake) -> None:
+        """Refuse what could not begin, before room is made for it: its pipeline may be missing.
+
+        What a model is to read first cannot be judged yet.
+        """
+        reading = await self._read(intake)
+        if reading is not None:
+            await self._chosen(intake, reading)
+        elif intake.pipeline:
+            await self.engine.registry.version(read_wanted(intake.pipeline))
+
+    async def _chosen(self, intake: Intake, reading: Reading) -> Wanted:
+        """The pipeline of the new run: what a run is started anew with is what it was started with."""
+        if reading.instead_of and not intake.pipeline:
+            before = (await self.engine.journal.load(reading.instead_of)).run
+            if before.pipeline_version is not None:
+                return Wanted(before.pipeline, before.pipeline_version)
+        assert reading.intent is not None
+        choosing = Choosing(self.engine.registry, self.settings.pipelines)
+        return await choosing.choose(intake.pipeline, reading.intent)
 
     async def create(self, intake: Intake) -> Run:
         """Create the run that a message has begun, if it is not there yet."""
@@ -82,7 +101,7 @@ class RunStarting:
             exclusive_key=f"chat/{intake.chat}",
             chat=intake.chat,
             project=await self._project(intake),
-            workdir=intake.workdir or None,
+            workdir=await self._workdir(intake, reading),
         )
         await self._limit_calls(intake.run_id)
         return await self._create(pipeline, start)
@@ -95,6 +114,14 @@ class RunStarting:
             if refusal.code != "run_exists" or start.run_id is None:
                 raise
             return (await self.engine.journal.load(start.run_id)).run
+
+    async def _workdir(self, intake: Intake, reading: Reading) -> str | None:
+        """Where the commands work: a run that is started anew changes the files that it changed before."""
+        if reading.instead_of:
+            before = (await self.engine.journal.load(reading.instead_of)).run
+            if before.workdir is not None:
+                return before.workdir
+        return intake.workdir or None
 
     async def _project(self, intake: Intake) -> str | None:
         chat = await self.engine.store.intakes.find_chat(intake.chat)

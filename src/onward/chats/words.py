@@ -45,7 +45,7 @@ def queued_words(run_id: str, *, is_read: bool) -> str:
     """That a message waits."""
     if is_read:
         return f"a model reads the message first, in run {called(run_id)}; then its run starts."
-    return f"run {called(run_id)} of this chat is under way; the message waits until it has ended."
+    return f"run {called(run_id)} of this chat comes first; the message waits until it has ended."
 
 
 def stop_words(run: Run) -> str | None:

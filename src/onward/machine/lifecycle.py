@@ -142,6 +142,7 @@ class Reason:
     says: str
 
 
+SUPERSEDED = "superseded"
 REASONS: Mapping[str, Reason] = {
     "signal": Reason(PAUSED, True, "stopped by Ctrl-C or a termination signal"),
     "manager": Reason(PAUSED, True, "the run that manages it was stopped"),
@@ -165,7 +166,7 @@ REASONS: Mapping[str, Reason] = {
     "dead_end": Reason(COMPLETED, False, "it ended at a node that has no edges and is not the exit"),
     "restarted_as": Reason(COMPLETED, False, "a loop_restart edge ended it and another run continues"),
     "user": Reason(CANCELLED, False, "a cancel was requested"),
-    "superseded": Reason(CANCELLED, False, "a new run replaced it"),
+    SUPERSEDED: Reason(CANCELLED, False, "a new run replaced it"),
 }
 
 

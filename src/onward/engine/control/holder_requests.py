@@ -17,6 +17,7 @@ from onward.errors import Refused, RunNotFound
 from onward.machine.decide.orphans import orphaned
 from onward.machine.decide.requests import Decide, decide_cancel, decide_dismiss, decide_pause
 from onward.machine.decide.steering import decide_steer
+from onward.machine.lifecycle import SUPERSEDED
 from onward.model.run import Run
 
 
@@ -48,7 +49,7 @@ class HolderRequests:
         `is_superseded`: a new run takes its place.
         """
         before = (await self.journal.load(run_id)).run
-        kind = "superseded" if is_superseded else "user"
+        kind = SUPERSEDED if is_superseded else "user"
         folded = await self._request(run_id, partial(decide_cancel, by=by, reason=kind, detail=reason), terms)
         await self.cancel_orphans(before, folded.run)
         if folded.run.is_final:

@@ -9,7 +9,7 @@ from onward.engine.log.retry_store import retry_store
 from onward.errors import InvalidInput
 from onward.model.chats.message import RUN_CHATS, ChunkKind, Message, Part, Role, seal_parts
 from onward.model.row import MessageState
-from onward.model.values.names import check_name, check_scoped
+from onward.model.values.names import check_name, check_scoped, check_text
 from onward.redact.redactor import Redactor
 from onward.store.codec import content_hash
 from onward.store.port.chats.messages import MessageQuery, Messages
@@ -74,5 +74,6 @@ def check_said(chat: str, text: str) -> None:
     check_scoped("the chat", chat)
     if chat.startswith(RUN_CHATS):
         raise InvalidInput(f"{chat!r} is the chat of a run, where only its models speak; name another.")
+    check_text("the message", text)
     if not text or len(text) > SAID_CHARACTERS_MAX:
         raise InvalidInput(f"a message has 1 to {SAID_CHARACTERS_MAX:,} characters; this has {len(text):,}.")

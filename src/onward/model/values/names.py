@@ -14,13 +14,31 @@ _SHOWN = 40
 
 
 def check_name(what: str, name: str) -> str:
-    """The name, if it is short enough to be stored."""
+    """The name, if it can be stored."""
+    check_text(what, name)
     if len(name) > NAME_CHARACTERS_MAX:
         raise InvalidInput(
             f"{what} {name[:_SHOWN] + '…'!r} has {len(name):,} characters; shorten it to at most "
             f"{NAME_CHARACTERS_MAX}."
         )
     return name
+
+
+def check_text(what: str, text: str) -> None:
+    """Refuse text that has bytes which are no characters, as a shell passes them on."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        shown = text[:_SHOWN].encode(errors="replace").decode()
+        raise InvalidInput(f"{what} {shown!r} is not valid UTF-8; write it in UTF-8.") from None
+
+
+def check_path(what: str, path: str | None) -> None:
+    """Refuse a path that no file system has, or no database stores."""
+    if path is not None:
+        check_text(what, path)
+        if "\0" in path:
+            raise InvalidInput(f"{what} {path[:_SHOWN]!r} has a NUL character; name one that exists.")
 
 
 def check_scoped(what: str, id: str | None) -> None:
