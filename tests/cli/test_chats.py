@@ -242,3 +242,89 @@ def test_a_limit_of_the_chat_stops_a_run_and_raising_it_lets_a_message_continue_
         assert (done.code, "is resumed" in done.out) == (0, True), done
         calls = shell.inside("calls", run["id"], "--json").json
     assert len([call for call in calls if call["type"] == "model"]) == 2
+
+
+APPROVAL = """digraph ap {
+  start [shape=Mdiamond]
+  exit [shape=Msquare]
+  ask [shape=hexagon, label="Deploy to production?"]
+  deploy [shape=parallelogram, tool_command="touch deployed"]
+  start -> ask
+  ask -> deploy [label="Continue"]
+  ask -> exit [label="Stop"]
+  deploy -> exit
+}"""
+
+
+def test_a_resume_without_words_approves_nothing(shell: Shell) -> None:
+    shell.write("ap.dot", APPROVAL)
+    assert shell.inside("pipelines", "add", "ap.dot").code == 0
+    assert shell.inside("chat", "talk", "build it", "--watch").code == 75
+    done = shell.inside("chat", "talk", "--resume", "--watch")
+    assert (done.code, "Deploy to production?" in done.out) == (75, True)
+    assert not Path(shell.directory, "deployed").exists()
+
+
+def test_a_resume_without_words_needs_a_run_to_resume(site: Shell) -> None:
+    """Nobody has said what a new run should do."""
+    for _ in range(2):
+        done = site.inside("chat", "talk", "--resume")
+        assert (done.code, done.err) == (
+            1,
+            "onward: chat talk has no run to resume; say what to do instead.\n",
+        )
+        assert site.inside("chat", "talk", "build me a page", "--watch").code == 0
+
+
+def test_a_message_that_is_sent_again_executes_nothing_again(site: Shell) -> None:
+    """A failed run is resumed only if that is said, and a dismissed one not at all."""
+    site.write("site.dot", SITE.replace("test ! -e broken", "echo x >> tries; false"))
+    assert site.inside("pipelines", "add", "site.dot", "--name", "site").code == 0
+    words = ("talk", "build me a page", "--key", "k", "--watch")
+    first = sent(site, *words, code=1)
+    assert first["is_repeat"] is False
+    assert sent(site, *words, code=1)["is_repeat"] is True
+    assert site.inside("dismiss", first["run"]["id"]).code == 0
+    assert sent(site, *words, code=1)["run"]["status"] == "failed"
+    assert Path(site.directory, "tries").read_text() == "x\n"
+
+
+def test_a_long_standard_input_is_refused_and_not_cut(site: Shell) -> None:
+    done = site("chat", "talk", "-", stdin="a" * 1_000_000 + " " * 200_000 + "more")
+    assert (done.code, "a message has 1 to 1,000,000 characters" in done.err) == (2, True)
+    assert site("chat", "talk", "-", stdin="a" * 1_000_000 + "\n").code == 0
+
+
+def test_bytes_that_are_no_text_are_refused_in_a_sentence(site: Shell) -> None:
+    done = site("chat", "talk", "\udcff")
+    assert (done.code, "the message '?' is not valid UTF-8" in done.err) == (2, True)
+
+
+def test_a_message_that_is_never_taken_up_is_not_finished(site: Shell) -> None:
+    """It waits for a run that nothing executes: that is said, and Ctrl-C does not mean success."""
+    assert site.inside("chat", "talk", "build one").code == 0
+    waiting = site.start("chat", "talk", "build two", "--watch")
+    waiting.wait_for("comes first; the message waits until it has ended")
+    waiting.signal(signal.SIGINT)
+    done = waiting.end()
+    assert (done.code, "no worker is running" in done.err) == (75, True)
+
+
+def test_the_newest_messages_of_a_chat_are_shown_however_long_they_are(shell: Shell) -> None:
+    """A message of many chunks counts as one."""
+    long = " ".join(f"word-{number}" for number in range(60_000))
+    shell.write("talk.dot", TALK)
+    assert shell.inside("pipelines", "add", "talk.dot").code == 0
+    with with_model(shell, Script(default=Reply(text=long))):
+        assert shell.inside("chat", "talk", "build it", "--watch").code == 0
+    page = shell.inside("chats", "show", "talk", "--json").json
+    assert "build it" in [one["text"] for one in page["messages"]]
+
+
+def test_a_chat_is_told_that_its_run_has_stopped_whoever_executes_it(site: Shell) -> None:
+    site.write("broken", "")
+    run = sent(site, "talk", "build me a page", "--watch", code=1)["run"]["id"]
+    assert site.inside("resume", run).code == 1
+    page = site.inside("chats", "show", "talk", "--json").json
+    told = [one["text"] for one in page["messages"] if one["role"] == "system"]
+    assert len([text for text in told if "failed (step_failed" in text]) == 2

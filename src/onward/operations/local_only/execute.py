@@ -105,11 +105,6 @@ class Execution:
         """A run that another process executes, when it has stopped."""
         return await self._attended(await wait_stopped(self.engine, self.clock, request.run))
 
-    async def tell_chat(self, run_id: str) -> None:
-        """Say in its chat why a run has stopped that was executed here."""
-        run = (await self.engine.journal.load(run_id)).run
-        await Dispatcher(self.engine, self.clock, self.chats).tell_stop(run)
-
     async def ask(self, request: AnswerGate) -> AnswerGate | None:
         """The request with what the interviewer answers; None leaves the gate open."""
         folded = await self._load(request.run)
@@ -146,6 +141,7 @@ class Execution:
     async def _attended(self, folded: Folded) -> RunState:
         if self.interviewer is not None:
             folded = await self.engine.attend(folded, self.interviewer, self.stop)
+        await Dispatcher(self.engine, self.clock, self.chats).tell_stop(folded.run)
         if self.completed:
             return await run_state(self.engine.store, folded, self.clock.now_us())
         viewed = view_run(project(folded.run), folded.holder, folded.run, ())

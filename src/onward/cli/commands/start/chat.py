@@ -10,12 +10,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from onward.cli.commands.start.foreground import Foreground, foreground
+from onward.cli.commands.start.foreground import FINAL, Foreground, foreground
 from onward.cli.exits import FAILED, FINE, UNFINISHED, exit_of
 from onward.cli.options import COMMON, Answers, Common, Out, Project, Verbose
 from onward.cli.print.chat import SpokenLines, sent_lines
 from onward.clock import SystemClock, SystemIds
-from onward.errors import InvalidInput, Refused
+from onward.errors import ChatNotFound, InvalidInput, Refused
+from onward.model.ids import called
 from onward.operations.local_only.workdir import directory_of
 from onward.operations.replies.chats import MessageSent
 from onward.operations.replies.runs import RunState
@@ -24,8 +25,8 @@ from onward.operations.requests.decisions import ResumeRun
 from onward.operations.requests.one_run import GetRun
 
 STDIN = "-"
-STDIN_CHARACTERS_MAX = 1_000_001
-"""One more than a message may have, so that a longer one is refused and not cut."""
+STDIN_CHARACTERS_MAX = 1_100_000
+"""More than a message may have, so that a longer one is refused and not cut."""
 CONTINUE = "continue"
 POLL_S = 0.2
 _OF_OUTCOME = {"gate": UNFINISHED, "asked": UNFINISHED, "limit": FAILED, "refused": FAILED}
@@ -88,6 +89,8 @@ async def chat(
         workdir=cwd,
     )
     async with foreground(common, out, answers, makes_database=True, verbose=verbose) as desk:
+        if text is None:
+            await _check_resumable(desk, name)
         sent = await desk.operations.chats.send_message(asking)
         if not watch:
             return _tell(desk, sent)
@@ -96,10 +99,22 @@ async def chat(
 
 def _text(text: str | None, *, resume: bool) -> str:
     if text == STDIN:
-        return sys.stdin.read(STDIN_CHARACTERS_MAX).strip()
+        said = sys.stdin.read(STDIN_CHARACTERS_MAX)
+        # Blanks at its end do not count, but what was not read might be more.
+        return said if len(said) == STDIN_CHARACTERS_MAX else said.strip()
     if text is None and not resume:
         raise InvalidInput('say something, as in `onward chat site-7 "build me a landing page"`.')
     return CONTINUE if text is None else text
+
+
+async def _check_resumable(desk: Foreground, chat: str) -> None:
+    """Refuse to continue nothing: nobody has said what a new run should do."""
+    try:
+        page = await desk.operations.chats.show_chat(ShowChat(chat=chat, messages=0))
+    except ChatNotFound:
+        page = None
+    if page is None or all(run["status"] in FINAL for run in page["runs"]):
+        raise Refused("nothing_to_resume", f"chat {chat} has no run to resume; say what to do instead.")
 
 
 def _tell(desk: Foreground, sent: MessageSent) -> int:
@@ -116,19 +131,24 @@ def _tell(desk: Foreground, sent: MessageSent) -> int:
 
 async def _watched(desk: Foreground, asking: SendMessage, sent: MessageSent) -> int:
     """Execute what follows from a message here, until its run stops."""
+    is_repeat = sent["is_repeat"]
     async with _listening(desk, asking.chat, sent["message"]):
         sent = await _its_turn(desk, asking, sent)
+        sent["is_repeat"] = is_repeat  # asking what became of it is no sending
         run = sent["run"]
+        if sent["outcome"] == "queued":
+            _tell(desk, sent)
+            return UNFINISHED
         if run is None or sent["outcome"] in _OF_OUTCOME or sent["outcome"] == "steered":
             return _tell(desk, sent)
         if not desk.out.is_json:
             for line in sent_lines(sent, None):
                 desk.out.say(line)
         ended = await _executed(desk, run["id"])
-        await desk.execution.tell_chat(ended["id"])
     desk.progress.close()
     if desk.out.is_json:
         again = await desk.operations.chats.send_message(asking)
+        again["is_repeat"] = is_repeat
         desk.out.value(again)
     else:
         desk.tell(ended)
@@ -136,13 +156,20 @@ async def _watched(desk: Foreground, asking: SendMessage, sent: MessageSent) -> 
 
 
 async def _executed(desk: Foreground, run_id: str) -> RunState:
-    """A run that is queued, executed here until it stops, unless a worker was faster."""
+    """A run that is queued, executed here until it stops, unless a worker was faster.
+
+    One that has stopped stays so: the message that started it was dealt with.
+    """
     try:
-        return await desk.execution.resume_run(ResumeRun(run=run_id))
+        found = await desk.operations.look.get_run(GetRun(run=run_id))
+        if found["status"] == "queued":
+            return await desk.execution.resume_run(ResumeRun(run=run_id))
+        if found["status"] != "running":
+            return await desk.execution.attend_run(GetRun(run=run_id))
     except Refused as refusal:
         if refusal.code not in ("occupied", "invalid_state"):
             raise
-        return await desk.execution.wait_run(GetRun(run=run_id))
+    return await desk.execution.wait_run(GetRun(run=run_id))
 
 
 async def _its_turn(desk: Foreground, asking: SendMessage, sent: MessageSent) -> MessageSent:
@@ -151,6 +178,7 @@ async def _its_turn(desk: Foreground, asking: SendMessage, sent: MessageSent) ->
     unlisten = desk.stop.listen(asked.set)
     if sent["outcome"] == "queued":
         desk.out.say(sent["notice"])
+        await _tell_what_is_missing(desk, sent)
     while sent["outcome"] == "queued" and not asked.is_set():
         if sent["is_being_read"] and sent["behind"] is not None:
             await _executed(desk, sent["behind"])
@@ -159,6 +187,17 @@ async def _its_turn(desk: Foreground, asking: SendMessage, sent: MessageSent) ->
         sent = await desk.operations.chats.send_message(asking)
     unlisten()
     return sent
+
+
+async def _tell_what_is_missing(desk: Foreground, sent: MessageSent) -> None:
+    """Say so, if the run that a message waits for is one that nothing executes."""
+    if sent["behind"] is None or sent["is_being_read"]:
+        return
+    run = await desk.operations.look.get_run(GetRun(run=sent["behind"]))
+    if run["waiting_for"]:
+        desk.out.note(run["waiting_for"]["says"])
+    elif run["status"] == "waiting":
+        desk.out.note(f"it waits for an answer: {desk.common.command('answer', called(run['id']))}")
 
 
 @asynccontextmanager

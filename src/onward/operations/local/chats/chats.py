@@ -14,7 +14,7 @@ from onward.chats.settings import ChatSettings
 from onward.chats.words import queued_words
 from onward.clock import Clock
 from onward.engine.engine import Engine
-from onward.errors import ChatNotFound, InvalidInput, RunNotFound
+from onward.errors import ChatNotFound, HistoryCorrupt, InvalidInput, RunNotFound
 from onward.model.chats.intake import Intake, IntakeState, Wish
 from onward.model.chats.message import text_of
 from onward.model.chats.reading import facts_of, read_reading
@@ -72,6 +72,9 @@ class LocalChats:
         )
         dispatcher = Dispatcher(self.engine, self.clock, self.settings)
         intake, is_repeat = await dispatcher.send(sent)
+        if is_repeat and await self._is_behind_the_dead(intake):
+            await self.engine.sweep()
+            intake, _ = await dispatcher.send(sent)
         is_done = intake.state is IntakeState.DONE and intake.outcome is not None
         waits = not is_done and bool(intake.behind)
         is_read = waits and read_reading(intake.reading).asked == intake.behind
@@ -85,6 +88,13 @@ class LocalChats:
             "behind": intake.behind if waits else None,
             "is_being_read": is_read,
         }
+
+    async def _is_behind_the_dead(self, intake: Intake) -> bool:
+        """Whether a message waits for a run whose process is gone: no worker may be there to notice."""
+        if intake.state is IntakeState.DONE or not intake.behind:
+            return False
+        found = await self.engine.store.runs.find(intake.behind)
+        return any(one.holder is not None and not one.holder.is_alive for one in found)
 
     async def list_chats(self, request: ListChats) -> ChatList:
         """Chats, newest first."""
@@ -103,9 +113,8 @@ class LocalChats:
         runs = [await self._run(one.row.id) for one in listed[: request.runs]]
         known = [known_row(one.row, one.holder) for one in listed]
         stopped = [run for run in known if run.status in STOPPED and run.recoverable and not run.is_dismissed]
-        messages = await store.messages.list(
-            MessageQuery(chat=request.chat, after_position=max(0, row.position - request.messages))
-        )
+        query = MessageQuery(chat=request.chat, is_newest=True, limit=request.messages)
+        messages = await store.messages.list(query) if request.messages else ()
         return {
             "chat": row.id,
             "project": row.project or None,
@@ -146,10 +155,10 @@ class LocalChats:
         }
 
     async def _run(self, run_id: str) -> ChatRunShown | None:
-        """A run of the chat; None if it was deleted since."""
+        """A run of the chat; None if it was deleted since, or its log is damaged."""
         try:
             folded = await self.engine.journal.load(run_id)
-        except RunNotFound:
+        except (RunNotFound, HistoryCorrupt):
             return None
         state = await run_state(self.engine.store, folded, self.clock.now_us())
         facts = facts_of(folded.run)
