@@ -1,4 +1,4 @@
-"""The environment of this process: the only reader of it."""
+"""The environment variables of this process. Besides `testing/`, only this module reads them."""
 
 from __future__ import annotations
 

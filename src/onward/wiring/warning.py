@@ -1,4 +1,4 @@
-"""Where warnings go, and what is not in them."""
+"""Where warnings go, without the secrets that may be in them."""
 
 from __future__ import annotations
 

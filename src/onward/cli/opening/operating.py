@@ -1,4 +1,4 @@
-"""What commands look after the database and the machine with: effects, limits, old runs, tools."""
+"""The effects, limits, old runs, tools and notifications that commands work with."""
 
 from __future__ import annotations
 

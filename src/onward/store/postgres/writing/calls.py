@@ -30,7 +30,7 @@ ARRAYS: Mapping[str, Callable[[Sequence[Any]], bytes]] = {
 
 
 def advance(members: Sequence[Member], locked: Sequence[str]) -> Call:
-    """Moves runs that stay as they are in lists, several at once."""
+    """Appends to several runs at once; their rows get only what every step changes."""
     writes = [member.write for member in members]
     lasts = [write.records[-1] for write in writes]
     return call(
@@ -75,7 +75,7 @@ def advance_one(member: Member, charge: Charge | None = None) -> Call:
 
 
 def columns_of(member: Member) -> dict[str, Any]:
-    """A run with all columns of its row, and the place in its log that it is moved from."""
+    """All columns of a run's row, with the place in its log and the holder that the writer expects."""
     owner, token = member.held or (None, 0)
     after = member.write.after
     return {
