@@ -1,6 +1,6 @@
 """kill -9 of processes whose agents talk to an endpoint that misbehaves; the endpoint's ledger is the judge.
 
-    python -m tests.crash.agents.campaign --kills 500
+    python -m tests.crash.agents.campaign --kills 500          --kills 0: one at every point of a run
 
 First come the named points: every boundary of a use of a tool, of a workspace and of an MCP server among
 them, and the time between an approval and its use. Half of the other kills hit one point after the other:
@@ -54,6 +54,7 @@ from tests.crash.reading import Reader, same_from_every_position
 
 PATIENCE_S = 120.0
 STREAM_S = 0.15
+DATABASES = ("sqlite", "postgres")
 POINTS = 400
 """About how many points a run passes; few kills hit only some of them, from its start to its end."""
 _fork = multiprocessing.get_context("forkserver")
@@ -147,14 +148,19 @@ async def talking(
 async def campaign(
     db: str, directory: Path, *, kills: int, seed: int, stride: int = 1, first: Sequence[str] = ()
 ) -> Tally:
-    """Kill runs on one database: at the `first` points, at every `stride`th, then at random moments."""
+    """Kill runs on one database: at the `first` points, at every `stride`th, then at random moments.
+
+    Without a number of `kills`, there is one at each of the points, and no others.
+    """
     dice, tally = random.Random(seed), Tally()
     db = db or str(directory / "crash.db")
     store = await open_store(db)
     reader = Reader(store, CHAT)
     points: Iterator[int | str] = chain(first, count(1, stride))
-    while tally.kills < kills and not tally.problems:
+    while (not kills or tally.kills < kills) and not tally.problems:
         run_id, die_at = f"talk-{tally.runs}", next(points, None)
+        if die_at is None and not kills:
+            break
         is_over, tally.runs = die_at is None, tally.runs + 1
         async with talking(store, db, directory, run_id, dice, tally) as talk:
             if die_at is not None and not await _killed(talk, reader, tally, die_at=die_at):
@@ -173,7 +179,7 @@ async def campaign(
             tally.uses += len(talk.uses.lines()) // 2
             tally.problems += await judge_end(store, run_id, reader, talk.seen, talk.endpoint.ledger.entries)
             tally.problems += await judge_uses(store, run_id, talk.uses, talk.seen)
-        if tally.kills >= len(first) + (kills - len(first)) // 2:
+        if kills and tally.kills >= len(first) + (kills - len(first)) // 2:
             points = iter(())
     tally.problems += await _judge_scopes(store, tally.runs)
     tally.chunks = await same_from_every_position(store, CHAT)
@@ -208,16 +214,16 @@ async def _judge_scopes(store: Store, runs: int) -> list[str]:
     ]
 
 
-async def both(kills: int, seed: int) -> int:
-    """A campaign on each database; returns how many problems there were."""
-    problems, stride = 0, max(1, 2 * POINTS // kills)
+async def on_each(databases: Sequence[str], kills: int, seed: int) -> int:
+    """A campaign on each of the databases; returns how many problems there were."""
+    problems, stride = 0, max(1, 2 * POINTS // kills) if kills else 1
+    first = NAMED[: kills // 2] if kills else NAMED
     with PostgresServer(fsync=False) as server, tempfile.TemporaryDirectory() as place:
-        for name, db in (("SQLite", ""), ("PostgreSQL", server.create_database())):
+        for name in databases:
+            db = server.create_database() if name == "postgres" else ""
             directory = Path(place) / name
             directory.mkdir()
-            tally = await campaign(
-                db, directory, kills=kills, seed=seed, stride=stride, first=NAMED[: kills // 2]
-            )
+            tally = await campaign(db, directory, kills=kills, seed=seed, stride=stride, first=first)
             print(f"{name}: {tally} (seed {seed})", *tally.problems, sep="\n  ", flush=True)
             problems += len(tally.problems)
     return problems
@@ -227,10 +233,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--kills", type=int, default=500, help="0: one at every point that a run passes")
+    parser.add_argument("--on", choices=DATABASES, help="one database instead of both")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     given = parser.parse_args()
-    return 1 if asyncio.run(both(given.kills, given.seed)) else 0
+    databases = DATABASES if given.on is None else (given.on,)
+    return 1 if asyncio.run(on_each(databases, given.kills, given.seed)) else 0
 
 
 if __name__ == "__main__":
