@@ -155,6 +155,7 @@ async def campaign(
     dice, tally = random.Random(seed), Tally()
     db = db or str(directory / "crash.db")
     store = await open_store(db)
+    await store.limits.change(f"chat/{CHAT}", {"tokens": 0})  # all runs are in it, and there are many
     reader = Reader(store, CHAT)
     points: Iterator[int | str] = chain(first, count(1, stride))
     while (not kills or tally.kills < kills) and not tally.problems:
