@@ -355,22 +355,26 @@ SET spent_tokens = excluded.spent_tokens, spent_cost_micro = excluded.spent_cost
     warned = excluded.warned;
 
 -- scope_reserve --
--- One call that begins, in up to four scopes: all of them are charged, or none if one is missing or has no room.
+-- One call that begins, in one scope; nothing is changed if that has no row or no room. Differs because scopes are charged one
+-- by one: an IN with several ids builds a table of its own for each execution, which took longer than all the rest.
 UPDATE scope
 SET reserved_tokens = reserved_tokens + :tokens, reserved_cost_micro = reserved_cost_micro + :cost_micro,
     reserved_calls = reserved_calls + :calls
-WHERE id IN (:first, :second, :third, :fourth) AND :count = (
-    SELECT count(*)
-    FROM scope AS one
-    LEFT JOIN scope AS kind ON kind.id = one.kind
-    WHERE one.id IN (:first, :second, :third, :fourth)
-        AND (coalesce(one.max_tokens, kind.max_tokens, 0) = 0
-            OR one.spent_tokens + one.reserved_tokens + :tokens <= coalesce(one.max_tokens, kind.max_tokens))
-        AND (coalesce(one.max_cost_micro, kind.max_cost_micro, 0) = 0 OR :is_priced AND one.spent_cost_micro
-            + one.reserved_cost_micro + :cost_micro <= coalesce(one.max_cost_micro, kind.max_cost_micro))
-        AND (coalesce(one.max_calls, kind.max_calls, 0) = 0
-            OR one.spent_calls + one.reserved_calls + :calls <= coalesce(one.max_calls, kind.max_calls))
-);
+WHERE id = :id
+    AND (coalesce(max_tokens, (SELECT kind.max_tokens FROM scope AS kind WHERE kind.id = scope.kind), 0) = 0 OR spent_tokens + reserved_tokens + :tokens
+        <= coalesce(max_tokens, (SELECT kind.max_tokens FROM scope AS kind WHERE kind.id = scope.kind), 0))
+    AND (coalesce(max_cost_micro, (SELECT kind.max_cost_micro FROM scope AS kind WHERE kind.id = scope.kind), 0) = 0 OR :is_priced
+        AND spent_cost_micro + reserved_cost_micro + :cost_micro
+        <= coalesce(max_cost_micro, (SELECT kind.max_cost_micro FROM scope AS kind WHERE kind.id = scope.kind), 0))
+    AND (coalesce(max_calls, (SELECT kind.max_calls FROM scope AS kind WHERE kind.id = scope.kind), 0) = 0 OR spent_calls + reserved_calls + :calls
+        <= coalesce(max_calls, (SELECT kind.max_calls FROM scope AS kind WHERE kind.id = scope.kind), 0));
+
+-- scope_unreserve --
+-- Undoes that, because another scope of the call has no room.
+UPDATE scope
+SET reserved_tokens = reserved_tokens - :tokens, reserved_cost_micro = reserved_cost_micro - :cost_micro,
+    reserved_calls = reserved_calls - :calls
+WHERE id = :id;
 
 -- reservation_begin --
 INSERT INTO reservation (run_id, call_hash, step, call, try, token, scopes, model, reserved_tokens, reserved_cost_micro,
@@ -390,27 +394,30 @@ UPDATE scope
 SET spent_tokens = spent_tokens + :charged_tokens, spent_cost_micro = spent_cost_micro + :charged_cost_micro,
     spent_calls = spent_calls + :charged_calls, reserved_tokens = reserved_tokens - :reserved_tokens,
     reserved_cost_micro = reserved_cost_micro - :reserved_cost_micro, reserved_calls = reserved_calls - :reserved_calls
-WHERE id IN (:first, :second, :third, :fourth) AND EXISTS (
-    SELECT 1
-    FROM reservation
-    WHERE run_id = :run_id AND call_hash = :call_hash AND state <> 'settled'
-) AND NOT EXISTS (
-    SELECT 1
-    FROM scope AS one
-    LEFT JOIN scope AS kind ON kind.id = one.kind
-    WHERE one.id IN (:first, :second, :third, :fourth) AND (
-        coalesce(one.max_tokens, kind.max_tokens, 0) > 0 AND (one.spent_tokens + :charged_tokens) * 100
-            >= coalesce(one.max_tokens, kind.max_tokens) * :warn_percent
-            AND instr(' ' || one.warned || ' ', ' tokens ') = 0
-        OR coalesce(one.max_cost_micro, kind.max_cost_micro, 0) > 0
-            AND (one.spent_cost_micro + :charged_cost_micro) * 100
-            >= coalesce(one.max_cost_micro, kind.max_cost_micro) * :warn_percent
-            AND instr(' ' || one.warned || ' ', ' cost ') = 0
-        OR coalesce(one.max_calls, kind.max_calls, 0) > 0 AND (one.spent_calls + :charged_calls) * 100
-            >= coalesce(one.max_calls, kind.max_calls) * :warn_percent
-            AND instr(' ' || one.warned || ' ', ' calls ') = 0
-    )
-);
+WHERE id = :id AND NOT (
+        coalesce(max_tokens, (SELECT kind.max_tokens FROM scope AS kind WHERE kind.id = scope.kind), 0) > 0 AND (spent_tokens + :charged_tokens) * 100
+            >= coalesce(max_tokens, (SELECT kind.max_tokens FROM scope AS kind WHERE kind.id = scope.kind), 0) * :warn_percent
+            AND instr(' ' || warned || ' ', ' tokens ') = 0
+        OR coalesce(max_cost_micro, (SELECT kind.max_cost_micro FROM scope AS kind WHERE kind.id = scope.kind), 0) > 0 AND (spent_cost_micro + :charged_cost_micro) * 100
+            >= coalesce(max_cost_micro, (SELECT kind.max_cost_micro FROM scope AS kind WHERE kind.id = scope.kind), 0) * :warn_percent
+            AND instr(' ' || warned || ' ', ' cost ') = 0
+        OR coalesce(max_calls, (SELECT kind.max_calls FROM scope AS kind WHERE kind.id = scope.kind), 0) > 0 AND (spent_calls + :charged_calls) * 100
+            >= coalesce(max_calls, (SELECT kind.max_calls FROM scope AS kind WHERE kind.id = scope.kind), 0) * :warn_percent
+            AND instr(' ' || warned || ' ', ' calls ') = 0
+    );
+
+-- scope_unsettle --
+-- Undoes that, because another scope of the call is nearly spent.
+UPDATE scope
+SET spent_tokens = spent_tokens - :charged_tokens, spent_cost_micro = spent_cost_micro - :charged_cost_micro,
+    spent_calls = spent_calls - :charged_calls, reserved_tokens = reserved_tokens + :reserved_tokens,
+    reserved_cost_micro = reserved_cost_micro + :reserved_cost_micro, reserved_calls = reserved_calls + :reserved_calls
+WHERE id = :id;
+
+-- reservation_reopen --
+UPDATE reservation
+SET state = 'open', charged_tokens = 0, charged_cost_micro = 0, charged_calls = 0, is_estimated = 0
+WHERE run_id = :run_id AND call_hash = :call_hash;
 
 -- scope_limit --
 UPDATE scope

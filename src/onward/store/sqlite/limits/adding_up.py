@@ -1,7 +1,7 @@
 """A call that begins or ends alone, where charging it is no more than adding up.
 
-Its scopes are judged by the statement that charges them. Whatever is more (a limit that has no room or is
-nearly spent, a scope without a row) changes nothing, and is left to the ledger.
+Each of its scopes is judged by the statement that charges it. Whatever is more (a limit that has no room or
+is nearly spent, a scope without a row) changes nothing in the end, and is left to the ledger.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from onward.store.port.money.limits import Reservation
 from onward.store.port.stored import Write
 from onward.store.sqlite.statements import QUERIES, compact
 
-SCOPES_MAX = 4
 # Values are given in the order in which a statement first names them: looking names up takes longer.
-_RESERVE, _BEGIN = compact(QUERIES["scope_reserve"]), compact(QUERIES["reservation_begin"])
-_SETTLE, _END = compact(QUERIES["scope_settle"]), compact(QUERIES["reservation_end"])
-_ADD = compact(QUERIES["usage_add"])
+_RESERVE, _UNRESERVE = compact(QUERIES["scope_reserve"]), compact(QUERIES["scope_unreserve"])
+_BEGIN, _END = compact(QUERIES["reservation_begin"]), compact(QUERIES["reservation_end"])
+_SETTLE, _UNSETTLE = compact(QUERIES["scope_settle"]), compact(QUERIES["scope_unsettle"])
+_REOPEN, _ADD = compact(QUERIES["reservation_reopen"]), compact(QUERIES["usage_add"])
 
 
 @dataclass(slots=True)
@@ -45,13 +45,13 @@ class AddingUp:
         return row.reserved is not None and self._reserve(db, write, row, row.reserved)
 
     def _reserve(self, db: apsw.Connection, write: Write, row: CallOpened, reserved: Reserved) -> bool:
-        scopes, ids = _scopes(reserved.scopes)
-        if len(ids) != SCOPES_MAX:
-            return False
-        wanted = amounts_of(reserved)
-        db.execute(_RESERVE, (*wanted, *ids, len(scopes), reserved.is_priced))
-        if not db.changes():
-            return False
+        scopes, wanted = _sorted(reserved.scopes), amounts_of(reserved)
+        for number, id in enumerate(scopes):
+            db.execute(_RESERVE, (*wanted, id, reserved.is_priced))
+            if not db.changes():
+                for charged in scopes[:number]:
+                    db.execute(_UNRESERVE, (*wanted, charged))
+                return False
         made = opened(write, row, scopes, wanted)
         key, joined = key_of(made), columns.joined_scopes(scopes)
         named = (row.step, row.call, row.number, made.token, joined, row.model)
@@ -60,15 +60,18 @@ class AddingUp:
         return True
 
     def _settle(self, db: apsw.Connection, write: Write, row: CallClosed, found: Reservation) -> bool:
-        _, ids = _scopes(found.scopes)
-        if len(ids) != SCOPES_MAX:
-            return False
         key, charged = key_of(found), charged_for(row, found)
-        place = write.run_id, columns.call_hash(key)
-        db.execute(_SETTLE, (*charged, *found.reserved, *ids, *place, WARN_PERCENT))
+        place, moved = (write.run_id, columns.call_hash(key)), (*charged, *found.reserved)
+        db.execute(_END, (*charged, row.is_unknown, *place))
         if not db.changes():
             return False
-        db.execute(_END, (*charged, row.is_unknown, *place))
+        for number, id in enumerate(found.scopes):
+            db.execute(_SETTLE, (*moved, id, WARN_PERCENT))
+            if not db.changes():
+                for settled in found.scopes[:number]:
+                    db.execute(_UNSETTLE, (*moved, settled))
+                db.execute(_REOPEN, place)
+                return False
         counted, used = usage_of(write, row, found)
         db.execute(_ADD, (_usage_hash(counted), *counted, *used))
         self.known.ended(key)
@@ -76,10 +79,9 @@ class AddingUp:
 
 
 @lru_cache(maxsize=1_000)  # all calls of a run have the same
-def _scopes(wanted: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Scopes in their order, and so many ids as a statement takes, if there are no more."""
-    scopes = tuple(sorted(set(wanted)))
-    return scopes, (*scopes, *scopes[-1:] * (SCOPES_MAX - len(scopes)))
+def _sorted(wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Scopes in their order, each once."""
+    return tuple(sorted(set(wanted)))
 
 
 @lru_cache(maxsize=1_000)
