@@ -23,6 +23,7 @@ ROOT = Path(__file__).parent.parent.parent
 GLOSSARY = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_generated_pages_are_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "scripts.make_docs", "--check"], cwd=ROOT, capture_output=True, text=True
