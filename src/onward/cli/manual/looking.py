@@ -83,6 +83,7 @@ LOOKING: Mapping[str, Manual] = {
             "onward chats show site-7": "its runs, what was said, and what waits",
         },
         LOOK,
+        takes="[show CHAT]",
     ),
     "usage": Manual(
         {

@@ -56,8 +56,9 @@ RUNNING: Mapping[str, Manual] = {
             FINE: "the message is stored, and what follows is queued; with --watch, its run completed",
             FAILED: f"it is stored and nothing could follow; with --watch, its run failed; or {REFUSED}",
             USAGE: MISUSED,
-            UNFINISHED: "the chat waits for an answer; with --watch, its run can be continued",
+            UNFINISHED: "the chat waits for an answer; with --watch, its run is not finished",
         },
+        takes="CHAT [TEXT]",
     ),
     "submit": Manual(
         {
