@@ -68,6 +68,17 @@ async def test_every_scope_limits_every_measure(store: Store, scope: str, measur
     await begun(store, run, scope, call="m3")
 
 
+async def test_a_scope_without_room_leaves_the_others_of_its_call_as_they_were(store: Store) -> None:
+    """Scopes that have been spent in before: a store may charge them one after the other."""
+    run = await begun(store, await working(store, "a"), DAY, "project/p", "run/a")
+    before = await figures(store, DAY)
+    await store.limits.change("run/a", {"tokens": 150})
+    write, _ = beginning(run, DAY, "project/p", "run/a", call="m2")
+    with pytest.raises(LimitReached):
+        await store.log.append(write, run.lease)
+    assert [await figures(store, scope) for scope in (DAY, "project/p", "run/a")] == [before] * 3
+
+
 async def test_a_limit_can_be_used_up_to_the_last_token(store: Store) -> None:
     await store.limits.change("run/a", {"tokens": 200})
     run = await begun(store, await working(store, "a"), "run/a")

@@ -172,6 +172,16 @@ async def test_a_limit_that_is_nearly_spent_is_said_once(store: Store, other: St
     assert list(store.limits.take_warnings("a")) == [Warned(DAY, "tokens", 1_100, 910)]
 
 
+async def test_a_scope_that_is_nearly_spent_is_charged_once_like_the_others_of_its_call(store: Store) -> None:
+    await store.limits.change("run/a", {"tokens": 1_000})
+    run = await begun(store, await working(store, "a"), DAY, "run/a", tokens=900)
+    await ended(store, run, usage=used(800), cost_micro=7)
+    assert list(store.limits.take_warnings("a")) == [Warned("run/a", "tokens", 1_000, 800)]
+    assert [await figures(store, scope) for scope in (DAY, "run/a")] == [(Amounts(800, 7, 1), NOTHING)] * 2
+    (settled,) = await store.limits.reservations("a")
+    assert (settled.state, settled.charged) == (ReservationState.SETTLED, Amounts(800, 7, 1))
+
+
 async def test_scopes_are_listed_with_the_defaults_first_and_the_newest_day_before_older_ones(
     store: Store,
 ) -> None:
