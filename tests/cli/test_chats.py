@@ -10,7 +10,7 @@ import pytest
 
 from onward.testing.models.script import Reply, Rule, Script
 from tests.cli.agents import TALK, with_model
-from tests.cli.shell import GATE, Latch, Shell, pipeline
+from tests.cli.shell import GATE, Latch, Shell, pipeline, wait_until
 from tests.redact import canary
 
 SITE = pipeline(("research", "echo found"), ("design", "test ! -e broken"))
@@ -328,3 +328,24 @@ def test_a_chat_is_told_that_its_run_has_stopped_whoever_executes_it(site: Shell
     page = site.inside("chats", "show", "talk", "--json").json
     told = [one["text"] for one in page["messages"] if one["role"] == "system"]
     assert len([text for text in told if "failed (step_failed" in text]) == 2
+
+
+@pytest.mark.slow
+def test_a_message_that_waits_for_a_run_whose_process_was_killed_says_so(any_shell: Shell) -> None:
+    """No worker is there that would notice."""
+    latch = any_shell.latch("latch")
+    any_shell.write("site.dot", pipeline(("a", f"test -e once || {{ touch once; {latch.command}; }}")))
+    assert any_shell.inside("pipelines", "add", "site.dot", "--name", "site").code == 0
+    first = any_shell.start("chat", "talk", "build one", "--watch")
+    latch.wait_reached()
+    run = any_shell.inside("chats", "show", "talk", "--json").json["runs"][0]["id"]
+    waiting = any_shell.start("chat", "talk", "build two", "--watch")
+    waiting.wait_for("comes first; the message waits until it has ended")
+    first.signal(signal.SIGKILL)
+    first.end()
+    # Its log says so once the one that waits has looked for dead processes.
+    wait_until(lambda: "RunInterrupted" in any_shell.inside("events", run, "--json").out, "the sweep")
+    assert any_shell.inside("dismiss", run).code == 0
+    done = waiting.end()
+    assert done.code == 0, done.out + done.err
+    assert "is interrupted; continue it with onward resume" in done.err

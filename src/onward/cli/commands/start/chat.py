@@ -29,6 +29,7 @@ STDIN_CHARACTERS_MAX = 1_100_000
 """More than a message may have, so that a longer one is refused and not cut."""
 CONTINUE = "continue"
 POLL_S = 0.2
+STOPPED = ("interrupted", "paused")
 _OF_OUTCOME = {"gate": UNFINISHED, "asked": UNFINISHED, "limit": FAILED, "refused": FAILED}
 
 
@@ -178,8 +179,12 @@ async def _its_turn(desk: Foreground, asking: SendMessage, sent: MessageSent) ->
     unlisten = desk.stop.listen(asked.set)
     if sent["outcome"] == "queued":
         desk.out.say(sent["notice"])
-        await _tell_what_is_missing(desk, sent)
+    told = ""
     while sent["outcome"] == "queued" and not asked.is_set():
+        missing = await _what_is_missing(desk, sent)
+        if missing not in ("", told):
+            desk.out.note(missing)
+        told = missing
         if sent["is_being_read"] and sent["behind"] is not None:
             await _executed(desk, sent["behind"])
         else:
@@ -189,15 +194,20 @@ async def _its_turn(desk: Foreground, asking: SendMessage, sent: MessageSent) ->
     return sent
 
 
-async def _tell_what_is_missing(desk: Foreground, sent: MessageSent) -> None:
-    """Say so, if the run that a message waits for is one that nothing executes."""
+async def _what_is_missing(desk: Foreground, sent: MessageSent) -> str:
+    """What has to happen before the run continues that a message waits for; nothing if it is at work."""
     if sent["behind"] is None or sent["is_being_read"]:
-        return
+        return ""
     run = await desk.operations.look.get_run(GetRun(run=sent["behind"]))
+    name, command = called(run["id"]), desk.common.command
     if run["waiting_for"]:
-        desk.out.note(run["waiting_for"]["says"])
-    elif run["status"] == "waiting":
-        desk.out.note(f"it waits for an answer: {desk.common.command('answer', called(run['id']))}")
+        return run["waiting_for"]["says"]
+    if run["status"] == "waiting":
+        return f"run {name} waits for an answer: {command('answer', name)}"
+    if run["status"] in STOPPED:
+        resume, dismiss = command("resume", name), command("dismiss", name)
+        return f"run {name} is {run['status']}; continue it with {resume}, or leave it with {dismiss}"
+    return ""
 
 
 @asynccontextmanager
