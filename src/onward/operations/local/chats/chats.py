@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
@@ -36,6 +37,7 @@ from onward.store.port.chats.intakes import ChatRow
 from onward.store.port.chats.messages import MessageQuery
 from onward.store.port.cursor import read_cursor, write_cursor
 
+log = logging.getLogger("onward.chats")
 QUEUED = "queued"
 WAITING_MAX = 1_000
 EVERY = tuple(RunStatus)
@@ -158,7 +160,10 @@ class LocalChats:
         """A run of the chat; None if it was deleted since, or its log is damaged."""
         try:
             folded = await self.engine.journal.load(run_id)
-        except (RunNotFound, HistoryCorrupt):
+        except RunNotFound:
+            return None
+        except HistoryCorrupt as error:
+            log.warning("run %s of a chat is left out: %s", run_id, error)
             return None
         state = await run_state(self.engine.store, folded, self.clock.now_us())
         facts = facts_of(folded.run)
