@@ -21,10 +21,12 @@ import pytest
 from onward import Result, RunStatus, StepContext
 from onward.engine.files.run_files import RunFiles
 from onward.handlers.function import FunctionHandler
+from onward.model.events.steps import StepFinished
 from onward.receipts.homes import Homes
+from onward.store.port.leases import Lease
 from onward.store.port.log import RunLog
 from onward.store.port.store import Store
-from onward.store.port.stored import StoredEvent
+from onward.store.port.stored import StoredEvent, Write
 from onward.testing.clock import ManualClock
 from onward.testing.faults import Around, FaultyStore
 from tests.world import Process, World, in_memory, line, until
@@ -284,30 +286,72 @@ async def test_a_function_that_blocks_its_thread_does_not_hold_up_the_files_of_o
     assert (await blocked).status is RunStatus.COMPLETED
 
 
+@dataclass
+class HangingDisk:
+    """Takes its time with the files below a directory of this name, until the test lets it end."""
+
+    name: str
+    is_hanging: threading.Event = field(default_factory=threading.Event)
+    may_end: threading.Event = field(default_factory=threading.Event)
+    sync: Callable[[int], None] = os.fsync
+
+    def __call__(self, file: int) -> None:
+        if f"/{self.name}/" in os.readlink(f"/proc/self/fd/{file}"):
+            self.is_hanging.set()
+            assert self.may_end.wait(20), "something waited for this sync that should not"
+        self.sync(file)
+
+
 async def test_steps_of_different_runs_do_not_wait_for_each_others_syncs(
     memory: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One run's files are on a disk that hangs; the other's steps are committed meanwhile."""
-    is_hanging, may_end, sync = threading.Event(), threading.Event(), os.fsync
-
-    def hang(file: int) -> None:
-        if "/slow/" in os.readlink(f"/proc/self/fd/{file}"):
-            is_hanging.set()
-            assert may_end.wait(20), "the other run waited for this sync"
-        sync(file)
-
-    monkeypatch.setattr(os, "fsync", hang)
+    disk = HangingDisk("slow")
+    monkeypatch.setattr(os, "fsync", disk)
     process = await memory.process(
         files=lambda store: RunFiles(str(tmp_path), store.identity, warn=pytest.fail)
     )
     slow = asyncio.create_task(process.start(line("a"), "slow"))
-    await until(is_hanging.is_set)
+    await until(disk.is_hanging.is_set)
     try:
         assert (await process.start(line("a", "b"), "quick")).status is RunStatus.COMPLETED
-        assert "a#1" not in await process.completed("slow"), "and its own step is committed after its sync"
     finally:
-        may_end.set()
+        disk.may_end.set()
     assert (await slow).status is RunStatus.COMPLETED
+
+
+async def test_the_commit_does_not_wait_for_the_disk_but_all_that_follows_does(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S1-3: a committed step has its files. Until the disk has them, no one is told of the step, and the
+    next does not begin."""
+    disk, told, found = HangingDisk("run"), list[str](), list[bool]()
+    monkeypatch.setattr(os, "fsync", disk)
+
+    class Looking(Around[RunLog]):
+        async def append(self, write: Write, lease: Lease) -> None:
+            names = ("receipts/a-codergen.json", "handoffs/a-codergen.json")
+            found.append(all((tmp_path / "run" / "line" / name).exists() for name in names))
+            await self.part.append(write, lease)
+
+    process = await world.process(
+        wrap=partial(FaultyStore, log=Looking),
+        observe=lambda run, events: told.extend(e.step for e in events if isinstance(e, StepFinished)),
+        files=lambda store: RunFiles(str(tmp_path), store.identity, warn=pytest.fail),
+    )
+    running = asyncio.create_task(process.start(line("a", "b")))
+    await until(disk.is_hanging.is_set)
+    try:
+        while "a#1" not in await process.completed():
+            await asyncio.sleep(0)
+        assert found == [True], "both files have their names when the step is committed"
+        assert world.ledger.steps == ["a#1"]
+        assert told == ["start#1"]
+    finally:
+        disk.may_end.set()
+    assert (await running).status is RunStatus.COMPLETED
+    assert world.ledger.steps == ["a#1", "b#1"]
+    assert told == ["start#1", "a#1", "b#1", "exit#1"]
 
 
 async def test_a_disk_that_cannot_sync_costs_a_warning_and_no_step(

@@ -6,6 +6,7 @@ when it runs again. All that is written follows from the log alone, so a disk th
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,6 +36,8 @@ from onward.store.codec import unseal
 from onward.store.port.log import RunLog
 
 WRITES_MAX = 32
+Syncing = asyncio.Future[None]
+"""Done when the disk has what was written; OSError if it may not have it."""
 
 
 @dataclass(slots=True)
@@ -139,9 +142,12 @@ class StepReceipts:
 
     async def before(
         self, definition: Definition, folded: Folded, events: Sequence[Event], at_us: int
-    ) -> None:
-        """Write what `events` leave, which are about to be appended after `folded`: artifacts first."""
-        run, writes = folded.run, self._files.first(folded.run.id)
+    ) -> Syncing | None:
+        """Write what `events` leave, which are about to be appended after `folded`: artifacts first.
+
+        It is under its names when this returns. `synced` waits for the disk.
+        """
+        run, writes, syncing = folded.run, self._files.first(folded.run.id), None
         self._ahead.pop(run.id, None)  # of an append that was refused
         try:
             self._leave_artifacts(definition, run, events, writes)
@@ -149,12 +155,26 @@ class StepReceipts:
             self._ahead[run.id] = _Prepared(ahead, tuple(events))
             for left in _taken(ahead, definition, events, at_us):
                 self._leave(definition, run, left, writes, is_new=True)
-            await self._write(writes)
+            if writes:
+                _, written, syncing = self._files.group.ask(tuple(writes))
+                await unbroken(written)
         except OSError as error:
             self._files.tell(run.id, error)
         except OnwardError as error:
             self._files.tell_why(run.id, str(error).rstrip("."))
-        self._files.tell_late(run.id)
+        except asyncio.CancelledError:
+            await self.synced(run.id, syncing)
+            raise
+        return syncing
+
+    async def synced(self, run_id: str, syncing: Syncing | None) -> None:
+        """Return when the disk has what `before` wrote."""
+        if syncing is not None:
+            try:
+                await unbroken(syncing)
+            except OSError as error:
+                self._files.tell(run_id, error)
+        self._files.tell_late(run_id)
 
     async def write_all(self, definition: Definition, folded: Folded) -> None:
         """Write what a run left that is over, if it has a directory, and let the directory go."""

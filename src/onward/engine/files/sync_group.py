@@ -13,13 +13,21 @@ import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from typing import NamedTuple
 
 from onward.receipts.syncing import Unsynced, sync_files
 
 SLOW_S = 0.02
 Write = Callable[[Unsynced], object]
 """Writes files, and hands over those that are to be synced."""
-Waiting = tuple[Sequence[Write], asyncio.Future[None]]
+
+
+class Asked(NamedTuple):
+    """Files to be written, and what is done when others can read them and when the disk has them."""
+
+    writes: Sequence[Write]
+    written: asyncio.Future[None]
+    synced: asyncio.Future[None]
 
 
 class SyncGroup:
@@ -27,20 +35,24 @@ class SyncGroup:
 
     def __init__(self, threads: Executor) -> None:
         self._threads = threads
-        self._waiting: list[Waiting] = []
+        self._waiting: list[Asked] = []
         self._being_written = 0
         self._hurry: asyncio.TimerHandle | None = None
 
     def write(self, writes: Sequence[Write]) -> asyncio.Future[None]:
         """Done when all is written, in this order, and the disk has what is to be synced; OSError if not."""
+        return self.ask(writes).synced
+
+    def ask(self, writes: Sequence[Write]) -> Asked:
+        """The same, for a caller that has something to do between the two. Only `synced` can fail."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((writes, answer))
+        asked = Asked(writes, loop.create_future(), loop.create_future())
+        self._waiting.append(asked)
         if not self._being_written:
             self._begin()
         elif self._hurry is None:
             self._hurry = loop.call_later(SLOW_S, self._begin)
-        return answer
+        return asked
 
     def _begin(self) -> None:
         if self._hurry is not None:
@@ -50,25 +62,28 @@ class SyncGroup:
         if not batch:
             return
         self._being_written += 1
-        works, loop = [writes for writes, _ in batch], asyncio.get_running_loop()
-        wrote = partial(loop.call_soon_threadsafe, self._wrote)
+        works, loop = [asked.writes for asked in batch], asyncio.get_running_loop()
+        wrote = partial(loop.call_soon_threadsafe, self._wrote, batch)
         working = loop.run_in_executor(self._threads, write_and_sync, works, wrote)
         working.add_done_callback(partial(self._ended, batch))
 
     def _ended(
-        self, batch: Sequence[Waiting], working: asyncio.Future[Sequence[BaseException | None]]
+        self, batch: Sequence[Asked], working: asyncio.Future[Sequence[BaseException | None]]
     ) -> None:
         defect = working.exception()
         failures = working.result() if defect is None else [defect] * len(batch)
-        for (_, answer), failure in zip(batch, failures, strict=True):
-            if answer.done():
+        for asked, failure in zip(batch, failures, strict=True):
+            if asked.synced.done():
                 continue  # its caller was cancelled
             if failure is None:
-                answer.set_result(None)
+                asked.synced.set_result(None)
             else:
-                answer.set_exception(failure)
+                asked.synced.set_exception(failure)
 
-    def _wrote(self) -> None:
+    def _wrote(self, batch: Sequence[Asked]) -> None:
+        for asked in batch:
+            if not asked.written.done():  # its caller was cancelled
+                asked.written.set_result(None)
         self._being_written -= 1
         if not self._being_written:
             self._begin()

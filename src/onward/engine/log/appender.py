@@ -1,6 +1,6 @@
 """The one writer of a run that this process holds.
 
-    decide ──► receipts ──► append ──► observers
+    decide ──► receipts ──► append ──► receipts are synced ──► observers
        ▲                      │
        └── catch up ◄─────────┘ another process appended first: a request
 
@@ -98,14 +98,18 @@ class Appender:
                     return ahead.action
                 if type(ahead.events[-1]) is RunInterrupted:
                     ahead = await self._judged(ahead, before.run, first, now_us)
-                receipts = self._receipts()
+                receipts, syncing = self._receipts(), None
                 if receipts is not None:
-                    await receipts.before(self._definition, before, ahead.events, now_us)
+                    syncing = await receipts.before(self._definition, before, ahead.events, now_us)
                 try:
                     self._folded = await self._parts.journal.record(before, ahead.events, ahead.run, now_us)
                 except StaleHistory:
                     await self.catch_up()
                     continue
+                finally:
+                    # Written before the commit, synced beside it: nothing follows before the disk has both.
+                    if receipts is not None:
+                        await receipts.synced(before.run.id, syncing)
                 self._warned = ()
                 self._parts.observe(ahead.run, ahead.events)
                 for child in orphaned(before.run, ahead.run, ahead.events) if before.run.open_steps else ():
