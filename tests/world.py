@@ -102,6 +102,11 @@ class Process:
         """The finished steps, in order."""
         return await completed_of(self.store.log, run_id)
 
+    async def until_completed(self, step: str, run_id: str = "run") -> None:
+        """Wait until the log says that a step has finished."""
+        while step not in await self.completed(run_id):  # noqa: ASYNC110 - another task appends it
+            await asyncio.sleep(0)
+
     async def checkpoints(self, run_id: str = "run") -> list[dict[str, Any]]:
         return [checkpoint async for checkpoint in read_checkpoints(self.store.log, run_id)]
 

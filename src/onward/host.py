@@ -10,7 +10,8 @@ import errno
 import os
 import socket
 import sys
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.errors import InvalidInput
 
@@ -19,8 +20,7 @@ PROCESS = "/proc/{}/stat"
 PID_SPACE = "/proc/self/ns/pid"
 
 
-@dataclass(frozen=True, slots=True)
-class HostIdentity:
+class HostIdentity(msgspec.Struct, frozen=True):
     """One process, unique for ever. If the system does not say, `boot_id` is empty or `started` is 0."""
 
     host: str

@@ -12,8 +12,9 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FrameType
+
+import msgspec
 
 log = logging.getLogger("onward.blocked")
 LOOKS = 4
@@ -22,8 +23,7 @@ WAKING_S = 0.1
 """How long a process that was stopped or asleep may take until its loop answers again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Culprit:
+class Culprit(msgspec.Struct, frozen=True):
     """The function that blocks a loop: what is said of it, fields for the log, and its part of the stack."""
 
     words: str

@@ -28,9 +28,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
+
+import msgspec
 
 from onward.deadline import NO_DEADLINE, Deadline
 from onward.errors import CannotExecute, InvalidInput, SpawnFailed
@@ -47,8 +48,7 @@ LINGER_S = 1.0  # for processes that the shell left running
 DRAIN_S = 1.0  # for output, if a process outside the command holds its pipe
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True):
     """How a command ended: with an exit code, or by a signal."""
 
     exit_code: int | None

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 DIRECTORY = ".onward"
 CONFIG_FILE = "onward.toml"
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(msgspec.Struct, frozen=True):
     """A directory, absolute if it is not the current one, and what above was not trusted on the way."""
 
     directory: str = ""

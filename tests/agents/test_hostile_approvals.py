@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from onward.agents.model.request import ToolResult
 from onward.agents.tools.port import ToolAnswer, ToolRules, ToolUse

@@ -342,8 +342,7 @@ async def test_the_commit_does_not_wait_for_the_disk_but_all_that_follows_does(
     running = asyncio.create_task(process.start(line("a", "b")))
     await until(disk.is_hanging.is_set)
     try:
-        while "a#1" not in await process.completed():
-            await asyncio.sleep(0)
+        await process.until_completed("a#1")
         assert found == [True], "both files have their names when the step is committed"
         assert world.ledger.steps == ["a#1"]
         assert told == ["start#1"]

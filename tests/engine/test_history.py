@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 from msgspec.structs import replace as changed
 
 from onward.engine.engine import Fork

@@ -346,8 +346,7 @@ async def test_a_slow_disk_holds_up_its_own_step_and_nothing_else(
     process = await world.process({}, files=kept_at(tmp_path))
     going = asyncio.create_task(process.start(line("a")))
     await asyncio.to_thread(slow_disk.is_syncing.wait, 20)
-    while "a#1" not in await process.completed():
-        await asyncio.sleep(0)
+    await process.until_completed("a#1")
     assert not going.done()
     slow_disk.may_end.set()
     assert (await going).status is RunStatus.COMPLETED

@@ -6,9 +6,10 @@ a crash, a request or a result between any two events.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from onward.machine.decide.claim import HolderView, decide_claim
 from onward.machine.decide.requests import decide_answer, decide_cancel, decide_pause
@@ -135,7 +136,7 @@ class Play:
 
     def answer(self, answer: str | Answer, *, gate: str | None = None, text: str = "") -> tuple[Event, ...]:
         said = answer if isinstance(answer, Answer) else Answer(answer, text)
-        holder_view = dataclasses.replace(NO_ONE, now_us=self.now_us)
+        holder_view = msgspec.structs.replace(NO_ONE, now_us=self.now_us)
         events = decide_answer(self.run, holder_view, gate_id=gate, answer=said, by="pat")
         self.write(*events)
         return events
@@ -151,7 +152,7 @@ class Play:
     ) -> Action:
         """A person sends the run on; it is claimed and goes on."""
         request = ResumeRequest("pat", from_node, action, step, take_over=take_over)
-        holder_view = dataclasses.replace(holder_view, now_us=self.now_us)
+        holder_view = msgspec.structs.replace(holder_view, now_us=self.now_us)
         self.write(*decide_resume(self.definition, self.run, holder_view, request))
         return self.go()
 

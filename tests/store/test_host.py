@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from onward.errors import InvalidInput
 from onward.host import HostIdentity, host_identity, is_process_gone
@@ -75,12 +75,12 @@ def test_a_pid_that_now_belongs_to_another_process_is_gone(other: HostIdentity) 
 
 @pytest.mark.parametrize("change", [{"host": "elsewhere"}, {"boot_id": "another"}, {"pid_space": "1"}])
 def test_nothing_is_known_of_another_machine_boot_or_container(change: dict[str, str]) -> None:
-    assert is_process_gone(replace(host_identity(), pid=2**22 - 1, **change)) is None  # type: ignore[arg-type]
+    assert is_process_gone(replace(host_identity(), pid=2**22 - 1, **change)) is None
 
 
 @pytest.mark.parametrize("change", [{"boot_id": ""}, {"started": 0}, {"pid": 0}, {"pid": -1}])
 def test_nothing_is_known_of_an_incomplete_identity(change: dict[str, object]) -> None:
-    assert is_process_gone(replace(host_identity(), **change)) is None  # type: ignore[arg-type]
+    assert is_process_gone(replace(host_identity(), **change)) is None
 
 
 def test_a_fork_has_an_identity_of_its_own() -> None:

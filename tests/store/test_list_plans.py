@@ -5,13 +5,13 @@ A process plans its statements once, often while the table is still empty: that 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import apsw
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from bench.rows import POSTGRES_ROWS, SQLITE_ROWS, finished
 from onward.model.run import RunStatus

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, LiteralString
 
 import psycopg
@@ -16,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 from onward.errors import InvalidInput, Refused, RunNotFound, StaleHistory
 from onward.host import HostIdentity, host_identity

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onward.engine.control.requests import Start
 from onward.errors import OnwardError, Refused

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from onward.errors import InvalidInput, WorkspaceFailed
 from onward.model.workspace import Tree

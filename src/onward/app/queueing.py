@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
+
+import msgspec
 
 from onward.app.pipelines import NamedPipelines
 from onward.chats.dispatch import Dispatcher
@@ -35,15 +36,14 @@ from onward.pipeline.build import Pipeline
 from onward.worker.embedded import EmbeddedWorker
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """One of many runs that are submitted together: what is its own.
 
     `run_id` is an id of the caller's own. With a `key` instead, the same submission again finds the run that
     the first one created. `at`: when the run is due. `tags` are added to those of all.
     """
 
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = msgspec.field(default_factory=dict)
     run_id: str | None = None
     key: str | None = None
     tags: Sequence[str] = ()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+
+import msgspec
 
 from onward.config.environment import own_environment
 from onward.engine.control.interview import AutoApprove, CallbackInterviewer, Interviewer
@@ -130,9 +131,9 @@ class Registering:
 
         rules = ToolRules(repeatable=repeatable, approval=approval, is_concurrent=concurrent)
         if time_limit_s is not None:
-            rules = dataclasses.replace(rules, time_limit_s=time_limit_s)
+            rules = msgspec.structs.replace(rules, time_limit_s=time_limit_s)
         if output_characters is not None:
-            rules = dataclasses.replace(rules, output_characters=output_characters)
+            rules = msgspec.structs.replace(rules, output_characters=output_characters)
         if function is not None:
             return self._add_tool(function, name, rules, isolated=isolated, replace=replace, place=_place(1))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 from blake3 import blake3
 
 from onward.carry.lines import (
@@ -40,11 +40,10 @@ PAGE_FIRST, PAGE_MAX = 8, 512
 BYTES_AT_ONCE = 2 * 1024 * 1024
 
 
-@dataclass(slots=True)
-class Carried:
+class Carried(msgspec.Struct):
     """What an export holds."""
 
-    runs: list[str] = field(default_factory=list)
+    runs: list[str] = msgspec.field(default_factory=list)
     events: int = 0
     blobs: int = 0
     effects: int = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from onward.carry.exporting import content_of, row_of, sources_of
 from onward.carry.lines import EVENT_BEGINS, MESSAGE_BEGINS, EffectLine, EventLine, MessageLine, read_line
@@ -32,8 +33,7 @@ HELD_BACK = "imported with --paused"
 UNFINISHED = (RunStatus.RUNNING, RunStatus.QUEUED, RunStatus.WAITING, RunStatus.INTERRUPTED)
 
 
-@dataclass(frozen=True, slots=True)
-class Brought:
+class Brought(msgspec.Struct, frozen=True):
     """A run that was imported or already existed; `says` tells a person which."""
 
     run: str
@@ -42,8 +42,7 @@ class Brought:
     says: str
 
 
-@dataclass(slots=True)
-class _Planned:
+class _Planned(msgspec.Struct):
     """A run to import: its future row, and the events to append to its log."""
 
     section: Section
@@ -82,14 +81,13 @@ class Checked:
             raise unreadable(self.spool.name, why) from None
 
 
-@dataclass(slots=True)
-class Importer:
+class Importer(msgspec.Struct):
     """Imports one checked file."""
 
     store: Store
     clock: Clock
     checked: Checked
-    _kept: dict[str, int] = field(default_factory=dict)
+    _kept: dict[str, int] = msgspec.field(default_factory=dict)
 
     async def bring(self) -> list[Brought]:
         """Import all runs of the file that do not exist here, in the order of the file."""

@@ -6,9 +6,9 @@ import contextlib
 import io
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO, cast
 
+import msgspec
 import zstandard
 
 from onward.errors import Refused
@@ -20,8 +20,7 @@ CHUNK = 1024 * 1024
 GIB = 1024**3
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """How much a file may unpack to: `free` bytes, or `ratio` times what was read, if that is more.
 
     Every event has a hash, which does not compress, so logs never reach the ratio; artifacts that are all

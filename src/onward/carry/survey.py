@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import msgspec
 from blake3 import blake3
@@ -40,16 +39,15 @@ from onward.store.port.stored import Position, StoredEvent, read_with
 NO_RUN = CarriedRun(id="", head=0, hash="")
 
 
-@dataclass(slots=True)
-class Section:
+class Section(msgspec.Struct):
     """A run in the file: its end, its fold, and where its events and effects are."""
 
     run: CarriedRun
     begins: int = 0
     ends: int = 0
     fold: Run | None = None
-    gates: dict[str, GateRow] = field(default_factory=dict)
-    said: MessagesSeen = field(default_factory=dict)
+    gates: dict[str, GateRow] = msgspec.field(default_factory=dict)
+    said: MessagesSeen = msgspec.field(default_factory=dict)
 
 
 class Survey:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.engine.registry.pipelines import Registry
 from onward.errors import Refused
@@ -13,8 +14,7 @@ from onward.model.values.registered import Wanted, read_wanted
 LISTED_MAX = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Choosing:
+class Choosing(msgspec.Struct, frozen=True):
     """Chooses among registered pipelines; `pipelines` names one for an intent."""
 
     registry: Registry

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.model.chats.intake import Wish
 from onward.model.run import Gate, RunStatus
@@ -16,8 +17,7 @@ QUEUE, STEER = WHILE_RUNNING_RULES
 STOPPED = (RunStatus.PAUSED, RunStatus.INTERRUPTED)
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRun:
+class ChatRun(msgspec.Struct, frozen=True):
     """A run of a chat that has not ended, in short. One whose process died is interrupted.
 
     `head` is the last event of its log that was seen. `missing` are the steps without which a resume is not
@@ -41,8 +41,7 @@ class ChatRun:
         return self.status in (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING)
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(msgspec.Struct, frozen=True):
     """A message: what it says, and what is said about it.
 
     `has_waited`: it was queued behind a run, so it was said before that run stopped. `instead_of` is the run
@@ -55,70 +54,60 @@ class Said:
     instead_of: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StartRun:
+class StartRun(msgspec.Struct, frozen=True):
     """Start a run: nothing is in its way."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeRun:
+class ResumeRun(msgspec.Struct, frozen=True):
     """Continue a stopped run."""
 
     run: ChatRun
 
 
-@dataclass(frozen=True, slots=True)
-class StartAnew:
+class StartAnew(msgspec.Struct, frozen=True):
     """Start the work of a stopped run from its beginning, because a step that a resume needs is missing."""
 
     run: ChatRun
 
 
-@dataclass(frozen=True, slots=True)
-class Supersede:
+class Supersede(msgspec.Struct, frozen=True):
     """Cancel a run, and look again: a new one takes its place."""
 
     run: ChatRun
 
 
-@dataclass(frozen=True, slots=True)
-class Steer:
+class Steer(msgspec.Struct, frozen=True):
     """Give the message to the agents of a run under way."""
 
     run: ChatRun
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Wait until a run has ended or is dismissed."""
 
     run: ChatRun
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerGate:
+class AnswerGate(msgspec.Struct, frozen=True):
     """Answer the question that a run waits at."""
 
     run: ChatRun
     gate: Gate
 
 
-@dataclass(frozen=True, slots=True)
-class ShowGate:
+class ShowGate(msgspec.Struct, frozen=True):
     """Reply with the question that a run waits at."""
 
     run: ChatRun
 
 
-@dataclass(frozen=True, slots=True)
-class AskFirst:
+class AskFirst(msgspec.Struct, frozen=True):
     """Ask whether to continue a stopped run or to start anew."""
 
     run: ChatRun
 
 
-@dataclass(frozen=True, slots=True)
-class Nothing:
+class Nothing(msgspec.Struct, frozen=True):
     """Do nothing: the run that was to be continued is under way."""
 
     run: ChatRun

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import assert_never
 
+import msgspec
 from msgspec.structs import replace
 
 from onward.chats.decide import (
@@ -57,15 +57,14 @@ TOO_LATE = ("invalid_state", "no_open_gate", "gate_decided")
 """Why a run under way takes no instruction or answer: it has moved on, so the message is decided anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatcher:
+class Dispatcher(msgspec.Struct, frozen=True):
     """Takes up messages through one engine."""
 
     engine: Engine
     clock: Clock
     settings: ChatSettings = DEFAULT_CHATS
-    ids: Ids = SystemIds()  # noqa: RUF009 - it has no state
-    failures: Failures = field(default_factory=Failures)
+    ids: Ids = SystemIds()
+    failures: Failures = msgspec.field(default_factory=Failures)
 
     async def send(self, sent: Sent) -> tuple[Intake, bool]:
         """Store a message, and do what follows from it; says also whether it was sent before.

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 WAIT_S_FIRST, WAIT_S_MAX = 1.0, 300.0
 REMEMBERED_MAX = 10_000
 
 
-@dataclass(slots=True)
-class Failures:
+class Failures(msgspec.Struct):
     """What this process tried in vain. Others try for themselves."""
 
-    _waits: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _waits: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
     """By message: from when on it may be tried, and how long that was put off."""
 
     def may_try(self, message: str, now_s: float) -> bool:

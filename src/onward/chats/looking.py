@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.chats.decide import ChatRun
 from onward.chats.settings import ChatSettings
@@ -27,8 +28,7 @@ WAITING_MAX = 1_000
 UNENDED = tuple(status for status in RunStatus if status not in (RunStatus.COMPLETED, RunStatus.CANCELLED))
 
 
-@dataclass(frozen=True, slots=True)
-class ChatSeen:
+class ChatSeen(msgspec.Struct, frozen=True):
     """A chat: its turn, what waits in it, and its runs, newest first. They were read in this order.
 
     A message that has begun a run since the turn was read has moved the turn; one that had begun it before is
@@ -46,8 +46,7 @@ class ChatSeen:
         return next((one for one in self.waiting if one.state is IntakeState.STARTING), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Looking:
+class Looking(msgspec.Struct, frozen=True):
     """Looks at chats through one engine."""
 
     engine: Engine

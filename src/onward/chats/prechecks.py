@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.model.values.amounts import MEASURES, WARN_PERCENT, shown_amount
 from onward.model.values.scopes import day_of, kind_of
@@ -17,8 +18,7 @@ from onward.store.port.money.limits import Scope
 CHECKED = (("chat", "tokens"), ("day", "cost"), ("project", "cost"))
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(msgspec.Struct, frozen=True):
     """What the limits say: why nothing can begin, or what is nearly spent; a sentence each."""
 
     blocked: str = ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from onward.clock import Clock, Ids
@@ -33,8 +31,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     workdir: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
+class Sending(msgspec.Struct, frozen=True):
     """Stores messages with what they ask for."""
 
     intakes: Intakes

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from onward.errors import InvalidInput
 from onward.model.chats.reading import INTENTS
@@ -15,8 +16,7 @@ ON_OWNER_LOSS = ("interrupt", "requeue")
 KNOWN = ("on_message", "on_owner_loss", "classifier", "pipelines")
 
 
-@dataclass(frozen=True, slots=True)
-class ChatSettings:
+class ChatSettings(msgspec.Struct, frozen=True):
     """What messages do where a pipeline does not say it itself.
 
     `on_message`: what a message does to a stopped run of its chat. `on_owner_loss`: what happens to runs of
@@ -27,7 +27,7 @@ class ChatSettings:
     on_message: str = "auto"
     on_owner_loss: str = "interrupt"
     classifier: str | None = None
-    pipelines: Mapping[str, str] = field(default_factory=dict)
+    pipelines: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 DEFAULT_CHATS = ChatSettings()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from onward.chats.choosing import Choosing
@@ -35,8 +35,7 @@ from onward.model.values.registered import Wanted, read_wanted
 from onward.pipeline.build import Pipeline
 
 
-@dataclass(frozen=True, slots=True)
-class RunStarting:
+class RunStarting(msgspec.Struct, frozen=True):
     """Starts the runs of messages."""
 
     engine: Engine

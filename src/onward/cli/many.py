@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import msgspec
@@ -34,8 +33,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 _DECODER = msgspec.json.Decoder(_Line)
 
 
-@dataclass(frozen=True, slots=True)
-class Many:
+class Many(msgspec.Struct, frozen=True):
     """The runs of a file, and the line that each stands in."""
 
     name: str

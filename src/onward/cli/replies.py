@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypedDict
+
+import msgspec
 
 from onward.agents.listed import ModelList
 from onward.agents.tools.listed import ToolList
@@ -128,8 +129,7 @@ class CompletionShown(TypedDict):
     script: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """One kind of reply. `when` tells it from the command's others; `is_lines`: one value per line."""
 
     type: Any

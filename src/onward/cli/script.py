@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
+
+import msgspec
 
 from onward.errors import InvalidInput, InvalidScript
 
@@ -17,8 +18,7 @@ _SPACE = re.compile(r"[\s,:]*")
 _DECODER = json.JSONDecoder()
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(msgspec.Struct, frozen=True):
     """What `--simulate` asks for. `entries`: None without it, empty if every step succeeds."""
 
     entries: dict[str, Any] | None = None

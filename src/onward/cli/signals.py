@@ -23,9 +23,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import NoReturn
+
+import msgspec
 
 import onward.watchdog
 from onward.clock import Clock, SystemClock
@@ -39,8 +40,7 @@ LOOP_S = 0.1
 FORCED = b"onward: stopped without waiting for what was running, which counts as cut off.\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Force:
+class Force(msgspec.Struct, frozen=True):
     """How long the process may take after the first signal, and its exit code if it has to be ended."""
 
     grace_s: float

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from onward.config.environment import VARIABLES
 from onward.config.file import (
@@ -35,8 +36,7 @@ LOG_FORMATS = ("text", "json")
 FILE_MODES = ("full", "lazy", "off")
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """Every setting."""
 
     db: str = DEFAULT_DB
@@ -60,18 +60,18 @@ class Settings:
     """The model that summarises runs for agents; None: rules do."""
     allowed_tools: tuple[str, ...] = ()
     """The tools of agents that say nothing about tools."""
-    tools: Mapping[str, Any] = field(default_factory=dict)
+    tools: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """`[tools]` as it is written; `agents/tools/settings.py` reads it when agents get tools."""
-    providers: Mapping[str, Any] = field(default_factory=dict)
+    providers: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """`[providers]` as it is written; `agents/providers.py` reads it when a model is needed."""
-    programs: Mapping[str, Any] = field(default_factory=dict)
+    programs: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """`[programs]` as it is written; `agents/programs/program.py` reads it when an agent may need one."""
-    base_urls: Mapping[str, str] = field(default_factory=dict)
+    base_urls: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Other addresses of known providers, by their names."""
     has_provider_key: bool = False
     """Whether a variable holds the key of a known provider."""
-    prices: Mapping[str, Any] = field(default_factory=dict)
-    mcp: Mapping[str, Any] = field(default_factory=dict)
+    prices: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    mcp: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """`[mcp]` as it is written; `agents/tools/mcp/settings.py` reads it when agents are served."""
     redact: RedactSettings = DEFAULT_REDACT
     chats: ChatSettings | None = None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from onward.draw.trace import Trace
 from onward.model.events.steps import StepStatus
@@ -47,8 +48,7 @@ _OF_ATTEMPT: Mapping[AttemptState, NodeStatus] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(msgspec.Struct, frozen=True):
     """The state of a node; `is_next` if the run continues there, `note` says why if there is a reason."""
 
     status: NodeStatus = NodeStatus.NOT_REACHED
@@ -70,8 +70,7 @@ class NodeState:
         return ", ".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Jump:
+class Jump(msgspec.Struct, frozen=True):
     """A move that follows no edge of the graph: to a retry target, or back to an unmet goal gate."""
 
     source: str
@@ -79,8 +78,7 @@ class Jump:
     taken: int
 
 
-@dataclass(frozen=True, slots=True)
-class States:
+class States(msgspec.Struct, frozen=True):
     """A run in its graph: nodes by id, how often each edge (by its order) was taken, and the jumps."""
 
     nodes: Mapping[str, NodeState]

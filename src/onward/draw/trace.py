@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from onward.model.events.event import Event
 from onward.model.events.steps import (
@@ -24,18 +25,17 @@ Move = tuple[str, str, int | None]
 """From a node, to a node, by the edge with this order in the graph; None for a jump."""
 
 
-@dataclass(slots=True)
-class Trace:
+class Trace(msgspec.Struct):
     """The moves of a run; and by place, how often a node was visited and how its last visit ended."""
 
-    moves: Counter[Move] = field(default_factory=Counter)
-    finished: Counter[str] = field(default_factory=Counter)
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
-    visits: dict[str, int] = field(default_factory=dict)
-    attempts: Counter[str] = field(default_factory=Counter)
+    moves: Counter[Move] = msgspec.field(default_factory=Counter)
+    finished: Counter[str] = msgspec.field(default_factory=Counter)
+    outcomes: dict[str, Outcome] = msgspec.field(default_factory=dict)
+    visits: dict[str, int] = msgspec.field(default_factory=dict)
+    attempts: Counter[str] = msgspec.field(default_factory=Counter)
     """An attempt that starts again after a crash counts once."""
     _last: str = ""
-    _log: Projection = field(default_factory=Projection)
+    _log: Projection = msgspec.field(default_factory=Projection)
 
     def add(self, events: Iterable[Event]) -> None:
         """Add the next events of the log."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 from onward.errors import InvalidInput
 from onward.handlers.questions import StepQuestion
@@ -30,8 +31,7 @@ class TextSink(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class CallAnswer:
+class CallAnswer(msgspec.Struct, frozen=True):
     """What a model or a tool answered, with what is recorded beside its value."""
 
     value: Any
@@ -40,11 +40,10 @@ class CallAnswer:
     model: str = ""
     request_id: str = ""
     thread: str = ""
-    nodes: Mapping[str, bytes] = field(default_factory=dict)
+    nodes: Mapping[str, bytes] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class CallOptions:
+class CallOptions(msgspec.Struct, frozen=True):
     """How a call is made and recorded."""
 
     repeatable: bool = True
@@ -55,7 +54,7 @@ class CallOptions:
     model: str = ""
     definition: str = ""
     thread: str = ""
-    nodes: Mapping[str, bytes] = field(default_factory=dict)
+    nodes: Mapping[str, bytes] = msgspec.field(default_factory=dict)
     reserved: Reserved | None = None
     shortened_to: int = 0
     """The ceiling in tokens that a limit left for the answer; 0 if none lowered it."""
@@ -85,8 +84,7 @@ class CallOptions:
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class StepPast:
+class StepPast(msgspec.Struct, frozen=True):
     """What an agent's step was when it was first asked: its definition and model, and its conversation.
 
     Without a definition but with a conversation, the step is tried anew after its tools did something that

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from onward.model.attempt.leftovers import LeftFile
 
@@ -11,8 +12,7 @@ FILES_SHOWN = 20
 RESPONSE_CHARACTERS_SHOWN = 4_000
 
 
-@dataclass(frozen=True, slots=True)
-class PreviousAttempt:
+class PreviousAttempt(msgspec.Struct, frozen=True):
     """The previous attempt: its directory, if it had one, its answer so far, and its files.
 
     `artifacts` are the paths of the files in its `artifacts/`, by name: they are not artifacts of the run,
@@ -22,7 +22,7 @@ class PreviousAttempt:
     directory: str | None = None
     response: str = ""
     files: tuple[LeftFile, ...] = ()
-    artifacts: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def summary(self) -> str:
         """The text for an agent's session that continues. Of a long response, it has the end."""

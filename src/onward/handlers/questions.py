@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -35,8 +34,7 @@ CHOICES_MAX = 50
 TIMEOUT = Seconds(0.001)
 
 
-@dataclass(frozen=True, slots=True)
-class StepQuestion:
+class StepQuestion(msgspec.Struct, frozen=True):
     """What a call asks a person; `default` is the key of a choice."""
 
     text: str
@@ -47,7 +45,7 @@ class StepQuestion:
     about: str = ""
     timeout_s: float | None = None
     remind_s: float | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = msgspec.field(default_factory=dict)
     is_shown_whole: bool = False
     """Whether all of what it is about is shown, however long: people decide about exactly that."""
 

@@ -7,7 +7,8 @@ is refused. `docs/state-machine.md` is generated from these tables.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.model import call as c
 from onward.model.events.event import Event
@@ -133,8 +134,7 @@ RUN: Mapping[RunStatus, Mapping[type[Event], RunStatus]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True):
     """Why a run stopped, which status that is, and whether it can continue."""
 
     status: RunStatus

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from onward.model.values.value import check_value
 
@@ -15,8 +16,7 @@ class Verdict(StrEnum):
     REJECT = "reject"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """An answer to a gate: a choice by its key, label or target, or a verdict; and words beside it.
 
     To a gate that asks for words, the words alone are the answer. One that is `skipped` leaves the gate open.
@@ -61,8 +61,7 @@ class Answer:
                 return cls(choice=str(said))
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """What came of a question that a step asked: the choice as it was offered, words, and who said so.
 
     `choice` is empty if the person wrote only text, or said no without taking one of the choices.

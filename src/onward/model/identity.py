@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 from blake3 import blake3
 
 SHORT = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """A database, told from every other one: also from a copy of it under another name.
 
     Directories of runs that were made up to `unmarked_until_us` may not say whose they are: that is from

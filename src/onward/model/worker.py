@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.model.needs import handlers_missing, needed_directory
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True):
     """What a worker serves: its handlers, and how many runs at once.
 
     `lacks` are the directories that runs of the queue needed and that it does not have.
@@ -20,8 +20,7 @@ class Offer:
     concurrency: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredWorker:
+class RegisteredWorker(msgspec.Struct, frozen=True):
     """A process that takes runs from the queue, by its stored name, and whether it can still be alive."""
 
     owner: str
@@ -38,8 +37,7 @@ class RegisteredWorker:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingFor:
+class WaitingFor(msgspec.Struct, frozen=True):
     """What a queued run waits for: a worker at all, handlers, or a directory. `workers` is how many live.
 
     If no live worker has all `handlers`, but each of them has one, `is_split`.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+import msgspec
 
 from onward.errors import InvalidInput
 from onward.model.notification import NotificationKind
@@ -17,8 +18,7 @@ _PRINTABLE = re.compile(r"[!-~]+")
 _VARIABLE = re.compile(r"[^\s=,$\[\]]+")
 
 
-@dataclass(frozen=True, slots=True)
-class NotifySettings:
+class NotifySettings(msgspec.Struct, frozen=True):
     """Who is told, of what: a command, as words or as a line for the shell, or an address.
 
     `secret` says where the secret that signs requests is: `env:NAME` or `file:PATH`. `env` names the

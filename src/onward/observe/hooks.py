@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
+
+import msgspec
 
 from onward.clock import Clock
 from onward.errors import LeaseLost, RunUnreadable, StoreError
@@ -34,8 +35,7 @@ def watched_store(store: Store, metrics: Metrics, health: Health, clock: Clock) 
     return cast("Store", _WatchedStore(store, _Watch(metrics, health, clock)))
 
 
-@dataclass(slots=True)
-class _Decision:
+class _Decision(msgspec.Struct):
     """What this process decided under a run's lock, and since when the run was due."""
 
     write: Write | None = None
@@ -141,8 +141,7 @@ class _WatchedMessages(_Around[Messages]):
             return answers
 
 
-@dataclass(frozen=True, slots=True)
-class _Watch:
+class _Watch(msgspec.Struct, frozen=True):
     """Where the results of calls are counted."""
 
     metrics: Metrics

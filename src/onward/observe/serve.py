@@ -12,8 +12,9 @@ import ipaddress
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from http import HTTPStatus
+
+import msgspec
 
 from onward.errors import InvalidInput
 from onward.model.values.bounds import PORT, shown
@@ -26,8 +27,7 @@ PLAIN = "text/plain; charset=utf-8"
 log = logging.getLogger("onward.metrics")
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """What is sent back."""
 
     status: int

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 
 import blake3
+import msgspec
 
 from onward.errors import InvalidPipeline
 from onward.model.values.tool_env import Variables
@@ -21,8 +21,7 @@ from onward.pipeline.value import as_text
 __all__ = ["BUILT_IN_TYPES", "Pipeline", "Transform", "build", "changed_nodes"]
 
 
-@dataclass(frozen=True, slots=True)
-class Pipeline:
+class Pipeline(msgspec.Struct, frozen=True):
     """A definition without errors. Its identity is name and hash (BLAKE3 of the source's bytes)."""
 
     name: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from onward.errors import ConditionError
 from onward.model.values.references import as_words
@@ -41,8 +42,7 @@ _FOREIGN = {
 _FALSE = ("", "false", "0")
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(msgspec.Struct, frozen=True):
     """One comparison; with an empty operator, whether the key's value is true."""
 
     key: str
@@ -59,8 +59,7 @@ class Clause:
         return value not in _FALSE
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True):
     """Clauses that must all hold; without clauses it always holds."""
 
     clauses: tuple[Clause, ...] = ()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from onward.pipeline.condition import resolver
 from onward.pipeline.graph import Edge, Graph, Node
@@ -15,8 +16,7 @@ Reason = Literal["condition", "label", "suggested", "weight", "lexical"]
 _ACCELERATOR = re.compile(r"(?:\[([^\W_])\]|([^\W_])\)|([^\W_])\s+-)\s+")
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """The edge to follow, and which rule chose it."""
 
     edge: Edge

@@ -6,8 +6,9 @@ This file only parses; `styling` applies the rules to nodes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from onward.errors import StylesheetError
 from onward.pipeline.dot.source import unescaped
@@ -31,8 +32,7 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 _BARE = re.compile(r"[\w.:/+@-]++")
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True):
     """Which nodes a rule applies to; of two rules, the more specific one wins."""
 
     kind: Kind
@@ -44,8 +44,7 @@ class Selector:
         return _SPECIFICITY[self.kind]
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
+class Property(msgspec.Struct, frozen=True):
     """One setting of a rule."""
 
     name: str
@@ -53,8 +52,7 @@ class Property:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class StyleRule:
+class StyleRule(msgspec.Struct, frozen=True):
     """A selector with its settings, in the order they were written."""
 
     selector: Selector

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onward.errors import InvalidInput
 from onward.model.values.bounds import DURATION_S_MAX, INTEGER_MAX
@@ -24,8 +25,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _FLOAT = re.compile(r"-?[0-9]{0,100}\.[0-9]{1,100}")
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
+class Duration(msgspec.Struct, frozen=True):
     """A length of time, and the text it was written as."""
 
     seconds: float

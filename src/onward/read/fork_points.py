@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from functools import partial
+
+import msgspec
 
 from onward.errors import InvalidInput, StepNotFound
 from onward.model.events.catalogue import CHECKPOINTS
@@ -22,14 +23,13 @@ from onward.store.port.log import RunLog
 NAMED_MAX = 10
 
 
-@dataclass(slots=True)
-class _Beginnings:
+class _Beginnings(msgspec.Struct):
     """For each step of a log, in order: the newest checkpoint when it began, or None if that does not lead
     to it, because a person had the run continue there (`resume --from`)."""
 
     newest: int = 0
     moved_to: str | None = None
-    before: dict[str, int | None] = field(default_factory=dict)
+    before: dict[str, int | None] = msgspec.field(default_factory=dict)
 
     def apply(self, seq: int, event: Event) -> None:
         step = step_of(event)

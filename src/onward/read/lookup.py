@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from onward.errors import AmbiguousRun, RunNotFound
 from onward.model.events.catalogue import CHECKPOINTS

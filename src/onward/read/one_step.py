@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from onward.machine.fold.apply import apply
 from onward.model.events.steps import StepFinished, StepStarted
@@ -18,8 +19,7 @@ from onward.store.port.log import RunLog
 Context = Mapping[str, Any]
 
 
-@dataclass(slots=True)
-class StepHistory:
+class StepHistory(msgspec.Struct):
     """What the log says about one step, besides its projection.
 
     `before` is the context of its branch when it started, `after` the one that its outcome left.
@@ -27,10 +27,10 @@ class StepHistory:
     the definition that the last event of the step had.
     """
 
-    before: Context = field(default_factory=dict)
+    before: Context = msgspec.field(default_factory=dict)
     after: Context | None = None
     finished: StepFinished | None = None
-    recorded_in: list[str] = field(default_factory=list)
+    recorded_in: list[str] = msgspec.field(default_factory=list)
     pipeline_hash: str = ""
 
     @property

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from onward.errors import HistoryCorrupt
 from onward.machine.fold.apply import apply
@@ -34,8 +35,7 @@ TRIES_MAX = 5
 CHECKPOINT_BYTES_MAX = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(msgspec.Struct, frozen=True):
     """How many events are intact, and every problem that was found."""
 
     run_id: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.model.attempt.leftovers import NOT_LEFT, LeftFile
 from onward.receipts.folder import Folder
@@ -19,8 +20,7 @@ _LATER = re.compile(r"(attempt|try)-[1-9][0-9]*(\.before-[0-9]+)?")
 _TRY = re.compile(r"try-([1-9][0-9]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """The files that were found, by their paths; `unseen` says where looking had to stop, and why."""
 
     files: tuple[LeftFile, ...] = ()

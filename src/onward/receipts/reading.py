@@ -7,7 +7,6 @@ never committed. Without the log, what fits together is trusted; with it, only w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -19,8 +18,7 @@ from onward.receipts.places import HANDOFFS, RECEIPTS, is_finished_file, step_fi
 from onward.receipts.receipt import BYTES_MAX, Receipt, hash_of, read_handoff, read_receipt
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(msgspec.Struct, frozen=True):
     """A receipt that the log stands for: the hash of its file, and the number of its event."""
 
     step: str
@@ -28,8 +26,7 @@ class Committed:
     sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """A file that is not trusted, or is not there.
 
     `kind` is one of wrong_schema, foreign, misnamed, duplicate, partial, stale, altered, missing, unreadable.
@@ -40,12 +37,11 @@ class Finding:
     says: str
 
 
-@dataclass(slots=True)
-class Found:
+class Found(msgspec.Struct):
     """What a directory of receipts holds: the trusted ones by file name, and what is wrong."""
 
-    trusted: dict[str, Receipt] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    trusted: dict[str, Receipt] = msgspec.field(default_factory=dict)
+    findings: list[Finding] = msgspec.field(default_factory=list)
 
 
 def read_receipts(

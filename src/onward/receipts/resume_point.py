@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from onward.errors import InvalidInput
 from onward.machine.definition import Definition
@@ -24,8 +25,7 @@ from onward.receipts.receipt import Receipt
 Action = Literal["start", "continue", "retry", "stuck", "done"]
 
 
-@dataclass(frozen=True, slots=True)
-class ResumePoint:
+class ResumePoint(msgspec.Struct, frozen=True):
     """The first step in plan order that has no trusted receipt of an outcome; None when there is none.
 
     `open` are all such steps: several when branches are under way. `behind` is the last trusted step before.
@@ -58,8 +58,7 @@ def find_resume_point(
     return _told(points, tuple(found.findings))
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
+class _Point(msgspec.Struct, frozen=True):
     step: str | None
     action: Action
     reason: str
@@ -78,8 +77,7 @@ def _told(points: list[_Point], findings: tuple[Finding, ...]) -> ResumePoint:
     return ResumePoint(first.step, first.action, first.reason, first.behind, steps, findings)
 
 
-@dataclass(frozen=True, slots=True)
-class _Walk:
+class _Walk(msgspec.Struct, frozen=True):
     """Follows each line from receipt to receipt, as far as they are trusted."""
 
     definition: Definition

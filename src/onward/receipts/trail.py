@@ -7,7 +7,9 @@ that is made from the log years later are the same bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from onward.machine.definition import Definition
 from onward.model.call import AttemptHeld
@@ -21,8 +23,7 @@ from onward.read.log.projection import Projection
 from onward.receipts.filling import Ending, Leaving, Setting, decision, leaving, status_of
 
 
-@dataclass(slots=True)
-class Trail:
+class Trail(msgspec.Struct):
     """A run's open steps as far as its log was taken in."""
 
     run_id: str
@@ -30,9 +31,9 @@ class Trail:
     pipeline_hash: str = ""
     workdir: str | None = None
     simulation: Simulation | None = None
-    _log: Projection = field(default_factory=Projection)
-    _last: Mapping[str, str] = field(default_factory=dict)
-    _commits: Mapping[str, str] = field(default_factory=dict)
+    _log: Projection = msgspec.field(default_factory=Projection)
+    _last: Mapping[str, str] = msgspec.field(default_factory=dict)
+    _commits: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The last known commit of the workspace, by branch."""
 
     @property

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.errors import InvalidInput
 
 KNOWN = ("env", "files", "off", "patterns", "well_known")
 
 
-@dataclass(frozen=True, slots=True)
-class RedactSettings:
+class RedactSettings(msgspec.Struct, frozen=True):
     """Variables and files whose values are secrets, patterns of the user's own, and what is switched off."""
 
     env: tuple[str, ...] = ()

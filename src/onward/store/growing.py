@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -53,13 +52,12 @@ class NewChunk(NamedTuple):
     text: str
 
 
-@dataclass(slots=True)
-class Judged:
+class Judged(msgspec.Struct):
     """A flush of several streams: the rows that it adds, and how far messages and chats are then."""
 
-    chunks: list[NewChunk] = field(default_factory=list)
-    messages: dict[int, int] = field(default_factory=dict)
-    chats: dict[int, int] = field(default_factory=dict)
+    chunks: list[NewChunk] = msgspec.field(default_factory=list)
+    messages: dict[int, int] = msgspec.field(default_factory=dict)
+    chats: dict[int, int] = msgspec.field(default_factory=dict)
 
     def add(self, growth: Growth, found: LockedMessage | None) -> Flushed:
         """Add what is new of a stream, and answer it. What is stored already is left out."""

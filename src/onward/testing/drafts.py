@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from onward.machine.decide.doubt import doubtful_step
@@ -36,8 +36,7 @@ ALL = 2**31
 _numbers = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """A run, and the position in its log."""
 
     run: Run

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.handlers.port import StepContext
 from onward.model.result import Result
@@ -19,8 +20,7 @@ from onward.model.result import Result
 Act = Result | BaseException | Callable[[StepContext], Awaitable[Result]]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One call of a handler."""
 
     run_id: str

@@ -16,7 +16,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import msgspec
 from blake3 import blake3
@@ -33,8 +32,7 @@ HEAD_BYTES_MAX = 64 * 1024
 END = b"0\r\n\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class _Client:
+class _Client(msgspec.Struct, frozen=True):
     """The other end of a connection."""
 
     reader: asyncio.StreamReader
@@ -51,8 +49,7 @@ class _Client:
         await self.writer.drain()
 
 
-@dataclass(frozen=True, slots=True)
-class _Exchange:
+class _Exchange(msgspec.Struct, frozen=True):
     """One request and what is to be answered."""
 
     client: _Client

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from onward.config.environment import tool_environment, tool_variables
 from onward.config.known_secrets import own_redactor
@@ -123,8 +124,7 @@ def make_submitting(
     return Submitting(creating, journal, clock)
 
 
-@dataclass(frozen=True, slots=True)
-class _LateWorkspaces:
+class _LateWorkspaces(msgspec.Struct, frozen=True):
     """Finds the workspaces of new runs; imported for the first run that has one."""
 
     store: Store

@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from math import inf
 from typing import Protocol
+
+import msgspec
 
 from onward.clock import Clock
 from onward.engine.engine import Engine
@@ -33,8 +34,7 @@ LOOKS_JUDGED = 5  # by the quickest of the last few: one look beside a busy neig
 SAY_EVERY_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(msgspec.Struct, frozen=True):
     """A worker's result: how many runs it executed, and whether it had to leave some unfinished."""
 
     executed: int

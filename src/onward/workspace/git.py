@@ -12,7 +12,8 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from onward.errors import GitKilled, WorkspaceFailed
 
@@ -37,8 +38,7 @@ _QUIET = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(msgspec.Struct, frozen=True):
     """What git answered."""
 
     code: int
@@ -51,12 +51,11 @@ class Said:
         return lines[-1].strip()[:WORDS_MAX] if lines else f"exit code {self.code}"
 
 
-@dataclass(frozen=True, slots=True)
-class Git:
+class Git(msgspec.Struct, frozen=True):
     """Git in one directory, which must itself be a work tree unless `looks_up`."""
 
     directory: str
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     timeout_s: float = TIMEOUT_S
     looks_up: bool = False
     lock: int | None = None

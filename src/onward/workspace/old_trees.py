@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.errors import WorkspaceFailed
 from onward.model.workspace import branch_name
 from onward.workspace.git import Git
 
 
-@dataclass(frozen=True, slots=True)
-class GitOldTrees:
+class GitOldTrees(msgspec.Struct, frozen=True):
     """Checks work trees of real repositories. Ignored files do not count as work."""
 
     environment: Mapping[str, str]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from onward.model.workspace import Merged, Tree
 
@@ -16,8 +17,7 @@ def unchecked() -> None:
     """A check that always allows the change."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """One work tree of one run. `stamp` distinguishes runs of the same id in different databases.
 
     `branch` is the work tree's own git branch. Without one, its HEAD is detached; in a person's own tree, it

@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from onward.errors import InvalidInput, WorkspaceFailed
 from onward.model.workspace import Merged, Tree
 from onward.workspace.git import Git, locked
@@ -19,8 +21,7 @@ HASH_SHOWN = 12
 _NOT_IN_REFS = re.compile(r"[^A-Za-z0-9_]+")
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     """The current state of a work tree: `content` is the tree object with all of its files."""
 
     head: str

@@ -6,9 +6,11 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from onward.agents.prices import Prices, read_prices
 from onward.agents.programs.choosing import AgentSteps, AsksModels

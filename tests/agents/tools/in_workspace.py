@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from onward.agents.tools.port import AgentTool, ToolAnswer, ToolRefused, ToolRules, ToolUse
 from onward.agents.tools.workspace.files import file_tools

@@ -7,11 +7,11 @@ import json
 import os
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onward.agents.tools.mcp.messages import ServerFailed
 from onward.agents.tools.port import ToolAnswer, ToolRefused, ToolUse

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from onward.agents.tools.port import AgentTool, ToolAnswer, ToolUse
 from onward.clock import Clock

@@ -6,9 +6,11 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from onward.agents.model.request import Tool
 from onward.agents.tools.fixed import FixedTools

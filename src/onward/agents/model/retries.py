@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from onward.agents.model.failure import Failure, FailureKind
 
@@ -20,8 +21,7 @@ class Retry(StrEnum):
     """It would fail again; somebody must change something first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Handling:
+class Handling(msgspec.Struct, frozen=True):
     """How requests are made again, and the reason of the run that stops when they are not."""
 
     retry: Retry
@@ -41,8 +41,7 @@ HANDLING: Mapping[FailureKind, Handling] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Pauses:
+class Pauses(msgspec.Struct, frozen=True):
     """How many tries one request gets, and how long the pauses between them are."""
 
     tries_max: int
@@ -56,15 +55,13 @@ ASKED_S_MAX = 86_400.0
 """A provider that asks for more than a day is asked again after one."""
 
 
-@dataclass(frozen=True, slots=True)
-class TryAgain:
+class TryAgain(msgspec.Struct, frozen=True):
     """Make the request again at this time."""
 
     at_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(msgspec.Struct, frozen=True):
     """Stop; `reason` is the run's, if nothing else handles it."""
 
     reason: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from onward.agents.programs.handler import ProgramHandler
 from onward.agents.programs.serving import ATTRIBUTE
@@ -25,8 +26,7 @@ class AsksModels(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSteps:
+class AgentSteps(msgspec.Struct, frozen=True):
     """Serves every agent step. Without `models`, no provider is set up, and only programs work."""
 
     models: AsksModels | None

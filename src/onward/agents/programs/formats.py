@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -27,8 +26,7 @@ _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,199}")
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@+\[\]-]{0,199}")
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """One turn: what is said, in which session, to which model. `told` is what else our own format says."""
 
     prompt: str

@@ -8,8 +8,10 @@ stored conversation, or the prompt ──► turn m1 ──► answer ──► 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from onward.agents.model.failure import ModelFailed
 from onward.agents.model.request import AssistantMessage, Session, user
@@ -39,8 +41,7 @@ WAIT_S_MAX = 5.0
 """A program that asks for a longer wait gets the run held: its worker executes others meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramHandler:
+class ProgramHandler(msgspec.Struct, frozen=True):
     """Serves agent steps with programs. `variables` gives those of this process that a program may have."""
 
     programs: Mapping[str, Program]

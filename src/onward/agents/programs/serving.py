@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import msgspec
 from blake3 import blake3
 
 from onward.agents.model.request import ModelRequest, user
@@ -25,8 +25,7 @@ ATTRIBUTE = "agent_program"
 COMMAND = "command:"
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """A program, and the model that it is told to ask; empty leaves that to the program."""
 
     program: Program

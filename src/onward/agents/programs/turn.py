@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from onward.agents.model.failure import FailureKind
 from onward.agents.model.request import AssistantMessage, Session, Text
@@ -44,8 +45,7 @@ class RunsPrograms(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(msgspec.Struct):
     """Asks a program once. `continued` is the conversation with the answer in it.
 
     `before` is the session that the turn continues, if it continues one.

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onward.agents.model.request import ToolCall
 from onward.agents.model.stream import Answer, FinishReason
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """What decides how the conversation continues. `output` is what the answer cost in tokens."""
 
     text: str

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from onward.agents.model.port import Model
@@ -27,8 +27,7 @@ HEARD_PIECES = 64
 piece alone takes as long as to read it from the network."""
 
 
-@dataclass(slots=True)
-class Asking:
+class Asking(msgspec.Struct):
     """Asks a model with a conversation. `continued` is the conversation with the answer in it.
 
     `prefix` is the beginning of the answer, if an earlier request received it: the model adds the rest, and

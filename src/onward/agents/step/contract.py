@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from onward.errors import InvalidInput
 from onward.handlers.function import RESPONSE_CHARACTERS
@@ -42,14 +43,13 @@ _KNOWN = {
 _KNOWN |= {"notes", "failure_reason", "next"}
 
 
-@dataclass(slots=True)
-class Facts:
+class Facts(msgspec.Struct):
     """What an answer says about its step beside the text."""
 
     status: StepStatus = StepStatus.SUCCESS
     label: str = ""
     next_ids: tuple[str, ...] = ()
-    updates: dict[str, Any] = field(default_factory=dict)
+    updates: dict[str, Any] = msgspec.field(default_factory=dict)
     notes: str = ""
     reason: str = ""
 

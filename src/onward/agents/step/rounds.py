@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from onward.agents.model.request import ToolCall, ToolResult
 from onward.agents.model.stream import FinishReason
@@ -39,15 +41,13 @@ PERIODS = {1: 3, 2: 2, 3: 2}
 """A pattern of so many rounds is a loop when it has come so often, and begins again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """Ask again, with this."""
 
     follow_up: str
 
 
-@dataclass(frozen=True, slots=True)
-class UseTools:
+class UseTools(msgspec.Struct, frozen=True):
     """Make these calls, and ask again with what comes of them; `refused`: make none, and say why."""
 
     calls: tuple[ToolCall, ...]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import msgspec
 from blake3 import blake3
+from msgspec.structs import replace
 
 from onward.agents.model.port import Model
 from onward.agents.model.request import Effort, Message, ModelRequest, SchemaFormat, Tool, ToolChoice
@@ -36,8 +37,7 @@ class AllModels(Model, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """The model of a step, and how it is asked. `definition` is the hash of what the step is.
 
     `continues`: an answer that broke off is continued where it ended. `output_max` is the ceiling of all

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from blake3 import blake3
 
 from onward.agents.model.request import ToolCall, ToolResult
@@ -41,8 +41,7 @@ NOT_MINE = (LeaseLost, LimitReached, Refused, StaleHistory, StoreError)
 UNKNOWN = "Nobody knows whether this was done: its process ended in the middle of it."
 
 
-@dataclass(frozen=True, slots=True)
-class OneUse:
+class OneUse(msgspec.Struct, frozen=True):
     """One use that can be made: which call of the answer, of which tool, with which arguments."""
 
     step: StepContext

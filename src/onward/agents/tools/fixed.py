@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.agents.tools.port import AgentTool, Listed
 from onward.agents.tools.toolbox import is_allowed
@@ -11,8 +12,7 @@ from onward.handlers.port import StepContext
 from onward.pipeline.graph import Node
 
 
-@dataclass(frozen=True, slots=True)
-class FixedTools:
+class FixedTools(msgspec.Struct, frozen=True):
     """The same tools for every step; `origin` says where they come from."""
 
     origin: str

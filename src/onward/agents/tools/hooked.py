@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.agents.model.request import Tool
 from onward.agents.tools.port import (
@@ -21,8 +22,7 @@ from onward.handlers.shell.hooks import ToolCall, ToolHooks
 from onward.pipeline.graph import Node
 
 
-@dataclass(frozen=True, slots=True)
-class HookedTools:
+class HookedTools(msgspec.Struct, frozen=True):
     """A source whose tools all have these hooks."""
 
     source: ToolSource
@@ -42,8 +42,7 @@ class HookedTools:
         return await self.source.listed() if isinstance(self.source, ListsTools) else Listed(())
 
 
-@dataclass(frozen=True, slots=True)
-class _HookedTool:
+class _HookedTool(msgspec.Struct, frozen=True):
     tool: AgentTool
     hooks: ToolHooks
 

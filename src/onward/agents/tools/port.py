@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
+
+import msgspec
 
 from onward.agents.model.request import Tool
 from onward.errors import CallTimedOut
@@ -15,8 +16,7 @@ TIME_LIMIT_S = 120.0
 OUTPUT_CHARACTERS = 30_000
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRules:
+class ToolRules(msgspec.Struct, frozen=True):
     """How a tool may be used. Settings replace what the tool itself says."""
 
     repeatable: bool = True
@@ -31,8 +31,7 @@ class ToolRules:
     """How much of its answer the model sees; the whole answer is kept as an artifact."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolUse:
+class ToolUse(msgspec.Struct, frozen=True):
     """One use of a tool. `arguments` fit its schema; `key` is the same if this use is repeated."""
 
     step: StepContext
@@ -41,8 +40,7 @@ class ToolUse:
     rules: ToolRules
 
 
-@dataclass(frozen=True, slots=True)
-class ToolAnswer:
+class ToolAnswer(msgspec.Struct, frozen=True):
     """What came of a use: text for the model, whole; the loop shortens it. An error is an answer, too."""
 
     text: str
@@ -96,8 +94,7 @@ class ToolSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """The tools of a source; `failed` says in a sentence each which could not be asked for."""
 
     tools: Sequence[AgentTool]

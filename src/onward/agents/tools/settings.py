@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from onward.agents.tools.web.addresses import Allowed, read_allowed
 from onward.errors import InvalidInput
@@ -17,11 +18,10 @@ OUTPUT = Whole(1_000, 10_000_000)
 _NAME = re.compile(r"[A-Za-z0-9_*?-][A-Za-z0-9_.*?-]{0,127}")
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSettings:
+class ToolSettings(msgspec.Struct, frozen=True):
     """What is changed in the rules of tools, by their names or patterns, and where requests may go."""
 
-    changed: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    changed: Mapping[str, Mapping[str, object]] = msgspec.field(default_factory=dict)
     allowed: tuple[Allowed, ...] = ()
     allows_private: bool = False
 

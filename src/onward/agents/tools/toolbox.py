@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
+
+import msgspec
 
 from onward.agents.tools.port import AgentTool, ToolRules, ToolSource
 from onward.agents.tools.schema import problems
@@ -18,8 +19,7 @@ ALLOWED = "allowed_tools"
 _ODD = re.compile(r"[^A-Za-z0-9_.*?-]")
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedTool:
+class OfferedTool(msgspec.Struct, frozen=True):
     """A tool, and the rules that hold for it here."""
 
     tool: AgentTool
@@ -30,12 +30,11 @@ class OfferedTool:
         return problems(self.tool.described.parameters, arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class Toolbox:
+class Toolbox(msgspec.Struct, frozen=True):
     """All tools of a process. A node without `allowed_tools` gets those of `default`."""
 
     sources: Sequence[ToolSource] = ()
-    changed: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    changed: Mapping[str, Mapping[str, object]] = msgspec.field(default_factory=dict)
     """What settings change in the rules of tools: fields of ToolRules, by a tool's name, or by a pattern."""
     default: tuple[str, ...] = ()
 
@@ -89,4 +88,4 @@ def is_allowed(name: str, allowed: Sequence[str]) -> bool:
 
 
 def _fields(rules: ToolRules) -> dict[str, object]:
-    return {name: getattr(rules, name) for name in ToolRules.__slots__}
+    return {name: getattr(rules, name) for name in ToolRules.__struct_fields__}

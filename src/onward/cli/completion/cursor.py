@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+import msgspec
 
 from onward.cli.words import WITH_VALUE
 from onward.errors import OnwardError
@@ -34,8 +35,7 @@ _STATUSES: Mapping[str, Sequence[str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where the cursor is: in the value of a flag, or at an argument, of a command."""
 
     command: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.cli.exits import FAILED, FINE, INTERRUPTED, UNFINISHED, USAGE
 
@@ -21,8 +22,7 @@ CONTINUE: Codes = {**RUN, FINE: "the run completed; with --queue, it is queued"}
 ENDED = "the run ended before it could be stopped, and failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Manual:
+class Manual(msgspec.Struct, frozen=True):
     """What the help of a command says besides its flags. `examples`: a command line, and what it does."""
 
     examples: Mapping[str, str]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+import msgspec
 
 
 class Point(NamedTuple):
@@ -67,8 +68,7 @@ class Direction(StrEnum):
         return self in (Direction.RIGHT, Direction.LEFT)
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
+class Wire(msgspec.Struct, frozen=True):
     """A line to draw from one box to another, both by number, and the size of its caption."""
 
     tail: int
@@ -76,8 +76,7 @@ class Wire:
     caption: Size | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """Where a line runs; `is_back` if it goes against the flow."""
 
     start: Point
@@ -90,8 +89,7 @@ class Route:
         return self.curves[-1].end
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """A box for every size that was given, a route for every wire, and the page that holds them all."""
 
     size: Size

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from onward.draw.layout.geometry import Size, Wire
 from onward.draw.layout.ranks import loops_back, ranks_of
@@ -14,20 +15,18 @@ PASSING = Size(10, 0)
 LOOP_ROOM = 26
 
 
-@dataclass(slots=True)
-class Strand:
+class Strand(msgspec.Struct):
     """A wire between layers: its upper and lower end, whichever way it points, and the cells between."""
 
     wire: int
     upper: int
     lower: int
     is_back: bool
-    cells: list[int] = field(default_factory=list)
+    cells: list[int] = msgspec.field(default_factory=list)
     caption: int | None = None
 
 
-@dataclass(slots=True)
-class Grid:
+class Grid(msgspec.Struct):
     """Cells by number, boxes first. `before` and `after`: the space it takes on either side."""
 
     layers: list[list[int]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.draw.layout.geometry import Box, Curve, Point, Route, Size, Wire
 from onward.draw.layout.layers import LOOP_ROOM, Grid, Strand
@@ -18,8 +19,7 @@ SNAP = 0.3
 """How far from its even position a line may leave a box to run straight, as a share of the box."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bands:
+class Bands(msgspec.Struct, frozen=True):
     """Where each layer begins and ends along the flow."""
 
     top: Sequence[float]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.draw.layout.geometry import Box, Size
 from onward.draw.layout.measure import cut, one_line, tame, width_of, wrap
@@ -28,8 +29,7 @@ LABEL_ROOM, LABEL_LINES = 24, 3
 SMALL_ROOM = 44
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(msgspec.Struct, frozen=True):
     """The words of a box."""
 
     label: Sequence[str]

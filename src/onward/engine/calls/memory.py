@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -23,22 +22,21 @@ KINDS = frozenset(kind.__name__ for kind in (CallStarted, CallFinished, CallLost
 _decode = msgspec.json.Decoder().decode
 
 
-@dataclass(slots=True)
-class CallMemory:
+class CallMemory(msgspec.Struct):
     """The answers that are remembered, by call, and how often each call was begun.
 
     `content` is what the calls stored beside the log: large answers, and messages of conversations.
     """
 
     content: KeptContent
-    answers: dict[str, CallFinished] = field(default_factory=dict)
-    tries: dict[str, int] = field(default_factory=dict)
-    messages: dict[str, list[str]] = field(default_factory=dict)
+    answers: dict[str, CallFinished] = msgspec.field(default_factory=dict)
+    tries: dict[str, int] = msgspec.field(default_factory=dict)
+    messages: dict[str, list[str]] = msgspec.field(default_factory=dict)
     """The messages that the tries of a call were stored in, in this generation."""
-    dropped: dict[str, CallFinished] = field(default_factory=dict)
+    dropped: dict[str, CallFinished] = msgspec.field(default_factory=dict)
     """The answers of tools that came after the last of the model, before the memory was cleared."""
     generation: int = 0
-    past: StepPast = field(default_factory=StepPast)
+    past: StepPast = msgspec.field(default_factory=StepPast)
 
     def next_try(self, call: str) -> int:
         """The number of the next try of a call; it never comes back."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from onward.engine.calls.told import told
@@ -15,8 +15,7 @@ from onward.model.events.steps import StepStarted
 from onward.model.values.value import check_value
 
 
-@dataclass(frozen=True, slots=True)
-class OneTry:
+class OneTry(msgspec.Struct, frozen=True):
     """Try `number` of the call `key` in an attempt."""
 
     attempt: StepStarted

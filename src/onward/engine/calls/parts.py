@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.clock import Clock, Dice
 from onward.engine.calls.waiting import WaitingCalls
@@ -16,8 +17,7 @@ from onward.engine.step.effects import AtMostOnce
 from onward.store.port.blobs import Blobs
 
 
-@dataclass(frozen=True, slots=True)
-class CallParts:
+class CallParts(msgspec.Struct, frozen=True):
     """What the calls of one held run need."""
 
     appender: Appender

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.engine.calls.holding import Holding
 from onward.errors import InvalidInput, Refused
 
 
-@dataclass(frozen=True, slots=True)
-class Enclosing:
+class Enclosing(msgspec.Struct, frozen=True):
     """The call that the current code is inside of."""
 
     calls: UnderWay

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from onward.clock import Clock, Ids
 from onward.engine.control.requests import Start
@@ -39,8 +40,7 @@ class NewWorkspaces(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Creating:
+class Creating(msgspec.Struct, frozen=True):
     """Prepares new runs; nothing is written."""
 
     journal: Journal

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.clock import Clock, Ids
 from onward.engine.control.requests import Fork
@@ -26,8 +27,7 @@ from onward.read.lookup import CHECKPOINT_KINDS
 from onward.store.port.log import RunLog
 
 
-@dataclass(frozen=True, slots=True)
-class Forking:
+class Forking(msgspec.Struct, frozen=True):
     """Creates forks."""
 
     log: RunLog

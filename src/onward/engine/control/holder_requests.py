@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from onward.engine.files.workspaces import Workspaces
 from onward.engine.lease.claims import Claims
@@ -21,8 +22,7 @@ from onward.machine.lifecycle import SUPERSEDED
 from onward.model.run import Run
 
 
-@dataclass(frozen=True, slots=True)
-class HolderRequests:
+class HolderRequests(msgspec.Struct, frozen=True):
     """Sends requests to the holders of runs."""
 
     journal: Journal

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.clock import Clock, SystemIds
 from onward.engine.log.journal import Journal
@@ -29,8 +30,7 @@ def run_scopes(run: Run, at_us: int) -> tuple[str, ...]:
     return scopes_of(root=run.charged_to or run.id, chat=run.chat, project=run.project, at_us=at_us)
 
 
-@dataclass(frozen=True, slots=True)
-class LimitChanges:
+class LimitChanges(msgspec.Struct, frozen=True):
     """Changes limits, and lets the runs that they held try again."""
 
     store: Store
@@ -119,8 +119,7 @@ async def has_room(limits: Limits, hits: Sequence[LimitHit]) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class StillHeld:
+class StillHeld(msgspec.Struct, frozen=True):
     """A limit that stopped a run and leaves no more room than it did then; `enough` would leave some."""
 
     step: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.machine.plan.action import Action
 from onward.model.attempt.leftovers import Left
@@ -11,8 +12,7 @@ from onward.model.events.event import Event
 from onward.model.run import Run
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(msgspec.Struct, frozen=True):
     """The run as it stands, what a resume would write at once, and the first thing it would then do."""
 
     run: Run

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from onward.engine.control.interview import Interviewer
@@ -45,14 +46,13 @@ class Start(Struct, frozen=True):
     """Who answers the gates of runs that this one manages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fork:
+class Fork(msgspec.Struct, frozen=True):
     """Where a run is asked to be forked, and what of it is to be different."""
 
     checkpoint: int | None = None
     from_step: str | None = None
     """Instead of a checkpoint: fork before this step, an id, or a node for its last visit."""
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = msgspec.field(default_factory=dict)
     new_id: str | None = None
     by: str = "user"
     accept_changes: bool = False

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.clock import Clock
 from onward.engine.control.holder_requests import HolderRequests
@@ -41,8 +42,7 @@ def _nothing(run: Run, holder_view: HolderView) -> Sequence[Event]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
+class _Ready(msgspec.Struct, frozen=True):
     """A resume that passed every check that comes before the claim."""
 
     known: Folded
@@ -64,8 +64,7 @@ class _Ready:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Resuming:
+class Resuming(msgspec.Struct, frozen=True):
     """Resumes stopped runs. Of many callers exactly one gets through."""
 
     journal: Journal

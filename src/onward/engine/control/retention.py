@@ -11,7 +11,8 @@ import json
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.clock import Clock
 from onward.errors import InvalidInput, WorkspaceFailed
@@ -39,8 +40,7 @@ COLLECTING = ".collecting."
 LIST_BYTES_MAX = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True):
     """What to delete: runs in these statuses, unchanged for so long, except the newest `keep`."""
 
     statuses: tuple[RunStatus, ...] = FINAL
@@ -55,8 +55,7 @@ class Policy:
         return Expiry(self.statuses, now_us - int(self.older_than_s * 1_000_000), self.keep)
 
 
-@dataclass(frozen=True, slots=True)
-class Unmerged:
+class Unmerged(msgspec.Struct, frozen=True):
     """A run that stays because of work that is only in its work tree."""
 
     run: str
@@ -64,8 +63,7 @@ class Unmerged:
     why: str
 
 
-@dataclass(slots=True)
-class Collected:
+class Collected(msgspec.Struct):
     """What was deleted. `needed` runs have expired but stay for others, `unmerged` because of files."""
 
     runs: list[str]

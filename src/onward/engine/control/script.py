@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from difflib import get_close_matches
+
+import msgspec
 
 from onward.engine.control.sources import beside
 from onward.engine.managed.settings import is_steering
@@ -58,14 +59,13 @@ def _why_not(kinds: set[str], simulation: Simulation) -> str:
     return _WHY.get(kind, f"is a {kind} node, which executes nothing")
 
 
-@dataclass(slots=True)
-class Cast:
+class Cast(msgspec.Struct):
     """The nodes of a pipeline and of those that it manages, with their kinds.
 
     A manager that asks a model for instructions counts as an agent. `is_whole`: every file could be read.
     """
 
-    kinds: dict[str, set[str]] = field(default_factory=dict)
+    kinds: dict[str, set[str]] = msgspec.field(default_factory=dict)
     is_whole: bool = True
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt, InvalidInput, Refused
 from onward.model.ids import node_of
@@ -20,15 +22,14 @@ from onward.store.port.blobs import Blobs
 STORED_MAX = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(msgspec.Struct, frozen=True):
     """Where definitions come from, and how they are prepared: the same way for run, resume and replay."""
 
     blobs: Blobs
     transforms: Sequence[Transform]
     known_types: Collection[str]
     rules: Sequence[Rule] = RULES
-    _stored: dict[tuple[str, str], Pipeline] = field(default_factory=dict)
+    _stored: dict[tuple[str, str], Pipeline] = msgspec.field(default_factory=dict)
 
     def prepare(self, source: str, file: str, variables: Variables | None = None) -> Pipeline:
         """A pipeline from its text. `variables` are those of this process, if it is to run it."""

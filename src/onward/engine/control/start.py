@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 from msgspec.structs import replace
 
 from onward.clock import Clock
@@ -22,8 +21,7 @@ from onward.machine.plan.advance import advance
 from onward.pipeline.build import Pipeline
 
 
-@dataclass(frozen=True, slots=True)
-class Starting:
+class Starting(msgspec.Struct, frozen=True):
     """Creates runs and executes them."""
 
     creating: Creating

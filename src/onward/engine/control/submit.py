@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.clock import Clock
 from onward.engine.control.create import Creating
@@ -20,8 +21,7 @@ TOGETHER = 1_024
 """How many creations wait at a time; the store commits as many of them together as it can."""
 
 
-@dataclass(frozen=True, slots=True)
-class Submitting:
+class Submitting(msgspec.Struct, frozen=True):
     """Creates runs and executes none; whichever worker claims them does. Directories may be elsewhere."""
 
     creating: Creating

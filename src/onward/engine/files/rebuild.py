@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from onward.engine.control.sources import Sources
 from onward.engine.files.receipts import Definitions, leavings, put
@@ -79,17 +79,16 @@ def _check_free(folder: Folder, at: Path, run: Run, database: str) -> None:
         raise InvalidInput(f"{folder.path(*at)} holds files that are not this run's; name another directory.")
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(msgspec.Struct):
     """Files being made while a log is read."""
 
     definitions: Definitions
     folder: Folder
     at: Path
     database: str
-    written: set[str] = field(default_factory=set)
-    _paths: dict[str, Path] = field(default_factory=dict)
-    _finished: list[pages.Told] = field(default_factory=list)
+    written: set[str] = msgspec.field(default_factory=set)
+    _paths: dict[str, Path] = msgspec.field(default_factory=dict)
+    _finished: list[pages.Told] = msgspec.field(default_factory=list)
 
     def sign(self, run: Run) -> None:
         """Write the manifest first: the directory must say whose it is even if this is cut off."""

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from onward.engine.control.sources import Sources
@@ -111,8 +112,7 @@ def put(
     return done
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Prepared(msgspec.Struct, frozen=True):
     """What the log will have been taken in to once exactly these events are committed, and no others."""
 
     trail: Trail

@@ -67,9 +67,7 @@ class SyncGroup:
         working = loop.run_in_executor(self._threads, write_and_sync, works, wrote)
         working.add_done_callback(partial(self._ended, batch))
 
-    def _ended(
-        self, batch: Sequence[Asked], working: asyncio.Future[Sequence[BaseException | None]]
-    ) -> None:
+    def _ended(self, batch: Sequence[Asked], working: asyncio.Future[Sequence[BaseException | None]]) -> None:
         defect = working.exception()
         failures = working.result() if defect is None else [defect] * len(batch)
         for asked, failure in zip(batch, failures, strict=True):

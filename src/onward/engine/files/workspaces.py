@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -154,7 +153,7 @@ class Workspaces:
             await self._remove(run, ("",))
             root = self._place(run, "")
             for directory in _beside(root):  # of branches that were never joined
-                place = dataclasses.replace(root, directory=_own(directory), branch="")
+                place = replace(root, directory=_own(directory), branch="")
                 known = _known(run, "")
                 self._tell_saved(place, await _insist(self._git().remove, place, known))
         except (WorkspaceFailed, InvalidInput) as error:

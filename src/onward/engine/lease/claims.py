@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+import msgspec
 from msgspec import Struct
 
 from onward.clock import Clock, Ids
@@ -129,8 +129,7 @@ class Claims:
         return Reply(folded, request.events, None if request.lease is None else claimed_s)
 
 
-@dataclass(slots=True)
-class _Request:
+class _Request(msgspec.Struct):
     """One request: the events that were decided, and the lease that they claim, if they do."""
 
     claims: Claims

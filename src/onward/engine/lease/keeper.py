@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from onward.clock import Alarm, Clock
 from onward.deadline import Deadline
@@ -33,8 +34,7 @@ SOONER = 0.25  # of a heartbeat: when to ask again after a failure
 ANSWER_S_MIN = 1.0  # a renewal that takes longer than this, and than a heartbeat, is asked again
 
 
-@dataclass(slots=True)
-class Hold:
+class Hold(msgspec.Struct):
     """One lease that is kept: until when it is trusted, and what to call when something happens.
 
     Nothing of an attempt may run after `deadline`.
@@ -47,7 +47,7 @@ class Hold:
     on_expired: Callable[[], None]
     on_lost: Callable[[], None]
     is_lost: bool = False
-    error: BaseException | None = field(default=None)
+    error: BaseException | None = msgspec.field(default=None)
 
     @property
     def loss(self) -> BaseException:

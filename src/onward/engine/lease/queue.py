@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from onward.clock import Clock
 from onward.engine.lease.claims import Claims
@@ -29,8 +31,7 @@ WHY_MAX = 500
 ExecuteRun = Callable[[Folded, float, StopSwitch], Awaitable[Folded]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Skipped:
+class _Skipped(msgspec.Struct, frozen=True):
     """A run that could not be claimed or executed, how often, and until when it is skipped."""
 
     failures: int

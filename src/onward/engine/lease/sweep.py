@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+
+import msgspec
+from msgspec.structs import replace
 
 from onward.engine.lease.claims import Claims
 from onward.engine.messages.tidying import MessageTidying
@@ -21,8 +23,7 @@ log = logging.getLogger("onward.recovery")
 GATES_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(msgspec.Struct, frozen=True):
     """A run with open questions, and the names of its gates, oldest first."""
 
     id: str
@@ -30,8 +31,7 @@ class Asking:
     gates: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
+class Swept(msgspec.Struct, frozen=True):
     """What one sweep found: runs that lost their holder, runs that cannot be handled, and open questions."""
 
     stopped: tuple[Run, ...] = ()

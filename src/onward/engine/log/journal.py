@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import replace as with_changes
 from functools import partial
 from itertools import repeat
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -168,7 +167,7 @@ class Journal(LogReader):
             known = None if self._ahead is None else (self._ahead.run.id, self._ahead.position.seq)
             try:
                 answer = await self._log.take(
-                    with_changes(wanted, known=known), fold_version=FOLD_VERSION, decide=attempt.decided
+                    replace(wanted, known=known), fold_version=FOLD_VERSION, decide=attempt.decided
                 )
             except StoreError as error:
                 if error.run_id is not None:
@@ -214,8 +213,7 @@ class Journal(LogReader):
         )
 
 
-@dataclass(slots=True)
-class _Control:
+class _Control(msgspec.Struct):
     """One `control`: decides about what the store's transaction shows after `known`, and keeps the result."""
 
     journal: Journal
@@ -233,8 +231,7 @@ class _Control:
         return write
 
 
-@dataclass(slots=True)
-class _Take:
+class _Take(msgspec.Struct):
     """One `take`: decides about the run that the store's transaction shows, and keeps the result.
 
     `ahead` is a run that was folded before. When the connection breaks, the transaction is repeated, and

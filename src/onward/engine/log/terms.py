@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onward.errors import Refused
 from onward.store.codec import content_hash
 from onward.store.port.stored import KEPT_APART, StoredEvent
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTerms:
+class RequestTerms(msgspec.Struct, frozen=True):
     """How a request is made. The same key again gets the first answer.
 
     `body` is the request under the key. Its hash is stored with the events that the request wrote, so that

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from onward.clock import Clock
 from onward.engine.redacted import redacted_result
@@ -21,8 +23,7 @@ from onward.model.result import Result
 from onward.model.values.namespace import check_updates
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(msgspec.Struct, frozen=True):
     """The attempt was ended from outside before it had a result. `in_doubt`: something of it still runs."""
 
     why: str
@@ -196,8 +197,7 @@ async def _in_time(
         timer.cancel()
 
 
-@dataclass(slots=True)
-class _TimeLimit:
+class _TimeLimit(msgspec.Struct):
     """Cancels an attempt when its time is over; a plain function cannot be ended, so it may return first."""
 
     task: asyncio.Task[object]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.clock import Clock, Dice
 from onward.engine.calls.waiting import WaitingCalls
@@ -35,8 +36,7 @@ async def _no_room(hits: Sequence[LimitHit]) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class EngineParts:
+class EngineParts(msgspec.Struct, frozen=True):
     """What the run loops of one engine share."""
 
     journal: Journal

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from onward.engine.control.interview import Interviewer
 from onward.engine.control.sources import Sources
@@ -35,8 +36,7 @@ class Served(Struct, frozen=True):
     handlers: Mapping[str, Handler]
 
 
-@dataclass(frozen=True, slots=True)
-class Runner:
+class Runner(msgspec.Struct, frozen=True):
     """Executes claimed runs, whether they were started, resumed, answered or taken from the queue."""
 
     claims: Claims

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onward.engine.log.reader import Folded
 from onward.engine.managed.child_view import named
@@ -27,8 +27,7 @@ def is_steering(node: Node) -> bool:
     return STEER in as_actions(node.text("manager.actions", "observe,wait")) and bool(node.prompt)
 
 
-@dataclass(frozen=True, slots=True)
-class ManagerSettings:
+class ManagerSettings(msgspec.Struct, frozen=True):
     """What is written on a managing node."""
 
     poll_s: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onward.clock import Clock, Ids
 from onward.engine.log.retry_store import retry_store
@@ -17,8 +17,7 @@ from onward.store.port.chats.messages import MessageQuery, Messages
 SAID_CHARACTERS_MAX = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Saying:
+class Saying(msgspec.Struct, frozen=True):
     """Stores what people say in chats, without secrets."""
 
     messages: Messages

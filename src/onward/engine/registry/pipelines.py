@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
+
+import msgspec
+from msgspec.structs import replace
 
 from onward.engine.control.sources import Sources
 from onward.errors import InvalidInput, PipelineNotFound
@@ -18,8 +20,7 @@ NEAR_MAX = 3
 LOOKED_AT_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Registry:
+class Registry(msgspec.Struct, frozen=True):
     """The registered pipelines of a store, prepared as every definition is."""
 
     store: Store

@@ -13,9 +13,9 @@ import contextlib
 import inspect
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from onward.clock import Clock, Ids
@@ -52,8 +52,7 @@ class NotBegun(Exception):
         super().__init__(str(why))
 
 
-@dataclass(frozen=True, slots=True)
-class Once:
+class Once(msgspec.Struct, frozen=True):
     """How an effect is asked for.
 
     `only_success`: a failure is not stored, so the effect runs again. `retry`: run it again if it is in
@@ -68,23 +67,21 @@ class Once:
 ONCE = Once()
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(msgspec.Struct, frozen=True):
     """The result of an effect, and whether it ran just now."""
 
     result: EffectResult
     is_new: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AtMostOnce:
+class AtMostOnce(msgspec.Struct, frozen=True):
     """Runs effects, each at most once for its key."""
 
     effects: Effects
     clock: Clock
     ids: Ids
     lease_s: float | None = None
-    circles: Circles = field(default_factory=Circles)
+    circles: Circles = msgspec.field(default_factory=Circles)
     redactor: Redactor = NOTHING_SECRET
 
     async def make(self, key: str, perform: EffectFunction, once: Once = ONCE) -> Made:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from onward.clock import file_tick_us
@@ -40,8 +40,7 @@ FILES_VIEWED = 100
 BEGINNINGS = (StepStarted.__name__, RunClaimed.__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Leftovers:
+class Leftovers(msgspec.Struct, frozen=True):
     """Looks at what is left. `runs` has the runs' directories; `own` are paths that Onward itself writes."""
 
     store: Store

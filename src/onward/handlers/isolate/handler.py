@@ -12,7 +12,6 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -29,8 +28,7 @@ CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "isolated_child
 STDERR_CHARACTERS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Importable:
+class Importable(msgspec.Struct, frozen=True):
     """Where another process finds a function."""
 
     module: str
@@ -59,8 +57,7 @@ def _refused(what: str, why: str) -> InvalidInput:
     return InvalidInput(f"an isolated {what} must be a plain function at the top level of a module; {why}.")
 
 
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
+class Elsewhere(msgspec.Struct, frozen=True):
     """Calls functions in processes of their own."""
 
     spawn: Spawn

@@ -9,7 +9,6 @@ text. It runs like any command of a step: it cannot outlive the process, and it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -23,12 +22,11 @@ TIMEOUT_S = 60.0
 STDERR_CHARACTERS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True):
     """A tool call: its name and arguments."""
 
     name: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = msgspec.field(default_factory=dict)
     id: str = ""
 
 

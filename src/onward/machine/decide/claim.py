@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onward.errors import Refused
 from onward.machine.decide.answers import overdue
@@ -11,8 +11,7 @@ from onward.model.events.runs import RunClaimed, RunQueued
 from onward.model.run import Run, RunStatus
 
 
-@dataclass(frozen=True, slots=True)
-class HolderView:
+class HolderView(msgspec.Struct, frozen=True):
     """The holder of a run as another process sees it: its label, whether it is alive; who asks, and when."""
 
     holder: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onward.pipeline.graph import Graph, Node
 
@@ -16,8 +16,7 @@ PRESETS: dict[str, tuple[int, float, float]] = {
 DELAY_S_MAX = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(msgspec.Struct, frozen=True):
     """So many additional attempts, with growing pauses between them."""
 
     retries_max: int

@@ -8,9 +8,9 @@ wait for it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from onward.errors import InvalidInput
@@ -28,8 +28,7 @@ _DECIMAL = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?")
 SHOWN_MAX = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(msgspec.Struct, frozen=True):
     """A whole number from `least` to `most`."""
 
     least: int
@@ -51,8 +50,7 @@ class Whole:
         return f"a whole number from {self.least} to {self.most}"
 
 
-@dataclass(frozen=True, slots=True)
-class Seconds:
+class Seconds(msgspec.Struct, frozen=True):
     """A number of seconds of at least `least`, and at most a century."""
 
     least: float = 0.0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 FORMATS = ("openai", "anthropic", "google")
 """The wire formats: OpenAI's chat completions, Anthropic's messages, Google's generateContent."""
@@ -12,8 +13,7 @@ OTHERS = "pydantic-ai"
 """The format of a provider that speaks none of these, and is asked through a library."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownProvider:
+class KnownProvider(msgspec.Struct, frozen=True):
     """A provider that is there without being described."""
 
     name: str

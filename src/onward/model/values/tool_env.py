@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+import msgspec
 
 ALWAYS = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_*", "TZ", "TMPDIR", "TERM", "PWD")
 
 
-@dataclass(frozen=True, slots=True)
-class Variables:
+class Variables(msgspec.Struct, frozen=True):
     """The names of the variables that a process has (`present`), and of those that its commands get."""
 
     passed: frozenset[str]

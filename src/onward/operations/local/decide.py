@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from onward.clock import Clock
 from onward.engine.control.requests import Resume
@@ -31,8 +33,7 @@ from onward.operations.requests.limits import LimitRaise
 from onward.read.lookup import find_run
 
 
-@dataclass(frozen=True, slots=True)
-class LocalDecide:
+class LocalDecide(msgspec.Struct, frozen=True):
     """Writes decisions through one engine; a worker executes what follows."""
 
     engine: Engine

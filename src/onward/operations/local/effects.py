@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onward.engine.step.effects import AtMostOnce
 from onward.model.effect import CommandResult, EffectResult, FunctionResult, as_command, unpack
@@ -14,8 +15,7 @@ from onward.store.owner import owner_label
 from onward.store.port.effects import Effect
 
 
-@dataclass(frozen=True, slots=True)
-class LocalEffects:
+class LocalEffects(msgspec.Struct, frozen=True):
     """Looks at the effects of one store, and decides about those in doubt."""
 
     effects: AtMostOnce

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from onward.model.ids import display_id
 from onward.model.row import GateRow
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from onward.model.run import Run
 
 
-@dataclass(frozen=True, slots=True)
-class LocalLists:
+class LocalLists(msgspec.Struct, frozen=True):
     """Looks over the runs of one store."""
 
     store: Store

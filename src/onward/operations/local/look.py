@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
 
 from onward.clock import Clock
 from onward.engine.log.journal import Journal
@@ -68,8 +69,7 @@ async def _workers(store: Store, run: Run) -> Sequence[RegisteredWorker] | None:
     return await store.workers.read() if run.status is RunStatus.QUEUED else None
 
 
-@dataclass(frozen=True, slots=True)
-class LocalLook:
+class LocalLook(msgspec.Struct, frozen=True):
     """Looks at runs of one store.
 
     `leftovers` says where to look for what steps in doubt left, `sources` what pipelines are prepared with.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from onward.errors import NotificationNotFound
@@ -17,8 +15,7 @@ from onward.store.port.outbox import Delivery, DeliveryQuery, delivery_cursor
 from onward.store.port.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class LocalNotifications:
+class LocalNotifications(msgspec.Struct, frozen=True):
     """Looks at the outbox of one store, and asks for another try. Workers deliver."""
 
     store: Store

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onward.clock import Clock
 from onward.engine.registry.pipelines import Registry
@@ -28,8 +28,7 @@ from onward.read.view import instant
 from onward.store.port.registry.pipelines import NewSource, RegisteredPipeline, RegisteredVersion
 
 
-@dataclass(frozen=True, slots=True)
-class LocalPipelines:
+class LocalPipelines(msgspec.Struct, frozen=True):
     """The registered pipelines of one store."""
 
     registry: Registry

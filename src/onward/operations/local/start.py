@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onward.engine.control.requests import Fork
 from onward.engine.engine import Engine
@@ -14,8 +14,7 @@ from onward.operations.requests.new_runs import ForkRun, SubmitRun, SubmitRuns
 from onward.read.lookup import find_run
 
 
-@dataclass(frozen=True, slots=True)
-class LocalStart:
+class LocalStart(msgspec.Struct, frozen=True):
     """Makes runs through one engine; a worker executes them."""
 
     engine: Engine

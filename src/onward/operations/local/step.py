@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from onward.errors import OnwardError
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 TAIL_BYTES, PROMPT_BYTES_MAX = 1 << 16, 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(msgspec.Struct, frozen=True):
     """The node of a step, and what serves it."""
 
     node: Node
@@ -48,8 +47,7 @@ async def served(sources: Sources, run: Run, history: StepHistory, node_id: str)
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class StepView:
+class StepView(msgspec.Struct, frozen=True):
     """Views one step. `runs` has the directories of runs; None if there are none here."""
 
     run: Run

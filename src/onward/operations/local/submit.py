@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import cast
+
+import msgspec
+from msgspec.structs import replace
 
 from onward.engine.control.requests import Start
 from onward.engine.control.submit import Submitting
@@ -24,8 +26,7 @@ from onward.read.view import view_row, view_run
 _What = tuple[str, str, str | None, str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class LocalSubmit:
+class LocalSubmit(msgspec.Struct, frozen=True):
     """Makes runs of one store; a worker executes them."""
 
     registry: Registry

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
-from dataclasses import asdict
 from typing import BinaryIO, cast
+
+from msgspec.structs import asdict
 
 from onward.carry.exporting import Exporter, with_parents
 from onward.carry.importing import Checked, Importer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import msgspec
@@ -39,8 +39,7 @@ from onward.store.codec import unseal
 from onward.store.owner import owner_label
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
+class Execution(msgspec.Struct, frozen=True):
     """Executes runs until they stop, or until `stop` is requested.
 
     `interviewer` answers gates as they open; None leaves them open. With `completed`, replies also list the

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import msgspec
 
@@ -30,8 +29,7 @@ from onward.store.port.store import Store
 LAZY = "missing"  # what was never written is no problem: it is written now
 
 
-@dataclass(frozen=True, slots=True)
-class RunDirectories:
+class RunDirectories(msgspec.Struct, frozen=True):
     """Writes files of runs. `runs` is where runs have their own directories; None if nowhere."""
 
     store: Store

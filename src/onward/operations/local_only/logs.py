@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from onward.clock import Clock
 from onward.errors import InvalidInput
@@ -27,8 +28,7 @@ POLL_S = 0.2
 TOOL_OUTPUT = "tool.output"
 
 
-@dataclass(frozen=True, slots=True)
-class RunLogs:
+class RunLogs(msgspec.Struct, frozen=True):
     """Reads what was printed. `runs` has the directories of runs; None if there are none here."""
 
     store: Store
@@ -59,14 +59,13 @@ class RunLogs:
             await self.clock.wait_s(POLL_S, stop)
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(msgspec.Struct):
     """How far the output of the chosen steps has been read."""
 
     request: ReadLogs
     runs: Folder | None
-    _log: Projection = field(default_factory=Projection)
-    _tries: dict[str, list[PrintedTry]] = field(default_factory=dict)
+    _log: Projection = msgspec.field(default_factory=Projection)
+    _tries: dict[str, list[PrintedTry]] = msgspec.field(default_factory=dict)
 
     @property
     def has_finished(self) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from types import MappingProxyType
 from typing import NoReturn
+
+import msgspec
 
 from onward.pipeline.diagnostic import Diagnostic, Severity
 from onward.pipeline.dot.lexer import Token
@@ -30,12 +31,11 @@ class Stopped(Exception):
     """Nothing more can be read; the reason is among the errors."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """Attributes with their positions. It never changes, so scopes, nodes and edges may share it."""
 
-    values: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
-    written: Mapping[str, Written] = field(default_factory=lambda: MappingProxyType({}))
+    values: Mapping[str, Value] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    written: Mapping[str, Written] = msgspec.field(default_factory=lambda: MappingProxyType({}))
 
     def over(self, defaults: Block) -> Block:
         """These attributes, and the defaults for all others."""
@@ -48,21 +48,19 @@ class Block:
 EMPTY = Block()
 
 
-@dataclass(slots=True)
-class Scope:
+class Scope(msgspec.Struct):
     """What applies between one pair of braces: defaults, its own attributes, the nodes declared inside."""
 
     node: Block = EMPTY
     edge: Block = EMPTY
     graph: Block = EMPTY
-    members: dict[str, None] = field(default_factory=dict)
+    members: dict[str, None] = msgspec.field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Declared:
+class _Declared(msgspec.Struct):
     token: Token
     block: Block
-    derived: dict[str, None] = field(default_factory=dict)
+    derived: dict[str, None] = msgspec.field(default_factory=dict)
 
 
 class Draft:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
+
+import msgspec
 
 from onward.errors import InvalidPipeline
 from onward.pipeline.diagnostic import Diagnostic, by_position
@@ -24,8 +25,7 @@ RESERVED = frozenset({"strict", "digraph", "graph", "subgraph", "node", "edge"})
 _ID_RULE = "an id is a letter or _, then letters, digits and _, without quotes"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """What could be read. If `whole`, no statement is missing from the graph despite the errors."""
 
     graph: Graph

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.model.events.gates import Choice
 from onward.pipeline.gate.answers import meant
@@ -16,8 +17,7 @@ from onward.pipeline.value import Value, as_text, shown
 _METADATA = "human.metadata."
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """A gate as the graph defines it; `default` is the key of a choice.
 
     `about` is what the node says to show with the question; None leaves it to the engine.

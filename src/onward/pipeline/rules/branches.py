@@ -7,7 +7,8 @@ branches can get there, and warnings if others can too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onward.pipeline.branches import Branch, Branches, Hop, branches_of
 from onward.pipeline.joins import PARALLEL

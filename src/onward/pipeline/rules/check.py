@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
+
+from msgspec.structs import replace
 
 from onward.model.values.tool_env import Variables
 from onward.pipeline.diagnostic import Diagnostic, Severity, by_position

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.model.values.tool_env import Variables
 from onward.pipeline.diagnostic import Diagnostic, Severity
 from onward.pipeline.graph import Edge, Graph, Node
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """What a rule found: a sentence, its position, and what to do. If `only_possible`, it is no error.
 
     `value_at` is where the value at fault is written; several nodes may have it, from `node [...]`.
@@ -27,8 +27,7 @@ class Problem:
     value_at: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True):
     """What a rule looks at. `variables` are those of the process that is to run it, if known."""
 
     graph: Graph
@@ -36,8 +35,7 @@ class Subject:
     variables: Variables | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """A named check of a graph. The findings of a `local` rule do not depend on the rest of the file.
 
     A rule that judges values `per_value` reports a value once, however many nodes or edges have it.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onward.pipeline.graph import Node
 from onward.pipeline.rules.rule import Problem, Rule, Subject, about

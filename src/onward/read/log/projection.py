@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from onward.model.call import AttemptHeld, CallFinished, CallKind, CallLost
@@ -34,8 +34,7 @@ from onward.read.log.kinds import step_of
 from onward.read.log.step import LEFT, WITHDRAWN, Branch, Claim, Spent, Step, Stop, Try
 
 
-@dataclass(slots=True)
-class Projection:
+class Projection(msgspec.Struct):
     """What a log says, up to event `head`. Memory grows with the steps that were not forgotten.
 
     `steps` are in the order in which they started. `claim` and `stop` are the last ones; `checkpoint` is the
@@ -45,10 +44,10 @@ class Projection:
     head: int = 0
     begun: int = 0
     checkpoint: int = 0
-    claim: Claim = field(default_factory=Claim)
+    claim: Claim = msgspec.field(default_factory=Claim)
     stop: Stop | None = None
-    steps: dict[str, Step] = field(default_factory=dict)
-    branches: dict[str, Branch] = field(default_factory=dict)
+    steps: dict[str, Step] = msgspec.field(default_factory=dict)
+    branches: dict[str, Branch] = msgspec.field(default_factory=dict)
 
     def copy(self) -> Projection:
         """A copy, for events that may never be committed."""

@@ -7,9 +7,9 @@ the parent of a fork, or to a log that was imported) settles nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from onward.errors import LimitReached, OnwardError, Refused
@@ -89,16 +89,15 @@ def key_of(reservation: Reservation) -> ReservationKey:
     return ReservationKey(reservation.run_id, reservation.step, reservation.call, reservation.number)
 
 
-@dataclass(slots=True)
-class Ledger:
+class Ledger(msgspec.Struct):
     """Locked scopes and open reservations, and what becomes of them."""
 
     scopes: dict[str, Scope]
     open: dict[ReservationKey, Reservation]
-    changed: dict[str, Scope] = field(default_factory=dict)
-    written: dict[ReservationKey, Reservation] = field(default_factory=dict)
-    used: list[tuple[UsageKey, Used]] = field(default_factory=list)
-    warned: list[tuple[str, Warned]] = field(default_factory=list)
+    changed: dict[str, Scope] = msgspec.field(default_factory=dict)
+    written: dict[ReservationKey, Reservation] = msgspec.field(default_factory=dict)
+    used: list[tuple[UsageKey, Used]] = msgspec.field(default_factory=list)
+    warned: list[tuple[str, Warned]] = msgspec.field(default_factory=list)
 
     def enter(self, write: Write) -> OnwardError | None:
         """Charge the calls of a write, or say why one of them may not begin; then nothing changes."""
@@ -118,16 +117,15 @@ class Ledger:
         return None
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(msgspec.Struct):
     """One write, tried on a copy of what it touches."""
 
     ledger: Ledger
     write: Write
-    scopes: dict[str, Scope] = field(default_factory=dict)
-    reservations: dict[ReservationKey, Reservation] = field(default_factory=dict)
-    used: list[tuple[UsageKey, Used]] = field(default_factory=list)
-    warned: list[Warned] = field(default_factory=list)
+    scopes: dict[str, Scope] = msgspec.field(default_factory=dict)
+    reservations: dict[ReservationKey, Reservation] = msgspec.field(default_factory=dict)
+    used: list[tuple[UsageKey, Used]] = msgspec.field(default_factory=list)
+    warned: list[Warned] = msgspec.field(default_factory=list)
 
     def reserve(self, row: CallOpened, reserved: Reserved) -> OnwardError | None:
         wanted, found = amounts_of(reserved), [self._scope(id) for id in sorted(set(reserved.scopes))]

@@ -5,7 +5,7 @@ Whether one is still open is known only in the database: another process may hav
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from onward.store.limits.ledger import Ledger, ReservationKey
 from onward.store.port.money.limits import Reservation, ReservationState
@@ -13,11 +13,10 @@ from onward.store.port.money.limits import Reservation, ReservationState
 KNOWN_MAX = 10_000
 
 
-@dataclass(slots=True)
-class Remembered:
+class Remembered(msgspec.Struct):
     """Reservations by their calls."""
 
-    open: dict[ReservationKey, Reservation] = field(default_factory=dict)
+    open: dict[ReservationKey, Reservation] = msgspec.field(default_factory=dict)
 
     def begun(self, key: ReservationKey, made: Reservation) -> None:
         """A call has begun."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onward.model.worker import Offer, RegisteredWorker
 from onward.store.memory.state import Ownership

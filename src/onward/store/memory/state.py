@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 from msgspec.structs import replace
 
 from onward.model.chats.intake import Intake
@@ -100,8 +101,7 @@ class State:
         self.touched.update(dict.fromkeys(blobs, at_us))
 
 
-@dataclass(frozen=True, slots=True)
-class Ownership:
+class Ownership(msgspec.Struct, frozen=True):
     """One process as an owner. With `lease_s` an owner is alive until its time is over."""
 
     state: State

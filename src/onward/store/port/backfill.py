@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from onward.model.row import GateRow
 from onward.store.port.stored import Position
 
 
-@dataclass(frozen=True, slots=True)
-class Filling:
+class Filling(msgspec.Struct, frozen=True):
     """What the log of a run says up to `position`: the columns and rows that its row lacks."""
 
     run_id: str

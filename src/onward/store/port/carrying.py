@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from onward.model.chats.message import Message
 from onward.store.port.effects import Effect
@@ -13,8 +14,7 @@ from onward.store.port.stored import StoredEvent, Write
 ARRIVED = "arrived"
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(msgspec.Struct, frozen=True):
     """A run to take in. `write` has its row, its end and its first records; `rest` gives those after them,
     a few at a time, and again from their beginning if it is called again."""
 

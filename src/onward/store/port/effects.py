@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+
+class Effect(msgspec.Struct, frozen=True):
     """An effect that was begun under `token`; `result` is there when it has finished.
 
     `is_alive` tells whether the process that began it can still be at it. Without a result and not alive, it

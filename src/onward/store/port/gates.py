@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from onward.model.row import GateRow
 from onward.model.values.bounds import LISTED
@@ -19,8 +20,7 @@ class GatePlace(NamedTuple):
     gate: str
 
 
-@dataclass(frozen=True, slots=True)
-class GateQuery:
+class GateQuery(msgspec.Struct, frozen=True):
     """Which open gates to list, oldest first; `after` the gate that a cursor names, if there is one."""
 
     pipeline: str | None = None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 
 class Lease(NamedTuple):
@@ -15,8 +16,7 @@ class Lease(NamedTuple):
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True):
     """The process that holds a run, by its stored name, and whether it can still be alive."""
 
     owner: str

@@ -7,8 +7,9 @@ updates the row, the ownership and the wake time with them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from onward.model.row import RunRow
 from onward.model.run import RunStatus
@@ -19,8 +20,7 @@ TAIL_MAX = 1_000
 """How many events are read together with a run. A longer log is folded page by page, and under no lock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """A run under its lock: where its log ends, who holds it, and which process asks."""
 
     position: Position
@@ -32,8 +32,7 @@ class Held:
 Decide = Callable[[Held, Sequence[StoredEvent]], Write | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Controlled:
+class Controlled(msgspec.Struct, frozen=True):
     """What came of a control request: the log's end, and whether this answer was given before.
 
     `answered` is the last event that was written under the append id, when the answer was given before.
@@ -44,8 +43,7 @@ class Controlled:
     answered: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     """A run as one consistent read: its row, its holder, the newest usable snapshot and the log after it.
 
     `is_cut`: the log after the snapshot has more than TAIL_MAX events and was left out; `read` gives it.
@@ -61,8 +59,7 @@ class Loaded:
     is_due: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class TakeFilter:
+class TakeFilter(msgspec.Struct, frozen=True):
     """Which due runs to take: none that needs one of these sets of handlers, and none of these runs.
 
     `known` is a run and an event up to which the asker has folded it: of that run only the log after this

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from onward.model.run import RunStatus
 from onward.model.worker import RegisteredWorker, WaitingFor, waiting_for
@@ -63,8 +64,7 @@ STUCK_MAX = 100
 NEEDS_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True):
     """One look. `due` runs wait for a worker now, `later` ones for their time; `at_us` is the instant.
 
     `oldest_due_us` is since when the oldest due run has waited. `size` is in bytes, with what is beside the
@@ -81,7 +81,7 @@ class Measured:
     ended: Mapping[RunStatus, Ended]
     size: int
     stuck: tuple[Stuck, ...] = ()
-    needs: Mapping[str, int] = field(default_factory=dict)
+    needs: Mapping[str, int] = msgspec.field(default_factory=dict)
     """How many runs at the front of the queue have which needs, as they are stored."""
     workers: tuple[RegisteredWorker, ...] = ()
     undelivered: Undelivered = NONE_UNDELIVERED

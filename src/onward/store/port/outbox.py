@@ -11,8 +11,9 @@ token is the fence: what came of an older claim is not recorded.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from onward.model.notification import DeliveryState, NotificationKind
 from onward.model.run import Frozen
@@ -61,8 +62,7 @@ class DeliveryPlace(NamedTuple):
     subscriber: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryQuery:
+class DeliveryQuery(msgspec.Struct, frozen=True):
     """Which notifications to list, newest first; `after` the one that a cursor names."""
 
     run_id: str | None = None

@@ -7,8 +7,9 @@ transaction that deletes, that nothing has changed since.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from onward.model.run import Frozen, RunStatus
 
@@ -29,8 +30,7 @@ class Kin(Frozen, frozen=True, kw_only=True):
         return self.status in (RunStatus.COMPLETED, RunStatus.CANCELLED)
 
 
-@dataclass(frozen=True, slots=True)
-class Expiry:
+class Expiry(msgspec.Struct, frozen=True):
     """Runs in these statuses that nothing has happened to since `before_us`, without the `keep` newest."""
 
     statuses: tuple[RunStatus, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from onward.errors import InvalidInput
 from onward.model.row import RunRow
@@ -26,8 +27,7 @@ class RunPlace(NamedTuple):
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """A row in a list, and who holds the run."""
 
     row: RunRow
@@ -39,8 +39,7 @@ class Listed:
         return write_cursor(RunPlace(self.row.created_at_us, self.row.id))
 
 
-@dataclass(frozen=True, slots=True)
-class RunQuery:
+class RunQuery(msgspec.Struct, frozen=True):
     """Which runs to list, newest first by creation: those that fit every filter that is given.
 
     `text` is part of the id, the display id, the pipeline or the detail, whatever the case of its ASCII

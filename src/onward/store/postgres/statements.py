@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
+
+import msgspec
 
 from onward.store.filters import filtered
 from onward.store.postgres.link.binary import Value, dump
@@ -24,8 +25,7 @@ ALONE_PARAMETERS = (
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z][a-z_0-9]*)")  # but not the `::` of a cast
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(msgspec.Struct, frozen=True):
     """A query, and the names of its parameters in their order."""
 
     name: bytes

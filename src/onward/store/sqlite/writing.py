@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 import apsw
+import msgspec
 from msgspec.structs import astuple
 
 from onward.errors import LeaseLost, Refused, RunNotFound, StaleHistory
@@ -32,22 +32,20 @@ _ADVANCE, _PLACE = compact(QUERIES["run_advance"]), compact(QUERIES["place_lock"
 _EVENT_INSERT = compact(QUERIES["event_insert"])
 
 
-@dataclass(slots=True)
-class _Later:
+class _Later(msgspec.Struct):
     """What is written once for a whole group: its events, and what they tell."""
 
-    events: Rows = field(default_factory=list)
-    told: list[Telling] = field(default_factory=list)
+    events: Rows = msgspec.field(default_factory=list)
+    told: list[Telling] = msgspec.field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Writer:
+class Writer(msgspec.Struct):
     """Writes runs."""
 
     now_us: Callable[[], int | None]
     lease_us: int
-    adding_up: AddingUp = field(default_factory=AddingUp)
-    warnings: dict[str, list[Warned]] = field(default_factory=dict)
+    adding_up: AddingUp = msgspec.field(default_factory=AddingUp)
+    warnings: dict[str, list[Warned]] = msgspec.field(default_factory=dict)
     """Limits that are nearly spent, by the run whose calls spent them, until they are told."""
 
     def write(self, db: apsw.Connection, members: Sequence[Member]) -> list[Exception | None]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from onward.errors import LeaseLost, StaleHistory
 from onward.machine.fold.row import project

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onward.errors import InvalidInput, LeaseLost
 from onward.model.events.gates import Choice, GateDecided, GateOpened, GateWithdrawn

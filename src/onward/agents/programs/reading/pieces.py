@@ -3,52 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 from onward.agents.model.stream import Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Began:
+class Began(msgspec.Struct, frozen=True):
     """The turn belongs to this session; `model` is what the program asks, if it says so."""
 
     session: str = ""
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(msgspec.Struct, frozen=True):
     """Text for people."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Thought:
+class Thought(msgspec.Struct, frozen=True):
     """What the model thought, for people who want to see it."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(msgspec.Struct, frozen=True):
     """The program uses one of its tools."""
 
     tool: str
     what: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Got:
+class Got(msgspec.Struct, frozen=True):
     """What came of using a tool."""
 
     text: str
     is_error: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(msgspec.Struct, frozen=True):
     """The tokens of the turn, and its cost if the program knows it.
 
     `is_total`: they count the whole session, earlier turns included.
@@ -59,24 +54,21 @@ class Counted:
     is_total: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(msgspec.Struct, frozen=True):
     """Something that is worth a line in the step's log, and stops nothing."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """The turn has an answer. `facts` are what it says about the step beside the text, as in the JSON of
     the result contract."""
 
     text: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(msgspec.Struct, frozen=True):
     """The program says that it failed. `kind` is one of FailureKind, or `session`, or nothing."""
 
     message: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import unquote, urljoin, urlsplit
+
+import msgspec
 
 from onward.errors import InvalidInput
 
@@ -26,8 +27,7 @@ class UrlRefused(Exception):
     """A request may not go there; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """An address in its parts; `url` is put together from them, so that nobody reads another out of it."""
 
     scheme: str
@@ -115,8 +115,7 @@ def _check_path(path: str) -> None:
         raise UrlRefused("the path of the address has . or .. in it; write where it leads to.")
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(msgspec.Struct, frozen=True):
     """One entry of the allow-list: a host with its scheme and port, and perhaps only what is below a path."""
 
     scheme: str

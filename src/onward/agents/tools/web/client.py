@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import aiohttp
+import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
@@ -30,8 +30,7 @@ class RequestFailed(Exception):
         super().__init__(why)
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """What came back; `is_cut` if the body has more."""
 
     status: int

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onward.agents.model.request import Tool
 from onward.agents.tools.describing import arguments, text
@@ -43,8 +44,7 @@ _SENDING = ToolRules(repeatable=False, approval=True, is_concurrent=False, time_
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Web:
+class Web(msgspec.Struct, frozen=True):
     """Where requests may go. Without entries, nowhere."""
 
     allowed: tuple[Allowed, ...] = ()
@@ -94,8 +94,7 @@ class Web:
         return target, response
 
 
-@dataclass(frozen=True, slots=True)
-class HttpGet:
+class HttpGet(msgspec.Struct, frozen=True):
     """Asks a server; may be repeated."""
 
     web: Web
@@ -108,8 +107,7 @@ class HttpGet:
         return await _answered(asking, use)
 
 
-@dataclass(frozen=True, slots=True)
-class HttpSend:
+class HttpSend(msgspec.Struct, frozen=True):
     """Sends something to a server, which may not be repeated: if no answer comes in time, it is in doubt."""
 
     web: Web

@@ -8,15 +8,15 @@ again is refused: nobody could tell the second time from the first.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 
 class EditRefused(Exception):
     """The edit cannot be made; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edited:
+class Edited(msgspec.Struct, frozen=True):
     """The content afterwards, and how it came to be. Without places, nothing changes: see `found_at`."""
 
     content: bytes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 
+import msgspec
 from blake3 import blake3
 
 from onward.agents.model.request import Tool
@@ -34,8 +34,7 @@ _WRITING = ToolRules(is_concurrent=False)
 Work = Callable[[Tree, ToolUse], str]
 
 
-@dataclass(frozen=True, slots=True)
-class FileTool:
+class FileTool(msgspec.Struct, frozen=True):
     """A tool whose work is done in a thread, in a tree that it cannot leave. Each may be repeated."""
 
     described: Tool

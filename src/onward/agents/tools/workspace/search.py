@@ -7,8 +7,9 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onward.agents.model.request import Tool
 from onward.agents.tools.describing import arguments, text
@@ -39,8 +40,7 @@ _DESCRIBED = Tool(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SearchTool:
+class SearchTool(msgspec.Struct, frozen=True):
     """Finds lines by a regular expression. One that takes too long is ended, and says how far it came."""
 
     spawn: Spawn

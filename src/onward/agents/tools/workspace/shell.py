@@ -8,7 +8,8 @@ of providers are not in its environment.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from onward.agents.model.request import Tool
 from onward.agents.tools.describing import arguments, text
@@ -35,12 +36,11 @@ _DESCRIBED = Tool(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ShellTool:
+class ShellTool(msgspec.Struct, frozen=True):
     """Runs a command in the workspace. An exit code other than 0 and a time-out are answers, too."""
 
     spawn: Spawn
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     described: Tool = _DESCRIBED
     rules: ToolRules = _RULES
 

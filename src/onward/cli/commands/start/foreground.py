@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from onward.cli.commands.decide.prompt import Prompt
 from onward.cli.exits import UNFINISHED, exit_of
@@ -41,8 +42,7 @@ SECOND_SIGNAL = "stopping now"
 FINAL = ("completed", "cancelled")
 
 
-@dataclass(frozen=True, slots=True)
-class Foreground:
+class Foreground(msgspec.Struct, frozen=True):
     """What executing a run in the foreground takes."""
 
     operations: Operations

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.engine.calls.memory import CallMemory, read_memory
 from onward.engine.control.sources import Sources
@@ -23,8 +24,7 @@ from onward.store.port.store import Store
 ASKING = (CallKind.MODEL.value, CallKind.PROGRAM.value)
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressView:
+class ProgressView(msgspec.Struct, frozen=True):
     """Views the open steps of one run. `claim` is the last of the run."""
 
     store: Store

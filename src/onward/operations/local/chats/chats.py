@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, cast
+
+import msgspec
 
 from onward.chats.decide import STOPPED
 from onward.chats.dispatch import Dispatcher
@@ -49,8 +50,7 @@ class _Place(NamedTuple):
     n: int
 
 
-@dataclass(frozen=True, slots=True)
-class LocalChats:
+class LocalChats(msgspec.Struct, frozen=True):
     """Sends messages through one engine; workers execute what follows."""
 
     engine: Engine

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onward.clock import Clock
 from onward.engine.log.journal import Journal
@@ -21,16 +22,14 @@ from onward.store.port.store import Store
 POLL_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """A chat, and the run whose messages are wanted; None for all."""
 
     chat: str
     run_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LocalMessages:
+class LocalMessages(msgspec.Struct, frozen=True):
     """Reads the messages of one store."""
 
     store: Store

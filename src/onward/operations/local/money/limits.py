@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import msgspec
@@ -30,8 +29,7 @@ RUN = "run"
 LISTED_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class LocalLimits:
+class LocalLimits(msgspec.Struct, frozen=True):
     """Looks at the limits of one store, and changes them."""
 
     store: Store

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import chain
+
+from msgspec.structs import replace
 
 from onward.pipeline.graph import BUILT_IN_TYPES, Edge, Graph, Node
 from onward.pipeline.rules.rule import Problem, Subject, about, owner_of

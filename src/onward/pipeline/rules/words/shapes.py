@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onward.pipeline.edges import has_accelerator
 from onward.pipeline.graph import SHAPE_KINDS, Graph, Node

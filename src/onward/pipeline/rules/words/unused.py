@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onward.pipeline.chats import REQUIRED
 from onward.pipeline.gate.options import OPTIONS

@@ -10,9 +10,10 @@ Locks are taken in one order everywhere: runs, chats, messages; each by id.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from onward.model.chats.message import ChunkKind, Heard, Message, Part
 
@@ -47,8 +48,7 @@ class Flushed(StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class MessageQuery:
+class MessageQuery(msgspec.Struct, frozen=True):
     """Which messages to list, in the order in which they began: those of a run, of a chat, or by id.
 
     `is_newest`: of a chat, the last ones instead of the first.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 
 class RegisteredPipeline(NamedTuple):
@@ -38,8 +39,7 @@ class Added(NamedTuple):
     version: RegisteredVersion
 
 
-@dataclass(frozen=True, slots=True)
-class NewSource:
+class NewSource(msgspec.Struct, frozen=True):
     """A source to be registered under a name. `hash` is the BLAKE3 of its `content`."""
 
     name: str

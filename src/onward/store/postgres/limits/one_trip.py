@@ -8,9 +8,10 @@ all that was sent; then the call is judged as any other: locked first, and charg
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
+
+import msgspec
 
 from onward.model.call import Reserved
 from onward.model.row import CallClosed, CallOpened
@@ -74,12 +75,11 @@ class Charge(NamedTuple):
         return Call(advance_alone(events, name), [*values, *self.values])
 
 
-@dataclass(slots=True)
-class OneTrip:
+class OneTrip(msgspec.Struct):
     """The calls of one process that are charged so. `watched` are scopes in which that failed lately."""
 
-    known: Remembered = field(default_factory=Remembered)
-    watched: set[str] = field(default_factory=set)
+    known: Remembered = msgspec.field(default_factory=Remembered)
+    watched: set[str] = msgspec.field(default_factory=set)
 
     def charge(self, members: Sequence[Member]) -> Charge | None:
         """How to charge these members in one trip; None if they are more than one call, or need a look."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -67,8 +67,7 @@ class Session(psycopg.AsyncConnection[Any]):
     nothing may be left in one: no setting, no prepared statement, no LISTEN."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """Which database on which server. `place` names it for people, without the password."""
 
     conninfo: str

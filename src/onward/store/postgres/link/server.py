@@ -7,8 +7,9 @@ reach the new primary. So the first connection that is refused as read-only make
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from onward.store.postgres.link.connection import Address
 from onward.store.postgres.statements import Call, parse
@@ -23,15 +24,14 @@ class Connected(Protocol):
         """Hang up, each connection when nobody uses it; the next use connects anew."""
 
 
-@dataclass(slots=True)
-class Server:
+class Server(msgspec.Struct):
     """Where a store connects to. `patience_s` is how long to wait for a server that went away."""
 
     address: Address
     patience_s: float
     was_writable: bool = False
     """Whether it could be written at some time: then a read-only server is an outage, which may pass."""
-    connected: list[Connected] = field(default_factory=list)
+    connected: list[Connected] = msgspec.field(default_factory=list)
 
     def leave(self) -> None:
         """Give up all connections that are open now."""

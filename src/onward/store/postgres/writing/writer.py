@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from onward.store.limits.ledger import note_warnings
 from onward.store.member import Member
@@ -33,17 +34,16 @@ from onward.store.postgres.writing.refusing import is_fork, is_orphan, refusal_o
 KNOWN_MAX = 10_000
 
 
-@dataclass(slots=True)
-class Writer:
+class Writer(msgspec.Struct):
     """Writes runs. `known` is content that was stored once: asking for it is cheaper than sending it."""
 
     now_us: Callable[[], int | None]
     lease_us: int
-    known: set[str] = field(default_factory=set)
-    scopes: set[str] = field(default_factory=set)
+    known: set[str] = msgspec.field(default_factory=set)
+    scopes: set[str] = msgspec.field(default_factory=set)
     """Scopes that have rows."""
-    one_trip: OneTrip = field(default_factory=OneTrip)
-    warnings: dict[str, list[Warned]] = field(default_factory=dict)
+    one_trip: OneTrip = msgspec.field(default_factory=OneTrip)
+    warnings: dict[str, list[Warned]] = msgspec.field(default_factory=dict)
     """Limits that are nearly spent, by the run whose calls spent them, until they are told."""
 
     async def commit(self, wire: Wire, group: Sequence[Member]) -> Sequence[Exception | None]:

@@ -9,10 +9,10 @@ and it is opened as immutable: SQLite then takes no locks and never looks whethe
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from urllib.parse import quote
 
 import apsw
+import msgspec
 
 from onward.errors import StoreReadOnly
 
@@ -37,8 +37,7 @@ def connect_fixed(path: str) -> apsw.Connection:
     return apsw.Connection(f"file:{quote(os.path.abspath(path))}?mode=ro", flags=_READ)
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(msgspec.Struct, frozen=True):
     """What a file looks like from outside: if it is the same, nothing was written to it."""
 
     has_log: bool

@@ -6,10 +6,10 @@ is nearly spent, a scope without a row) changes nothing in the end, and is left 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 import apsw
+import msgspec
 
 from onward.model.call import Reserved
 from onward.model.row import CallClosed, CallOpened
@@ -28,11 +28,10 @@ _SETTLE, _UNSETTLE = compact(QUERIES["scope_settle"]), compact(QUERIES["scope_un
 _REOPEN, _ADD = compact(QUERIES["reservation_reopen"]), compact(QUERIES["usage_add"])
 
 
-@dataclass(slots=True)
-class AddingUp:
+class AddingUp(msgspec.Struct):
     """The calls of one process that are charged so."""
 
-    known: Remembered = field(default_factory=Remembered)
+    known: Remembered = msgspec.field(default_factory=Remembered)
 
     def charge(self, db: apsw.Connection, write: Write) -> bool:
         """Charge the call of a write that will be made. False: it is more than adding up; nothing is done."""
