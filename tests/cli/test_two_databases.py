@@ -144,7 +144,7 @@ def grown_old(two: Neighbours) -> None:
     said = json.loads(manifest.read_bytes())
     del said["database"]
     manifest.write_text(json.dumps(said))
-    Database(two.here.db).run(f"DROP TABLE identity; {WITHOUT_DUE}; DELETE FROM migration WHERE number >= 6")
+    Database(two.here.db).undo(f"DROP TABLE identity; {WITHOUT_DUE}; DELETE FROM migration WHERE number >= 6")
 
 
 def test_a_directory_from_before_there_were_marks_is_gone_on_with_and_collected(two: Neighbours) -> None:

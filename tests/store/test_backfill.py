@@ -58,7 +58,7 @@ async def test_a_migration_fills_in_questions_doubt_and_relatives(database: Data
     before = {name: (await store.runs.find(name))[0].row for name in names}
     gates = await store.gates.open(GateQuery())
     await store.close()
-    database.run(WITHOUT_QUERIES)
+    database.undo(WITHOUT_QUERIES)
     store = await open_store(database.db)
     assert {name: (await store.runs.find(name))[0].row for name in names} == before
     assert before["run"].doubtful == "start#1"
@@ -80,7 +80,7 @@ async def test_a_migration_takes_names_that_no_index_can_hold(database: Database
     write, _ = asking.then(replace(ASKS, gate=f"{long}/ask#1"))
     await store.log.append(write, asking.lease)
     await store.close()
-    database.run(WITHOUT_QUERIES)
+    database.undo(WITHOUT_QUERIES)
     store = await open_store(database.db)
     assert [listed.row.id for listed in await store.runs.list(RunQuery(pipeline=long))] == ["old"]
     assert await store.runs.list(RunQuery(pipeline=long[:-1])) == []

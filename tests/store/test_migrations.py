@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,18 @@ DELETE FROM migration WHERE number >= 7
 """
 
 
+def without_domains() -> str:
+    """What 016 did in PostgreSQL, undone, so that it can be done again: a CHECK of any kind has its name."""
+    scripts = {name: script for _, name, script in load_migrations("onward.store.postgres")}
+    made, undone = re.findall(r"^CREATE DOMAIN (\w+)", scripts["domains"], re.MULTILINE), ""
+    for table, changes in re.findall(r"^ALTER TABLE (\w+)([^;]+);", scripts["domains"], re.MULTILINE):
+        for check in re.findall(r"DROP CONSTRAINT (\w+)", changes):
+            undone += f"ALTER TABLE {table} ADD CONSTRAINT {check} CHECK (true);"
+        for column, domain in re.findall(r"ALTER COLUMN (\w+) TYPE (\w+)", changes):
+            undone += f"ALTER TABLE {table} ALTER COLUMN {column} TYPE TEXT;" if domain in made else ""
+    return f"{undone} DROP DOMAIN {', '.join(made)};"
+
+
 class Database:
     """A database that is spoken to in plain SQL, behind every store's back."""
 
@@ -112,6 +125,10 @@ class Database:
             return db.execute(statements).fetchall()
         finally:
             db.close()
+
+    def undo(self, statements: str) -> None:
+        """Take a database back to an older schema: these statements undo what came before 016."""
+        self.run(f"{without_domains() if self.is_postgres else ''} {statements}")
 
     def schema(self) -> Sequence[tuple[Any, ...]]:
         return self.run(SCHEMA_POSTGRES if self.is_postgres else SCHEMA_SQLITE)
@@ -256,7 +273,7 @@ async def test_a_database_that_gets_its_identity_notes_how_old_its_runs_are(tmp_
     run = await created(first[0])
     for store in first:
         await store.close()
-    Database(paths[0]).run(f"DROP TABLE identity; {WITHOUT_DUE}; DELETE FROM migration WHERE number >= 6")
+    Database(paths[0]).undo(f"DROP TABLE identity; {WITHOUT_DUE}; DELETE FROM migration WHERE number >= 6")
     again = await open_store(paths[0])
     assert again.identity.name != first[0].identity.name
     assert again.identity.unmarked_until_us == (await again.runs.find(run.id))[0].row.created_at_us
@@ -291,7 +308,7 @@ async def test_a_run_from_before_chats_had_rows_is_found_by_its_chat_and_its_mes
     await created(store, "alone")
     before = await store.messages.list(MessageQuery(chat="talk"))
     await store.close()
-    database.run(WITHOUT_CHATS)
+    database.undo(WITHOUT_CHATS)
     again = await open_store(database.db)
     try:
         chats = {one.row.id: one.row.chat for one in await again.runs.list(RunQuery())}

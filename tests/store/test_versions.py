@@ -54,7 +54,7 @@ async def test_a_migration_is_refused_while_a_process_of_the_older_version_holds
 ) -> None:
     older = await open_store(database.db)
     await held(older, "run")
-    database.run(undone)
+    database.undo(undone)
     before = database.schema()
     with pytest.raises(SchemaInUse) as refused:
         await open_store(database.db)
@@ -71,7 +71,7 @@ async def test_a_migration_is_refused_while_a_process_of_the_older_version_holds
 
 async def test_a_migration_does_not_wait_for_a_process_that_holds_nothing(database: Database) -> None:
     older = await open_store(database.db)
-    database.run(WITHOUT_DUE)
+    database.undo(WITHOUT_DUE)
     await (await open_store(database.db)).close()
     await older.close()
 

@@ -1,0 +1,2 @@
+-- Differs because SQLite reads a CHECK when it prepares a statement, and only if a column that it names is written: nothing
+-- to change.
