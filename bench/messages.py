@@ -52,10 +52,10 @@ class Timed:
     messages: Messages
     took_s: list[float]
 
-    async def flush(self, batch: Sequence[Growth]) -> Sequence[Flushed]:
+    async def flush(self, batch: Sequence[Growth], at_us: int) -> Sequence[Flushed]:
         """Flush, and note how long it took."""
         began = time.perf_counter()
-        came = await self.messages.flush(batch, 1)
+        came = await self.messages.flush(batch, at_us)
         self.took_s.append(time.perf_counter() - began)
         return came
 
