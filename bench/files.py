@@ -12,7 +12,7 @@ from bench.pipelines import engine_on
 from bench.rates import AT_A_TIME, RUNS, STEPS, runs_rate, steps_rate
 from onward.wiring.stores import open_store
 
-LINE_RATIO, RUNS_RATIO, LONG_RATIO = 0.35, 0.35, 0.75
+LINE_RATIO, RUNS_RATIO, LONG_RATIO = 0.6, 0.35, 0.75
 SYNCED = 2 * 3
 """The files of a run that are synced: the receipt and the handoff of each of its three steps."""
 LONG = 4
@@ -34,7 +34,7 @@ async def files_cost(
         without, _ = await steps_rate(engine, "off", steps)
         kept, _ = await steps_rate(engine, "full", steps)
         bare_line = line_rate(f"{db}-line", left_by(_newest(f"{db}-runs")), steps)
-        lines.append((kept / without, kept, bare_line))
+        lines.append((kept / bare_line, kept, bare_line, without))
         long, _ = await steps_rate(engine, "full", LONG * steps)
         long_lines.append(long / kept)
         per_s, bare = await runs_rate(engine, "full", runs), await runs_rate(engine, "off", runs)
@@ -42,13 +42,14 @@ async def files_cost(
         floor = files_rate(f"{db}-floor", left, runs, AT_A_TIME, SYNCED)
         at_once.append((per_s / floor, per_s, floor, bare))
         await store.close()
-    ratio, kept, bare_line = sorted(lines)[len(lines) // 2]
+    ratio, kept, bare_line, without = sorted(lines)[len(lines) // 2]
     longer = statistics.median(long_lines)
     of_floor, per_s, floor, bare = sorted(at_once)[len(at_once) // 2]
     return [
         Figure(
-            f"files: {steps} steps in a line against none",
-            f"{ratio:.2f} of the rate without ({kept:,.0f} steps/s; bare calls {bare_line:,.0f})",
+            f"files: {steps} steps in a line",
+            f"{ratio:.2f} of the same files and commits by bare calls "
+            f"({kept:,.0f} steps/s of {bare_line:,.0f}; without files {without:,.0f})",
             f">= {LINE_RATIO}",
             ratio >= LINE_RATIO,
         ),
