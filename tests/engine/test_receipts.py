@@ -298,6 +298,32 @@ async def test_dying_at_every_append_leaves_nothing_that_a_resume_does_not_put_r
             assert read_receipts(Folder(str(root)), (run_id,), "busy", expected).findings == []
 
 
+async def test_files_that_a_power_failure_took_are_back_before_the_next_step(
+    world: World, tmp_path: Path
+) -> None:
+    """The commit of `a` reached the disk, and its files did not: one is gone, one is empty."""
+    receipt, handoff = (tmp_path / "run/line" / name / "a-codergen.json" for name in ("receipts", "handoffs"))
+    dying = await world.process({}, files=kept_at(tmp_path), wrap=counting_appends)
+    dying.store.fail(Fault.DIE_AFTER, within=2)  # the append that ends `a`
+    with pytest.raises(Died):
+        await dying.start(line("a", "b"))
+    await dying.die()
+    written = receipt.read_bytes(), handoff.read_bytes()
+    receipt.unlink()
+    handoff.write_bytes(b"")
+    found: list[tuple[bytes, bytes]] = []
+
+    async def look(step: StepContext) -> Result:
+        found.append((receipt.read_bytes(), handoff.read_bytes()))
+        return Result.success()
+
+    second = await world.process({"b": [look]}, files=kept_at(tmp_path))
+    assert await second.completed() == ["start#1", "a#1"]
+    assert (await second.resume()).status is RunStatus.COMPLETED
+    assert found == [written]
+    assert (await by_the_log(second, tmp_path)).findings == []
+
+
 async def test_what_was_prepared_for_an_append_that_was_refused_is_never_taken_for_committed(
     world: World, tmp_path: Path
 ) -> None:
