@@ -31,7 +31,7 @@ export PYTEST_DEBUG_TEMPROOT := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR ==
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-steps example-review example-research check test test-all test-others test-model explore crash chaos bench bench-workers docs rows format coverage lock clean lint stepwise-resume stepwise-retry
+.PHONY: help install demo demo-steps example-review example-research check test test-all test-others test-model explore crash chaos bench bench-workers docs rows format coverage lock clean lint style types every-test stepwise-resume stepwise-retry
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' Makefile
@@ -63,15 +63,23 @@ example-review: $(INSTALLED)  ## an agent with tools reviews code: kill it, resu
 example-research: $(INSTALLED)  ## agents research in parallel: kill them, resume them
 	@$(BIN)/python examples/run.py research
 
-lint: $(INSTALLED)
+lint: style types
+
+style: $(INSTALLED)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
+
+types: $(INSTALLED)
 	$(BIN)/mypy $(SOURCES)
 
 check: lint  ## format, lint, types, shape and fast tests: under 30 seconds
 	$(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal -m "$(FAST)" $(FAST_TESTS)
 
-test: lint  ## every test, with real crashes on a real PostgreSQL (fails if none can be started)
+# The types are checked beside the tests: it takes one process a quarter of a minute, which nothing waits for.
+test: style  ## every test, with real crashes on a real PostgreSQL (fails if none can be started)
+	@$(MAKE) --no-print-directory --jobs 2 types every-test
+
+every-test: $(INSTALLED)
 	$(BIN)/pytest -q $(SPREAD)
 
 test-all: lint  ## the same, with every test on all of its stores and with new examples
