@@ -236,13 +236,19 @@ def matches(name: str, patterns: list[str]) -> bool:
     return any(name.startswith(p[:-1]) if p.endswith("*") else name == p for p in patterns)
 
 
-def direction_faults(module: Module) -> list[str]:
+def faults(module: Module) -> list[str]:
+    """What a file imports or reads though it may not."""
+    found = imports(module)
+    return direction_faults(module, found) + library_faults(module, found) + environment_faults(module)
+
+
+def direction_faults(module: Module, imported: list[Import]) -> list[str]:
     """What a file imports of Onward against the tables."""
     row = row_of(module.name)
     if row is None:
         return [f"{show(module.path)} is in no row of LAYERS: decide what it may import"]
     faults = []
-    for found in imports(module):
+    for found in imported:
         if not is_below(found.target, "onward"):
             continue
         target = found.target.removeprefix("onward").lstrip(".")
@@ -260,11 +266,11 @@ def _is_allowed(row: str, target: str, found: Import) -> bool:
     return any(target == entry or (entry and is_below(target, entry)) for entry in allowed)
 
 
-def library_faults(module: Module) -> list[str]:
+def library_faults(module: Module, imported: list[Import]) -> list[str]:
     """Which confined libraries a file imports though it may not."""
     return [
         f"{show(module.path, found.line)} imports {found.target}; only {', '.join(CONFINED[library])} may"
-        for found in imports(module)
+        for found in imported
         if (library := found.target.partition(".")[0]) in CONFINED
         and not matches(module.name, CONFINED[library])
     ]
@@ -272,7 +278,7 @@ def library_faults(module: Module) -> list[str]:
 
 def environment_faults(module: Module) -> list[str]:
     """Where a file reads the process's environment though it may not."""
-    if matches(module.name, ENVIRONMENT_READERS):
+    if matches(module.name, ENVIRONMENT_READERS) or not any(name in module.text for name in ENVIRONMENT):
         return []
     return [
         f"{show(module.path, node.lineno)} reads the environment; settings come from config/"
@@ -287,12 +293,8 @@ def _names(node: ast.ImportFrom) -> set[str]:
 
 
 def test_every_file_imports_only_what_its_layer_may() -> None:
-    faults = [
-        fault
-        for module in modules()
-        for fault in direction_faults(module) + library_faults(module) + environment_faults(module)
-    ]
-    assert not faults, "\n".join(faults)
+    found = [fault for module in modules() for fault in faults(module)]
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize(
@@ -328,8 +330,7 @@ def test_every_file_imports_only_what_its_layer_may() -> None:
     ],
 )
 def test_a_forbidden_import_is_found(name: str, code: str) -> None:
-    module = written(name, code)
-    assert direction_faults(module) + library_faults(module) + environment_faults(module)
+    assert faults(written(name, code))
 
 
 @pytest.mark.parametrize(
@@ -349,13 +350,12 @@ def test_a_forbidden_import_is_found(name: str, code: str) -> None:
     ],
 )
 def test_an_allowed_import_is_not_found(name: str, code: str) -> None:
-    module = written(name, code)
-    assert not direction_faults(module) + library_faults(module) + environment_faults(module)
+    assert not faults(written(name, code))
 
 
 def written(name: str, code: str) -> Module:
     path = modules()[0].path.parent.joinpath(*name.split(".")).with_suffix(".py")
-    return Module(name, path, ast.parse(code))
+    return Module(name, path, code)
 
 
 def test_a_model_can_be_named_and_priced_without_an_http_client() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import subprocess
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -23,13 +25,35 @@ NOT_OURS = {
 }
 
 
+BEFORE_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.STRING}
+
+
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One Python file of the package; `name` is dotted and without the leading `onward`."""
+    """One Python file of the package; `name` is dotted and without the leading `onward`.
+
+    To parse all of them takes seconds, and each process that tests runs in would do so: whoever looks for
+    something looks into `text` for its name first.
+    """
 
     name: str
     path: Path
-    tree: ast.Module
+    text: str
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, str(self.path))
+
+    @property
+    def docstring(self) -> str:
+        """What the file says first, for which the rest of it need not be parsed."""
+        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+            if token.type == tokenize.NEWLINE:
+                opening = self.text.splitlines(keepends=True)[: token.end[0]]
+                return ast.get_docstring(ast.parse("".join(opening))) or ""
+            if token.type not in BEFORE_CODE:
+                break
+        return ""
 
     @property
     def package(self) -> str:
@@ -47,36 +71,38 @@ class Import:
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    """A Python file as a tree."""
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
-
-
-@cache
 def modules() -> tuple[Module, ...]:
     """Every Python file below src/onward."""
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found.append(Module(name, path, parsed(path)))
+        found.append(Module(name, path, path.read_text(encoding="utf-8")))
     return tuple(found)
 
 
-def imports(module: Module) -> Iterator[Import]:
+def imports(module: Module) -> list[Import]:
     """What a file imports, at its top or inside its functions."""
-    nodes = [*ast.walk(module.tree)]
-    guarded = {
-        id(inner)
-        for node in nodes
-        if isinstance(node, ast.If) and _is_for_types(node.test)
-        for statement in node.body
-        for inner in ast.walk(statement)
-    }
-    for node in nodes:
+    found, guarded = list[ast.Import | ast.ImportFrom](), set[int]()
+    for node in _statements(module.tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            for target in _targets(module, node):
-                yield Import(target, node.lineno, id(node) in guarded)
+            found.append(node)
+        elif isinstance(node, ast.If) and _is_for_types(node.test):
+            guarded |= {id(inner) for statement in node.body for inner in ast.walk(statement)}
+    return [
+        Import(target, node.lineno, id(node) in guarded)
+        for node in found
+        for target in _targets(module, node)
+    ]
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every statement and what holds statements, without the expressions: those are most of a tree."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += [inner for inner in ast.iter_child_nodes(node) if not isinstance(inner, ast.expr)]
 
 
 def _is_for_types(test: ast.expr) -> bool:
