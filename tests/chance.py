@@ -23,7 +23,10 @@ def examples(count: int, **more: Any) -> settings:
     return settings(max_examples=round(count * share), **more)
 
 
-def places(stride: int) -> Iterator[int]:
-    """1, 2, 3 … for a test that breaks something at each place in turn; in `make test` every `stride`th."""
+def places(stride: int, *, first: int = 1) -> Iterator[int]:
+    """1, 2, 3 … for a test that breaks something at each place in turn.
+
+    In `make test` every `stride`th, from `first` on.
+    """
     is_exploring = settings().max_examples > settings.get_profile(SAME).max_examples
-    return count(1, 1 if is_exploring else stride)
+    return count(1) if is_exploring else count(first, stride)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 from zlib import crc32
 
 import psycopg
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 settings.load_profile(SAME)  # `--hypothesis-profile` is read later, so it wins
+
+gc.disable()  # what is collected stays to the end: nothing of it is garbage
 
 
 DATABASES = ("sqlite", "postgres")
@@ -66,6 +70,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage again, but never among ten thousand tests."""
+    gc.freeze()
+    gc.enable()
 
 
 def _how_short(item: pytest.Item) -> int:
@@ -112,7 +122,17 @@ def anyio_backend() -> str:
 def postgres_server() -> Iterator[PostgresServer]:
     """One server for all tests. A machine where it cannot start fails them; nothing is skipped."""
     with PostgresServer(fsync=False) as server:
+        _check_password_faster(server)
         yield server
+
+
+def _check_password_faster(server: PostgresServer) -> None:
+    """Store the password with one round of hashing: to check 4096 is most of what a new connection costs."""
+    password = urlsplit(server.url()).password
+    assert password
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute("SET scram_iterations = 1")
+        connection.execute(sql.SQL("ALTER ROLE postgres PASSWORD {}").format(password))
 
 
 @pytest.fixture
