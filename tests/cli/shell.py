@@ -23,6 +23,8 @@ from unittest import mock
 from onward.cli.main import run
 from onward.cli.print.text import clean
 from tests.cli.described import check_reply
+from tests.cli.nursery import Process
+from tests.cli.nursery import start as start_python
 
 ONWARD = str(Path(sys.executable).with_name("onward"))
 PATIENCE_S = 120
@@ -105,7 +107,7 @@ class Reader:
 class Started:
     """A command that is running, with pipes."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: Process) -> None:
         assert process.stdout is not None
         self.process = process
         self._out = Reader(process.stdout.fileno())
@@ -120,7 +122,7 @@ class Started:
         """What it came to."""
         out = self._out.rest()
         _, err = self.process.communicate(timeout=PATIENCE_S)
-        return Done(self.process.returncode, out, err.decode())
+        return Done(self.process.wait(), out, err.decode())
 
 
 class Terminal:
@@ -236,7 +238,7 @@ class Shell:
             "TZ": "UTC",
             "ONWARD_DB": db,
         }
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[Process] = []
 
     def __call__(self, *words: str, stdin: str = "", patience_s: float = PATIENCE_S) -> Done:
         """Run a command to its end in its own process. Where the process is not the point, use `inside`."""
@@ -255,13 +257,17 @@ class Shell:
 
     def start(self, *words: str, before: Sequence[str] = ()) -> Started:
         """Run a command beside the test; `before` is what stands before it on the command line."""
-        process = subprocess.Popen(
-            [*before, ONWARD, *words],
-            cwd=self.directory,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+        process = (
+            subprocess.Popen(
+                [*before, ONWARD, *words],
+                cwd=self.directory,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            if before
+            else start_python([ONWARD, *words], self.directory, self.environment)
         )
         self._processes.append(process)
         return Started(process)

@@ -34,8 +34,8 @@ from onward.read.lookup import completed_of
 from onward.read.verify import verify_run
 from onward.testing.postgres import PostgresServer
 from onward.wiring.stores import open_store
+from tests.cli.nursery import INHERITED, Process, start
 
-ONWARD = [sys.executable, "-m", "onward"]
 PATIENCE_S = 60
 STEP_S = 0.02
 
@@ -98,18 +98,13 @@ class Subject:
         self.file = directory / f"{run_id}.dot"
         note = f"echo $ONWARD_STEP $ONWARD_ATTEMPT >> {self.ledger}; sleep {STEP_S};"
         self.file.write_text(PIPELINE.replace("@", note))
-        self.environment = {**os.environ, "ONWARD_DB": db}
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(directory), **INHERITED, "ONWARD_DB": db}
         self.directory = directory
 
-    def go(self, exists: bool) -> subprocess.Popen[bytes]:
-        command = ["resume", self.run_id] if exists else ["run", str(self.file), "--run-id", self.run_id]
-        return subprocess.Popen(
-            [*ONWARD, *command, "--answers", "auto"],
-            cwd=self.directory,
-            env=self.environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
+    def go(self, exists: bool) -> Process:
+        words = ["resume", self.run_id] if exists else ["run", str(self.file), "--run-id", self.run_id]
+        command = ["-m", "onward", *words, "--answers", "auto"]
+        return start(command, self.directory, self.environment, stdout=subprocess.DEVNULL)
 
     def show(self) -> Shown | None:
         """The run as another process finds it."""
@@ -187,7 +182,7 @@ def kill_until_done(subject: Subject, dice: random.Random, took_s: float, kills:
     _judge(subject, finished_at_kill, tally)
 
 
-def _kill(process: subprocess.Popen[bytes], subject: Subject, dice: random.Random, took_s: float) -> None:
+def _kill(process: Process, subject: Subject, dice: random.Random, took_s: float) -> None:
     """Kill at a random moment, unless the process ends first: of its whole life, or around one of its steps.
 
     On a busy machine a process may spend nearly all its life starting, so half of the kills wait for a step.

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -21,6 +18,8 @@ from onward.store.port.store import Store
 from onward.testing.drafts import Draft, fork, held, stepped
 from onward.wiring.stores import open_store
 from tests.chance import places
+from tests.cli.nursery import INHERITED
+from tests.cli.nursery import start as start_python
 from tests.cli.shell import GATE, Shell, pipeline
 
 pytestmark = pytest.mark.anyio
@@ -79,15 +78,10 @@ async def _check(db: str) -> set[str]:
         await store.close()
 
 
-def _collect_and_die(db: str, runs: Path, at: int) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tests.crash.forgetter", db, str(runs), str(at)],
-        cwd=ROOT,
-        env={"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def _collect_and_die(db: str, runs: Path, at: int) -> tuple[int, str]:
+    process = start_python(["-m", "tests.crash.forgetter", db, str(runs), str(at)], ROOT, INHERITED)
+    _, errors = process.communicate()
+    return process.wait(), errors.decode()
 
 
 @pytest.mark.slow
@@ -100,11 +94,11 @@ async def test_a_collection_that_is_killed_anywhere_takes_nothing_that_is_needed
     stride = STRIDE if db.endswith(".db") else 2
     kills, states = 0, set()
     for at in places(stride):
-        done = await asyncio.to_thread(_collect_and_die, db, runs, at)
+        code, errors = await asyncio.to_thread(_collect_and_die, db, runs, at)
         states.add(len(await _check(db)))
-        if done.returncode == 0:
+        if code == 0:
             break
-        assert done.returncode == -signal.SIGKILL, done.stderr
+        assert code == -signal.SIGKILL, errors
         kills += 1
     assert kills >= 6, "hardly anything was killed: the test proves nothing"
     assert states == {len(GONE | NEEDED), len(NEEDED)}

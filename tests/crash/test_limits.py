@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +13,8 @@ from onward.store.port.money.limits import ReservationState
 from onward.store.port.runs import RunQuery
 from onward.store.port.store import Store
 from onward.wiring.stores import open_store
+from tests.cli.nursery import INHERITED, Process
+from tests.cli.nursery import start as start_python
 from tests.crash.spender import RESERVED_MAX, take_over
 
 pytestmark = [pytest.mark.anyio, pytest.mark.crash, pytest.mark.slow]
@@ -35,14 +34,8 @@ def place(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> tupl
     return url, 4
 
 
-def start(db: str, name: str, workers: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.spender", db, name, str(workers), *SCOPES],
-        cwd=ROOT,
-        env={"PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def start(db: str, name: str, workers: int) -> Process:
+    return start_python(["-m", "tests.crash.spender", db, name, str(workers), *SCOPES], ROOT, INHERITED)
 
 
 def killed_and_replaced(db: str, workers: int) -> None:
@@ -59,9 +52,9 @@ def killed_and_replaced(db: str, workers: int) -> None:
         victim.communicate()
         living[number % PROCESSES] = start(db, f"p{next(names)}", workers)
     for process in living:
-        said, _ = process.communicate(timeout=120)
-        assert process.returncode == 0
-        assert said.count("stopped") == workers
+        said, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors.decode()
+        assert said.count(b"stopped") == workers
 
 
 async def settle_the_dead(store: Store) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -16,6 +14,8 @@ from onward.store.port.store import Store
 from onward.store.port.stored import ORIGIN
 from onward.testing.drafts import created, log_of
 from onward.wiring.stores import open_store
+from tests.cli.nursery import INHERITED
+from tests.cli.nursery import start as start_python
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = 5
@@ -31,24 +31,18 @@ class Contender:
     """A process running `tests.store.contender`; it waits to be told to begin, and afterwards to end."""
 
     def __init__(self, db: str, *task: object) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.store.contender", db, *map(str, task)],
-            cwd=ROOT,
-            env={"PYTHONPATH": os.pathsep.join(sys.path)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        command = ["-m", "tests.store.contender", db, *map(str, task)]
+        self.process = start_python(command, ROOT, INHERITED, stdin=subprocess.PIPE)
 
     def hear(self) -> list[str]:
         assert self.process.stdout is not None
-        words = self.process.stdout.readline().split()
+        words = self.process.stdout.readline().decode().split()
         assert words, "the process ended before it had said everything"
         return words
 
     def tell(self) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write("\n")
+        self.process.stdin.write(b"\n")
         self.process.stdin.flush()
 
 
@@ -79,8 +73,7 @@ def start(db: str) -> Iterator[Start]:
     yield start
     for contender in started:
         contender.process.kill()
-        with contender.process:
-            pass
+        contender.process.communicate()
 
 
 def begin(contenders: list[Contender]) -> None:
