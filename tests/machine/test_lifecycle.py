@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from onward.machine.fold.apply import apply
 from onward.machine.fold.change import IllegalEvent
-from onward.machine.lifecycle import FIRST, REASONS, RUN, is_recoverable, next_status
+from onward.machine.lifecycle import FIRST, REASONS, RUN, is_recoverable
 from onward.model.call import (
     AttemptHeld,
     CallFinished,
@@ -174,7 +174,6 @@ def test_an_event_leads_where_the_table_says_or_is_refused(status: RunStatus) ->
     for kind in CATALOGUE:
         run, event = holder_view(status, kind), SAMPLES[kind]
         expected = RUN[status].get(kind)
-        assert next_status(status, event) is expected
         if expected is None:
             with pytest.raises(
                 IllegalEvent, match=f"{kind.__name__} is not allowed when the run is {status}"

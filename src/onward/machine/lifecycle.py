@@ -170,11 +170,6 @@ REASONS: Mapping[str, Reason] = {
 }
 
 
-def next_status(status: RunStatus | None, event: Event) -> RunStatus | None:
-    """Where `event` leads from `status`, or None when it may not happen there."""
-    return (FIRST if status is None else RUN[status]).get(type(event))
-
-
 def is_recoverable(status: RunStatus, reason: str) -> bool:
     """Whether a person may resume a run that stopped like this."""
     found = REASONS.get(reason)

@@ -92,15 +92,18 @@ class Appender:
         try:
             while True:
                 now_us, before = self.now_us(), self._folded
-                first = self._first(before.run, results, now_us)
-                ahead = self._advanced(before.run, first, now_us)
+                run, definition = before.run, self._definition
+                first = events_of(definition, run, results, now_us=now_us) if results else ()
+                if warned := self._warnings():
+                    first = (*warned, *first)
+                ahead = advance(definition, run, first, now_us=now_us, stop_reason=self._stop.reason)
                 if not ahead.events:
                     return ahead.action
                 if type(ahead.events[-1]) is RunInterrupted:
-                    ahead = await self._judged(ahead, before.run, first, now_us)
+                    ahead = await self._judged(ahead, run, first, now_us)
                 receipts, syncing = self._receipts(), None
                 if receipts is not None:
-                    syncing = await receipts.before(self._definition, before, ahead.events, now_us)
+                    syncing = await receipts.before(definition, before, ahead.events, now_us)
                 try:
                     self._folded = await self._parts.journal.record(before, ahead.events, ahead.run, now_us)
                 except StaleHistory:
@@ -109,10 +112,10 @@ class Appender:
                 finally:
                     # Written before the commit, synced beside it: nothing follows before the disk has both.
                     if receipts is not None:
-                        await receipts.synced(before.run.id, syncing)
+                        await receipts.synced(run.id, syncing)
                 self._warned = ()
                 self._parts.observe(ahead.run, ahead.events)
-                for child in orphaned(before.run, ahead.run, ahead.events) if before.run.open_steps else ():
+                for child in orphaned(run, ahead.run, ahead.events) if run.open_steps else ():
                     await self._parts.cancel_child(child)
                 if receipts is not None and ahead.run.worker is not None:
                     self._write_soon(receipts)
@@ -154,15 +157,6 @@ class Appender:
             self._parts.observe(run, events)
             return events[len(warned) :]
 
-    def _first(self, run: Run, results: Sequence[ActionResult], now_us: int) -> Sequence[Event]:
-        """What the results say, and before it what is to be warned of."""
-        first = events_of(self._definition, run, results, now_us=now_us) if results else ()
-        warned = self._warnings()
-        return (*warned, *first) if warned else first
-
-    def _advanced(self, run: Run, first: Sequence[Event], now_us: int) -> Advance:
-        return advance(self._definition, run, first, now_us=now_us, stop_reason=self._stop.reason)
-
     async def _judged(self, ahead: Advance, run: Run, first: Sequence[Event], now_us: int) -> Advance:
         """What follows where the run stops. Before a limit stops it, that is judged once more: it may have
         been raised when nothing was held yet, so that nothing was lifted."""
@@ -171,9 +165,8 @@ class Appender:
             return ahead
         if not await self._parts.has_room(limits_hit(ahead.run)):
             return ahead
-        return self._advanced(
-            run, (*first, HoldsLifted(why="its limit was raised before the run stopped")), now_us
-        )
+        first = (*first, HoldsLifted(why="its limit was raised before the run stopped"))
+        return advance(self._definition, run, first, now_us=now_us, stop_reason=self._stop.reason)
 
     def _warnings(self) -> tuple[Event, ...]:
         """Limits that are nearly spent, to be said with what is written next."""

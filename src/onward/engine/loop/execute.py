@@ -101,13 +101,13 @@ class Executor:
             raise hold.loss
         if recorded is not None and await recorded.is_held():
             return AttemptLeft(started.step)
-        if not _has_succeeded(result) and not keeper.is_trusted(hold):
-            # It may have failed because the lease ended, so the failure is not the step's.
-            await keeper.regain(hold)
-            result = result if isinstance(result, Interrupted) else Interrupted(EXPIRED)
-        if isinstance(result, Interrupted):
-            return AttemptCut(started.step, started.attempt, result.why, result.in_doubt, output.last())
-        if result.status in FAILED:
+        if isinstance(result, Interrupted) or result.status in FAILED:
+            if not _has_succeeded(result) and not keeper.is_trusted(hold):
+                # It may have failed because the lease ended, so the failure is not the step's.
+                await keeper.regain(hold)
+                result = result if isinstance(result, Interrupted) else Interrupted(EXPIRED)
+            if isinstance(result, Interrupted):
+                return AttemptCut(started.step, started.attempt, result.why, result.in_doubt, output.last())
             result = replace(result, output=output.last())
         if workspace is None:
             return self._ended(started.step, result)

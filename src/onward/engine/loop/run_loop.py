@@ -114,8 +114,10 @@ class RunLoop:
     async def _record(self, results: Results) -> Action:
         """Append the results of the last action, and plan the next."""
         action = await self._appender.append(results)
-        self._notice_pause()
-        if self._successor is not None and self._appender.run.status is RunStatus.CANCELLED:
+        run = self._appender.folded.run
+        if run.pending.pause_after is not None:
+            self._stopping.set()
+        if self._successor is not None and run.status is RunStatus.CANCELLED:
             await self._parts.cancel_child(self._successor)
         return action
 
@@ -172,9 +174,6 @@ class RunLoop:
 
     async def _catch_up(self) -> None:
         await self._appender.catch_up()
-        self._notice_pause()
-
-    def _notice_pause(self) -> None:
         if self._appender.run.pending.pause_after is not None:
             self._stopping.set()
 

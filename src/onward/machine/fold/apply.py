@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from onward.machine.fold import branches, calls, gates, life, steering, steps, stops
 from onward.machine.fold.change import Changes, IllegalEvent
-from onward.machine.lifecycle import next_status
+from onward.machine.lifecycle import FIRST, RUN
 from onward.model import call as c
 from onward.model.events.event import Event
 from onward.model.events.gates import GateDecided, GateOpened, GateWithdrawn
@@ -47,17 +47,20 @@ from onward.model.run import Run
 
 def apply(run: Run | None, event: Event, *, run_id: str, at_us: int, token: int) -> Run:
     """The run after `event`; refuses what the lifecycle does not allow, and changes nothing else."""
-    status = next_status(None if run is None else run.status, event)
-    if status is None:
-        raise IllegalEvent(None if run is None else run.status, event)
     if run is None:
+        if type(event) not in FIRST:
+            raise IllegalEvent(None, event)
         assert isinstance(event, RunCreated)
         return life.created(event, run_id=run_id, at_us=at_us)
+    kind = type(event)
+    status = RUN[run.status].get(kind)
+    if status is None:
+        raise IllegalEvent(run.status, event)
     if token < run.token:
         raise IllegalEvent(run.status, event, f"{event.kind} carries token {token}, older than {run.token}")
     if run.open_calls or run.gates:
         calls.check_closed(run, event)
-    changes = _FOLDS[type(event)](run, event, at_us)
+    changes = _FOLDS[kind](run, event, at_us)
     if run.id != run_id:
         changes["id"] = run_id  # the prefix of a fork was folded as its parent
     return replace(run, status=status, head=run.head + 1, updated_at_us=at_us, **changes)

@@ -185,7 +185,7 @@ def _write_events(db: apsw.Connection, rows: Rows) -> None:
 
 def event_columns(records: Iterable[StoredEvent]) -> Rows:
     """The columns of events, in the order in which they are inserted."""
-    return [(*astuple(record)[:8], " ".join(record.refs) or None) for record in records]
+    return [(*astuple(record)[:8], " ".join(record.refs) if record.refs else None) for record in records]
 
 
 def _all_columns(write: Write) -> tuple[object, ...]:
