@@ -155,6 +155,24 @@ async def test_of_many_that_claim_an_expired_run_exactly_one_wins(
     assert await is_alive(store, run.id)
 
 
+async def test_a_process_that_is_connected_during_a_migration_prepares_its_statements_again(
+    postgres_url: str,
+) -> None:
+    """A statement that returns a column whose type has changed fails on its connection for ever."""
+    store = await PostgresStore.open(postgres_url)
+    run = await held(store)
+    for _ in range(2):
+        assert await store.runs.find(run.id)
+        assert await store.log.load(run.id, fold_version=FOLD_VERSION)
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("CREATE DOMAIN word AS TEXT CHECK (VALUE <> '')")
+        db.execute("ALTER TABLE run ALTER COLUMN pipeline TYPE word")
+    assert (await store.runs.find(run.id))[0].row.pipeline
+    assert await store.log.load(run.id, fold_version=FOLD_VERSION)
+    await stepped(store, run)
+    await store.close()
+
+
 async def test_the_servers_clock_ends_a_lease(postgres_ready_url: str) -> None:
     store = await PostgresStore.open(postgres_ready_url, lease_s=0.2)
     run = await held(store)

@@ -15,6 +15,7 @@ YIELDED = frozenset({AGAIN, "40P01", FORK_MET_DELETION})
 KEY_IN_USE = "run_exclusive"
 # A standby, a primary that was demoted, or one that somebody set to read-only for a while.
 READ_ONLY = "25006"
+NOT_SUPPORTED, CHECKS_PLAN = "0A000", "RevalidateCachedQuery"
 # The server is going down, is coming up, or ends this session.
 GOING = "57P"
 
@@ -32,13 +33,22 @@ class ServerError(Exception):
 
 
 def failure_of(result: PGresult) -> Exception:
-    """The error that the server sent; one that ends the session is a lost connection."""
+    """The error that the server sent; one that ends the session, or all use of it, is a lost connection."""
     message = _field(result, DiagnosticField.MESSAGE_PRIMARY) or result.get_error_message()
     sqlstate = _field(result, DiagnosticField.SQLSTATE)
     severity = _field(result, DiagnosticField.SEVERITY_NONLOCALIZED)
-    if severity in ("FATAL", "PANIC") or sqlstate.startswith(GOING):
+    if severity in ("FATAL", "PANIC") or sqlstate.startswith(GOING) or _is_outdated(result, sqlstate):
         return ConnectionLost(message)
     return ServerError(sqlstate, message, _field(result, DiagnosticField.CONSTRAINT_NAME))
+
+
+def _is_outdated(result: PGresult, sqlstate: str) -> bool:
+    """Whether a migration has changed the type of a column that a prepared statement returns.
+
+    The statement fails for ever; on a new connection it is prepared anew. The text of the error may be in any
+    language.
+    """
+    return sqlstate == NOT_SUPPORTED and _field(result, DiagnosticField.SOURCE_FUNCTION) == CHECKS_PLAN
 
 
 def _field(result: PGresult, field: DiagnosticField) -> str:

@@ -1,5 +1,6 @@
--- What a column of a call or a message may hold is said by a domain, too, as 001 does it for runs and for the same reason:
--- the text of every CHECK was read for each call and each piece of text. A CHECK that concerns several columns stays.
+-- Needs no holders: the statements of an older one fail when the columns that they return get other types.
+-- What a column of a limit, a reservation, a message or a chunk may hold is said by a domain, too, as 001 does it for runs
+-- and for the same reason: the text of every CHECK was read for each call. A CHECK that concerns several columns stays.
 CREATE DOMAIN scope_kind AS TEXT CHECK (VALUE IN ('chat', 'day', 'project', 'run'));
 CREATE DOMAIN reservation_state AS TEXT CHECK (VALUE IN ('open', 'settled'));
 CREATE DOMAIN message_role AS TEXT CHECK (VALUE IN ('user', 'assistant', 'system'));
