@@ -353,6 +353,46 @@ async def test_the_commit_does_not_wait_for_the_disk_but_all_that_follows_does(
     assert told == ["start#1", "a#1", "b#1", "exit#1"]
 
 
+async def test_an_artifact_is_on_the_disk_before_its_step_is_committed(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S1-3: a resume writes receipts again that a power failure took, but no artifacts."""
+    disk = HangingDisk("artifacts")
+    monkeypatch.setattr(os, "fsync", disk)
+
+    async def store(step: StepContext) -> Result:
+        step.artifacts.store("report", "Report", b"content")
+        return Result.success()
+
+    process = await world.process(
+        {"a": [store]}, files=lambda made: RunFiles(str(tmp_path), made.identity, warn=pytest.fail)
+    )
+    running = asyncio.create_task(process.start(line("a", "b")))
+    await until(disk.is_hanging.is_set)
+    try:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert await process.completed() == ["start#1"]
+    finally:
+        disk.may_end.set()
+    assert (await running).status is RunStatus.COMPLETED
+
+
+async def test_a_defect_in_writing_files_ends_the_run_before_the_commit(
+    memory: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def defect(*arguments: object, **named: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr("onward.engine.files.receipts.put", defect)
+    process = await memory.process(
+        files=lambda store: RunFiles(str(tmp_path), store.identity, warn=pytest.fail)
+    )
+    with pytest.raises(ZeroDivisionError):
+        await process.start(line("a"))
+    assert await process.completed() == ["start#1"]
+
+
 async def test_a_disk_that_cannot_sync_costs_a_warning_and_no_step(
     memory: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,6 +85,33 @@ async def test_the_next_batch_is_written_while_the_one_before_is_synced(
         await asyncio.wait_for(synced, 10)
 
 
+async def test_a_thread_that_is_ended_while_it_writes_keeps_no_one_waiting() -> None:
+    """Neither those of its batch nor those who come later."""
+
+    def end(unsynced: object) -> None:
+        raise SystemExit(3)
+
+    with ThreadPoolExecutor(1) as threads:
+        group = SyncGroup(threads)
+        asked = [group.ask([end]), group.ask([lambda unsynced: None])]
+        assert await asyncio.wait_for(asked[0].written, 10) is False
+        with pytest.raises(SystemExit):
+            await asyncio.wait_for(asked[0].synced, 10)
+        await asyncio.wait_for(asked[1].synced, 10)
+        await asyncio.wait_for(group.write([lambda unsynced: None]), 10)
+
+
+async def test_without_a_thread_the_caller_is_told_and_the_next_one_is_not_kept_waiting() -> None:
+    threads = ThreadPoolExecutor(1)
+    threads.shutdown()
+    group = SyncGroup(threads)
+    for _ in range(2):
+        asked = group.ask([lambda unsynced: None])
+        assert await asyncio.wait_for(asked.written, 10) is False
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            await asyncio.wait_for(asked.synced, 10)
+
+
 async def test_a_batch_that_ends_by_a_defect_tells_everyone_who_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

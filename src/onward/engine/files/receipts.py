@@ -145,19 +145,22 @@ class StepReceipts:
     ) -> Syncing | None:
         """Write what `events` leave, which are about to be appended after `folded`: artifacts first.
 
-        It is under its names when this returns. `synced` waits for the disk.
+        The disk has artifacts when this returns: only a receipt and a handoff are written again by a resume.
+        They have their names then, and `synced` waits until the disk has them, too.
         """
         run, writes, syncing = folded.run, self._files.first(folded.run.id), None
         self._ahead.pop(run.id, None)  # of an append that was refused
         try:
-            self._leave_artifacts(definition, run, events, writes)
+            if self._leave_artifacts(definition, run, events, writes):
+                await self._write(writes)
             ahead = (await self._caught_up(definition, folded, writes)).copy()
             self._ahead[run.id] = _Prepared(ahead, tuple(events))
             for left in _taken(ahead, definition, events, at_us):
                 self._leave(definition, run, left, writes, is_new=True)
             if writes:
                 _, written, syncing = self._files.group.ask(tuple(writes))
-                await unbroken(written)
+                if not await unbroken(written):
+                    await unbroken(syncing)  # which says why, before anything is committed
         except OSError as error:
             self._files.tell(run.id, error)
         except OnwardError as error:
@@ -259,7 +262,9 @@ class StepReceipts:
 
     def _leave_artifacts(
         self, definition: Definition, run: Run, events: Sequence[Event], writes: list[Write]
-    ) -> None:
+    ) -> bool:
+        """Whether there are any."""
+        before = len(writes)
         for event in events:
             if not isinstance(event, StepFinished) or not event.artifacts:
                 continue
@@ -268,6 +273,7 @@ class StepReceipts:
                 if artifact is not None:
                     content = event.contents[artifact.hash]
                     writes.append(partial(self._put_artifact, run.id, artifact_name(id), content, is_synced))
+        return len(writes) > before
 
     def _put_artifact(
         self, run_id: str, name: str, content: bytes, is_synced: bool, unsynced: Unsynced

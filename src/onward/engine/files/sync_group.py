@@ -20,13 +20,18 @@ from onward.receipts.syncing import Unsynced, sync_files
 SLOW_S = 0.02
 Write = Callable[[Unsynced], object]
 """Writes files, and hands over those that are to be synced."""
+Failures = Sequence[BaseException | None]
+"""What went wrong with each member of a batch."""
 
 
 class Asked(NamedTuple):
-    """Files to be written, and what is done when others can read them and when the disk has them."""
+    """Files to be written, and what is done when others can read them and when the disk has them.
+
+    `written` says whether they were written; if not, `synced` says why.
+    """
 
     writes: Sequence[Write]
-    written: asyncio.Future[None]
+    written: asyncio.Future[bool]
     synced: asyncio.Future[None]
 
 
@@ -44,7 +49,7 @@ class SyncGroup:
         return self.ask(writes).synced
 
     def ask(self, writes: Sequence[Write]) -> Asked:
-        """The same, for a caller that has something to do between the two. Only `synced` can fail."""
+        """The same, for a caller that has something to do between the two."""
         loop = asyncio.get_running_loop()
         asked = Asked(writes, loop.create_future(), loop.create_future())
         self._waiting.append(asked)
@@ -61,35 +66,47 @@ class SyncGroup:
         batch, self._waiting = self._waiting, []
         if not batch:
             return
-        self._being_written += 1
         works, loop = [asked.writes for asked in batch], asyncio.get_running_loop()
-        wrote = partial(loop.call_soon_threadsafe, self._wrote, batch)
-        working = loop.run_in_executor(self._threads, write_and_sync, works, wrote)
+
+        def wrote(failures: Failures) -> None:
+            loop.call_soon_threadsafe(self._wrote, batch, failures)
+
+        try:
+            working = loop.run_in_executor(self._threads, write_and_sync, works, wrote)
+        except RuntimeError as error:  # no thread can be started
+            _answer(batch, [error] * len(batch))
+            return
+        self._being_written += 1
         working.add_done_callback(partial(self._ended, batch))
 
-    def _ended(self, batch: Sequence[Asked], working: asyncio.Future[Sequence[BaseException | None]]) -> None:
+    def _ended(self, batch: Sequence[Asked], working: asyncio.Future[Failures]) -> None:
         defect = working.exception()
-        failures = working.result() if defect is None else [defect] * len(batch)
-        for asked, failure in zip(batch, failures, strict=True):
-            if asked.synced.done():
-                continue  # its caller was cancelled
-            if failure is None:
-                asked.synced.set_result(None)
-            else:
-                asked.synced.set_exception(failure)
+        if defect is not None and not all(asked.written.done() for asked in batch):
+            self._wrote(batch, [defect] * len(batch))  # the thread could not say so
+        _answer(batch, working.result() if defect is None else [defect] * len(batch))
 
-    def _wrote(self, batch: Sequence[Asked]) -> None:
-        for asked in batch:
-            if not asked.written.done():  # its caller was cancelled
-                asked.written.set_result(None)
+    def _wrote(self, batch: Sequence[Asked], failures: Failures) -> None:
+        for asked, failure in zip(batch, failures, strict=True):
+            if not asked.written.done():  # else its caller was cancelled
+                asked.written.set_result(failure is None)
         self._being_written -= 1
         if not self._being_written:
             self._begin()
 
 
-def write_and_sync(
-    works: Sequence[Sequence[Write]], wrote: Callable[[], object]
-) -> Sequence[BaseException | None]:
+def _answer(batch: Sequence[Asked], failures: Failures) -> None:
+    for asked, failure in zip(batch, failures, strict=True):
+        if not asked.written.done():
+            asked.written.set_result(failure is None)
+        if asked.synced.done():
+            continue  # its caller was cancelled
+        if failure is None:
+            asked.synced.set_result(None)
+        else:
+            asked.synced.set_exception(failure)
+
+
+def write_and_sync(works: Sequence[Sequence[Write]], wrote: Callable[[Failures], object]) -> Failures:
     """Do all of them, say so, then sync what they wrote; answers what went wrong with which."""
     written: list[tuple[Sequence[int], BaseException | None]] = []
     for writes in works:
@@ -101,7 +118,7 @@ def write_and_sync(
             failure = error
         written.append((unsynced.take(), failure))
     with contextlib.suppress(RuntimeError):  # the loop is closed: no batch comes after this one
-        wrote()
+        wrote([failure for _, failure in written])
     unsure = sync_files([file for files, _ in written for file in files])
     return [
         failure or next((unsure[file] for file in files if file in unsure), None)
