@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 settings.load_profile(SAME)  # `--hypothesis-profile` is read later, so it wins
-
-gc.disable()  # what is collected stays to the end: nothing of it is garbage
-
 
 DATABASES = ("sqlite", "postgres")
 ONE_IN = 3
@@ -72,10 +69,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
 
 
-def pytest_collection_finish() -> None:
-    """Look for garbage again, but never among ten thousand tests."""
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage meanwhile, and never among ten thousand tests: they stay to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _how_short(item: pytest.Item) -> int:
@@ -131,6 +133,8 @@ def _check_password_faster(server: PostgresServer) -> None:
     password = urlsplit(server.url()).password
     assert password
     with psycopg.connect(server.url(), autocommit=True) as connection:
+        if connection.info.server_version < 160_000:
+            return  # it cannot be told
         connection.execute("SET scram_iterations = 1")
         connection.execute(sql.SQL("ALTER ROLE postgres PASSWORD {}").format(password))
 

@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import gc
 import importlib
+import itertools
 import json
 import os
 import runpy
@@ -43,6 +44,9 @@ STATUS = array.array("i", [0]).itemsize
 READ_AT_START = ("PYTHON", "LC_", "LANG", "MALLOC", "LD_")
 INHERITED = {"LANG": "C.UTF-8"}
 _one_at_a_time = threading.Lock()
+# Forks of one process hash strings alike, so that one that resumes what another began would see sets in the
+# same order: they come from two in turn.
+_turns = itertools.cycle(range(2))
 
 
 class Born:
@@ -67,8 +71,8 @@ class Born:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
             status = os.read(self._status, STATUS)
             os.close(self._status)
+            self.returncode = os.waitstatus_to_exitcode(int.from_bytes(status or b"\x09", sys.byteorder))
             assert status, "the nursery is gone, and nobody knows how its processes ended"
-            self.returncode = os.waitstatus_to_exitcode(int.from_bytes(status, sys.byteorder))
         return self.returncode
 
     def communicate(self, input: None = None, timeout: float | None = None) -> tuple[bytes, bytes]:
@@ -95,7 +99,8 @@ class Born:
 
     def send_signal(self, sig: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, sig)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended, which will be told
+                os.kill(self.pid, sig)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -140,7 +145,7 @@ def _bear(
     theirs.append(its_status)
     asked = json.dumps([[*command], str(directory), dict(environment)]).encode()
     with _one_at_a_time:
-        line = _nursery()
+        line = _nursery(next(_turns))
         socket.send_fds(line, [len(asked).to_bytes(LENGTH)], theirs)
         line.sendall(asked)
         pid = int.from_bytes(_exactly(line, LENGTH))
@@ -150,8 +155,8 @@ def _bear(
 
 
 @cache
-def _nursery() -> socket.socket:
-    """The line to this process's nursery, which ends when the line does."""
+def _nursery(number: int) -> socket.socket:
+    """The line to a nursery of this process, which ends when the line does."""
     ours, its = socket.socketpair()
     with its:
         nursery = subprocess.Popen(

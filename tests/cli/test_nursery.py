@@ -67,6 +67,24 @@ def test_it_is_like_one_that_was_started_anew(tmp_path: Path, command: list[str]
     assert told[1:] == expected[1:] == (["the end"], "a word\n", 7)
 
 
+def test_two_in_a_row_hash_strings_differently(tmp_path: Path) -> None:
+    (tmp_path / "says.py").write_text("print(hash('a word'))\n")
+    said = [start([str(tmp_path / "says.py")], tmp_path, INHERITED).communicate()[0] for _ in range(4)]
+    assert said[0] != said[1]
+    assert said[:2] == said[2:]
+
+
+def test_it_may_be_signalled_at_any_time(tmp_path: Path) -> None:
+    """Also between its end and the word of it."""
+    (tmp_path / "ends.py").write_text("")
+    for _ in range(5):
+        process = start([str(tmp_path / "ends.py")], tmp_path, INHERITED)
+        while process.poll() is None:
+            process.send_signal(0)
+        process.communicate()
+        assert process.returncode == 0
+
+
 def test_it_is_killed_like_any_other(tmp_path: Path) -> None:
     (tmp_path / "waits.py").write_text("import sys\nprint('here', flush=True)\nsys.stdin.read()\n")
     script = [str(tmp_path / "waits.py")]
