@@ -191,7 +191,7 @@ async def judge_tools(
             f"{run_id}: {tool} was done {number} times" for tool, number in done.items() if number > 1
         ]
         # An attempt that failed for another reason is repeated, and the model then uses no tools.
-        if not any(isinstance(event, AttemptFailed) and event.step == STEP for event, _ in events):
+        if not any(_gives_up(event) for event, _ in events):
             problems += [
                 f"{run_id}: {tool} was never done, and answered {_answers(events, tool)}"
                 for tool, number in done.items()
@@ -200,6 +200,14 @@ async def judge_tools(
     problems += [f"process {pid} of the MCP server was left" for pid in traces.servers()]
     commands = sum(len(found) for step, found in lives.items() if step.endswith(STEP))
     return sum(mark.what == BEGIN for mark in marks) + len(echoed) + commands, problems
+
+
+def _gives_up(event: Event) -> bool:
+    """Whether the model asks for no more tools: its step failed, or a server that was killed again and again
+    failed a use, which it is told."""
+    if isinstance(event, CallFinished) and event.name == ECHO:
+        return isinstance(event.value, Mapping) and bool(event.value.get("is_error"))
+    return isinstance(event, AttemptFailed) and event.step == STEP
 
 
 def _answers(events: Sequence[tuple[Event, int]], tool: str) -> list[Any]:

@@ -20,6 +20,6 @@ def test_workers_that_are_killed_frozen_and_cut_off_finish_every_run_once(
     seed = random.randrange(1_000_000)
     counts = chaos(workers=3, runs=30, seed=seed, patience_s=240, faults=",".join(FAULTS), fault_max=30)
     count(f"chaos: {counts}")
-    assert counts.problems == [], f"seed {seed}"
+    assert not counts.problems, "\n".join((*counts.problems, f"seed {seed}"))
     assert counts.zombies == 0
     assert sum(counts.done.values()) > 0, "nothing went wrong: the test proves nothing"
