@@ -118,7 +118,9 @@ async def sdk_alone(base_url: str) -> float:
         async for _ in await client.chat.completions.create(model="small", messages=messages, stream=True):
             pass
 
-    return await _rate(one)
+    rate = await _rate(one)
+    await client.close()
+    return rate
 
 
 async def _rate(one: Callable[[int], Awaitable[None]]) -> float:
