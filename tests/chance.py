@@ -1,9 +1,11 @@
-"""Chance in tests: the profiles of hypothesis, and how many examples or places a test gets in each."""
+"""Chance in tests: profiles of hypothesis, how many examples or places each gives a test, slow databases."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
+from random import Random
 from typing import Any
 
 from hypothesis import settings
@@ -30,3 +32,14 @@ def places(stride: int, *, first: int = 1) -> Iterator[int]:
     """
     is_exploring = settings().max_examples > settings.get_profile(SAME).max_examples
     return count(1) if is_exploring else count(first, stride)
+
+
+def slowness(seed: str) -> Callable[[], Awaitable[None]]:
+    """Waits now and then, as a database on a busy machine does: a test must not depend on how fast it is."""
+    dice = Random(seed)
+
+    async def delay() -> None:
+        if dice.random() < 0.5:
+            await asyncio.sleep(dice.uniform(0, 0.04))
+
+    return delay

@@ -21,7 +21,7 @@ from onward.receipts.places import HANDOFFS, RECEIPTS, is_finished_file
 from onward.receipts.receipt import read_handoff, read_receipt
 from onward.testing.postgres import PostgresServer
 from onward.wiring.stores import open_store
-from tests.chance import SAME
+from tests.chance import SAME, slowness
 from tests.world import World, connect_to_memory, in_memory
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all-stores",
         action="store_true",
         help="run the tests above the stores on SQLite and on PostgreSQL, not on one of the two",
+    )
+    parser.addoption(
+        "--slow-stores",
+        metavar="SEED",
+        help="let half of all calls to a database take up to 80 ms longer, to find tests that depend on time",
     )
 
 
@@ -217,9 +222,12 @@ def connect(store_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> 
 
 
 @pytest.fixture
-async def world(connect: Connect, store_kind: str) -> AsyncIterator[World]:
+async def world(connect: Connect, store_kind: str, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """A database, and whatever processes the test starts at it."""
     world = World(connect, store_kind)
+    seed = request.config.getoption("--slow-stores")
+    if seed is not None and store_kind in DATABASES:
+        world.delay = slowness(f"{seed} {request.node.name}")
     yield world
     await world.close()
 

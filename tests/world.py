@@ -134,6 +134,7 @@ class World:
     connect: Connect
     kind: str
     ledger: Ledger = field(default_factory=Ledger)
+    delay: Callable[[], Awaitable[None]] | None = None
     _stores: list[Store] = field(default_factory=list)
     _processes: int = 0
 
@@ -157,6 +158,7 @@ class World:
         self._processes += 1
         agent, faulty, clock = Scripted(script, self.ledger), wrap(store), clock or ManualClock()
         faulty.clock = clock if hasattr(clock, "busy") else None  # some tests run in real time
+        faulty.delay = self.delay
         engine = Engine(
             faulty,
             clock=clock,

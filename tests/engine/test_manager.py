@@ -480,7 +480,7 @@ async def test_without_autostart_the_child_is_made_and_only_looked_at(world: Wor
     clock = ManualClock(autojump=False)
     process, person = await world.process(clock=clock), await world.process()
     running = asyncio.create_task(start(process, desk.parent("stack.child_autostart=false")))
-    await until(lambda: clock.waiting > 0)
+    await tick(clock, 0)  # the manager's first pause: the child was made before it
     child = await child_of(process)
     assert (await person.load(child)).run.status is RunStatus.QUEUED
     for _ in range(20):

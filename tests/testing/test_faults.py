@@ -39,10 +39,18 @@ async def test_a_fault_comes_at_its_place_with_or_without_the_effect(
     assert faulty.calls == ["log.create", "log.create"]
 
 
-async def test_after_a_death_nobody_answers(memory: Store) -> None:
+async def test_after_a_death_whoever_calls_dies_too(memory: Store) -> None:
+    """A task beside the run may have been the first, and nobody waits for it."""
     faulty = FaultyStore(memory, Fault.DIE_BEFORE, at=1)
     with pytest.raises(Died):
         await faulty.log.load("run", fold_version=1)
+    with pytest.raises(Died, match=r"call 1, log\.load"):
+        await faulty.runs.list(RunQuery())
+
+
+async def test_of_a_process_that_was_ended_no_call_returns(memory: Store) -> None:
+    faulty = FaultyStore(memory)
+    faulty.is_dead = True
     calling = asyncio.create_task(faulty.runs.list(RunQuery()))
     for _ in range(100):
         await asyncio.sleep(0)

@@ -2,11 +2,13 @@
 
     faulty = FaultyStore(store, Fault.DIE_AFTER, at=7)     # the seventh call is made, then its caller dies
 
-Dying raises `Died`, which no engine catches, and from then on no call returns, as for a process that has
-ended; the test must also let the owner die for the other processes. The other faults raise what a real store
+Dying raises `Died`, which no engine catches, in this call and, because a task beside the run may have made
+it, in every later one; the test must also let the owner die for the other processes. Of a store whose
+`is_dead` was set, no call returns, as for a process that has ended. The other faults raise what a real store
 would raise. A call is named after its part, as in `log.append`. Only calls in `counted` have a number:
 renewals depend on the clock, so counting them would make the numbers depend on it. A manual clock that is set
-as `clock` never jumps during a call, however long the database takes.
+as `clock` never jumps during a call, however long the database takes; `delay`, awaited before and after each
+call, makes it take longer.
 
 To change a method of one part, write a subclass of `Around`:
 
@@ -81,7 +83,9 @@ class FaultyStore:
         self._error = error or StoreUnavailable("the connection timed out; this is a test.")
         self.calls: list[str] = []
         self.is_dead = False
+        self._death: str | None = None
         self.clock: ManualClock | None = None
+        self.delay: Callable[[], Awaitable[None]] | None = None
 
         def faulty(name: str) -> Any:
             part = _FaultyPart(self, name)
@@ -104,10 +108,25 @@ class FaultyStore:
 
     async def call(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         """Call a part, unless the call is to fail."""
+        if self._death is not None:
+            raise Died(self._death)
         if self.is_dead:
             await asyncio.Event().wait()
         with self.clock.busy() if self.clock is not None else contextlib.nullcontext():
-            return await self._answered(name, call)
+            return await self._answered(name, call if self.delay is None else self._delayed(call, self.delay))
+
+    @staticmethod
+    def _delayed(
+        call: Callable[[], Awaitable[Any]], delay: Callable[[], Awaitable[None]]
+    ) -> Callable[[], Awaitable[Any]]:
+        async def delayed() -> Any:
+            await delay()
+            try:
+                return await call()
+            finally:
+                await delay()
+
+        return delayed
 
     async def _answered(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         if name not in self._counted:
@@ -120,7 +139,8 @@ class FaultyStore:
         if self.fault in (Fault.LOSE_REPLY, Fault.REFUSE):
             raise self._error
         self.is_dead = True
-        raise Died(f"{self.fault}: call {len(self.calls)}, {name}")
+        self._death = f"{self.fault}: call {len(self.calls)}, {name}"
+        raise Died(self._death)
 
     @property
     def identity(self) -> Identity:

@@ -18,7 +18,6 @@ from onward.agents.step.handler import AgentHandler
 from onward.agents.tools.functions.tool import FunctionTools, function_tool
 from onward.agents.tools.port import ToolRules, ToolSource
 from onward.agents.tools.toolbox import Toolbox
-from onward.handlers.plain import PATIENCE_S
 from onward.machine.decide.doubt import calls_in_doubt
 from onward.model.answer import Answer
 from onward.model.run import RunStatus
@@ -155,8 +154,10 @@ async def outlived(
     running = asyncio.create_task(process.start(line("work", work="max_retries=3")))
     await asyncio.to_thread(began.wait, 60)
     while not running.done():
-        clock.advance(PATIENCE_S + 6)  # first its time is over, then that to return
-        await asyncio.wait([running], timeout=0.05)
+        await clock.until_idle()
+        clock.advance(1)  # not all at once: a slow database must not miss its renewals
+        for _ in range(20):
+            await asyncio.sleep(0)
     await running
     return process, scripted
 
