@@ -6,6 +6,7 @@ import asyncio
 import gc
 import signal
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -156,7 +157,8 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
 def postgres_template(postgres_server: PostgresServer) -> str:
     """The name of a database that has the schema and nothing else."""
     url = postgres_server.create_database()
-    asyncio.run(_migrate(url))
+    with ThreadPoolExecutor(1) as elsewhere:  # an async fixture may be the first to ask
+        elsewhere.submit(asyncio.run, _migrate(url)).result()
     return url.rpartition("/")[2]
 
 
