@@ -111,7 +111,8 @@ def test_an_event_whose_large_value_is_not_there_is_refused(values: dict[str, by
 
 def test_an_answer_that_is_not_there_is_refused() -> None:
     begun, ended = step(RUN)
-    (_, record), blobs, _, _ = seal("run", RUN.position, [(begun, 1), (replace(ended, response=LARGE), 1)], 5)
+    sealed = seal("run", RUN.position, [(begun, 1), (replace(ended, response=LARGE), 1)], 5)
+    (_, record), blobs = sealed.records, sealed.blobs
     (name,) = record.refs
     assert blobs == {name: LARGE.encode()}
     assert unseal(replace(record, values=blobs)) == replace(ended, response=LARGE)
@@ -123,10 +124,10 @@ def test_sealing_again_gives_the_same_records() -> None:
     events = [(event, 1) for event in step(RUN, text=LARGE)]
     first, second = (seal("run", RUN.position, events, 5) for _ in range(2))
     assert first == second
-    records, blobs, head, size = first
-    assert [content_hash(content) for content in blobs.values()] == list(blobs)
-    assert check_chain(RUN.position, records) == head
-    assert (head.seq, size) == (RUN.position.seq + 2, sum(len(record.body) for record in records))
+    assert [content_hash(content) for content in first.blobs.values()] == list(first.blobs)
+    assert check_chain(RUN.position, first.records) == first.head
+    size = sum(len(record.body) for record in first.records)
+    assert (first.head.seq, first.size) == (RUN.position.seq + 2, size)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ So a lost, edited, moved or foreign line is found, and an append can be recognis
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import msgspec
 from blake3 import blake3
@@ -18,9 +19,12 @@ from onward.model.call import CallFinished, CallStarted
 from onward.model.events.catalogue import CATALOGUE
 from onward.model.events.event import ContextEvent, Event
 from onward.model.events.steps import StepFinished
+from onward.model.run import Frozen
 from onward.store.port.stored import KEPT_APART, Position, StoredEvent
 
 VALUE_BYTES_MAX = 4096
+_position = partial(tuple.__new__, Position)  # a fifth of what its own constructor costs
+NO_REFS: tuple[str, ...] = ()
 _KINDS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in CATALOGUE}
 _DECODERS = {name: msgspec.json.Decoder(kind) for name, kind in _KINDS.items()}
 _encode = msgspec.json.Encoder().encode
@@ -38,7 +42,7 @@ def chain_hash(record: StoredEvent, before: bytes) -> bytes:
     return blake3(head.encode() + blake3(record.body.encode()).digest() + before).digest()
 
 
-class Sealed(NamedTuple):
+class Sealed(Frozen, frozen=True):
     """Chained records, the large values to store beside them, where they end, and their bodies' bytes."""
 
     records: tuple[StoredEvent, ...]
@@ -54,21 +58,22 @@ def seal(run_id: str, after: Position, events: Sequence[tuple[Event, int]], at_u
     size = 0
     hasher = blake3()  # one for all: making one costs more than using it
     seq, before = after
+    at, refs = str(at_us), NO_REFS
     for event, token in events:
         seq += 1
-        refs: tuple[str, ...] = ()
         kind, version, label, without_content = _LABELS[type(event)]
         if without_content is not None:
             event, refs = without_content(event, blobs)
         body = _encode(event)
         size += len(body)
-        head = f"{run_id}|{seq}{label}{at_us}|{token}|".encode()
         body_hash = hasher.update(body).digest()
         hasher.reset()
+        head = f"{run_id}|{seq}{label}{at}|{token}|".encode()
         before = hasher.update(head + body_hash + before).digest()
         hasher.reset()
         records.append(StoredEvent(run_id, seq, kind, version, at_us, token, body.decode(), before, refs))
-    return Sealed(tuple(records), blobs, Position(seq, before), size)
+        refs = NO_REFS
+    return Sealed(tuple(records), blobs, _position((seq, before)), size)
 
 
 def _without_context(event: Any, blobs: dict[str, bytes]) -> tuple[Event, tuple[str, ...]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from onward.model.run import Frozen
 from onward.store.port.stored import Write
 
 
-class Member(NamedTuple):
+class Member(Frozen, frozen=True):
     """A write in a group. `held` is the owner and token it is made under; None makes a new run."""
 
     write: Write

@@ -58,7 +58,8 @@ class Appender:
     ) -> None:
         """`on_requests` hears of requests that are found while a call is written."""
         self._parts, self._definition, self._hold, self._stop = parts, definition, hold, stop
-        self._folded, self._on_requests = folded, on_requests
+        self.folded, self._on_requests = folded, on_requests
+        """The run as this process knows it, with its place in the log. Only this object changes it."""
         self._turns = Turns()
         self._checkpoint: Alarm | None = None
         self._warned: tuple[Event, ...] = ()
@@ -67,14 +68,9 @@ class Appender:
         self._ahead_us = max(0, folded.run.updated_at_us - parts.clock.now_us())
 
     @property
-    def folded(self) -> Folded:
-        """The run as this process knows it, with its place in the log."""
-        return self._folded
-
-    @property
     def run(self) -> Run:
         """The run as this process knows it."""
-        return self._folded.run
+        return self.folded.run
 
     def now_us(self) -> int:
         """The time, which is never before the claim."""
@@ -85,13 +81,13 @@ class Appender:
 
         Only the run loop calls this.
         """
-        turns = self._turns
+        turns, journal, lease = self._turns, self._parts.journal, self._hold.lease
         if turns.is_taken:
             await turns.wait()
         turns.is_taken = True
         try:
             while True:
-                now_us, before = self.now_us(), self._folded
+                now_us, before = self.now_us(), self.folded
                 run, definition = before.run, self._definition
                 first = events_of(definition, run, results, now_us=now_us) if results else ()
                 if warned := self._warnings():
@@ -105,7 +101,7 @@ class Appender:
                 if receipts is not None:
                     syncing = await receipts.before(definition, before, ahead.events, now_us)
                 try:
-                    self._folded = await self._parts.journal.record(before, ahead.events, ahead.run, now_us)
+                    self.folded = await journal.record(before, ahead.events, ahead.run, now_us, lease)
                 except StaleHistory:
                     await self.catch_up()
                     continue
@@ -138,8 +134,9 @@ class Appender:
             self._turns.end()
 
     async def _record(self, decide: Decide) -> Sequence[Event]:
+        journal, lease = self._parts.journal, self._hold.lease
         while True:
-            now_us, before = self.now_us(), self._folded
+            now_us, before = self.now_us(), self.folded
             decided = redacted_events(self._parts.redactor, decide(before.run))
             if not decided:
                 return ()
@@ -148,7 +145,7 @@ class Appender:
             run, stamped = applied(before.run, decided, run_id=before.run.id, at_us=now_us)
             events = [event for event, _ in stamped]
             try:
-                self._folded = await self._parts.journal.record(before, events, run, now_us)
+                self.folded = await journal.record(before, events, run, now_us, lease)
             except StaleHistory:
                 await self.catch_up()
                 self._on_requests(self.run.pending)
@@ -170,21 +167,21 @@ class Appender:
 
     def _warnings(self) -> tuple[Event, ...]:
         """Limits that are nearly spent, to be said with what is written next."""
-        for one in self._parts.take_warnings(self._folded.run.id):
+        for one in self._parts.take_warnings(self.folded.run.id):
             said = LimitWarned(scope=one.scope, measure=one.measure, limit=one.limit, spent=one.spent)
             self._warned = (*self._warned, said)
         return self._warned
 
     async def requests(self) -> Pending:
         """The requests to the run, read from the log; the state here does not change."""
-        return (await self._parts.journal.catch_up(self._folded)).run.pending
+        return (await self._parts.journal.catch_up(self.folded)).run.pending
 
     async def catch_up(self) -> None:
         """Fold what others appended. LeaseLost: another process has claimed the run."""
-        folded, lease = await self._parts.journal.catch_up(self._folded), self._hold.lease
+        folded, lease = await self._parts.journal.catch_up(self.folded), self._hold.lease
         if (folded.run.worker, folded.run.token) != (lease.owner, lease.token):
             raise LeaseLost(lease.run_id, lease.token)
-        self._folded = folded
+        self.folded = folded
 
     async def close(self) -> None:
         """Return when the run's files are written. Nothing more is written then."""
@@ -192,8 +189,9 @@ class Appender:
         if self._checkpoint is not None:
             self._checkpoint.cancel()
         if self._parts.receipts is not None:
-            is_ours = self.run.worker is None or self._parts.keeper.is_trusted(self._hold)
-            await self._parts.receipts.close(self.run, is_ours=is_ours)
+            run = self.folded.run
+            is_ours = run.worker is None or self._parts.keeper.is_trusted(self._hold)
+            await self._parts.receipts.close(run, is_ours=is_ours)
 
     def _receipts(self) -> StepReceipts | None:
         """Where files of this run are written, if there are any.
@@ -201,12 +199,12 @@ class Appender:
         A process that may have lost the run writes none: it would overwrite those of the next holder.
         """
         receipts = self._parts.receipts
-        if receipts is None or not receipts.is_kept(self._folded.run.id):
+        if receipts is None or not receipts.is_kept(self.folded.run.id):
             return None
         return receipts if self._parts.keeper.is_trusted(self._hold) else None
 
     def _write_soon(self, receipts: StepReceipts) -> None:
-        receipts.write_soon(self._folded.run.id)
+        receipts.write_soon(self.folded.run.id)
         if self._checkpoint is None:
             at_s = self._parts.clock.awake_s() + CHECKPOINT_AFTER_S
             self._checkpoint = self._parts.clock.alarm(at_s, self._write_checkpoint)
@@ -214,4 +212,4 @@ class Appender:
     def _write_checkpoint(self) -> None:
         self._checkpoint, receipts = None, self._receipts()
         if receipts is not None:
-            receipts.write_checkpoint(self._folded.run)
+            receipts.write_checkpoint(self.folded.run)

@@ -22,6 +22,7 @@ from onward.model.events.event import Event
 from onward.model.run import FOLD_VERSION, Run
 from onward.model.values.names import check_name, check_names
 from onward.redact.redactor import NOTHING_SECRET, Redactor
+from onward.store.port.leases import Lease
 from onward.store.port.log import Held, Loaded, RunLog, TakeFilter
 from onward.store.port.stored import ORIGIN, Position, StoredEvent, Write
 from onward.store.refusals import run_exists
@@ -64,7 +65,8 @@ class Journal(LogReader):
         A run that could not be stored is refused here.
         """
         check_names(run)
-        check_name("the append id", terms.key or append_id or "")
+        if append_id is not None or terms.key is not None:
+            check_name("the append id", terms.key or append_id or "")
         write, folded = sealed(run, stamped, after=after, at_us=at_us, full=True, blobs=blobs, terms=terms)
         return Creation(write, folded, terms.key or append_id, terms)
 
@@ -101,12 +103,13 @@ class Journal(LogReader):
         is_made = any(terms.is_of(event) for event in first)
         return replace(found, is_repeat=True) if is_made else None
 
-    async def record(self, before: Folded, events: Sequence[Event], run: Run, at_us: int) -> Folded:
-        """Append for the holder; `run` is the state after `events`."""
+    async def record(
+        self, before: Folded, events: Sequence[Event], run: Run, at_us: int, lease: Lease
+    ) -> Folded:
+        """Append for the holder of `lease`; `run` is the state after `events`."""
         stamped = list(zip(events, repeat(before.run.token)))
         full = not (before.run.status is RUNNING and run.status is RUNNING)
         write, folded = sealed(run, stamped, after=before.position, at_us=at_us, full=full, before=before)
-        lease = before.lease
         try:
             await self._log.append(write, lease)
         except OUT_OF_REACH:  # asked directly first: this is the one call of every step

@@ -55,11 +55,12 @@ def sealed(
     terms: RequestTerms = NO_TERMS,
 ) -> tuple[Write, Folded]:
     """The write of these events, with a snapshot if the log has grown enough, and the run after it."""
-    records, values, head, size = seal(run.id, after, stamped, at_us)
+    ready = seal(run.id, after, stamped, at_us)
+    records, values, head = ready.records, ready.blobs, ready.head
     if terms.key is not None and terms.refs:  # a step has neither, and each pays for what is asked here
         records = tuple(replace(record, refs=(*record.refs, *terms.refs)) for record in records)
         values = {**values, **terms.content}
-    log_bytes = (before.log_bytes if before else 0) + size + EVENT_BYTES * len(records)
+    log_bytes = (before.log_bytes if before else 0) + ready.size + EVENT_BYTES * len(records)
     snapshot_bytes = before.snapshot_bytes if before else 0
     snapshot: Snapshot | None = None
     if before is not None and log_bytes > max(SNAPSHOT_BYTES_MIN, snapshot_bytes) and not run.is_final:
@@ -71,18 +72,24 @@ def sealed(
     told, pipeline = None, ""
     if not BESIDE.isdisjoint(map(type, map(_event_of, stamped))):  # nearly all steps write events alone
         events, known = [event for event, _ in stamped], before.run if before else None
-        gates, calls = gate_rows(known, events, run, at_us), call_rows(known, events)
-        told, pipeline = notifications(events, run, after=after.seq, at_us=at_us), run.pipeline
+        kinds, pipeline = {*map(type, events)}, run.pipeline
+        if not ASKING.isdisjoint(kinds):
+            gates = gate_rows(known, events, run, at_us)
+        if not CALLS.isdisjoint(kinds):
+            calls = call_rows(known, events)
+        if not TOLD.isdisjoint(kinds):
+            told = notifications(events, run, after=after.seq, at_us=at_us)
+    row = project(run) if full else None
     write = Write(
         run_id=run.id,
         after=after,
         head=head,
         records=records,
         at_us=at_us,
-        next_node=run.next_node,
-        doubtful=doubtful_step(run),
+        next_node=run.branches[""].next_node,
+        doubtful=doubtful_step(run) if row is None else row.doubtful,
         steps_finished=run.steps_finished,
-        row=project(run) if full else None,
+        row=row,
         gates=gates,
         calls=calls,
         pipeline=pipeline,

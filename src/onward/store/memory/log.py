@@ -173,7 +173,7 @@ class MemoryLog:
 
 def check_content(state: State, write: Write, rest: Sequence[StoredEvent] = ()) -> None:
     """Refuse a write that relies on content which is not stored."""
-    relied_on = write.relied_on
+    relied_on = write.relied_on()
     if rest:
         relied_on |= content_named(rest) - write.blobs.keys()
     if relied_on and not relied_on <= state.blobs.keys():

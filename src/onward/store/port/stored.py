@@ -98,7 +98,6 @@ class Write(Frozen, frozen=True, kw_only=True):
     blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
     snapshot: Snapshot | None = None
 
-    @property
     def relied_on(self) -> set[str]:
         """The hashes of content that its events name, and that it does not bring: it must be stored."""
         if not any(map(_refs_of, self.records)):  # few steps name any, and all ask

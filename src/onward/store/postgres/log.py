@@ -50,7 +50,7 @@ class PostgresLog:
         self._ownership.note(write)
 
     async def append(self, write: Write, lease: Lease) -> None:
-        member = Member(write, (lease.owner, lease.token))
+        member = Member(write, lease[1:])
         try:
             await (self._charging if is_charged(member) else self._group).add(member)
         except LeaseLost:

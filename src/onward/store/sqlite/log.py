@@ -33,7 +33,7 @@ class SqliteLog:
 
     async def append(self, write: Write, lease: Lease) -> None:
         try:
-            await self._group.add(Member(write, (lease.owner, lease.token)))
+            await self._group.add(Member(write, lease[1:]))
         except LeaseLost:
             self._ownership.runs.pop(write.run_id, None)
             raise

@@ -61,7 +61,7 @@ class Writer(msgspec.Struct):
 
     def _create(self, db: apsw.Connection, member: Member, later: _Later) -> Exception | None:
         """Make a run, unless its id is taken or its key in use; None when it is there."""
-        write, _, append_id = member
+        write, append_id = member.write, member.append_id
         refusal = _occupied(db, write) or _without_parent(db, write, later) or _without_content(db, write)
         if refusal is None:
             db.execute(_INSERT, (*_all_columns(write), self.now_us(), self.lease_us, write.at_us))
@@ -78,7 +78,7 @@ class Writer(msgspec.Struct):
 
     def _update(self, db: apsw.Connection, member: Member, later: _Later) -> Exception | None:
         """Append for this owner and token behind `write.after`, or say why not."""
-        write, held, _ = member
+        write, held = member.write, member.held
         assert held is not None
         owner, token = held
         missing = _without_content(db, write)
@@ -158,7 +158,7 @@ def _holds(db: apsw.Connection, name: str, at_us: int) -> bool:
 
 
 def _without_content(db: apsw.Connection, write: Write) -> Refused | None:
-    relied_on = write.relied_on
+    relied_on = write.relied_on()
     return check_content(db, write.run_id, relied_on, write.at_us) if relied_on else None
 
 
@@ -185,7 +185,10 @@ def _write_events(db: apsw.Connection, rows: Rows) -> None:
 
 def event_columns(records: Iterable[StoredEvent]) -> Rows:
     """The columns of events, in the order in which they are inserted."""
-    return [(*astuple(record)[:8], " ".join(record.refs) if record.refs else None) for record in records]
+    return [
+        (r.run_id, r.seq, r.kind, r.v, r.at_us, r.token, r.body, r.hash, " ".join(r.refs) if r.refs else None)
+        for r in records
+    ]
 
 
 def _all_columns(write: Write) -> tuple[object, ...]:

@@ -124,7 +124,7 @@ async def went_on(journal: Journal, folded: Folded, owner: str, die: int) -> Fol
         return await journal.control(run.id, lambda *_: (event,), append_id=f"event-{folded.position.seq}")
     at_us = clock.now_us()
     after = apply(run, event, run_id=run.id, at_us=at_us, token=run.token)
-    return await journal.record(folded, (event,), after, at_us)
+    return await journal.record(folded, (event,), after, at_us, folded.lease)
 
 
 async def gates_of(store: Store, run_id: str) -> dict[str, GateRow]:

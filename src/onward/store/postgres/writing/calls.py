@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import astuple
-
 from onward.model.row import GateRow
 from onward.store import rows
 from onward.store.member import Member
@@ -66,9 +64,9 @@ def advance_one(member: Member, charge: Charge | None = None) -> Call:
     )
     values += (number(token), optional_text(owner))
     for record in records:
-        _, seq, kind, v, at_us, event_token, body, hash_, refs, _ = astuple(record)
-        values += (number(seq), text(kind), number(v), number(at_us), number(event_token))
-        values += (text(body), hash_, text(" ".join(refs)) if refs else None)
+        values += (number(record.seq), text(record.kind), number(record.v), number(record.at_us))
+        refs = text(" ".join(record.refs)) if record.refs else None
+        values += (number(record.token), text(record.body), record.hash, refs)
     if charge is not None:
         return charge.together(len(records), values)
     return Call(advance_alone(len(records)), values)
@@ -96,19 +94,17 @@ def events_of(members: Sequence[Member]) -> dict[str, bytes]:
 
 def event_arrays(records: Sequence[StoredEvent]) -> dict[str, bytes]:
     """Events as one array for each column."""
-    run_ids, seqs, kinds, versions, times, tokens, bodies, hashes, refs, _ = zip(
-        *map(astuple, records), strict=True
-    )
+    # Column by column: `astuple` of a record takes longer than all of these together.
     return {
-        "event_run_id": texts(run_ids),
-        "event_seq": numbers(seqs),
-        "event_kind": texts(kinds),
-        "event_v": numbers(versions),
-        "event_at_us": numbers(times),
-        "event_token": numbers(tokens),
-        "event_body": texts(bodies),
-        "event_hash": byteas(hashes),
-        "event_refs": texts([" ".join(names) if names else None for names in refs]),
+        "event_run_id": texts([record.run_id for record in records]),
+        "event_seq": numbers([record.seq for record in records]),
+        "event_kind": texts([record.kind for record in records]),
+        "event_v": numbers([record.v for record in records]),
+        "event_at_us": numbers([record.at_us for record in records]),
+        "event_token": numbers([record.token for record in records]),
+        "event_body": texts([record.body for record in records]),
+        "event_hash": byteas([record.hash for record in records]),
+        "event_refs": texts([" ".join(record.refs) if record.refs else None for record in records]),
     }
 
 

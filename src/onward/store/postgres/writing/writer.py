@@ -101,7 +101,7 @@ class Writer(msgspec.Struct):
         content = [blob_call(name, *blobs[name]) for name in sorted(blobs.keys() - self.known)]
         content += [call("blob_hold", hashes=texts(held))] if held else []
         for member in sent:
-            content += relying_on(member.write.relied_on, member.write.at_us)
+            content += relying_on(member.write.relied_on(), member.write.at_us)
         try:
             answers = await wire.run(
                 *statements,
@@ -178,4 +178,4 @@ def _is_in_passing(member: Member, charge: Charge | None) -> bool:
     is_plain = write.row is None and write.snapshot is None and not write.blobs and not write.gates
     is_plain = is_plain and write.notifications is None
     is_plain = is_plain and (not write.calls or (charge is not None and not write.calls[0].is_streamed))
-    return is_plain and not write.relied_on and len(write.records) <= ALONE_EVENTS_MAX
+    return is_plain and not write.relied_on() and len(write.records) <= ALONE_EVENTS_MAX
