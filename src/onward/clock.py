@@ -7,6 +7,7 @@ so a test can run a whole fleet in one thread from a seed.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import secrets
 import sys
@@ -157,7 +158,7 @@ class SystemIds:
     """Identities from the system's randomness."""
 
     def run_id(self, now_us: int) -> str:
-        return sortable_id(now_us // 1000, secrets.randbits(80))
+        return sortable_id(now_us // 1000, int.from_bytes(os.urandom(10), "big"))
 
     def unique(self) -> str:
         return secrets.token_hex(10)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
+import msgspec
 
-class Deadline:
+
+class Deadline(msgspec.Struct, eq=False):
     """When no process of an attempt may run any more, on the awake clock; None: no limit.
 
     The supervisor of each command enforces it by itself, even while the process that renews the lease is
     frozen.
     """
 
-    __slots__ = ("_followers", "at_s")
-
-    def __init__(self, at_s: float | None = None) -> None:
-        self.at_s = at_s
-        self._followers: list[Callable[[float | None], None]] = []
+    at_s: float | None = None
+    _followers: list[Callable[[float | None], None]] = []
 
     def move(self, at_s: float | None) -> None:
         """Replace the instant, and tell all followers."""

@@ -12,9 +12,10 @@ from onward.chats.settings import DEFAULT_CHATS, ChatSettings
 from onward.config.known_secrets import own_redactor
 from onward.config.settings import file_mode, load_settings
 from onward.engine.engine import Engine, ignore
-from onward.engine.loop.parts import Observer, ShowLine
+from onward.engine.loop.parts import Observer
 from onward.engine.loop.serving import Around
 from onward.handlers.function import find_culprit
+from onward.handlers.output import ShowLine
 from onward.handlers.port import Handler
 from onward.loop_watch import LoopWatch
 from onward.machine.definition import AGENT

@@ -26,7 +26,7 @@ from onward.engine.lease.keeper import LeaseKeeper
 from onward.engine.lease.queue import Taking
 from onward.engine.lease.sweep import Sweeper
 from onward.engine.log.journal import Journal
-from onward.engine.loop.parts import EngineParts, Observer, ShowLine
+from onward.engine.loop.parts import EngineParts, Observer
 from onward.engine.loop.runner import Runner
 from onward.engine.loop.serving import Around, Serving
 from onward.engine.managed.oversee import Overseer
@@ -37,6 +37,7 @@ from onward.engine.registry.pipelines import Registry
 from onward.engine.step.effects import AtMostOnce, Once
 from onward.engine.step.leftovers import Leftovers
 from onward.engine.step.rooms import Rooms
+from onward.handlers.output import ShowLine
 from onward.handlers.port import Handler
 from onward.machine.definition import Definition
 from onward.model.events.event import Event
@@ -86,7 +87,7 @@ class Engine:
         receipts = None
         if files is not None:
             receipts = StepReceipts(files, store.log, self.sources)
-            observe = _each(files.observe, receipts.after, observe)
+            observe = receipts.after if observe is ignore else _both(receipts.after, observe)
         self.journal = journal = Journal(store.log, clock, redactor)
         self.leftovers = Leftovers(store, None if files is None else files.folder, trees, own)
         self.flusher = Flusher(store.messages, clock, redactor=redactor)
@@ -159,11 +160,9 @@ class Engine:
         await self.store.close()
 
 
-def _each(*observers: Observer) -> Observer:
-    looking = tuple(observer for observer in observers if observer is not ignore)
-
+def _both(first: Observer, second: Observer) -> Observer:
     def observe(run: Run, events: Sequence[Event]) -> None:
-        for tell in looking:
-            tell(run, events)
+        first(run, events)
+        second(run, events)
 
     return observe

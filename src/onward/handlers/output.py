@@ -21,6 +21,8 @@ from onward.redact.redactor import NOTHING_SECRET, Redactor
 
 Show = Callable[[str, str], None]
 """Shows a person one line of a stream."""
+ShowLine = Callable[[str, str, str], None]
+"""Shows a line that a step printed: the step, the stream, and the line."""
 LINE_BYTES_MAX = 4 * LINE_CHARACTERS_MAX
 _OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _LIBRARY = os.path.join(os.path.dirname(os.path.abspath(os.__file__)), "")

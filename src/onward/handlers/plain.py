@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
+
 from onward.clock import Clock
 from onward.errors import Refused
 from onward.handlers.running import Entry, running
@@ -25,15 +27,13 @@ PATIENCE_S = 60.0
 """How long to wait for a function that does not end. After that its step is in doubt."""
 
 
-class Functions:
+class Functions(msgspec.Struct, eq=False):
     """The functions that one attempt calls, and those of earlier attempts of its step that still run."""
 
-    __slots__ = ("_clock", "_key", "_stopwatch", "is_open")
-
-    def __init__(self, key: str, clock: Clock) -> None:
-        self._key, self._clock = key, clock
-        self._stopwatch: Stopwatch | None = None
-        self.is_open = True
+    _key: str
+    _clock: Clock
+    _stopwatch: Stopwatch | None = None
+    is_open: bool = True
 
     @property
     def stopwatch(self) -> Stopwatch:
@@ -110,7 +110,6 @@ class Functions:
         asyncio._unregister_task(task)
         task._log_destroy_pending = False  # type: ignore[attr-defined] # the run's log has it
 
-    @property
     def is_busy(self) -> bool:
         """Whether a function that any attempt of the step called still runs."""
         return running.has(self._key)
@@ -122,13 +121,13 @@ class Functions:
 
     async def wait_idle(self) -> bool:
         """Wait up to `PATIENCE_S` for every function of the step to return; whether they all have."""
-        if not self.is_busy:
+        if not self.is_busy():
             return True
         idle, loop = asyncio.Event(), asyncio.get_running_loop()
         running.on_idle(self._key, partial(loop.call_soon_threadsafe, idle.set))
         await self._clock.wait_s(PATIENCE_S, idle)
         await asyncio.sleep(0)  # the caller that waits for the function's result comes first
-        return not self.is_busy
+        return not self.is_busy()
 
 
 async def without_exit(function: Awaitable[T], name: str, key: str) -> T | SystemExit:

@@ -7,7 +7,9 @@ for the same step, with the same `idempotency_key`, so that an effect outside ca
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec.structs import replace
@@ -16,7 +18,7 @@ from onward.clock import Clock, SystemClock
 from onward.deadline import NO_DEADLINE, Deadline
 from onward.handlers.artifacts import Artifacts
 from onward.handlers.calls import Recorder
-from onward.handlers.output import AttemptOutput
+from onward.handlers.output import AttemptOutput, ShowLine
 from onward.handlers.plain import Functions
 from onward.handlers.previous_attempt import PreviousAttempt
 from onward.handlers.recorded import MakeRecorder, RecordedCalls, no_log
@@ -33,6 +35,8 @@ from onward.model.values.value import copied, plain_text
 from onward.pipeline.graph import Graph, Node
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 
+_creating = threading.Lock()
+
 
 async def _no_past(mode: str) -> str:
     """A step that was created by hand has no history."""
@@ -48,13 +52,14 @@ class StepContext(RecordedCalls):
     """
 
     __slots__ = (
+        "_output",
         "_prompt",
         "_run",
+        "_show",
         "deadline",
         "graph",
         "lines",
         "node",
-        "output",
         "recall",
         "room",
         "stopping",
@@ -75,6 +80,7 @@ class StepContext(RecordedCalls):
         functions: Functions | None = None,
         clock: Clock | None = None,
         output: AttemptOutput | None = None,
+        show: ShowLine | None = None,
         record: MakeRecorder = no_log,
         redactor: Redactor = NOTHING_SECRET,
     ) -> None:
@@ -82,8 +88,7 @@ class StepContext(RecordedCalls):
         self.room, self.recall = room, recall
         self.functions = functions or Functions(idempotency_key(run.id, started.step), clock or SystemClock())
         """The functions of users that the step calls."""
-        self.output = output or AttemptOutput(room)
-        """Hears what the step's commands print."""
+        self._output, self._show = output, show
         self.workspace = workspace
         """The work tree that the step changes, if the run has a workspace."""
         self.deadline = deadline
@@ -97,6 +102,18 @@ class StepContext(RecordedCalls):
         self._record = record
         self.recorded: Recorder | None = None
         """Records the calls of the attempt, once it has made one."""
+
+    @property
+    def output(self) -> AttemptOutput:
+        """Hears what the step's commands print; most steps start none."""
+        return self._make_output() if self._output is None else self._output
+
+    def _make_output(self) -> AttemptOutput:
+        with _creating:  # a handler's thread may be the first to ask, and another one the second
+            if self._output is None:
+                show = None if self._show is None else partial(self._show, self.step)
+                self._output = AttemptOutput(self.room, show, redactor=self.redactor)
+            return self._output
 
     @property
     def run_id(self) -> str:
@@ -278,6 +295,14 @@ class StepContext(RecordedCalls):
             for name in unknown:
                 self.log(f"the prompt names ${name}, which is not in the context; it stays as it is written")
         return self._prompt
+
+
+def close_attempt(step: StepContext) -> None:
+    """The attempt is over: it starts nothing more, and prints nothing more."""
+    if step.functions.is_open:
+        step.functions.close()
+    if step._output is not None:
+        step._output.close()
 
 
 class Postponed(Exception):

@@ -48,7 +48,6 @@ class Room:
     def end_output(self) -> None:
         """The attempt prints nothing more."""
 
-    @property
     def is_used(self) -> bool:
         """Whether the step left something here that belongs to its result."""
         return self._artifacts is not None

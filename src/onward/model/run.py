@@ -37,6 +37,9 @@ class RunStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
+_FINAL = (RunStatus.COMPLETED, RunStatus.CANCELLED)
+
+
 class AttemptState(StrEnum):
     """How an attempt without an outcome stands."""
 
@@ -316,4 +319,4 @@ class Run(Frozen, frozen=True, kw_only=True):
     @property
     def is_final(self) -> bool:
         """Whether nothing can happen to the run any more: it is completed or cancelled."""
-        return self.status in (RunStatus.COMPLETED, RunStatus.CANCELLED)
+        return self.status in _FINAL

@@ -38,7 +38,7 @@ _Attrs = Mapping[str, Value]
 _Places = Mapping[str, Written]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Node(Attributes):
     """A node with its attributes, scoped defaults included; two nodes that mean the same are equal.
 
@@ -153,7 +153,7 @@ class Node(Attributes):
         return Node(self.id, attrs, self.derived, written, self.line, self.column)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Edge(Attributes):
     """A directed edge; `order` is its position among all edges of the file."""
 
@@ -196,7 +196,7 @@ class Edge(Attributes):
         return self.boolean("loop_restart")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Graph(Attributes):
     """A whole pipeline: nodes by id in declaration order, and edges in declaration order."""
 

@@ -36,13 +36,10 @@ class Redactor:
         self.refused: tuple[str, ...] = ()
         """The names of secrets that cannot be redacted: their values are too short, or ordinary words."""
         self.matcher = Matcher({}, self._patterns)
+        self.is_empty = not (self._patterns or self.own)
+        """Whether there is nothing to look for."""
         for name, value in (secrets or {}).items():
             self.add(name, value)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to look for."""
-        return not (self._forms or self._patterns or self.own)
 
     def add(self, name: str, value: str) -> bool:
         """Redact this value from now on, as `[redacted NAME]`. False if it is too short for that."""
@@ -64,6 +61,7 @@ class Redactor:
         if len(forms) != len(self._forms):
             self._forms, self._marks = forms, {}
             self.matcher = Matcher(forms, self._patterns)
+            self.is_empty = False  # `forms` has more than before, never less
 
     def redact(self, text: str) -> str:
         """The text without secrets."""

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from onward.engine.control.submit import Submitting
     from onward.engine.engine import Engine
     from onward.engine.files.run_files import RunFiles
-    from onward.engine.loop.parts import Observer, ShowLine
+    from onward.engine.loop.parts import Observer
     from onward.engine.loop.serving import Around
+    from onward.handlers.output import ShowLine
     from onward.handlers.port import Handler
     from onward.model.workspace import Workspace
     from onward.pipeline.build import Pipeline, Transform

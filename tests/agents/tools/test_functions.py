@@ -388,7 +388,7 @@ async def test_a_thread_that_does_not_end_stays_known_to_its_step() -> None:
     clock.advance(5 + PATIENCE_S + 1)
     with pytest.raises(CallTimedOut):
         await using
-    assert step.functions.is_busy
+    assert step.functions.is_busy()
     go.set()
     assert await step.functions.wait_idle()
 

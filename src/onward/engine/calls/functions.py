@@ -38,7 +38,7 @@ async def execute_in_time(
     try:
         return await within(functions.attend(key, function(*arguments)), limit_s, clock)
     except TookTooLong:
-        raise CallTimedOut(key, limit_s, is_running=functions.is_busy) from None
+        raise CallTimedOut(key, limit_s, is_running=functions.is_busy()) from None
     except Exception as error:
         if clock.awake_s() - began_s < limit_s:
             raise

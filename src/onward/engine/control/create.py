@@ -74,9 +74,12 @@ class Creating(msgspec.Struct, frozen=True):
         )
 
     async def first_event(
-        self, pipeline: Pipeline, definition: Definition, start: Start
+        self, pipeline: Pipeline, definition: Definition, start: Start, variables: tuple[str, ...] = ()
     ) -> tuple[str, RunCreated]:
-        """The id of the new run, and the event that creates it, without secrets."""
+        """The id of the new run, and the event that creates it, without secrets.
+
+        `variables` are those that its commands get, if they are known.
+        """
         check_given(start.inputs)
         PRIORITY.check(start.priority, "priority")
         if start.on_owner_loss not in ON_OWNER_LOSS:
@@ -112,6 +115,7 @@ class Creating(msgspec.Struct, frozen=True):
             workdir=start.workdir,
             workspace=workspace,
             trims_output=True,
+            variables=variables,
             tags=checked_tags(start.tags),
             wake_at_us=start.wake_at_us,
             pipeline_version=pipeline.version,

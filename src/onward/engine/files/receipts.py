@@ -194,7 +194,11 @@ class StepReceipts:
         await self.close(run, is_ours=True)
 
     def after(self, run: Run, events: Sequence[Event]) -> None:
-        """What was written ahead is committed, if these are the events it was written for."""
+        """What was written ahead is committed, if these are the events it was written for.
+
+        What else the run's files say of them is written soon.
+        """
+        self._files.observe(run, events)
         ahead = self._ahead.pop(run.id, None)
         if run.head == len(events) and run.worker is not None:
             self._begun[run.id] = events
@@ -282,10 +286,9 @@ class StepReceipts:
         self._files.folder.write(path, name, content, unsynced=to_sync)
 
     def _mode(self, definition: Definition, run: Run, node_id: str) -> str:
-        node = definition.graph.nodes.get(node_id)
-        if node is None:  # of an older definition
+        if node_id not in definition.graph.nodes:  # of an older definition
             return "lazy"
-        return self._files.mode_of(definition.graph, node, definition.kind(node_id), run)
+        return self._files.mode_of(definition, node_id, run)
 
 
 def _taken(trail: Trail, definition: Definition, events: Sequence[Event], at_us: int) -> Iterator[Leaving]:

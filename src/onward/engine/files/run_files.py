@@ -22,8 +22,6 @@ from onward.model.events.steps import AttemptFailed, StepFinished
 from onward.model.identity import Identity
 from onward.model.ids import called
 from onward.model.run import Run
-from onward.pipeline.graph import Graph, Node
-from onward.pipeline.rules.attributes import FILE_MODES
 from onward.read.view import instant
 from onward.receipts import pages
 from onward.receipts.held import Held
@@ -49,13 +47,12 @@ class RunFiles:
         self._warned: set[tuple[str, str]] = set()
         self._entering = threading.Lock()
 
-    def mode_of(self, graph: Graph, node: Node, kind: str, run: Run) -> str:
+    def mode_of(self, definition: Definition, node_id: str, run: Run) -> str:
         """How a step is kept: as was set, as its node or graph says, or as suits its kind."""
-        written = node.text("files")
-        own = written if written in FILE_MODES else ""  # others have an attribute of this name
-        asked = self._mode or own or graph.text("files")
+        asked = self._mode or definition.file_modes[node_id]
         if asked:
             return asked
+        kind = definition.kind(node_id)
         is_kept = kind in (AGENT, TOOL) and not is_simulated(run.simulation, kind)
         return "full" if is_kept else "lazy"
 

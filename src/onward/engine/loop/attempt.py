@@ -18,7 +18,7 @@ import msgspec
 from onward.clock import Clock
 from onward.engine.redacted import redacted_result
 from onward.errors import CallTimedOut, OnwardError, StoreIO, StoreUnavailable
-from onward.handlers.port import Handler, Postponed, StepContext
+from onward.handlers.port import Handler, Postponed, StepContext, close_attempt
 from onward.model.result import Result
 from onward.model.values.namespace import check_updates
 
@@ -59,7 +59,7 @@ class AttemptRunner:
             return
         self._why, self._is_patient = why, patiently
         self._stop_waiting()
-        if patiently and self._step.functions.is_busy:
+        if patiently and self._step.functions.is_busy():
             self._waiting = asyncio.create_task(self._wait(self._step))
         else:
             self._cancel()
@@ -97,8 +97,7 @@ class AttemptRunner:
             result = self._interrupted(step)
         finally:
             self._task = self._step = None
-            step.functions.close()
-            step.output.close()
+            close_attempt(step)
             if self._waiting is not None:
                 self._stop_waiting()
         if self._is_cancelled:
@@ -107,7 +106,7 @@ class AttemptRunner:
 
     def _interrupted(self, step: StepContext) -> Interrupted:
         assert self._why is not None
-        if not self._is_in_doubt and not (self._is_patient and step.functions.is_busy):
+        if not self._is_in_doubt and not (self._is_patient and step.functions.is_busy()):
             return Interrupted(self._why)
         return Interrupted(f"{self._why}, and {step.functions.told}", in_doubt=True)
 
@@ -132,23 +131,23 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
     Only a database that was out of reach may be back by then. Neither does a handler that exits end the
     process: the run has other steps, and the process other runs.
     """
-    room = step.room
+    room, node = step.room, step.node
     try:
-        if step.functions.is_busy and not await step.functions.wait_idle():
+        if step.functions.is_busy() and not await step.functions.wait_idle():
             return Interrupted(f"an earlier attempt has not ended: {step.functions.told}", in_doubt=True)
         if room.is_full:
-            await room.prepare(step.node, step.prompt)
-        if step.node.timeout_s is None or handler.keeps_time:
+            await room.prepare(node, step.prompt)
+        if node.timeout_s is None or handler.keeps_time:
             result = await handler.run(step)
         else:
-            in_time = await _in_time(handler, step, step.node.timeout_s, clock)
+            in_time = await _in_time(handler, step, node.timeout_s, clock)
             if isinstance(in_time, Interrupted):
                 return in_time
             result = in_time
         step.functions.close()
         result = _without_secrets(result, step)  # before anything is written from it
-        if room.is_used or (step.node.auto_status and not result.is_decided):
-            result = await room.settle(step.node, result)
+        if room.is_used() or (node.auto_status and not result.is_decided):
+            result = await room.settle(node, result)
         if result.context_updates:
             check_updates(result.context_updates)
         return result
@@ -157,7 +156,7 @@ async def _call(handler: Handler, step: StepContext, clock: Clock) -> Result | I
             return Result.fail("the handler postponed its step without being asked to", retryable=False)
         return Interrupted(step.redactor.redact(postponed.why))
     except OnwardError as error:
-        if isinstance(error, CallTimedOut) and error.is_running and step.functions.is_busy:
+        if isinstance(error, CallTimedOut) and error.is_running and step.functions.is_busy():
             why = step.redactor.redact(str(error)).rstrip(".")
             return Interrupted(f"{why}, and {step.functions.told}", in_doubt=True)
         step.output.raised(error)
@@ -190,7 +189,7 @@ async def _in_time(
         why = f"timed out after {timeout_s:g} s"
         return (
             Interrupted(f"{why}, and {step.functions.told}", in_doubt=True)
-            if step.functions.is_busy
+            if step.functions.is_busy()
             else replace(Result.fail(why), keeps_calls=True)
         )
     finally:

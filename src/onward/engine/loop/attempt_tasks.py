@@ -6,19 +6,21 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from onward.clock import Clock
 from onward.engine.loop.attempt import AttemptRunner
 
 T = TypeVar("T")
 
 
-class AttemptTasks(Generic[T]):
+class AttemptTasks(msgspec.Struct, Generic[T], eq=False):
     """Tasks by step. `on_done` is called whenever one of them is done."""
 
-    def __init__(self, on_done: Callable[[], None], clock: Clock) -> None:
-        self._on_done, self._clock = on_done, clock
-        self._tasks: dict[str, asyncio.Task[T]] = {}
-        self._runners: dict[str, AttemptRunner] = {}
+    _on_done: Callable[[], None]
+    _clock: Clock
+    _tasks: dict[str, asyncio.Task[T]] = {}
+    _runners: dict[str, AttemptRunner] = {}
 
     def start(self, step: str, attempt: Callable[[AttemptRunner], Coroutine[Any, Any, T]]) -> None:
         """Start an attempt beside the others."""

@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 
+import msgspec
+
 from onward.engine.calls.holding import Holding
 from onward.engine.calls.parts import CallParts
 from onward.engine.calls.recorder import CallRecorder
@@ -18,7 +20,6 @@ from onward.engine.loop.stop import StopSwitch
 from onward.engine.step.recall import recall
 from onward.errors import InvalidInput, UnknownHandler, WorkspaceFailed
 from onward.handlers.calls import Recorder
-from onward.handlers.output import AttemptOutput
 from onward.handlers.plain import Functions
 from onward.handlers.port import Handler, StepContext
 from onward.machine.definition import Definition
@@ -33,7 +34,7 @@ from onward.machine.plan.results import (
 from onward.model.events.steps import StepStarted, StepStatus
 from onward.model.ids import branch_of
 from onward.model.result import Result
-from onward.model.run import NOTHING_PENDING, Run
+from onward.model.run import NOTHING_PENDING, Pending, Run
 from onward.model.workspace import Tree
 
 FAILED = (StepStatus.FAIL, StepStatus.RETRY)
@@ -42,23 +43,18 @@ HELD = "it was held between two calls"
 EXPIRED = "the lease could not be renewed in time"
 
 
-class Executor:
+class Executor(msgspec.Struct, eq=False):
     """Executes the steps of one held run. `stopping` is set when its handlers may end early."""
 
-    def __init__(
-        self,
-        parts: EngineParts,
-        definition: Definition,
-        appender: Appender,
-        hold: Hold,
-        stop: StopSwitch,
-        stopping: asyncio.Event,
-    ) -> None:
-        self._parts, self._definition, self._appender, self._hold = parts, definition, appender, hold
-        self._stop, self._stopping = stop, stopping
-        self.asked = NOTHING_PENDING
-        """The requests that were seen while attempts were under way; the fold may not have them yet."""
-        self._loop = asyncio.get_running_loop()
+    _parts: EngineParts
+    _definition: Definition
+    _appender: Appender
+    _hold: Hold
+    _stop: StopSwitch
+    _stopping: asyncio.Event
+    asked: Pending = NOTHING_PENDING
+    """The requests that were seen while attempts were under way; the fold may not have them yet."""
+    _loop: asyncio.AbstractEventLoop = msgspec.field(default_factory=asyncio.get_running_loop)
 
     async def execute(self, folded: Folded, started: StepStarted, runner: AttemptRunner) -> ActionResult:
         """One attempt. LeaseLost: its result does not count."""
@@ -73,21 +69,19 @@ class Executor:
             except WorkspaceFailed as error:
                 return self._ended(started.step, Result.fail(self._told(error), retryable=error.may_pass))
         room = parts.rooms.of(definition, run, started, self._loop)
-        show, redactor = parts.show, parts.redactor
-        output = AttemptOutput(room, None if show is None else partial(show, started.step), redactor=redactor)
         context = StepContext(
             run,
             started,
             definition.graph,
             room=room,
             stopping=self._stopping,
-            recall=partial(recall, parts.journal, definition.graph.goal, folded, started),
+            recall=partial(recall, parts.journal, definition.graph, folded, started),
             workspace=workspace,
             deadline=hold.deadline,
             clock=parts.clock,
-            output=output,
+            show=parts.show,
             record=partial(self._recorder, runner),
-            redactor=redactor,
+            redactor=parts.redactor,
         )
         if self._stop.is_now:
             return AttemptCut(started.step, started.attempt, STOPPED)  # asked while the start was written
@@ -107,8 +101,10 @@ class Executor:
                 await keeper.regain(hold)
                 result = result if isinstance(result, Interrupted) else Interrupted(EXPIRED)
             if isinstance(result, Interrupted):
-                return AttemptCut(started.step, started.attempt, result.why, result.in_doubt, output.last())
-            result = replace(result, output=output.last())
+                return AttemptCut(
+                    started.step, started.attempt, result.why, result.in_doubt, context.output.last()
+                )
+            result = replace(result, output=context.output.last())
         if workspace is None:
             return self._ended(started.step, result)
         return await self._with_tree(run, started.step, result)

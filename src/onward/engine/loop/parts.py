@@ -15,6 +15,7 @@ from onward.engine.log.journal import Journal
 from onward.engine.messages.flusher import Flusher
 from onward.engine.step.effects import AtMostOnce
 from onward.engine.step.rooms import Rooms
+from onward.handlers.output import ShowLine
 from onward.handlers.port import Handler
 from onward.model.call import LimitHit
 from onward.model.events.event import Event
@@ -24,8 +25,6 @@ from onward.store.port.blobs import Blobs
 from onward.store.port.money.limits import Warned
 
 Observer = Callable[[Run, Sequence[Event]], None]
-ShowLine = Callable[[str, str, str], None]
-"""Shows a line that a step printed: the step, the stream, and the line."""
 
 
 def _no_warnings(run_id: str) -> Sequence[Warned]:

@@ -79,8 +79,8 @@ class RunLoop:
                 action = action or await self._record(results)
                 match action:
                     case Execute():  # nothing is unpacked here: every step comes this way
-                        execute, folded = self._executor.execute, self._appender.folded
-                        results = (await execute(folded, action.started, self._runner),)
+                        executor, folded = self._executor, self._appender.folded
+                        results = (await executor.execute(folded, action.started, self._runner),)
                     case Wait(starts, halt, until_us):
                         self._start(starts)
                         self._tasks.interrupt(HALTED, halt)

@@ -22,6 +22,7 @@ from onward.errors import LeaseLost
 from onward.handlers.port import Handler
 from onward.machine.decide.claim import HolderView, decide_claim
 from onward.machine.definition import Definition
+from onward.machine.lifecycle import RUNNING
 from onward.machine.plan.action import Action
 from onward.model.events.event import Event
 from onward.model.run import Run, RunStatus
@@ -59,7 +60,7 @@ class Runner(msgspec.Struct, frozen=True):
         """
         folded = claimed.folded
         # Only what this very request claimed: another task of this process may be executing the run.
-        if claimed.claimed_s is None or folded.run.status is not RunStatus.RUNNING:
+        if claimed.claimed_s is None or folded.run.status is not RUNNING:
             return folded
         ended = await self._run(folded, claimed.claimed_s, served, stop, action=action)
         while ended.run.restarted_as is not None:

@@ -7,6 +7,7 @@ from onward.engine.log.reader import Folded
 from onward.errors import InvalidInput
 from onward.model.events.steps import StepStarted
 from onward.model.ids import branch_of
+from onward.pipeline.graph import Graph
 from onward.pipeline.rules.attributes import DEFAULT_FIDELITY, FIDELITIES
 from onward.read.past import past_of
 from onward.read.preamble import STYLES, preamble
@@ -16,7 +17,7 @@ from onward.store.codec import unseal
 EVENTS_READ = {"compact": 250, "summary:low": 250, "summary:medium": 500, "summary:high": 1_000}
 
 
-async def recall(journal: Journal, goal: str, folded: Folded, started: StepStarted, mode: str) -> str:
+async def recall(journal: Journal, graph: Graph, folded: Folded, started: StepStarted, mode: str) -> str:
     """The summary of the run for the step that `started`, with its own fidelity or another."""
     mode = mode or started.fidelity or DEFAULT_FIDELITY
     if mode not in FIDELITIES:
@@ -26,5 +27,5 @@ async def recall(journal: Journal, goal: str, folded: Folded, started: StepStart
     records = await journal.tail(folded, EVENTS_READ.get(mode, 0))
     events = [unseal(record) for record in records]
     is_whole = len(records) == folded.position.seq
-    past = past_of(goal, folded.run, branch_of(started.step), events, is_whole=is_whole)
+    past = past_of(graph.goal, folded.run, branch_of(started.step), events, is_whole=is_whole)
     return preamble(mode, past)

@@ -45,8 +45,7 @@ class Rooms:
         """The room of an attempt that is about to begin. Creating it touches nothing."""
         files = self._files
         if files is not None:
-            graph, kind = definition.graph, definition.kind(started.node)
-            mode = files.mode_of(graph, graph.nodes[started.node], kind, run)
+            mode = files.mode_of(definition, started.node, run)
             if mode != "off":
                 return RoomOnDisk(self, run, started, loop, files, is_full=mode == "full")
         return StoredRoom(self, run, started, loop)
@@ -92,7 +91,8 @@ class RoomOnDisk(StoredRoom):
         *,
         is_full: bool,
     ) -> None:
-        super().__init__(rooms, run, started, loop)
+        # Not by way of the class above: every step has a room, and that way costs more than this.
+        self._rooms, self._run, self._started, self._loop = rooms, run, started, loop
         self._files, self.is_full = files, is_full
 
     @cached_property
@@ -118,7 +118,6 @@ class RoomOnDisk(StoredRoom):
     def left(self) -> PreviousAttempt:
         return left_before(self._files.folder, self._run.id, self._run.open_steps[self._started.step])
 
-    @property
     def is_used(self) -> bool:
         return self._artifacts is not None or self._is_kept
 

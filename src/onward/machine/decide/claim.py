@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from onward.errors import Refused
+from onward.machine import lifecycle
 from onward.machine.decide.answers import overdue
 from onward.model.events.event import Event
 from onward.model.events.runs import RunClaimed, RunQueued
@@ -32,7 +33,7 @@ def decide_claim(
         raise occupied(run, holder_view)
     claim = claim_of(run, holder_view.asker)
     match run.status:
-        case RunStatus.QUEUED | RunStatus.RUNNING:
+        case lifecycle.QUEUED | lifecycle.RUNNING:  # a member of the enum is looked up each time
             return (claim,)
         case RunStatus.WAITING:
             late = woken(run, holder_view.now_us)
@@ -67,7 +68,7 @@ def occupied(run: Run, holder_view: HolderView) -> Refused:
 
 def claim_of(run: Run, owner: str) -> RunClaimed:
     """The next claim of this run by `owner`; claiming a running run takes it from a holder that lost it."""
-    return RunClaimed(token=run.token + 1, worker=owner, lost=run.status is RunStatus.RUNNING)
+    return RunClaimed(token=run.token + 1, worker=owner, lost=run.status is lifecycle.RUNNING)
 
 
 def wrong_state(run: Run, verb: str, why: str) -> Refused:

@@ -17,7 +17,7 @@ from onward.model.simulation import simulation_of
 from onward.model.values.frozenmap import NOTHING, FrozenMap
 from onward.model.workspace import WORKTREE
 
-HELD = AttemptState.HELD
+HELD, QUEUED = AttemptState.HELD, RunStatus.QUEUED
 
 
 def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
@@ -27,7 +27,7 @@ def created(event: RunCreated, *, run_id: str, at_us: int) -> Run:
         pipeline_hash=event.pipeline_hash,
         path=event.path,
         start_node=event.start_node,
-        status=RunStatus.QUEUED,
+        status=QUEUED,
         on_owner_loss=event.on_owner_loss,
         exclusive_key=event.exclusive_key,
         simulation=simulation_of(event),

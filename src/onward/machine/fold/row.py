@@ -23,7 +23,7 @@ def project(run: Run) -> RunRow:
         reason=run.reason,
         detail=run.detail,
         recoverable=is_recoverable(run.status, run.reason),
-        next_node=run.next_node,
+        next_node=run.branches[""].next_node,
         doubtful=doubtful_step(run),
         steps_finished=run.steps_finished,
         token=run.token,

@@ -140,9 +140,9 @@ def cancelled(run: Run, event: RunCancelled, at_us: int) -> Changes:
 
 def _closed(run: Run, event: Event) -> Changes:
     """A final status leaves nothing open: the same append must have withdrawn and closed it."""
-    if any(gate.decided is None for gate in run.gates.values()):
+    if run.gates and any(gate.decided is None for gate in run.gates.values()):
         raise IllegalEvent(run.status, event, f"{event.kind} leaves gates open: {', '.join(run.gates)}")
-    if any(step.state is AttemptState.OPEN for step in run.open_steps.values()):
+    if run.open_steps and any(step.state is AttemptState.OPEN for step in run.open_steps.values()):
         raise IllegalEvent(
             run.status, event, f"{event.kind} leaves attempts open: {', '.join(run.open_steps)}"
         )

@@ -50,6 +50,9 @@ class Whole(msgspec.Struct, frozen=True):
         return f"a whole number from {self.least} to {self.most}"
 
 
+_NUMBERS = (int, float)
+
+
 class Seconds(msgspec.Struct, frozen=True):
     """A number of seconds of at least `least`, and at most a century."""
 
@@ -64,7 +67,7 @@ class Seconds(msgspec.Struct, frozen=True):
     def check(self, value: object, what: str) -> float:
         """The value itself; InvalidInput names `what` if it is anything else."""
         # Neither infinity nor what is no number at all compares as being within.
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        is_number = isinstance(value, _NUMBERS) and not isinstance(value, bool)
         if not is_number or not self.least <= value <= DURATION_S_MAX:  # type: ignore[operator]
             raise InvalidInput(f"{what} is {shown(value)}, which is not {self}.")
         return value  # type: ignore[return-value]

@@ -15,6 +15,8 @@ _SHOWN = 40
 
 def check_name(what: str, name: str) -> str:
     """The name, if it can be stored."""
+    if len(name) <= NAME_CHARACTERS_MAX and name.isascii():
+        return name  # as nearly all are
     check_text(what, name)
     if len(name) > NAME_CHARACTERS_MAX:
         raise InvalidInput(
@@ -53,12 +55,15 @@ def check_names(run: Run) -> None:
     """Refuse a run with a name that cannot be stored."""
     check_name("the pipeline name", run.pipeline)
     check_name("the node id", run.start_node)
-    check_name("the exclusive key", run.exclusive_key or "")
-    check_scoped("the chat", run.chat)
-    if run.chat is not None and run.chat.startswith(RUN_CHATS):
-        raise InvalidInput(
-            f"the chat {run.chat[:_SHOWN]!r} has the name of a run's own chat; choose another."
-        )
-    check_scoped("the project", run.project)
+    if run.exclusive_key is not None:
+        check_name("the exclusive key", run.exclusive_key)
+    if run.chat is not None:
+        check_scoped("the chat", run.chat)
+        if run.chat.startswith(RUN_CHATS):
+            raise InvalidInput(
+                f"the chat {run.chat[:_SHOWN]!r} has the name of a run's own chat; choose another."
+            )
+    if run.project is not None:
+        check_scoped("the project", run.project)
     for need in run.needs:
         check_name("the handler name" if needed_directory(need) is None else "the directory", need)
