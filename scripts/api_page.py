@@ -31,7 +31,7 @@ NOT_MADE = ("StepContext", "IsolatedStep", "Run", "Gate", "EmbeddedWorker")
 """What a program is given and does not make itself."""
 TAKEN_AND_RETURNED = (EmbeddedWorker, HowSubmitted, Resume)
 """What methods take and return, and no program needs to import."""
-INTERNAL = ("Onward.engine", "StepContext.asking", "StepContext.trims_output")
+INTERNAL = ("Onward.engine", "StepContext.asking", "StepContext.output", "StepContext.trims_output")
 
 
 class MissingDocstring(Exception):

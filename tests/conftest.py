@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--slow-stores",
         metavar="SEED",
-        help="let half of all calls to a database take up to 80 ms longer, to find tests that depend on time",
+        help="delay calls of tests with a `world` to their database, to find those that depend on time",
     )
 
 

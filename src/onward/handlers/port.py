@@ -105,7 +105,7 @@ class StepContext(RecordedCalls):
 
     @property
     def output(self) -> AttemptOutput:
-        """Hears what the step's commands print; most steps start none."""
+        """Hears what the commands of the step print."""
         return self._make_output() if self._output is None else self._output
 
     def _make_output(self) -> AttemptOutput:
@@ -299,7 +299,7 @@ class StepContext(RecordedCalls):
 
 def close_attempt(step: StepContext) -> None:
     """The attempt is over: it starts nothing more, and prints nothing more."""
-    if step.functions.is_open:
+    if step.functions.is_open:  # it is closed as soon as its handler has returned
         step.functions.close()
     if step._output is not None:
         step._output.close()

@@ -41,8 +41,7 @@ class Definition:
     """The graph with its ceilings, gates and retry policies."""
 
     BUILT_IN: ClassVar[frozenset[str]] = BUILT_IN_TYPES
-    # What every step reads has a slot: from there Python reads five times as fast as from where
-    # a cached property keeps its value.
+    # What every step reads has a slot, which is read several times faster than a cached property.
     __slots__ = (
         *("__dict__", "_kinds", "_only_transitions", "choosers", "graph"),
         *("file_modes", "max_steps", "max_visits", "restarts"),
@@ -61,6 +60,9 @@ class Definition:
         self._only_transitions = _only_transitions(graph)
         self.file_modes = {node.id: _file_mode(graph, node) for node in graph.nodes.values()}
         """How the files of each node are kept, as it or the graph says; empty where neither does."""
+
+    def __repr__(self) -> str:
+        return f"Definition({self.graph!r})"
 
     @cached_property
     def max_reroutes(self) -> int:
@@ -187,4 +189,5 @@ def _only_transitions(graph: Graph) -> dict[str, Transition]:
 
 def _file_mode(graph: Graph, node: Node) -> str:
     own = node.text("files")
-    return own if own in FILE_MODES else graph.text("files")  # others have an attribute of this name
+    # To a handler of somebody else's, `files` may mean something else.
+    return own if own in FILE_MODES else graph.text("files")

@@ -35,8 +35,8 @@ class Starting(msgspec.Struct, frozen=True):
         definition = self.creating.definition(pipeline, start)
         handlers = self.serving.handlers_for(definition, start.simulation, start.interviewer)
         check_workdir(start.workdir, is_here=True)
-        asked = self.creating.first_event(pipeline, definition, start, self.serving.variables)
-        run_id, created = await asked
+        variables = self.serving.variables
+        run_id, created = await self.creating.first_event(pipeline, definition, start, variables)
         stop = stop or StopSwitch(clock=self.clock)
         now_us = self.clock.now_us()
         run, first = applied(None, (created,), run_id=run_id, at_us=now_us)

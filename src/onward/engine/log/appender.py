@@ -58,8 +58,9 @@ class Appender:
     ) -> None:
         """`on_requests` hears of requests that are found while a call is written."""
         self._parts, self._definition, self._hold, self._stop = parts, definition, hold, stop
-        self.folded, self._on_requests = folded, on_requests
+        self.folded = folded
         """The run as this process knows it, with its place in the log. Only this object changes it."""
+        self._on_requests = on_requests
         self._turns = Turns()
         self._checkpoint: Alarm | None = None
         self._warned: tuple[Event, ...] = ()

@@ -33,7 +33,7 @@ def decide_claim(
         raise occupied(run, holder_view)
     claim = claim_of(run, holder_view.asker)
     match run.status:
-        case lifecycle.QUEUED | lifecycle.RUNNING:  # a member of the enum is looked up each time
+        case lifecycle.QUEUED | lifecycle.RUNNING:  # as for every run; RunStatus.QUEUED takes a search
             return (claim,)
         case RunStatus.WAITING:
             late = woken(run, holder_view.now_us)
