@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from onward.clock import SystemClock
+from onward.listening import listening
 from onward.notify.sender import Sent
 from onward.notify.url import UrlSender, key_of
-from onward.testing.listening import listening
 from onward.threads import in_thread
 from tests.cli.shell import wait_until
 from tests.notify.receiver import Receiver, receiving

@@ -58,6 +58,30 @@ async def test_a_page_is_sent_whole_and_a_head_without_its_body(page: tuple[Page
     assert page[0].asked == ["/page", "/page"]
 
 
+async def test_a_page_is_sent_whole_to_a_client_that_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [20_000_000]
+
+    async def answer(_path: str) -> Reply:
+        return Reply(200, PLAIN, "x" * sizes[-1])
+
+    async def held() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head("GET", "/"))
+        await asyncio.sleep(0.1)  # a client has no other way to be slow
+        try:
+            return await reader.read()
+        finally:
+            writer.close()
+
+    async with serving(("127.0.0.1", 0), answer, "--metrics") as place:
+        port = int(place.rpartition(":")[2])
+        with monkeypatch.context() as patch:
+            patch.setattr(serve, "REQUEST_S_MAX", 0.05)
+            fits = len(await held())  # what the system keeps for a client that reads nothing
+        sizes.append(fits + 30_000)  # a little is left, which `drain` does not wait for
+        assert (await held()).endswith(b"\r\n\r\n" + b"x" * sizes[-1])
+
+
 @pytest.mark.parametrize(
     ("request_", "status"),
     [

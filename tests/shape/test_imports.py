@@ -17,6 +17,7 @@ LAYERS: dict[str, list[str]] = {
     "errors": [],
     "threads": [],
     "loop_watch": [],
+    "listening": [],
     "clock": ["model"],
     "version": [],
     "project": [],
@@ -83,7 +84,7 @@ LAYERS: dict[str, list[str]] = {
     "receipts": ["machine", "pipeline", "model", "errors", "clock", "read.log"],
     "workspace": ["model", "errors"],
     "observe": [
-        *("model", "errors", "clock", "redact"),
+        *("model", "errors", "clock", "redact", "listening"),
         *("store.port", "store.owner", "handlers.port"),  # the ports it stands around
     ],
     "read": [

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from enum import StrEnum
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from onward.listening import listening
+
 PATIENCE_S = 45
-TURNS = 10
-"""Of the loop: more than a connection takes from being accepted to being handed over, or to be closed."""
 
 
 class Loss(StrEnum):
@@ -30,10 +31,7 @@ class Proxy:
         self.lead_to(url)
         self._loss: Loss | None = None
         self._passing = 0
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
-        self._is_open = False
+        self._listening = AsyncExitStack()
         self.port = 0
         self.connections = self.losses = 0
         self.lost = asyncio.Event()
@@ -54,20 +52,11 @@ class Proxy:
 
     async def open(self) -> None:
         """Take connections, always at the same port."""
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
-        self._is_open = True
+        self.port = await self._listening.enter_async_context(listening(self._serve, port=self.port))
 
     async def close(self) -> None:
         """Take no connections, and break those there are."""
-        self._is_open = False
-        if self._server is not None:
-            self._server.close()
-        for writer in self._writers:
-            writer.transport.abort()
-        await _turns()  # until what was just accepted has come here
-        await asyncio.gather(*self._tasks)
-        await _turns()  # until what the tasks aborted at their end is closed
+        await self._listening.aclose()
 
     def lose(self, loss: Loss | None, *, behind: int = 0) -> None:
         """Lose the next request, or its reply, `behind` so many that still pass; None loses nothing more."""
@@ -80,27 +69,15 @@ class Proxy:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._is_open:
-            writer.transport.abort()
-            return
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        self._writers.add(writer)  # before anything is waited for: the proxy may be closed meanwhile
-        connecting = asyncio.current_task()
-        assert connecting is not None
-        self._tasks.add(connecting)
+        target = await asyncio.open_connection(*self._target)  # refused while the server is being restarted
         try:
-            there = await asyncio.open_connection(*self._target)
-        except ConnectionError:  # the server is being restarted
-            writer.transport.abort()
-            return
-        if writer.transport.is_closing():
-            there[1].transport.abort()
-            return
-        self._writers.add(there[1])
-        for pump in (self._ask(reader, there[1], writer), self._answer(there[0], writer, there[1])):
-            task = asyncio.create_task(pump)
-            self._tasks.add(task)
+            await asyncio.gather(
+                self._ask(reader, target[1], writer), self._answer(target[0], writer, target[1])
+            )
+        finally:
+            target[1].transport.abort()
 
     async def _ask(
         self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, back: asyncio.StreamWriter
@@ -140,11 +117,6 @@ class Proxy:
         self.lost.set()
 
 
-async def _turns() -> None:
-    for _ in range(TURNS):
-        await asyncio.sleep(0)
-
-
 async def _read(reader: asyncio.StreamReader) -> bytes:
     try:
         return await reader.read(65536)
@@ -176,6 +148,10 @@ class Network:
         self.cut()
         self._loop.call_soon_threadsafe(self._proxy.lose, None)
         self._do(self._proxy.open())
+
+    def lead_to(self, url: str) -> None:
+        """Lead new connections to another server; those there are stay where they are."""
+        self._loop.call_soon_threadsafe(self._proxy.lead_to, url)
 
     def close(self) -> None:
         self._do(self._proxy.close())

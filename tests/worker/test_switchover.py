@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +14,7 @@ from onward.testing.postgres import PostgresServer
 from onward.testing.postgres_standby import PostgresStandby
 from tests.cli.shell import Shell, Started, pipeline
 from tests.cli.turnstile import Turnstile
-from tests.store.proxy import Proxy
+from tests.store.proxy import Network
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 AtWork = Callable[[str], tuple[Shell, Started]]
@@ -42,17 +40,11 @@ def standby(primary: PostgresServer, url: str) -> Iterator[PostgresStandby]:
 
 
 @pytest.fixture
-def proxy(url: str) -> Iterator[Proxy]:
+def network(url: str) -> Iterator[Network]:
     """An address of its own that leads to the primary until it is told otherwise."""
-    loop, proxy = asyncio.new_event_loop(), Proxy(url)
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    asyncio.run_coroutine_threadsafe(proxy.open(), loop).result()
-    yield proxy
-    asyncio.run_coroutine_threadsafe(proxy.close(), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    network = Network(url)
+    yield network
+    network.close()
 
 
 @pytest.fixture
@@ -116,14 +108,14 @@ def test_a_step_that_ends_while_the_server_is_read_only_is_not_repeated(
 
 
 def test_a_worker_follows_its_address_from_a_demoted_server_to_the_new_primary(
-    primary: PostgresServer, standby: PostgresStandby, proxy: Proxy, at_work: AtWork, turnstile: Turnstile
+    primary: PostgresServer, standby: PostgresStandby, network: Network, at_work: AtWork, turnstile: Turnstile
 ) -> None:
     """The demoted server keeps its connections and can be read; only new ones lead to the primary."""
-    shell, started = at_work(proxy.url)
+    shell, started = at_work(network.url)
     set_read_only(primary, "on")
     standby.catch_up()
     standby.promote()
-    proxy.lead_to(standby.url())
+    network.lead_to(standby.url())
     turnstile.let_through()
     assert_each_step_ran_once(shell, started)
 

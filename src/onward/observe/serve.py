@@ -11,18 +11,18 @@ import errno
 import ipaddress
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 
 import msgspec
 
 from onward.errors import InvalidInput
+from onward.listening import LOOPBACK, listening
 from onward.model.values.bounds import PORT, shown
 
 HEAD_BYTES_MAX = 8 * 1024
 REQUEST_S_MAX = 10.0
 CONNECTIONS_MAX = 32
-LOOPBACK = "127.0.0.1"
 PLAIN = "text/plain; charset=utf-8"
 log = logging.getLogger("onward.metrics")
 
@@ -75,17 +75,15 @@ def _is_ipv6(host: str) -> bool:
 async def serving(address: tuple[str, int], answer: Answer, flag: str) -> AsyncIterator[str]:
     """Serve inside the block; yields the address, such as `http://127.0.0.1:9464`."""
     host, port = address
-    server = _Server(answer)
-    try:
-        listening = await asyncio.start_server(server.connected, host, port, limit=HEAD_BYTES_MAX)
-    except OSError as error:
-        raise InvalidInput(f"{flag}: {_cannot(error, host, port)}") from None
-    try:
-        bound = listening.sockets[0].getsockname()
-        yield f"http://{f'[{host}]' if ':' in host else host}:{bound[1]}"
-    finally:
-        listening.close()
-        await server.close()
+    pages = _Pages(answer)
+    async with AsyncExitStack() as stack:
+        try:
+            bound = await stack.enter_async_context(
+                listening(pages.serve, host, port, limit=HEAD_BYTES_MAX, most=CONNECTIONS_MAX)
+            )
+        except OSError as error:
+            raise InvalidInput(f"{flag}: {_cannot(error, host, port)}") from None
+        yield f"http://{f'[{host}]' if ':' in host else host}:{bound}"
 
 
 def _cannot(error: OSError, host: str, port: int) -> str:
@@ -98,32 +96,21 @@ def _cannot(error: OSError, host: str, port: int) -> str:
     return f"cannot listen on port {port} of {host} ({error.strerror or error}); choose another address."
 
 
-class _Server:
-    """The connections of one server."""
+class _Pages:
+    """What is said to one client."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self._open: set[asyncio.Task[None]] = set()
 
-    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection, or close it if there are too many."""
-        if len(self._open) >= CONNECTIONS_MAX:
-            writer.transport.abort()
-            return
-        task = asyncio.create_task(self._converse(reader, writer))
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
-
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request."""
         try:
-            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):  # gone, or too slow
-                async with asyncio.timeout(REQUEST_S_MAX):
-                    await _send(writer, *await self._replied(reader))
-        finally:
-            if writer.transport.get_write_buffer_size():
-                writer.transport.abort()
-            else:
+            async with asyncio.timeout(REQUEST_S_MAX):
+                await _send(writer, *await self._replied(reader))
                 writer.close()
+                await writer.wait_closed()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):  # gone, or too slow
+            writer.transport.abort()
 
     async def _replied(self, reader: asyncio.StreamReader) -> tuple[Reply, bool]:
         """What to send, and whether with its body."""
@@ -143,12 +130,6 @@ class _Server:
             log.exception("the page %s could not be rendered", path)
             reply = _BROKEN
         return reply, words[0] == b"GET"
-
-    async def close(self) -> None:
-        """Close every connection."""
-        for task in tuple(self._open):
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
 
 
 async def _send(writer: asyncio.StreamWriter, reply: Reply, with_body: bool) -> None:
