@@ -34,16 +34,20 @@ RUNS = [
     ("run_by_status", RunQuery(FAILED, after=AFTER)),
     ("run_by_pipeline", RunQuery(pipeline="p")),
     ("run_by_pipeline", RunQuery(pipeline="p", after=AFTER)),
+    ("run_by_status_and_pipeline", RunQuery(FAILED, "p")),
     ("run_by_status_and_pipeline", RunQuery(FAILED, "p", after=AFTER)),
     ("run_by_reason", RunQuery(reasons=("crash",))),
     ("run_by_parent", RunQuery(parent="run")),
 ]
+COMPLETED = (RunStatus.COMPLETED,)
+MOST = [("run_by_status", RunQuery(COMPLETED)), ("run_by_pipeline", RunQuery(COMPLETED, "p", after=AFTER))]
+"""What a server finds by another index if there are few others."""
 GATES = [
     ("gate_open", GateQuery()),
     ("gate_open", GateQuery("p", write_cursor(GatePlace(1, "r", "g")))),
 ]
 LISTS: list[tuple[str, str, dict[str, Any]]] = [
-    *(("run_list", index, {**run_filters(query)[0]}) for index, query in RUNS),
+    *(("run_list", index, {**run_filters(query)[0]}) for index, query in (*RUNS, *MOST)),
     *(("gate_open", index, {**gate_filters(query)}) for index, query in GATES),
     ("measure_reasons", "run_by_reason", {}),
 ]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import apsw
 import pytest
+from apsw.ext import query_info
 
 from onward.store.queries import load_migrations, load_queries
+from onward.store.sqlite.statements import QUERIES, compact
+from onward.wiring.stores import open_store
 
 PACKAGES = ("onward.store.sqlite", "onward.store.postgres")
 TABLE = re.compile(r"^CREATE TABLE (\w+) \((.*?)^\)", re.MULTILINE | re.DOTALL)
@@ -63,3 +68,28 @@ def test_no_query_is_empty_or_ends_with_a_semicolon(package: str) -> None:
     for name, query in load_queries(package).items():
         assert query, name
         assert not query.endswith(";"), name
+
+
+async def test_a_compact_query_is_the_same_program(tmp_path: Path) -> None:
+    """Its parameters are those of the query, in their order; SQLite shows what it makes of both."""
+    path = str(tmp_path / "onward.db")
+    await (await open_store(path)).close()
+    db = apsw.Connection(path)
+    for name, query in QUERIES.items():
+        if "{what}" not in query:
+            assert program(db, compact(query)) == program(db, query), name
+            assert len(compact(query)) <= len(query)
+    assert program(db, QUERIES["run_update"]) != program(
+        db, QUERIES["run_update"].replace(":head,", ":hash,")
+    )
+    db.close()
+
+
+def program(db: apsw.Connection, query: str) -> list[tuple[object, ...]]:
+    """What SQLite executes, without the names of parameters."""
+    steps = query_info(db, query, explain=True).explain
+    assert steps
+    return [
+        (step.opcode, step.p1, step.p2, step.p3, None if step.opcode == "Variable" else step.p4, step.p5)
+        for step in steps
+    ]

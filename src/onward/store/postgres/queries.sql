@@ -413,6 +413,7 @@ SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, re
 FROM run
 WHERE true
     AND status = :status
+    AND status = :completed
     AND reason = :reason AND reason <> ''
     AND left(pipeline, 200) = left(:pipeline, 200) AND CASE WHEN length(pipeline) >= 200 THEN pipeline = :pipeline ELSE true END
     AND parent = :parent

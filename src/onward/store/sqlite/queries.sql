@@ -178,7 +178,8 @@ SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, re
     coalesce(lease_until_us, 0) <= coalesce(:now_us, CAST(unixepoch('subsec') * 1000000 AS INTEGER))
 FROM run
 WHERE true
-    AND status = :status
+    AND status = :status AND status <> 'completed'
+    AND status = :completed
     AND reason = :reason AND reason <> ''
     AND pipeline = :pipeline
     AND parent = :parent
@@ -523,10 +524,11 @@ VALUES (:pipeline)
 ON CONFLICT (pipeline) DO UPDATE SET pipeline = excluded.pipeline;
 
 -- ceiling_used --
--- Only running runs are held; said in both ways, whichever index is used has no others in it.
+-- Only running runs are held; said in every way, whichever index is used has no others in it.
+-- Differs because SQLite concludes from no status that a run has not completed.
 SELECT count(*)
 FROM run
-WHERE pipeline = :pipeline AND owner IS NOT NULL AND status = 'running';
+WHERE pipeline = :pipeline AND owner IS NOT NULL AND status = 'running' AND status <> 'completed';
 
 -- run_held --
 -- In no order: one by the id could be had by reading every run there ever was, and some plans would.

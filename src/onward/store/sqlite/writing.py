@@ -29,7 +29,7 @@ Rows = list[tuple[object, ...]]
 # Values are given in the order in which a statement first names them: looking names up takes longer.
 _INSERT, _UPDATE = compact(QUERIES["run_insert"]), compact(QUERIES["run_update"])
 _ADVANCE, _PLACE = compact(QUERIES["run_advance"]), compact(QUERIES["place_lock"])
-_EVENT_INSERT = compact(QUERIES["event_insert"])
+_EVENT_INSERT, _HOLD = compact(QUERIES["event_insert"]), compact(QUERIES["blob_hold"])
 
 
 class _Later(msgspec.Struct):
@@ -151,7 +151,7 @@ def put_blob(db: apsw.Connection, name: str, content: bytes, at_us: int) -> None
 
 def _holds(db: apsw.Connection, name: str, at_us: int) -> bool:
     """Whether content is stored, and stays: what was marked to be deleted is not any more."""
-    touched_at_us = db.execute(QUERIES["blob_hold"], (name,)).get
+    touched_at_us = db.execute(_HOLD, (name,)).get
     if touched_at_us is not None and touched_at_us < 0:
         db.execute(QUERIES["blob_touch"], (at_us, name))
     return touched_at_us is not None

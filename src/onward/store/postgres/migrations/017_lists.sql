@@ -1,0 +1,2 @@
+-- Differs because a server plans a list with the status that is asked for, and has had such an index since 008: nothing to
+-- change.
