@@ -116,7 +116,11 @@ async def _live(db: str, url: str, run_id: str, source: str, uses: Path, points:
 async def _continued(
     engine: Engine, run: Run, ledger: UseLedger, server: ServerLedger, points: Points
 ) -> Run:
-    """Do what people do: allow what is asked, and look up what came of a use that is in doubt."""
+    """Do what people do: allow what is asked, and look up what came of a use that is in doubt.
+
+    They wait while the commands of a process that was killed are being killed, too: that takes real time, and
+    the seconds for which a resume waits by itself are over in a moment here (`HASTE`).
+    """
     if run.status is RunStatus.WAITING:
         (gate,) = run.gates.values()
         points.store_next(f"the approval of {gate.metadata['tool']}")
@@ -124,7 +128,7 @@ async def _continued(
     for opened in run.open_steps.values():
         if is_in_doubt(opened):
             return await _settled(engine, run, opened, ledger, server)
-    return (await engine.resume(run.id, Resume())).run
+    return (await engine.resume(run.id, Resume(wait=True))).run
 
 
 async def _settled(
@@ -138,5 +142,6 @@ async def _settled(
             answers[call] = SAID[PAY]
         elif (generation, call) == (0, "m1.t1") and server.uses:
             answers[call] = SAID[ECHO]
-    how = Resume(action="continue", answers=answers) if answers else Resume(action="retry")
+    action = "continue" if answers else "retry"
+    how = Resume(action=action, answers=answers, wait=True)
     return (await engine.resume(run.id, how)).run
