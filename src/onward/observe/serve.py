@@ -17,7 +17,7 @@ from http import HTTPStatus
 import msgspec
 
 from onward.errors import InvalidInput
-from onward.listening import LOOPBACK, listening
+from onward.listening import GONE, LOOPBACK, listening
 from onward.model.values.bounds import PORT, shown
 
 HEAD_BYTES_MAX = 8 * 1024
@@ -75,11 +75,18 @@ def _is_ipv6(host: str) -> bool:
 async def serving(address: tuple[str, int], answer: Answer, flag: str) -> AsyncIterator[str]:
     """Serve inside the block; yields the address, such as `http://127.0.0.1:9464`."""
     host, port = address
-    pages = _Pages(answer)
+    answering = _Answering(answer)
     async with AsyncExitStack() as stack:
         try:
             bound = await stack.enter_async_context(
-                listening(pages.serve, host, port, limit=HEAD_BYTES_MAX, most=CONNECTIONS_MAX)
+                listening(
+                    answering.serve,
+                    host,
+                    port,
+                    limit=HEAD_BYTES_MAX,
+                    limit_s=REQUEST_S_MAX,
+                    connections_max=CONNECTIONS_MAX,
+                )
             )
         except OSError as error:
             raise InvalidInput(f"{flag}: {_cannot(error, host, port)}") from None
@@ -96,21 +103,19 @@ def _cannot(error: OSError, host: str, port: int) -> str:
     return f"cannot listen on port {port} of {host} ({error.strerror or error}); choose another address."
 
 
-class _Pages:
-    """What is said to one client."""
+class _Answering:
+    """Answers requests, one on each connection."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request."""
         try:
-            async with asyncio.timeout(REQUEST_S_MAX):
-                await _send(writer, *await self._replied(reader))
-                writer.close()
-                await writer.wait_closed()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):  # gone, or too slow
-            writer.transport.abort()
+            await _send(writer, *await self._replied(reader))
+        except GONE:
+            raise
+        except Exception:  # what a client asked for must not end the process at its close
+            log.exception("a page could not be sent")
 
     async def _replied(self, reader: asyncio.StreamReader) -> tuple[Reply, bool]:
         """What to send, and whether with its body."""

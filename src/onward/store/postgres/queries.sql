@@ -405,6 +405,7 @@ LIMIT 20;
 -- run_list --
 -- Without the lines whose filter is not given. Differs because an index holds the first 200 characters of a name. The
 -- rest is compared in a CASE: of two plain comparisons the planner would think that both were rarely true.
+-- A list of completed runs has a line of its own only because SQLite needs one.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
     max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat, is_dismissed,

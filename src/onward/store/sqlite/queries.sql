@@ -170,7 +170,8 @@ ORDER BY id
 LIMIT 20;
 
 -- run_list --
--- Without the lines whose filter is not given. Differs because LIKE does not tell upper from lower case here.
+-- Without the lines whose filter is not given. Differs because LIKE does not tell upper from lower case here, and because SQLite
+-- uses an index without completed runs only if the query says that it wants none.
 SELECT id, display_id, pipeline, pipeline_hash, path, status, reason, detail, recoverable, next_node,
     doubtful, steps_finished, token, owner, wake_at_us, exclusive_key, on_owner_loss, priority, needs,
     max_running, parent, parent_seq, managed_by, managed_step, restart_of, restarted_as, tags, chat,
@@ -525,7 +526,7 @@ ON CONFLICT (pipeline) DO UPDATE SET pipeline = excluded.pipeline;
 
 -- ceiling_used --
 -- Only running runs are held; said in every way, whichever index is used has no others in it.
--- Differs because SQLite concludes from no status that a run has not completed.
+-- Differs because SQLite does not infer `status <> 'completed'` from `status = 'running'`.
 SELECT count(*)
 FROM run
 WHERE pipeline = :pipeline AND owner IS NOT NULL AND status = 'running' AND status <> 'completed';

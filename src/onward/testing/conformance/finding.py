@@ -100,6 +100,22 @@ async def test_a_list_can_be_of_some_statuses_and_of_one_pipeline(store: Store) 
     assert await listed_ids(store, RunQuery(pipeline="stor%")) == []
 
 
+async def test_a_list_can_be_of_completed_runs(store: Store) -> None:
+    """Most runs are: a store may find them in another way."""
+    for number, pipeline in enumerate(("story", "other", "story")):
+        run = await held(store, f"done-{number}", at_us=START_US + number, pipeline=pipeline)
+        write, _ = run.then(RunCompleted())
+        await store.log.append(write, run.lease)
+    await held(store, "running", at_us=START_US + 9)
+    completed, running = RunStatus.COMPLETED, RunStatus.RUNNING
+    assert await listed_ids(store, RunQuery((completed,))) == ["done-2", "done-1", "done-0"]
+    assert await listed_ids(store, RunQuery((completed,), "story")) == ["done-2", "done-0"]
+    assert await listed_ids(store, RunQuery((completed,), "story", limit=1)) == ["done-2"]
+    assert await listed_ids(store, RunQuery((completed, running), "story")) == ["running", "done-2", "done-0"]
+    assert await listed_ids(store, RunQuery((completed,), text="other")) == ["done-1"]
+    assert await listed_ids(store, RunQuery((completed,), reasons=("crash",))) == []
+
+
 async def test_a_list_can_be_of_some_reasons_and_of_the_forks_of_a_run(store: Store) -> None:
     parent = await stepped(store, await held(store, "parent", at_us=START_US))
     write, _ = fork(parent, "fork")
