@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -59,32 +61,58 @@ async def test_a_page_is_sent_whole_and_a_head_without_its_body(page: tuple[Page
 
 
 class Slow:
-    """A client that begins to read when the server has had time to send all that it can."""
+    """A client that asks for a page of some size, and reads nothing of it until it is told to."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._serving = size, asyncio.Future[asyncio.Task[object]]()
+        self._socket = socket.socket()
+        self._socket.setblocking(False)
 
     async def answer(self, _path: str) -> Reply:
-        return Reply(200, PLAIN, "x" * self.size)
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.set_result(task)
+        return Reply(200, PLAIN, "x" * self._size)
 
-    async def read(self, size: int) -> bytes:
-        """What it gets of a page of this size."""
-        self.size = size
-        async with serving(("127.0.0.1", 0), self.answer, "--metrics") as place:
-            reader, writer = await asyncio.open_connection("127.0.0.1", int(place.rpartition(":")[2]))
-            writer.write(head("GET", "/"))
-            await asyncio.sleep(0.2)
-            try:
-                return await reader.read()
-            finally:
-                writer.close()
+    async def ask(self, place: str) -> asyncio.Task[object]:
+        """The task that answers, when it has sent what it can."""
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(self._socket, ("127.0.0.1", int(place.rpartition(":")[2])))
+        await loop.sock_sendall(self._socket, head("GET", "/"))
+        task = await self._serving
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return task
+
+    async def read(self) -> bytes:
+        """All that is there for it, until the server hangs up."""
+        found = bytearray()
+        with self._socket, contextlib.suppress(ConnectionError):
+            while more := await asyncio.get_running_loop().sock_recv(self._socket, 1 << 20):
+                found += more
+        return bytes(found)
+
+
+async def given_up(size: int) -> bytes:
+    """What a client gets of a page if it reads nothing before the server has given it up."""
+    client = Slow(size)
+    async with serving(("127.0.0.1", 0), client.answer, "--metrics") as place:
+        await asyncio.wait([await client.ask(place)])
+        return await client.read()
 
 
 async def test_a_slow_client_gets_the_whole_page_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = Slow()
+    """Of the smaller page so little is left to send that asyncio's `drain` does not wait for it."""
     with monkeypatch.context() as patch:
         patch.setattr(serve, "REQUEST_S_MAX", 0.05)
-        fits = len(await client.read(20_000_000))  # what the system keeps for a client that reads nothing
-        size = fits + 30_000  # what is left is so little that asyncio's `drain` does not wait for it
-        assert len(await client.read(size)) < size
-    assert (await client.read(size)).endswith(b"\r\n\r\n" + b"x" * size)
+        cut_off = await given_up(20_000_000)
+        assert len(cut_off) < 20_000_000
+        size = len(cut_off) + 30_000
+        await given_up(size)
+    client = Slow(size)
+    async with serving(("127.0.0.1", 0), client.answer, "--metrics") as place:
+        await client.ask(place)
+        assert (await client.read()).endswith(b"\r\n\r\n" + b"x" * size)
 
 
 async def test_an_error_while_a_page_is_sent_is_logged_and_ends_nothing(
