@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -235,16 +235,18 @@ def _late(run_id: str, events: Sequence[tuple[Event, int]], marks: Sequence[Mark
 
 
 def _overlapping(marks: Sequence[Mark]) -> list[str]:
-    """Uses of functions that were under way in two processes at once."""
-    lives: dict[str, dict[int, list[int]]] = {}
+    """Uses of functions that were under way in two processes at once; of one that never ended, its begin."""
+    uses: dict[str, list[tuple[int, int, int]]] = {}
     for mark in marks:
-        lives.setdefault(mark.key, {}).setdefault(mark.pid, []).append(mark.at_us)
-    found = []
-    for key, processes in lives.items():
-        spans = sorted((min(times), max(times)) for times in processes.values())
-        found += [
-            f"{key}: two uses were under way at once for {(before[1] - after[0]) / 1e6:.3f} s"
-            for before, after in pairwise(spans)
-            if before[1] > after[0]
-        ]
-    return found
+        same = uses.setdefault(mark.key, [])
+        if mark.what == BEGIN:
+            same.append((mark.at_us, mark.at_us, mark.pid))
+            continue
+        last = max(place for place, use in enumerate(same) if use[2] == mark.pid)
+        same[last] = (same[last][0], mark.at_us, mark.pid)
+    return [
+        f"{key}: two uses were under way at once for {(before[1] - after[0]) / 1e6:.3f} s: {before}, {after}"
+        for key, same in uses.items()
+        for before, after in combinations(sorted(same), 2)
+        if before[2] != after[2] and before[1] > after[0]
+    ]

@@ -122,12 +122,15 @@ def traces_of(place: Path, *marks: str, echoed: int = 1, lives: int = 1) -> Trac
 
 
 WELL = ("begin look 1 7", "end look 2 7", "begin pay 3 7", "end pay 4 7")
+BACK = ("begin look 1 6", "end look 2 6", "begin look 3 7", "begin look 5 6", "end look 6 6", *WELL[2:])
+"""A run that one process loses to another, and gets back."""
 
 
 @pytest.mark.parametrize(
     ("marks", "more", "found"),
     [
         (WELL, {}, []),
+        (BACK, {}, []),
         ((*WELL, "begin pay 5 8"), {}, ["pay was done 2 times"]),
         (WELL[:2], {}, ["pay was never done, and answered []"]),
         (WELL[2:], {}, ["look was never done"]),
