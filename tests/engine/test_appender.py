@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from onward.engine.control.requests import Start
-from onward.engine.lease.keeper import Hold
+from onward.engine.lease.keeper import NOBODY, Hold
 from onward.engine.log.appender import Appender
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import LeaseLost
@@ -40,13 +40,7 @@ async def held(process: Process, source: str) -> Appender:
     folded, execution = taken
     execution.close()  # type: ignore[attr-defined]  # this test is the run loop
     ports = process.engine._runner.parts
-    hold: Hold = ports.keeper.hold(
-        folded.lease,
-        claimed_s=process.clock.awake_s(),
-        on_head=lambda head: None,
-        on_expired=lambda: None,
-        on_lost=lambda: None,
-    )
+    hold: Hold = ports.keeper.hold(folded.lease, NOBODY, claimed_s=process.clock.awake_s())
     return Appender(ports, Definition(pipeline.graph), folded, hold, StopSwitch(), lambda pending: None)
 
 

@@ -52,7 +52,7 @@ async def test_an_interruption_without_an_attempt_is_nothing() -> None:
 async def test_an_effect_beside_others_can_be_ended_before_it_has_begun() -> None:
     """Between the record of its start and the effect another branch may win, or somebody cancel the run."""
     done, agent = asyncio.Event(), Scripted()
-    tasks: AttemptTasks[Result | Interrupted] = AttemptTasks(done.set, ManualClock())
+    tasks: AttemptTasks[Result | Interrupted] = AttemptTasks(done, ManualClock())
     tasks.start("a#1", lambda runner: runner.run(agent, step_context()))
     tasks.interrupt("another was first", ["a#1"])
     await done.wait()

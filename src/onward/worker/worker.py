@@ -88,7 +88,7 @@ class Worker:
 
     async def run(self) -> Shift:
         """Until asked to stop, or, with `until_idle`, until nothing is due and nothing is under way."""
-        unlisten = self._stop.listen(self._news.set)
+        self._stop.listen(self._news.set)
         unwatch = await self._engine.store.watch(self._news.set)
         sweeping = asyncio.create_task(self._sweep())
         try:
@@ -106,7 +106,7 @@ class Worker:
         finally:
             sweeping.cancel()
             await unwatch()
-            unlisten()
+            self._stop.unlisten(self._news.set)
             await self._end_all()
 
     async def _fill(self) -> bool:

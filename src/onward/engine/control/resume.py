@@ -191,13 +191,13 @@ class Resuming(msgspec.Struct, frozen=True):
     async def _wait_free(self, folded: Folded, stop: StopSwitch, limit_s: float | None) -> Folded:
         """Wait until no live process holds the run, this process is asked to stop, or the time is over."""
         asked, began_s = asyncio.Event(), self.clock.awake_s()
-        unlisten = stop.listen(asked.set)
+        stop.listen(asked.set)
         while self.claims.holder_view(folded).is_alive and stop.reason is None:
             if limit_s is not None and self.clock.awake_s() - began_s >= limit_s:
                 break
             await self.clock.wait_s(WAIT_POLL_S, asked)
             folded = await self.journal.load(folded.run.id)
-        unlisten()
+        stop.unlisten(asked.set)
         return folded
 
 

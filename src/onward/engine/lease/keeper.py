@@ -19,7 +19,8 @@ a long step learns of requests.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -34,8 +35,24 @@ SOONER = 0.25  # of a heartbeat: when to ask again after a failure
 ANSWER_S_MIN = 1.0  # a renewal that takes longer than this, and than a heartbeat, is asked again
 
 
+class LeaseHolder(Protocol):
+    """Who holds a lease, and hears what becomes of it."""
+
+    def head_is(self, head: int) -> None:
+        """How far the run's log goes: past what the holder wrote if another process made a request."""
+        ...
+
+    def expired(self) -> None:
+        """The lease may have expired: end the attempts; the database is asked before the next one starts."""
+        ...
+
+    def lost(self) -> None:
+        """Another process may hold the run: nothing that is done here counts any more."""
+        ...
+
+
 class Hold(msgspec.Struct):
-    """One lease that is kept: until when it is trusted, and what to call when something happens.
+    """One lease that is kept: until when it is trusted, and who is told when something happens.
 
     Nothing of an attempt may run after `deadline`.
     """
@@ -43,9 +60,7 @@ class Hold(msgspec.Struct):
     lease: Lease
     trusted_until_s: float | None
     deadline: Deadline
-    on_head: Callable[[int], None]
-    on_expired: Callable[[], None]
-    on_lost: Callable[[], None]
+    holder: LeaseHolder
     is_lost: bool = False
     error: BaseException | None = msgspec.field(default=None)
 
@@ -55,8 +70,20 @@ class Hold(msgspec.Struct):
         return self.error or LeaseLost(self.lease.run_id, self.lease.token)
 
 
-def _ignore(*news: object) -> None:
-    """The callback of a hold that was released."""
+class _Nobody:
+    """The holder of a lease that was released."""
+
+    def head_is(self, head: int) -> None:
+        pass
+
+    def expired(self) -> None:
+        pass
+
+    def lost(self) -> None:
+        pass
+
+
+NOBODY = _Nobody()
 
 
 class LeaseKeeper:
@@ -68,18 +95,10 @@ class LeaseKeeper:
         self._beat: asyncio.Task[None] | None = None
         self._alarm: Alarm | None = None
 
-    def hold(
-        self,
-        lease: Lease,
-        *,
-        claimed_s: float,
-        on_head: Callable[[int], None],
-        on_expired: Callable[[], None],
-        on_lost: Callable[[], None],
-    ) -> Hold:
+    def hold(self, lease: Lease, holder: LeaseHolder, *, claimed_s: float) -> Hold:
         """Begin to keep a lease. `claimed_s` is the awake clock's reading before the claim was sent."""
         trusted_until_s, kill_at_s = self._deadlines_s(claimed_s)
-        hold = Hold(lease, trusted_until_s, Deadline(kill_at_s), on_head, on_expired, on_lost)
+        hold = Hold(lease, trusted_until_s, Deadline(kill_at_s), holder)
         self._holds[lease] = hold
         if self._beat is None:
             self._beat = asyncio.create_task(self._keep())
@@ -89,10 +108,9 @@ class LeaseKeeper:
         return hold
 
     def release(self, hold: Hold) -> None:
-        """Stop keeping the lease, and call nothing more."""
+        """Stop keeping the lease, and tell its holder nothing more."""
         self._holds.pop(hold.lease, None)
-        # The run loop refers to its hold: with callbacks into it both would stay until garbage is collected.
-        hold.on_head = hold.on_expired = hold.on_lost = _ignore
+        hold.holder = NOBODY  # the run loop refers to its hold: garbage would have to be collected
         if self._holds:
             return
         if self._beat is not None:
@@ -168,7 +186,7 @@ class LeaseKeeper:
         hold.deadline.move(kill_at_s)
         if self._alarm is None and hold.trusted_until_s is not None:
             self._set_alarm(hold.trusted_until_s)
-        hold.on_head(head)
+        hold.holder.head_is(head)
 
     def _beat_ended(self, beat: asyncio.Task[None]) -> None:
         """A heartbeat ends when nothing is held; if an error ends it, what it held is lost."""
@@ -182,7 +200,7 @@ class LeaseKeeper:
 
     def _lose(self, hold: Hold) -> None:
         hold.is_lost = True
-        hold.on_lost()
+        hold.holder.lost()
 
     # -- the alarm -----------------------------------------------------------------------------------
 
@@ -192,13 +210,13 @@ class LeaseKeeper:
         self._alarm = self._clock.alarm(at_s, self._ring)
 
     def _ring(self) -> None:
-        """Call every hold whose deadline has passed; set the alarm for the others, which were renewed."""
+        """Tell every holder whose deadline has passed; set the alarm for the others, which were renewed."""
         self._alarm = None
         now_s = self._clock.awake_s()
         until_s = [(hold, hold.trusted_until_s) for hold in self._holds.values()]
         for hold, at_s in until_s:
             if at_s is not None and at_s <= now_s and not hold.is_lost:
-                hold.on_expired()
+                hold.holder.expired()
         ahead = [at_s for _, at_s in until_s if at_s is not None and at_s > now_s]
         if ahead:
             self._set_alarm(min(ahead))

@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 class AttemptTasks(msgspec.Struct, Generic[T], eq=False):
-    """Tasks by step. `on_done` is called whenever one of them is done."""
+    """Tasks by step. `done` is set whenever one of them is done."""
 
-    _on_done: Callable[[], None]
+    _done: asyncio.Event
     _clock: Clock
     _tasks: dict[str, asyncio.Task[T]] = {}
     _runners: dict[str, AttemptRunner] = {}
@@ -26,7 +26,7 @@ class AttemptTasks(msgspec.Struct, Generic[T], eq=False):
         """Start an attempt beside the others."""
         runner = self._runners[step] = AttemptRunner(self._clock, for_one=True)
         task = self._tasks[step] = asyncio.create_task(attempt(runner))
-        task.add_done_callback(lambda _: self._on_done())
+        task.add_done_callback(lambda _: self._done.set())
 
     def take_done(self) -> list[T]:
         """The results of the attempts that are done; raises what one of them died of."""

@@ -50,16 +50,10 @@ class RunLoop:
         self._parts, self._definition, self._stop, self._patience_s = parts, definition, stop, patience_s
         self._news, self._stopping = asyncio.Event(), asyncio.Event()
         self._runner = AttemptRunner(parts.clock)
-        self._tasks: AttemptTasks[ActionResult] = AttemptTasks(self._news.set, parts.clock)
+        self._tasks: AttemptTasks[ActionResult] = AttemptTasks(self._news, parts.clock)
         self._looking: asyncio.Task[None] | None = None
         self._successor: str | None = None
-        self._hold: Hold = parts.keeper.hold(
-            folded.lease,
-            claimed_s=claimed_s,
-            on_head=self._head_is,
-            on_expired=self._expired,
-            on_lost=self._lost,
-        )
+        self._hold: Hold = parts.keeper.hold(folded.lease, self, claimed_s=claimed_s)
         self._appender = Appender(parts, definition, folded, self._hold, stop, self._follow)
         self._executor = Executor(parts, definition, self._appender, self._hold, stop, self._stopping)
 
@@ -68,7 +62,7 @@ class RunLoop:
 
         `action` is what was planned together with the claim, if anything was.
         """
-        unlisten = self._stop.listen(self._asked_to_stop)
+        self._stop.listen(self._asked_to_stop)
         try:
             results: Results = ()
             if self._appender.run.workspace is not None:
@@ -99,7 +93,7 @@ class RunLoop:
                         return self._appender.folded
                 action = None
         finally:
-            unlisten()
+            self._stop.unlisten(self._asked_to_stop)
             await self._let_go()
 
     async def _let_go(self) -> None:
@@ -143,10 +137,10 @@ class RunLoop:
         """Create the run that takes over. Created again after a crash, it is the same one."""
         event = restarted(self._definition, self._appender.run, to, VERSION)
         at_us = self._appender.now_us()
-        run, stamped = applied(None, (event,), run_id=run_id, at_us=at_us)
+        run, events = applied(None, (event,), run_id=run_id, at_us=at_us)
         append_id = f"restart of {self._appender.run.id}"
         journal = self._parts.journal
-        await journal.put(journal.creation(run, stamped, at_us=at_us, append_id=append_id))
+        await journal.put(journal.creation(run, events, at_us=at_us, append_id=append_id))
         self._successor = run_id
         return SuccessorCreated(run_id)
 
@@ -185,16 +179,17 @@ class RunLoop:
         if self._stop.is_now:
             self._interrupt(STOPPED)
 
-    def _lost(self) -> None:
+    def lost(self) -> None:
+        """Another process may hold the run: end the attempts, whose results do not count."""
         self._news.set()
         self._interrupt("the lease was lost")
 
-    def _expired(self) -> None:
+    def expired(self) -> None:
         """The lease may have expired: end the attempts; the database is asked before the next one starts."""
         self._interrupt(EXPIRED)
 
-    def _head_is(self, head: int) -> None:
-        """Another process appended to this run: a request."""
+    def head_is(self, head: int) -> None:
+        """If another process appended to this run, look at its request."""
         if head > self._appender.folded.position.seq and self._looking is None:
             self._looking = asyncio.create_task(self._look())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from onward.clock import Alarm, Clock, SystemClock
 from onward.errors import InvalidInput
@@ -44,10 +43,13 @@ class StopSwitch:
         self.is_now = True
         self._notify()
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` at every request; returns how to stop listening."""
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` at every request."""
         self._listeners.append(listener)
-        return partial(self._listeners.remove, listener)
+
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        """Call it no more."""
+        self._listeners.remove(listener)
 
     def _notify(self) -> None:
         for listener in tuple(self._listeners):

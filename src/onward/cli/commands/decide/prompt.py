@@ -70,11 +70,12 @@ class Lines:
             loop.add_reader(self._descriptor, _settle(ready, True))
         except PermissionError:
             return True  # an ordinary file, which never keeps anybody waiting
-        unlisten = stop.listen(_settle(ready, False))
+        asked_to_stop = _settle(ready, False)
+        stop.listen(asked_to_stop)
         try:
             return await ready
         finally:
-            unlisten()
+            stop.unlisten(asked_to_stop)
             loop.remove_reader(self._descriptor)
 
 

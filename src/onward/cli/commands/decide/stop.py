@@ -90,7 +90,7 @@ async def _ask(desk: Foreground, ask: Ask, wanted: RunStatus, timeout_s: float) 
 async def _stopped(desk: Foreground, ask: Ask, run: RunState, timeout_s: float) -> RunState:
     """The run when no process executes it any more, or as it is when the time limit or a signal comes."""
     clock, asked = SystemClock(), asyncio.Event()
-    unlisten = desk.stop.listen(asked.set)
+    desk.stop.listen(asked.set)
     deadline_s = clock.awake_s() + timeout_s
     standing = ListRuns(run=run["id"])
     while not asked.is_set() and clock.awake_s() < deadline_s:
@@ -102,5 +102,5 @@ async def _stopped(desk: Foreground, ask: Ask, run: RunState, timeout_s: float) 
                 run = await ask()
         if seen["status"] != RunStatus.RUNNING:
             break
-    unlisten()
+    desk.stop.unlisten(asked.set)
     return await desk.operations.look.get_run(GetRun(run=run["id"]))

@@ -176,7 +176,7 @@ async def _executed(desk: Foreground, run_id: str) -> RunState:
 async def _its_turn(desk: Foreground, asking: SendMessage, sent: MessageSent) -> MessageSent:
     """Wait until a message has its turn. Under its key it is asked about again and again, and sent once."""
     clock, asked = SystemClock(), asyncio.Event()
-    unlisten = desk.stop.listen(asked.set)
+    desk.stop.listen(asked.set)
     if sent["outcome"] == "queued":
         desk.out.say(sent["notice"])
     told = ""
@@ -190,7 +190,7 @@ async def _its_turn(desk: Foreground, asking: SendMessage, sent: MessageSent) ->
         else:
             await clock.wait_s(POLL_S, asked)
         sent = await desk.operations.chats.send_message(asking)
-    unlisten()
+    desk.stop.unlisten(asked.set)
     return sent
 
 
