@@ -62,7 +62,7 @@ def test_the_data_of_an_edge_are_stored_with_its_choice() -> None:
 
 def test_an_event_with_data_comes_back_from_the_store_and_one_without_is_stored_as_ever() -> None:
     event = opened(Play(AHEAD + WRITTEN))
-    [record] = seal("r", Position(0, b""), [(event, 1)], 5).records
+    [record] = seal("r", Position(0, b""), [event], token=1, at_us=5).records
     assert unseal(record) == event
     assert '{"key":"P","label":"[P] Plain","to":"c"}' in record.body
 

@@ -111,7 +111,7 @@ def test_an_event_whose_large_value_is_not_there_is_refused(values: dict[str, by
 
 def test_an_answer_that_is_not_there_is_refused() -> None:
     begun, ended = step(RUN)
-    sealed = seal("run", RUN.position, [(begun, 1), (replace(ended, response=LARGE), 1)], 5)
+    sealed = seal("run", RUN.position, [begun, replace(ended, response=LARGE)], token=1, at_us=5)
     (_, record), blobs = sealed.records, sealed.blobs
     (name,) = record.refs
     assert blobs == {name: LARGE.encode()}
@@ -121,8 +121,8 @@ def test_an_answer_that_is_not_there_is_refused() -> None:
 
 
 def test_sealing_again_gives_the_same_records() -> None:
-    events = [(event, 1) for event in step(RUN, text=LARGE)]
-    first, second = (seal("run", RUN.position, events, 5) for _ in range(2))
+    events = step(RUN, text=LARGE)
+    first, second = (seal("run", RUN.position, events, token=1, at_us=5) for _ in range(2))
     assert first == second
     assert [content_hash(content) for content in first.blobs.values()] == list(first.blobs)
     assert check_chain(RUN.position, first.records) == first.head

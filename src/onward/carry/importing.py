@@ -17,6 +17,7 @@ from onward.machine.decide.owner_loss import decide_arrival, decide_held_back
 from onward.machine.fold.gates import gate_rows
 from onward.machine.fold.row import project
 from onward.model.chats.message import Message
+from onward.model.events.event import Event
 from onward.model.row import GateRow, RunRow
 from onward.model.run import Run, RunStatus
 from onward.model.values.names import check_names
@@ -108,14 +109,14 @@ class Importer(msgspec.Struct):
         run, at_us = section.fold, self.clock.now_us()
         if run is None:
             return _Planned(section, row, section.run.end, at_us)
-        events = decide_arrival(run, self.store.leases.owner, now_us=at_us)
+        events: Sequence[Event] = decide_arrival(run, self.store.leases.owner, now_us=at_us)
         after, _ = applied(run, events, run_id=run.id, at_us=at_us)
         if self.checked.is_paused:
             events = (*events, *decide_held_back(after, why=HELD_BACK))
         if not events:
             return _Planned(section, row, section.run.end, at_us)
-        after, stamped = applied(run, events, run_id=run.id, at_us=at_us)
-        sealed = seal(run.id, section.run.end, stamped, at_us)
+        after, events = applied(run, events, run_id=run.id, at_us=at_us)
+        sealed = seal(run.id, section.run.end, events, token=run.token, at_us=at_us)
         closed = gate_rows(run, events, after, at_us)
         return _Planned(section, project(after), sealed.head, at_us, sealed.records, closed)
 

@@ -18,6 +18,7 @@ from onward.errors import HistoryCorrupt
 from onward.model.call import CallFinished, CallStarted
 from onward.model.events.catalogue import CATALOGUE
 from onward.model.events.event import ContextEvent, Event
+from onward.model.events.runs import RunClaimed
 from onward.model.events.steps import StepFinished
 from onward.model.run import Frozen
 from onward.store.port.stored import KEPT_APART, Position, StoredEvent
@@ -51,35 +52,37 @@ class Sealed(Frozen, frozen=True):
     size: int
 
 
-def seal(run_id: str, after: Position, events: Sequence[tuple[Event, int]], at_us: int) -> Sealed:
-    """Records for `(event, token)`s behind `after`."""
+def seal(run_id: str, after: Position, events: Sequence[Event], *, token: int, at_us: int) -> Sealed:
+    """Records for these events behind `after`; `token` is the run's, until one of them claims it."""
     records: list[StoredEvent] = []
     blobs: dict[str, bytes] = {}
     size = 0
     hasher = blake3()  # one for all: making one costs more than using it
     seq, before = after
-    at, refs = str(at_us), NO_REFS
-    for event, token in events:
-        seq += 1
+    stamp = f"{at_us}|{token}|"
+    for seq, event in enumerate(events, after.seq + 1):
         kind, version, label, without_content = _LABELS[type(event)]
+        refs = NO_REFS
         if without_content is not None:
             event, refs = without_content(event, blobs)
+        elif type(event) is RunClaimed:
+            token = event.token
+            stamp = f"{at_us}|{token}|"
         body = _encode(event)
         size += len(body)
         body_hash = hasher.update(body).digest()
         hasher.reset()
-        head = f"{run_id}|{seq}{label}{at}|{token}|".encode()
+        head = f"{run_id}|{seq}{label}{stamp}".encode()
         before = hasher.update(head + body_hash + before).digest()
         hasher.reset()
         records.append(StoredEvent(run_id, seq, kind, version, at_us, token, body.decode(), before, refs))
-        refs = NO_REFS
     return Sealed(tuple(records), blobs, _position((seq, before)), size)
 
 
 def _without_context(event: Any, blobs: dict[str, bytes]) -> tuple[Event, tuple[str, ...]]:
     """The event without its large values, which go to `blobs`, and what it then refers to."""
     if not event.context:
-        return event, ()
+        return event, NO_REFS
     event, values = _split(event)
     blobs.update(values)
     return event, tuple(values)
@@ -87,6 +90,8 @@ def _without_context(event: Any, blobs: dict[str, bytes]) -> tuple[Event, tuple[
 
 def _without_result(event: Any, blobs: dict[str, bytes]) -> tuple[Event, tuple[str, ...]]:
     """The same for what a step left."""
+    if not (event.context or event.response or event.artifacts):
+        return event, NO_REFS
     event, refs = _without_context(event, blobs)
     if event.response or event.artifacts:
         event, values, more = _split_step(event)

@@ -110,14 +110,12 @@ def _composed(
     at_us: int,
     blobs: Mapping[str, bytes],
 ) -> tuple[Write, Draft]:
-    before, stamped = run, list[tuple[Event, int]]()
-    events = with_lost_calls(run, events)
+    before, events = run, with_lost_calls(run, events)
     for event in events:
         token = event.token if isinstance(event, RunClaimed) else (run.token if run else 0)
         run = apply(run, event, run_id=run_id, at_us=at_us, token=token)
-        stamped.append((event, token))
     assert run is not None
-    sealed = seal(run_id, after, stamped, at_us)
+    sealed = seal(run_id, after, events, token=before.token if before else 0, at_us=at_us)
     write = Write(
         run_id=run_id,
         after=after,

@@ -60,12 +60,12 @@ class Creating(msgspec.Struct, frozen=True):
         return definition
 
     def creation(
-        self, run: Run, stamped: Sequence[tuple[Event, int]], at_us: int, pipeline: Pipeline, start: Start
+        self, run: Run, events: Sequence[Event], at_us: int, pipeline: Pipeline, start: Start
     ) -> Creation:
         """The first write of a run, ready to be stored."""
         return self.journal.creation(
             run,
-            stamped,
+            events,
             at_us=at_us,
             # An id that was created for this run needs no append id; the caller's own may be sent twice.
             append_id=None if start.run_id is None else self.ids.unique(),

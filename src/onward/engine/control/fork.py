@@ -67,13 +67,14 @@ class Forking(msgspec.Struct, frozen=True):
         )
         forked = redacted_event(self.journal.redactor, forked)
         changed = pipeline_changed(parent.run, pipeline.hash, by=fork.by)
-        run, stamped = applied(parent.run, (forked, *changed), run_id=child, at_us=now_us)
+        run, events = applied(parent.run, (forked, *changed), run_id=child, at_us=now_us)
         creation = self.journal.creation(
             run,
-            stamped,
+            events,
             at_us=now_us,
             append_id=self.ids.unique(),
             after=parent.position,
+            token=parent.run.token,
             blobs={pipeline.hash: pipeline.source.encode()} if changed else None,
             terms=fork.terms,
         )

@@ -53,8 +53,8 @@ class Submitting(msgspec.Struct, frozen=True):
         definition = self.creating.definition(pipeline, start)
         run_id, created = await self.creating.first_event(pipeline, definition, start)
         now_us = self.clock.now_us()
-        run, stamped = applied(None, (created,), run_id=run_id, at_us=now_us)
-        return self.creating.creation(run, stamped, now_us, pipeline, start)
+        run, events = applied(None, (created,), run_id=run_id, at_us=now_us)
+        return self.creating.creation(run, events, now_us, pipeline, start)
 
     async def _check_free(self, creations: Sequence[Creation]) -> None:
         """Refuse ids of the caller's own that other runs have; no other process can choose the rest."""

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
-from msgspec import Struct
 
 from onward.clock import Clock, Ids
 from onward.engine.lease.release import Dropped
@@ -21,12 +20,12 @@ from onward.machine.decide.lost_calls import with_lost_calls
 from onward.machine.decide.requests import Decide
 from onward.model.events.event import Event
 from onward.model.events.runs import RunClaimed
-from onward.model.run import RunStatus
+from onward.model.run import Frozen, RunStatus
 from onward.store.owner import owner_label
 from onward.store.port.leases import Holder, Lease, Leases
 
 
-class Reply(Struct, frozen=True):
+class Reply(Frozen, frozen=True):
     """A run as a request left it, and the events that the request wrote."""
 
     folded: Folded

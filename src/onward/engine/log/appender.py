@@ -143,8 +143,7 @@ class Appender:
                 return ()
             warned = self._warnings()
             decided = (*warned, *decided)
-            run, stamped = applied(before.run, decided, run_id=before.run.id, at_us=now_us)
-            events = [event for event, _ in stamped]
+            run, events = applied(before.run, decided, run_id=before.run.id, at_us=now_us)
             try:
                 self.folded = await journal.record(before, events, run, now_us, lease)
             except StaleHistory:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import repeat
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from onward.clock import Clock
@@ -19,7 +17,7 @@ from onward.engine.redacted import redacted_events
 from onward.errors import OnwardError, RunNotFound, RunUnreadable, StoreError
 from onward.machine.lifecycle import RUNNING
 from onward.model.events.event import Event
-from onward.model.run import FOLD_VERSION, Run
+from onward.model.run import FOLD_VERSION, Frozen, Run
 from onward.model.values.names import check_name, check_names
 from onward.redact.redactor import NOTHING_SECRET, Redactor
 from onward.store.port.leases import Lease
@@ -31,7 +29,7 @@ DecideRun = Callable[[Folded], Sequence[Event]]
 """What to append to a run, which is locked, and shows who holds it."""
 
 
-class Creation(Struct, frozen=True):
+class Creation(Frozen, frozen=True):
     """A new run, sealed: the write that creates it, under the caller's append id if that is given."""
 
     write: Write
@@ -52,22 +50,26 @@ class Journal(LogReader):
     def creation(
         self,
         run: Run,
-        stamped: Sequence[tuple[Event, int]],
+        events: Sequence[Event],
         *,
         at_us: int,
         append_id: str | None = None,
         after: Position = ORIGIN,
+        token: int = 0,
         blobs: Mapping[str, bytes] | None = None,
         terms: RequestTerms = NO_TERMS,
     ) -> Creation:
         """A run with its first events, after nothing or after the event it is forked at; nothing is written.
 
+        `token` is that of the run it is forked from.
         A run that could not be stored is refused here.
         """
         check_names(run)
         if append_id is not None or terms.key is not None:
             check_name("the append id", terms.key or append_id or "")
-        write, folded = sealed(run, stamped, after=after, at_us=at_us, full=True, blobs=blobs, terms=terms)
+        write, folded = sealed(
+            run, events, after=after, token=token, at_us=at_us, full=True, blobs=blobs, terms=terms
+        )
         return Creation(write, folded, terms.key or append_id, terms)
 
     async def put(self, creation: Creation) -> Folded:
@@ -76,7 +78,10 @@ class Journal(LogReader):
         Under a key of the caller's own, this returns the run that the first request created, as it stands.
         """
         write, terms = creation.write, creation.terms
-        await retry_store(self._clock, partial(self._log.create, write, creation.append_id))
+        try:
+            await self._log.create(write, creation.append_id)
+        except OUT_OF_REACH:  # asked directly first: every run that is started comes this way
+            await retry_store(self._clock, partial(self._log.create, write, creation.append_id))
         if terms.key is None:
             return creation.folded
         await self._check_same(write.run_id, write.after.seq + 1, terms)
@@ -107,9 +112,11 @@ class Journal(LogReader):
         self, before: Folded, events: Sequence[Event], run: Run, at_us: int, lease: Lease
     ) -> Folded:
         """Append for the holder of `lease`; `run` is the state after `events`."""
-        stamped = list(zip(events, repeat(before.run.token)))
-        full = not (before.run.status is RUNNING and run.status is RUNNING)
-        write, folded = sealed(run, stamped, after=before.position, at_us=at_us, full=full, before=before)
+        known = before.run
+        full = known.status is not RUNNING or run.status is not RUNNING
+        write, folded = sealed(
+            run, events, after=before.position, token=known.token, at_us=at_us, full=full, before=before
+        )
         try:
             await self._log.append(write, lease)
         except OUT_OF_REACH:  # asked directly first: this is the one call of every step
@@ -203,11 +210,12 @@ class Journal(LogReader):
         if not events:
             return None, current
         at_us = max(since_us, self._clock.now_us())
-        run, stamped = applied(current.run, events, run_id=current.run.id, at_us=at_us)
+        run, events = applied(current.run, events, run_id=current.run.id, at_us=at_us)
         return sealed(
             run,
-            stamped,
+            events,
             after=current.position,
+            token=current.run.token,
             at_us=at_us,
             full=True,
             before=current,

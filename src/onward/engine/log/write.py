@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 
 from msgspec.structs import replace
 
@@ -25,37 +24,39 @@ from onward.store.codec import seal
 from onward.store.port.stored import Position, Snapshot, Write
 
 SNAPSHOT_BYTES_MIN = 32 * 1024
-_event_of = itemgetter(0)
 BESIDE = ASKING | CALLS | TOLD
 """The events that are written with more than themselves and their run's row."""
 
 
 def applied(
     run: Run | None, events: Sequence[Event], *, run_id: str, at_us: int
-) -> tuple[Run, list[tuple[Event, int]]]:
-    """The run after `events`, each with the token that it is written under; open calls are closed by them."""
-    stamped: list[tuple[Event, int]] = []
-    for event in with_lost_calls(run, events):
+) -> tuple[Run, Sequence[Event]]:
+    """The run after `events`, and what to write: they close the calls that they end."""
+    events = with_lost_calls(run, events)
+    for event in events:
         token = event.token if isinstance(event, RunClaimed) else (run.token if run else 0)
         run = apply(run, event, run_id=run_id, at_us=at_us, token=token)
-        stamped.append((event, token))
     assert run is not None
-    return run, stamped
+    return run, events
 
 
 def sealed(
     run: Run,
-    stamped: Sequence[tuple[Event, int]],
+    events: Sequence[Event],
     *,
     after: Position,
+    token: int,
     at_us: int,
     full: bool,
     before: Folded | None = None,
     blobs: Mapping[str, bytes] | None = None,
     terms: RequestTerms = NO_TERMS,
 ) -> tuple[Write, Folded]:
-    """The write of these events, with a snapshot if the log has grown enough, and the run after it."""
-    ready = seal(run.id, after, stamped, at_us)
+    """The write of these events, with a snapshot if the log has grown enough, and the run after it.
+
+    `token` is the run's before them.
+    """
+    ready = seal(run.id, after, events, token=token, at_us=at_us)
     records, values, head = ready.records, ready.blobs, ready.head
     if terms.key is not None and terms.refs:  # a step has neither, and each pays for what is asked here
         records = tuple(replace(record, refs=(*record.refs, *terms.refs)) for record in records)
@@ -70,8 +71,8 @@ def sealed(
     gates: tuple[GateRow, ...] = ()
     calls: tuple[CallRow, ...] = ()
     told, pipeline = None, ""
-    if not BESIDE.isdisjoint(map(type, map(_event_of, stamped))):  # nearly all steps write events alone
-        events, known = [event for event, _ in stamped], before.run if before else None
+    if not BESIDE.isdisjoint(map(type, events)):  # nearly all steps write events alone
+        known = before.run if before else None
         kinds, pipeline = {*map(type, events)}, run.pipeline
         if not ASKING.isdisjoint(kinds):
             gates = gate_rows(known, events, run, at_us)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from onward.engine.control.interview import Interviewer
@@ -25,12 +24,12 @@ from onward.machine.definition import Definition
 from onward.machine.lifecycle import RUNNING
 from onward.machine.plan.action import Action
 from onward.model.events.event import Event
-from onward.model.run import Run, RunStatus
+from onward.model.run import Frozen, Run, RunStatus
 
 WORTH_HOLDING_S = 5.0
 
 
-class Served(Struct, frozen=True):
+class Served(Frozen, frozen=True):
     """A definition, and a handler for every node of it."""
 
     definition: Definition

@@ -14,12 +14,12 @@ def orphaned(before: Run, after: Run, events: Sequence[Event]) -> list[str]:
 
     As when the run was cancelled, the step skipped, its branch lost the race, or a resume went elsewhere.
     """
-    gone: dict[str, str] = {}
-    for name, opened in before.open_steps.items():
-        if opened.child is not None and name not in after.open_steps:
-            gone[name] = opened.child
-    if gone:
-        for event in events:
-            if isinstance(event, StepFinished) and event.outcome.status is not StepStatus.SKIPPED:
-                gone.pop(event.step, None)
-    return list(gone.values())
+    gone = {
+        name: opened.child
+        for name, opened in before.open_steps.items()
+        if opened.child is not None and name not in after.open_steps
+    }
+    for event in events if gone else ():
+        if isinstance(event, StepFinished) and event.outcome.status is not StepStatus.SKIPPED:
+            gone.pop(event.step, None)
+    return [*gone.values()]

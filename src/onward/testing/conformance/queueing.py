@@ -36,7 +36,7 @@ def claiming(held: Held, loaded: Loaded) -> Write | None:
     at_us = run.updated_at_us
     event = RunClaimed(token=run.token + 1, worker=held.asker, lost=run.worker is not None)
     after = apply(run, event, run_id=run.id, at_us=at_us, token=event.token)
-    sealed = seal(run.id, held.position, [(event, event.token)], at_us)
+    sealed = seal(run.id, held.position, [event], token=run.token, at_us=at_us)
     return Write(
         run_id=run.id,
         after=held.position,
