@@ -156,7 +156,8 @@ class Executor(msgspec.Struct, eq=False):
         return self._ended(step, result, tree)
 
     def _ended(self, step: str, result: Result, tree: Tree | None = None) -> ActionResult:
-        return AttemptEnded(step, result, self._parts.dice.roll(), tree)
+        jitter = self._parts.dice.roll() if result.status in FAILED else 0.0  # only a retry needs it
+        return AttemptEnded(step, result, jitter, tree)
 
     def _told(self, error: Exception) -> str:
         """What an error of the workspace says, which may show what git printed."""

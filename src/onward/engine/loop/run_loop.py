@@ -70,7 +70,11 @@ class RunLoop:
                 if unusable is not None:
                     results, action = (unusable,), None
             while True:
-                action = action or await self._record(results)
+                if action is None:
+                    action = await self._appender.append(results)
+                    self._heed_pause()
+                    if self._successor is not None:
+                        await self._cancel_with_run(self._successor)
                 match action:
                     case Execute():  # nothing is unpacked here: every step comes this way
                         executor, folded = self._executor, self._appender.folded
@@ -105,15 +109,15 @@ class RunLoop:
         finally:
             self._parts.keeper.release(self._hold)
 
-    async def _record(self, results: Results) -> Action:
-        """Append the results of the last action, and plan the next."""
-        action = await self._appender.append(results)
-        run = self._appender.folded.run
-        if run.pending.pause_after is not None:
+    def _heed_pause(self) -> None:
+        """Handlers may end early if the log says that the run is to be paused."""
+        if self._appender.folded.run.pending.pause_after is not None:
             self._stopping.set()
-        if self._successor is not None and run.status is RunStatus.CANCELLED:
-            await self._parts.cancel_child(self._successor)
-        return action
+
+    async def _cancel_with_run(self, successor: str) -> None:
+        """Cancel the run that was to take over, if this one was cancelled before it could."""
+        if self._appender.run.status is RunStatus.CANCELLED:
+            await self._parts.cancel_child(successor)
 
     async def _execute(self, started: StepStarted, runner: AttemptRunner) -> ActionResult:
         return await self._executor.execute(self._appender.folded, started, runner)
@@ -168,8 +172,7 @@ class RunLoop:
 
     async def _catch_up(self) -> None:
         await self._appender.catch_up()
-        if self._appender.run.pending.pause_after is not None:
-            self._stopping.set()
+        self._heed_pause()
 
     # -- news from outside ---------------------------------------------------------------------------
 
