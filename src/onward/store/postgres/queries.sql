@@ -499,6 +499,15 @@ VALUES (:subscriber, :kinds, coalesce(:now_us, (extract(epoch FROM clock_timesta
 ON CONFLICT (name) DO UPDATE
 SET kinds = excluded.kinds, wanted_until_us = excluded.wanted_until_us;
 
+-- subscriber_any --
+-- Differs because to ask first would be a trip of its own: if somebody has subscribed, the logarithm of zero fails all that was
+-- sent with this.
+SELECT ln((NOT EXISTS (
+    SELECT
+    FROM subscriber
+    WHERE wanted_until_us > coalesce(:now_us, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+))::int::numeric)::bigint;
+
 -- outbox_put --
 -- Differs because whether the write it came with was refused is known only here, and one statement stores the
 -- notifications of a group.

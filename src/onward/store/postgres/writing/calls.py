@@ -8,13 +8,14 @@ from typing import Any
 from onward.model.row import GateRow
 from onward.store import rows
 from onward.store.member import Member
-from onward.store.port.stored import Position, StoredEvent
+from onward.store.port.stored import Position, StoredEvent, Write
 from onward.store.postgres.limits.one_trip import Charge
 from onward.store.postgres.link.binary import byteas, number, numbers, optional_text, text, texts
 from onward.store.postgres.news.outbox import notification_calls
 from onward.store.postgres.statements import Call, advance_alone, call
 
 CONTENT_MISSING = "22012"  # the division by zero of blob_hold and blob_touch
+SUBSCRIBED = "2201E"  # the logarithm of zero of subscriber_any
 # Each length is a statement of its own on the server; a longer write is rare enough to go as arrays.
 ALONE_EVENTS_MAX = 8
 _NUMBERS = (
@@ -133,16 +134,15 @@ def gate_call(row: GateRow, head: Position) -> Call:
     return call("gate_put", **rows.gate_parameters(row), head=head.seq, hash=head.hash)
 
 
-def calls_beside(members: Sequence[Member], now_us: int | None) -> list[Call]:
-    """What is stored beside the events of these writes: gates, notifications and snapshots."""
+def calls_beside(members: Sequence[Member], now_us: int | None, *, is_heard: bool) -> list[Call]:
+    """What is stored beside the events of these writes: gates, notifications and snapshots.
+
+    Unless `is_heard`, notifications are not made, and SUBSCRIBED fails all of it if somebody wants any.
+    """
     writes = [member.write for member in members]
     gates = [gate_call(row, write.head) for write in writes for row in write.gates]
-    told = [
-        (one, write.head)
-        for write in writes
-        if write.notifications is not None
-        for one in write.notifications()
-    ]
+    telling = [write for write in writes if write.notifications is not None]
+    told = _told(telling, now_us) if is_heard or not telling else [call("subscriber_any", now_us=now_us)]
     snapshots = [
         call("snapshot_put", run_id=write.run_id, **write.snapshot._asdict())
         for write in writes
@@ -151,4 +151,9 @@ def calls_beside(members: Sequence[Member], now_us: int | None) -> list[Call]:
     # A worker may be waiting for these.
     is_due = any(write.row is not None and write.row.wake_at_us is not None for write in writes)
     notices = [call("due_notify")] if is_due else []
-    return [*gates, *notification_calls(told, now_us), *snapshots, *notices]
+    return [*gates, *told, *snapshots, *notices]
+
+
+def _told(writes: Sequence[Write], now_us: int | None) -> Sequence[Call]:
+    told = [(one, write.head) for write in writes if write.notifications for one in write.notifications()]
+    return notification_calls(told, now_us)

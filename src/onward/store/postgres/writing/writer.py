@@ -20,6 +20,7 @@ from onward.store.postgres.writing.calls import (
     ALONE_EVENTS_MAX,
     ARRAYS,
     CONTENT_MISSING,
+    SUBSCRIBED,
     advance,
     advance_one,
     blob_call,
@@ -40,6 +41,8 @@ class Writer(msgspec.Struct):
     now_us: Callable[[], int | None]
     lease_us: int
     known: set[str] = msgspec.field(default_factory=set)
+    is_heard: bool = False
+    """Whether somebody has subscribed to notifications; until then each write only makes sure of that."""
     scopes: set[str] = msgspec.field(default_factory=set)
     """Scopes that have rows."""
     one_trip: OneTrip = msgspec.field(default_factory=OneTrip)
@@ -108,12 +111,15 @@ class Writer(msgspec.Struct):
                 *message_calls([member.write for member in sent if member.write.calls]),
                 *charged,
                 *content,
-                *calls_beside(sent, self.now_us()),
+                *calls_beside(sent, self.now_us(), is_heard=self.is_heard),
                 *then,
             )
         except ServerError as error:
             if error.sqlstate == CONTENT_MISSING and held:
                 self.known.clear()  # it was deleted: the next try sends it
+                raise ServerError(AGAIN, str(error)) from None
+            if error.sqlstate == SUBSCRIBED:
+                self.is_heard = True
                 raise ServerError(AGAIN, str(error)) from None
             refusal = await refusal_of(wire, members[0].write, error) if len(members) == 1 else None
             if refusal is None:

@@ -3,6 +3,7 @@ recorded."""
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import gather
 
 import msgspec
@@ -70,6 +71,19 @@ async def test_whoever_appends_the_database_knows_what_is_wanted(store: Store, o
     run = await asked(other, run, "ask#2")
     await requested(other, run, RunPaused(reason="operator"))
     assert await written(store) == [("run", "gate"), ("run", "stopped")]
+
+
+async def test_a_group_that_finds_a_new_subscriber_is_told_whole_and_once(store: Store, other: Store) -> None:
+    """A writer may believe that nobody listens, until the database says otherwise."""
+    await finished(other)
+    await subscribed(store)
+    drafts = [await held(other, f"heard-{number}") for number in range(5)]
+    writes = [draft.then(RunCompleted())[0] for draft in drafts]
+    members = zip(writes, drafts, strict=True)
+    await asyncio.gather(*(other.log.append(write, draft.lease) for write, draft in members))
+    assert sorted(await written(store)) == [(write.run_id, "finished") for write in writes]
+    for write in writes:
+        assert len(await store.log.read(write.run_id, after=0, limit=99)) == write.head.seq
 
 
 async def test_only_the_kinds_that_are_wanted_are_written(store: Store) -> None:
