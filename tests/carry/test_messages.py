@@ -9,9 +9,7 @@ import pytest
 from blake3 import blake3
 
 from onward.carry.exporting import Exporter, row_of
-from onward.carry.importing import Checked, Importer
 from onward.carry.lines import End, MessageLine, read_line, write_line
-from onward.carry.spool import Spool
 from onward.errors import Refused
 from onward.model.chats.message import Reset, text_of
 from onward.model.events.steps import StepStarted
@@ -21,9 +19,9 @@ from onward.store.codec import content_hash
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.chats.messages import MessageQuery
 from onward.store.port.store import Store
-from onward.testing.clock import ManualClock
 from onward.testing.conformance.chats.saying import STEP, answered, appended, call_of, growth
 from onward.testing.drafts import Draft, held
+from tests.carry.moving import exported, imported
 
 pytestmark = pytest.mark.anyio
 SOURCE = b"digraph {}"
@@ -39,20 +37,6 @@ async def spoken(store: Store) -> Draft:
     draft = await appended(store, draft, answered(), call_of(draft.id, "m2", chat="talk"))
     await store.messages.flush([growth(draft, "so far", call="m2", chat="talk")], 1)
     return draft
-
-
-async def exported(store: Store) -> bytes:
-    file = io.BytesIO()
-    await Exporter(store, file.write).export([await row_of(store.runs, "run")])
-    return file.getvalue()
-
-
-async def imported(content: bytes, into: Store) -> None:
-    spool = Spool(io.BytesIO(content), "the file")
-    try:
-        await Importer(into, ManualClock(), Checked(spool)).bring()
-    finally:
-        spool.close()
 
 
 def resealed(content: bytes, change: Callable[[bytes], bytes]) -> bytes:
