@@ -38,15 +38,15 @@ class Starting(msgspec.Struct, frozen=True):
         handlers = self.serving.handlers_for(definition, start.simulation, start.interviewer)
         check_workdir(start.workdir, is_here=True)
         stop = stop or StopSwitch(clock=self.clock)
-        claimed, action = await self._create(pipeline, definition, start, stop.reason)
+        claimed, action = await self._create(pipeline, definition, start, stop)
         if claimed.folded.run.is_final:  # no step of it needed more than a decision
             await self.runner.leave_files(definition, claimed.folded)
         return await self.runner.run(claimed, Served(definition, handlers), stop, action)
 
     async def _create(
-        self, pipeline: Pipeline, definition: Definition, start: Start, stop_reason: str | None
+        self, pipeline: Pipeline, definition: Definition, start: Start, stop: StopSwitch
     ) -> tuple[Reply, Action]:
-        """Create a run and claim it; returns what to do first. What was written is not kept while it runs.
+        """Create a run and claim it; returns what to do first. The write is not kept while it runs.
 
         The first step is planned here, so that creating, claiming and starting it are one append.
         """
@@ -56,7 +56,7 @@ class Starting(msgspec.Struct, frozen=True):
         run, _ = applied(None, (created,), run_id=run_id, at_us=now_us)
         claim = decide_claim(run, self.claims.holder_view())
         run, _ = applied(run, claim, run_id=run_id, at_us=now_us)
-        ahead = advance(definition, run, (), now_us=now_us, stop_reason=stop_reason)
+        ahead = advance(definition, run, (), now_us=now_us, stop_reason=stop.reason)
         events = (created, *claim, *ahead.events)
         creation = self.creating.creation(ahead.run, events, now_us, pipeline, start)
         claimed = await self.claims.create(run_id, self.journal.put(creation), events)

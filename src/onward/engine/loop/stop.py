@@ -48,7 +48,7 @@ class StopSwitch:
         self._listeners.append(listener)
 
     def unlisten(self, listener: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Do not call `listener` any more."""
         self._listeners.remove(listener)
 
     def _notify(self) -> None:
