@@ -72,7 +72,7 @@ class PostgresStore:
         self.workers = PostgresWorkers(shared, owner)
         self.runs = PostgresRuns(shared, owner)
         self.gates = PostgresGates(shared)
-        self.outbox = PostgresOutbox(shared, now_us)
+        self.outbox = PostgresOutbox(shared, now_us, writer.note_subscriber)
         self.messages = PostgresMessages(self._flushing, shared)
         self.intakes = PostgresIntakes(shared)
         self.blobs = PostgresBlobs(shared)

@@ -19,12 +19,15 @@ from onward.store.postgres.statements import PLANNED, Call, call, filtered_call
 class PostgresOutbox:
     """The notifications of one PostgreSQL database."""
 
-    def __init__(self, connections: Pool, now_us: Callable[[], int | None]) -> None:
-        self._connections, self._now_us = connections, now_us
+    def __init__(
+        self, connections: Pool, now_us: Callable[[], int | None], on_subscribed: Callable[[], None]
+    ) -> None:
+        self._connections, self._now_us, self._on_subscribed = connections, now_us, on_subscribed
 
     async def subscribe(
         self, subscriber: str, kinds: Sequence[NotificationKind], *, for_us: int, renew_us: int = 0
     ) -> None:
+        self._on_subscribed()
         wanted, now_us = kinds_text(kinds), self._now_us()
         found = await self._ask(call("subscriber_get", subscriber=subscriber, now_us=now_us))
         if found and found[0][0] == wanted and found[0][1] > renew_us:

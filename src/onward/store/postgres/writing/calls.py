@@ -137,7 +137,7 @@ def gate_call(row: GateRow, head: Position) -> Call:
 def calls_beside(members: Sequence[Member], now_us: int | None, *, is_heard: bool) -> list[Call]:
     """What is stored beside the events of these writes: gates, notifications and snapshots.
 
-    Unless `is_heard`, notifications are not made, and SUBSCRIBED fails all of it if somebody wants any.
+    Unless `is_heard`, notifications are not made, and SUBSCRIBED fails all of it if anybody has subscribed.
     """
     writes = [member.write for member in members]
     gates = [gate_call(row, write.head) for write in writes for row in write.gates]

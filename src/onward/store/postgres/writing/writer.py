@@ -42,7 +42,7 @@ class Writer(msgspec.Struct):
     lease_us: int
     known: set[str] = msgspec.field(default_factory=set)
     is_heard: bool = False
-    """Whether somebody has subscribed to notifications; until then each write only makes sure of that."""
+    """Whether somebody is known to have subscribed; if not, a write that would tell makes sure of it."""
     scopes: set[str] = msgspec.field(default_factory=set)
     """Scopes that have rows."""
     one_trip: OneTrip = msgspec.field(default_factory=OneTrip)
@@ -119,7 +119,7 @@ class Writer(msgspec.Struct):
                 self.known.clear()  # it was deleted: the next try sends it
                 raise ServerError(AGAIN, str(error)) from None
             if error.sqlstate == SUBSCRIBED:
-                self.is_heard = True
+                self.note_subscriber()
                 raise ServerError(AGAIN, str(error)) from None
             refusal = await refusal_of(wire, members[0].write, error) if len(members) == 1 else None
             if refusal is None:
@@ -160,6 +160,10 @@ class Writer(msgspec.Struct):
         wanted = [parameter for parameter in QUERIES[name].parameters if parameter in table[0]]
         arrays = {column: ARRAYS.get(column, texts)([row[column] for row in table]) for column in wanted}
         return call(name, **arrays, **others, locked=texts(locked))
+
+    def note_subscriber(self) -> None:
+        """Make notifications from now on."""
+        self.is_heard = True
 
     def _note(self, names: Collection[str]) -> None:
         if len(self.known) >= KNOWN_MAX:

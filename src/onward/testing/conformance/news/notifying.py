@@ -28,6 +28,7 @@ from onward.store.port.outbox import Attempted, Delivery, DeliveryQuery, deliver
 from onward.store.port.retention import Kin
 from onward.store.port.store import Store
 from onward.testing.conformance.asking import NO, YES, asked
+from onward.testing.conformance.money.calling import begun, figures, working
 from onward.testing.drafts import START_US, TICK_US, Draft, claimed, created, fork, held, requested, stepped
 
 GATE, STOPPED, FINISHED = NotificationKind
@@ -84,6 +85,17 @@ async def test_a_group_that_finds_a_new_subscriber_is_told_whole_and_once(store:
     assert sorted(await written(store)) == [(write.run_id, "finished") for write in writes]
     for write in writes:
         assert len(await store.log.read(write.run_id, after=0, limit=99)) == write.head.seq
+
+
+async def test_a_stop_that_finds_a_new_subscriber_settles_its_calls_once(store: Store, other: Store) -> None:
+    """What is written again with its notifications is charged as if it had been written once."""
+    await finished(other)
+    run = await begun(other, await working(other, "run"), "project/p", tokens=100)
+    await subscribed(store)
+    await requested(other, run, RunInterrupted(reason="crash"))
+    assert await written(store) == [("run", "stopped")]
+    spent, reserved = await figures(store, "project/p")
+    assert (spent.tokens, spent.calls, reserved.tokens, reserved.calls) == (100, 1, 0, 0)
 
 
 async def test_only_the_kinds_that_are_wanted_are_written(store: Store) -> None:
