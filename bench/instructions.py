@@ -4,8 +4,8 @@
 
 A tree is a checkout of this project, such as an older one to compare with; without any, this one. Times on a
 shared machine differ by 15 % from minute to minute, instructions by 0.1 %. They are counted in our process
-alone, which is where SQLite works, and not in a PostgreSQL server. They are no times: the same number of them
-takes longer where more of them are bytecodes, whose jumps the processor must predict. Needs valgrind.
+alone, which is where SQLite works, and not in a PostgreSQL server. They are no times, and the garbage
+collector is off. Needs valgrind.
 """
 
 from __future__ import annotations

@@ -110,7 +110,8 @@ class LeaseKeeper:
     def release(self, hold: Hold) -> None:
         """Stop keeping the lease, and tell its holder nothing more."""
         self._holds.pop(hold.lease, None)
-        hold.holder = NOBODY  # the run loop refers to its hold: garbage would have to be collected
+        # The run loop and its hold refer to each other: only the garbage collector could free them.
+        hold.holder = NOBODY
         if self._holds:
             return
         if self._beat is not None:

@@ -42,7 +42,7 @@ class Writer(msgspec.Struct):
     lease_us: int
     known: set[str] = msgspec.field(default_factory=set)
     is_heard: bool = False
-    """Whether somebody is known to have subscribed; if not, a write that would tell makes sure of it."""
+    """Whether somebody is known to have subscribed; if not, writes make sure that nobody has."""
     scopes: set[str] = msgspec.field(default_factory=set)
     """Scopes that have rows."""
     one_trip: OneTrip = msgspec.field(default_factory=OneTrip)

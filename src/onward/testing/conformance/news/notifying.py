@@ -3,7 +3,6 @@ recorded."""
 
 from __future__ import annotations
 
-import asyncio
 from asyncio import gather
 
 import msgspec
@@ -75,13 +74,13 @@ async def test_whoever_appends_the_database_knows_what_is_wanted(store: Store, o
 
 
 async def test_a_group_that_finds_a_new_subscriber_is_told_whole_and_once(store: Store, other: Store) -> None:
-    """A writer may believe that nobody listens, until the database says otherwise."""
+    """A writer may assume that nobody has subscribed, and the database corrects it."""
     await finished(other)
     await subscribed(store)
     drafts = [await held(other, f"heard-{number}") for number in range(5)]
     writes = [draft.then(RunCompleted())[0] for draft in drafts]
     members = zip(writes, drafts, strict=True)
-    await asyncio.gather(*(other.log.append(write, draft.lease) for write, draft in members))
+    await gather(*(other.log.append(write, draft.lease) for write, draft in members))
     assert sorted(await written(store)) == [(write.run_id, "finished") for write in writes]
     for write in writes:
         assert len(await store.log.read(write.run_id, after=0, limit=99)) == write.head.seq
