@@ -51,14 +51,14 @@ class Definition:
         self.graph = graph
         self.max_visits = self._ceiling("max_visits", MAX_VISITS)
         self.max_steps = self._ceiling("max_steps", MAX_STEPS)
-        self.restarts = frozenset(edge.order for edge in graph.edges if edge.loop_restart)
+        self.restarts = frozenset(edge.order for edge in graph.restarts)
         """The edges that end the run and begin another."""
         fan_ins = (node for node in graph.nodes.values() if node.kind == FAN_IN)
         self.choosers = frozenset(node.id for node in fan_ins if node.text("prompt"))
         """The fan-ins that say how to choose, so that a model does."""
         self._kinds = self._kinds_of_nodes()
         self._only_transitions = _only_transitions(graph)
-        self.file_modes = {node.id: _file_mode(graph, node) for node in graph.nodes.values()}
+        self.file_modes = _file_modes(graph)
         """How the files of each node are kept, as it or the graph says; empty where neither does."""
 
     def __repr__(self) -> str:
@@ -187,7 +187,8 @@ def _only_transitions(graph: Graph) -> dict[str, Transition]:
     return ways
 
 
-def _file_mode(graph: Graph, node: Node) -> str:
-    own = node.text("files")
+def _file_modes(graph: Graph) -> dict[str, str]:
+    own = {node.id: node.text("files") for node in graph.nodes.values() if "files" in node.attrs}
     # To a handler of somebody else's, `files` may mean something else.
-    return own if own in FILE_MODES else graph.text("files")
+    ours = {node_id: mode for node_id, mode in own.items() if mode in FILE_MODES}
+    return dict.fromkeys(graph.nodes, graph.text("files")) | ours

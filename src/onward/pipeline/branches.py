@@ -43,7 +43,7 @@ class Hop:
     @property
     def restarts(self) -> bool:
         """Whether it ends the run and starts another."""
-        return self.edge is not None and self.edge.text("loop_restart").strip() == "true"
+        return self.edge is not None and self.edge.loop_restart
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,11 @@ class Node(Attributes):
     def auto_status(self) -> bool:
         return self.boolean("auto_status")
 
+    def with_prompt(self, prompt: str) -> Node:
+        """The same node with its prompt expanded. What is wrong with it is wrong where it was written."""
+        attrs = MappingProxyType({**self.attrs, "prompt": prompt})
+        return Node(self.id, attrs, self.derived, self.written, self.line, self.column)
+
     def with_attrs(self, changes: Mapping[str, Value]) -> Node:
         """The same node with some attributes set, for transforms; these have no position in the file."""
         attrs, written = MappingProxyType({**self.attrs, **changes}), self.written
@@ -193,7 +198,8 @@ class Edge(Attributes):
 
     @cached
     def loop_restart(self) -> bool:
-        return self.boolean("loop_restart")
+        """Whether it ends the run and starts another. The checker reports what is neither true nor false."""
+        return self.text("loop_restart").strip() == "true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +236,17 @@ class Graph(Attributes):
             reached |= found
             ahead += found
         return reached
+
+    @cached
+    def reachable(self) -> frozenset[str]:
+        """The start and the nodes that edges lead to from it; none without exactly one start."""
+        start = [] if self.start_id is None else [self.start_id]
+        return frozenset(start).union(self.after(start))
+
+    @cached
+    def restarts(self) -> tuple[Edge, ...]:
+        """The edges that end the run and start another."""
+        return tuple(edge for edge in self.edges if "loop_restart" in edge.attrs and edge.loop_restart)
 
     @cached
     def _outgoing(self) -> Mapping[str, tuple[Edge, ...]]:

@@ -48,8 +48,7 @@ def expand_goal(graph: Graph) -> Graph:
             if total > EXPANDED_CHARACTERS_MAX:
                 raise InvalidPipeline([_too_long(graph, node)])
             expanded[template] = _filled(template, places, goal)
-        # The position stays: what is wrong with a prompt is wrong where it is written.
-        changed[node.id] = replace(node, attrs=MappingProxyType({**node.attrs, "prompt": expanded[template]}))
+        changed[node.id] = node.with_prompt(expanded[template])
     return replace(graph, nodes=MappingProxyType({**graph.nodes, **changed})) if changed else graph
 
 

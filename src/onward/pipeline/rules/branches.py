@@ -22,9 +22,8 @@ ROUTE_LOOKED_MAX = 50
 def branch_restart(subject: Subject) -> Iterator[Problem]:
     """No branch takes an edge with `loop_restart`: a branch cannot end its run."""
     graph = subject.graph
-    restarts = [hop for hop in map(Hop.by, graph.edges) if hop.restarts]
-    branches = branches_of(graph) if restarts else None
-    for hop in restarts:
+    branches = branches_of(graph) if graph.restarts else None
+    for hop in map(Hop.by, graph.restarts):
         takers = list(branches.taking(hop)) if branches else []
         branch = next((branch for branch in takers if branch.fan_out is not None), None)
         if branch is None or hop.edge is None:

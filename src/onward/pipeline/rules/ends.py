@@ -74,10 +74,9 @@ def exit_reachable(subject: Subject) -> Iterator[Problem]:
     if graph.start_id is None or graph.exit_id is None:
         return
     ends = {node_id for node_id in graph.nodes if not graph.outgoing(node_id)}
-    ends |= {edge.source for edge in graph.edges if edge.text("loop_restart").strip() == "true"}
+    ends |= {edge.source for edge in graph.restarts}
     ending = _leading_to(graph, ends)
-    reached = {graph.start_id} | graph.after([graph.start_id])
-    caught = [node_id for node_id in graph.nodes if node_id in reached and node_id not in ending]
+    caught = [node_id for node_id in graph.nodes if node_id in graph.reachable and node_id not in ending]
     if caught:
         names = listed([repr(node_id) for node_id in caught])
         message = f"no edge leads from {names} to the exit: a run that gets there cannot finish"
@@ -90,11 +89,12 @@ def _leading_to(graph: Graph, ends: set[str]) -> set[str]:
     jumps: dict[str, list[str]] = {}
     for node in graph.nodes.values():
         for target in (node.retry_target, node.fallback_retry_target):
-            jumps.setdefault(target, []).append(node.id)
+            if target:
+                jumps.setdefault(target, []).append(node.id)
     found, ahead = set(ends), list(ends)
     while ahead:
         node_id = ahead.pop()
-        before = {edge.source for edge in graph.incoming(node_id)} | set(jumps.get(node_id, ()))
-        ahead += before - found
+        before = {edge.source for edge in graph.incoming(node_id)}.union(jumps.get(node_id, ())) - found
+        ahead += before
         found |= before
     return found

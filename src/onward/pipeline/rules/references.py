@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 
 from onward.model.values.namespace import CURRENT_NODE, GRAPH, INTERNAL, OUTCOME, PREFERRED_LABEL
@@ -29,13 +29,15 @@ _TEXTS = {
 def value_known(subject: Subject) -> Iterator[Problem]:
     """A text names no value that nothing can set, and none that is nearly one of the engine's."""
     graph = subject.graph
-    known = (
+    names = (
         *_KNOWN,
         *(f"{GRAPH}{key}" for key in graph.attrs),
         *(f"{RETRIES}{name}" for name in graph.nodes),
     )
+    known = dict.fromkeys(names)
     for owner, key in _texts(graph):
-        for name, _ in references(owner.text(key)):
+        text = owner.text(key)
+        for name, _ in references(text) if "$" in text else ():
             hint = _hint(name, known)
             if hint is not None:
                 message = f"{key} of {owner.subject} names {_written(name)}, {hint}"
@@ -44,12 +46,14 @@ def value_known(subject: Subject) -> Iterator[Problem]:
 
 def _texts(graph: Graph) -> Iterator[tuple[Node | Edge, str]]:
     for node in graph.nodes.values():
-        yield from ((node, key) for key in _TEXTS.get(node.kind, ()) if key in node.attrs)
+        for key in _TEXTS.get(node.kind, ()):
+            if key in node.attrs:
+                yield node, key
         if node.kind == GATE:
             yield from ((edge, "label") for edge in graph.outgoing(node.id) if edge.label)
 
 
-def _hint(name: str, known: tuple[str, ...]) -> str | None:
+def _hint(name: str, known: Collection[str]) -> str | None:
     """What is odd about a name; None if a handler or `--set` may give it a value."""
     # With the prefix, the author says that it is a value of the context, however it looks.
     if name in known or name.startswith((PREFIX, f"{HUMAN}data.")):

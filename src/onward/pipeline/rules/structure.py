@@ -31,10 +31,9 @@ def reachability(subject: Subject) -> Iterator[Problem]:
     graph = subject.graph
     if graph.start_id is None:
         return
-    reached = {graph.start_id} | graph.after([graph.start_id])
     jumps = _jumps(graph)
     for node in graph.nodes.values():
-        if node.id not in reached:
+        if node.id not in graph.reachable:
             fix = "add an edge to it, or remove it"
             if node.id in jumps:
                 fix = "a retry target does not make it reachable: add an edge, with a condition if needed"

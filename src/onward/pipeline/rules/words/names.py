@@ -36,8 +36,11 @@ def attribute_known(subject: Subject) -> Iterator[Problem]:
     graph = subject.graph
     names = _Names()
     for owner in chain[Graph | Node | Edge]((graph,), graph.nodes.values(), graph.edges):
+        ours = _ours(owner)
+        if ours.issuperset(owner.attrs):
+            continue
         # What an error about the node says is not said again.
-        ours, said = _ours(owner), misspelt_command(owner) if isinstance(owner, Node) else ""
+        said = misspelt_command(owner) if isinstance(owner, Node) else ""
         for key in owner.attrs:
             if key not in ours and key in owner.written and key != said:
                 yield from names.problems(owner, key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -48,13 +49,13 @@ def attribute_unused(subject: Subject) -> Iterator[Problem]:
         kind = _kind(graph, node)
         if kind in BUILT_IN_TYPES:
             for key in node.attrs:
-                yield from _unused(node, kind, key)
+                if fix := _advice(kind, key):
+                    yield from _unused(node, kind, key, fix)
             yield from _unused_data(graph, node, kind)
 
 
-def _unused(node: Node, kind: str, key: str) -> Iterator[Problem]:
-    fix = _advice(node, kind, key)
-    if not fix or key not in node.written or is_default(node, key):
+def _unused(node: Node, kind: str, key: str, fix: str) -> Iterator[Problem]:
+    if _asks_for_nothing(node, key) or key not in node.written or is_default(node, key):
         return
     message = f"{key} of node {node.id!r} has no effect: it is {_NAMES[kind]}"
     problem = about(node, message, key=key, fix=fix)
@@ -79,19 +80,27 @@ def _unused_data(graph: Graph, node: Node, kind: str) -> Iterator[Problem]:
         yield replace(problem, only_possible=True)
 
 
-def _advice(node: Node, kind: str, key: str) -> str:
-    """What to write instead of an attribute without effect; nothing if it has one."""
+# Every attribute of every node is looked up, and few names and kinds occur in a file.
+@lru_cache(maxsize=1_024)
+def _advice(kind: str, key: str) -> str:
+    """What to write instead of an attribute that a kind of node does not read; nothing if it reads it."""
     if key == "prompt":
-        return "put it on a node with shape=box, or remove it" if kind in _SILENT and node.prompt else ""
+        return "put it on a node with shape=box, or remove it" if kind in _SILENT else ""
     if key == "goal_gate":
-        is_set = node.text(key).strip() == "true"
-        return "put it on the step that must succeed" if kind in _ENDS and is_set else ""
+        return "put it on the step that must succeed" if kind in _ENDS else ""
     if key == REQUIRED:
         return "put it on the step that a resume needs" if kind in _PASSED else ""
     for begin, (reader, fix) in _READERS.items():
         if key == begin or (begin.endswith(".") and key.startswith(begin)):
             return fix if kind != reader else ""
     return ""
+
+
+def _asks_for_nothing(node: Node, key: str) -> bool:
+    """Whether the attribute would have no effect on any node: it is empty, or false."""
+    if key == "goal_gate":
+        return node.text(key).strip() != "true"
+    return key == "prompt" and not node.prompt
 
 
 def _kind(graph: Graph, node: Node) -> str:
