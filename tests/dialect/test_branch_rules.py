@@ -63,6 +63,15 @@ def test_an_edge_that_restarts_the_run_inside_a_branch(statements: str, expected
     assert found("branch_restart", statements) == expected
 
 
+def test_of_many_fan_outs_that_share_an_edge_the_first_is_named() -> None:
+    """The order of a set differs between processes; what `check` prints does not."""
+    names = [f"p{number}" for number in range(12)]
+    nodes = "; ".join(f"{name} [shape=component]; {name} -> shared" for name in names)
+    ways = "; ".join(f"b -> {name}" for name in names)
+    (message,) = found("branch_restart", f"shared; {nodes}; {ways}; shared -> a [loop_restart=true]")
+    assert "'p0'" in message
+
+
 @pytest.mark.parametrize(
     ("statements", "expected"),
     [

@@ -54,7 +54,8 @@ class Branch:
     join: str | None = None
     hops: Mapping[Hop, None] = field(default_factory=dict)
     before: Mapping[str, Hop] = field(default_factory=dict)
-    fan_outs: frozenset[str] = frozenset()
+    fan_outs: tuple[str, ...] = ()
+    """The fan-outs that it reaches, in the order in which it does: messages must not depend on hashes."""
 
     def route_to(self, hop: Hop) -> Sequence[Hop]:
         """A shortest route of this branch that ends with the hop."""
@@ -92,7 +93,7 @@ class Branches:
 
     def knots(self) -> Mapping[str, int]:
         """A number for each fan-out; two with the same number can each be inside the other's branches."""
-        ways = {name: tuple(branch.fan_outs) for name, branch in self.of_fan_outs.items()}
+        ways = {name: branch.fan_outs for name, branch in self.of_fan_outs.items()}
         return {name: number for number, knot in enumerate(components(ways)) for name in knot}
 
 
@@ -106,8 +107,7 @@ def branches_of(graph: Graph) -> Branches | None:
     main = _followed(graph, Branch(None), begin, ends, left)
     found: dict[str, Branch] = {}
     ahead = list(main.fan_outs)
-    while ahead:
-        name = ahead.pop()
+    for name in ahead:  # grows inside the loop
         if name in found:
             continue
         begin = [Hop.by(edge) for edge in graph.outgoing(name) if _may_hold(edge, "success")]
@@ -124,7 +124,7 @@ def _followed(
 ) -> Branch:
     hops: dict[Hop, None] = dict.fromkeys(begin)
     before: dict[str, Hop] = {}
-    fan_outs: set[str] = set()
+    fan_outs: list[str] = []
     ahead = list(hops)
     for hop in ahead:  # grows inside the loop
         target = graph.nodes.get(hop.target)
@@ -134,12 +134,12 @@ def _followed(
             continue  # here the branch ends, or the run does
         before[target.id] = hop
         if target.kind == PARALLEL:
-            fan_outs.add(target.id)
+            fan_outs.append(target.id)
         if target.id != branch.fan_out:
             new = [found for found in _onward(graph, target, ends) if found not in hops]
             hops |= dict.fromkeys(new)
             ahead += new
-    return Branch(branch.fan_out, branch.join, hops, before, frozenset(fan_outs))
+    return Branch(branch.fan_out, branch.join, hops, before, tuple(fan_outs))
 
 
 def _onward(graph: Graph, node: Node, ends: Mapping[str, str | None]) -> Iterator[Hop]:
