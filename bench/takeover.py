@@ -25,6 +25,7 @@ from bench.figure import Figure
 from bench.pipelines import engine_on
 from onward.engine.control.requests import Start
 from onward.wiring.stores import open_store
+from onward.worker.worker import SWEEP_S
 
 KILLS, KILLS_ELSEWHERE = 10, 5
 LEASE_S = 2
@@ -76,10 +77,11 @@ class Post:
         assert "at once" in worker.stdout.readline()
         self._workers[worker.pid] = worker
 
-    def take_over_s(self, run_id: str) -> float:
+    def take_over_s(self, run_id: str, after_s: float) -> float:
         """Kill the worker that has the run; seconds until the run's step begins on another one."""
         first = self._begun(run_id, 1)
         victim = self._workers.pop(first.pid)
+        time.sleep(after_s)
         killed_s = time.monotonic()
         victim.kill()
         second = self._begun(run_id, 2)
@@ -135,7 +137,9 @@ async def measured(name: str, db: str, *, is_elsewhere: bool) -> Figure:
         for number in range(kills):
             run_id = f"{'far' if is_elsewhere else 'near'}-{number}"
             await submitted(db, run_id)
-            times_s.append(await asyncio.to_thread(workers.take_over_s, run_id))
+            # Spread over the time between two looks of the survivor: what starts it also sets when it looks.
+            after_s = SWEEP_S * number / kills
+            times_s.append(await asyncio.to_thread(workers.take_over_s, run_id, after_s))
     limit_s = ELSEWHERE_S_MAX if is_elsewhere else SAME_S_MAX
     where = f"other host, lease {LEASE_S} s" if is_elsewhere else "same host"
     return Figure(
