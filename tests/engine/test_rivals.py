@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -14,10 +15,10 @@ from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
 from onward.model.answer import Answer
 from onward.model.events.gates import GateDecided
-from onward.model.events.runs import RunClaimed, RunResumed
+from onward.model.events.runs import RunClaimed, RunResumed, SteeringGiven
 from onward.model.run import RunStatus
 from onward.store.port.leases import Lease
-from onward.store.port.log import RunLog
+from onward.store.port.log import Controlled, RunLog
 from onward.store.port.stored import Write
 from onward.testing.faults import Around, FaultyStore
 from onward.testing.handlers import Doorway
@@ -234,3 +235,40 @@ async def rivals(
 
     ahead, behind = (0, head_start) if head_start % 2 == 0 else (head_start, 0)
     return await asyncio.gather(later(one, ahead), later(two, behind))
+
+
+class Overtaken(Around[RunLog]):
+    """A log at which somebody else comes first: `first` is awaited before a request gets the run's lock."""
+
+    first: Callable[[], Awaitable[object]] | None = None
+
+    async def control(self, run_id: str, **request: Any) -> Controlled:
+        first, self.first = self.first, None
+        if first is not None:
+            await first()
+        return await self.part.control(run_id, **request)
+
+
+async def test_a_resume_reads_the_run_once_and_its_claim_sees_what_came_between(world: World) -> None:
+    """The claim is decided about what the resume read and the tail since, never about what it read alone."""
+    stop = StopSwitch()
+    stop.request("signal")
+    rival, process = await world.process(), await world.process(wrap=partial(FaultyStore, log=Overtaken))
+    log = process.store.log
+    assert isinstance(log, Overtaken)
+    for run_id in ("undisturbed", "steered", "cancelled"):
+        await rival.start(line("a", "b"), run_id, stop=stop)
+    log.first = lambda: rival.engine.steer("steered", "be brief")
+    steered = await process.engine.resume("steered", Resume())
+    assert steered.run.status is RunStatus.COMPLETED
+    kinds = [type(event) for event in await process.events("steered")]
+    assert kinds.index(SteeringGiven) < kinds.index(RunResumed)
+    log.first = lambda: rival.engine.cancel("cancelled")
+    with pytest.raises(Refused) as refused:
+        await process.engine.resume("cancelled", Resume())
+    assert refused.value.code == "invalid_state"
+    process.store.calls.clear()
+    assert (await process.engine.resume("undisturbed", Resume())).run.status is RunStatus.COMPLETED
+    assert process.store.calls.count("log.load") == 1
+    for run_id in ("undisturbed", "steered", "cancelled"):
+        assert await process.is_sound(run_id)

@@ -121,7 +121,7 @@ async def test_a_request_whose_reply_was_lost_is_made_once(world: World) -> None
     stop.request("signal")
     process = await world.process()
     await process.start(line("a", "b"), stop=stop)
-    process.store.fail(Fault.LOSE_REPLY, within=4)  # load, blob, load, control
+    process.store.fail(Fault.LOSE_REPLY, within=3)  # load, blob, control
     assert (await process.resume()).status is RunStatus.COMPLETED
     assert process.store.calls.count("log.control") == 2
     claims = [event for event in await process.events() if isinstance(event, RunClaimed)]

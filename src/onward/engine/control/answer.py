@@ -105,11 +105,11 @@ class Answering:
     ) -> Folded:
         known = await self._journal.load(run_id)
         if not run or known.run.status is not RunStatus.WAITING:
-            return (await self._claims.request_observed(run_id, decide, terms=terms)).folded
+            return (await self._claims.request_observed(run_id, decide, terms=terms, known=known)).folded
         check_still_there(known.run)
         served = await self._runner.served(known.run, interviewer)
         claiming = partial(decide_and_claim, decide=decide)
-        claimed = await self._claims.request_observed(run_id, claiming, terms=terms)
+        claimed = await self._claims.request_observed(run_id, claiming, terms=terms, known=known)
         return await self._runner.run(claimed, served, stop or StopSwitch(clock=self._clock))
 
     # -- asking --------------------------------------------------------------------------------------

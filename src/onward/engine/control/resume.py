@@ -112,7 +112,7 @@ class Resuming(msgspec.Struct, frozen=True):
     async def _claim(self, ready: _Ready, terms: RequestTerms, tell: Callable[[str], None]) -> Reply:
         """Claim the run, or make the request that was asked for instead, and do what follows from it."""
         claimed = await self.claims.request_observed(
-            ready.known.run.id, ready.decide, blobs=ready.blobs, terms=terms
+            ready.known.run.id, ready.decide, blobs=ready.blobs, terms=terms, known=ready.known
         )
         run = claimed.folded.run
         with self.claims.dropping(claimed.lease):

@@ -96,9 +96,10 @@ class Claims:
         *,
         blobs: Mapping[str, bytes] | None = None,
         terms: RequestTerms = NO_TERMS,
+        known: Folded | None = None,
     ) -> Reply:
         """Make a request, and show its events to the observers of this process."""
-        reply = await self.request(run_id, decide, blobs=blobs, terms=terms)
+        reply = await self.request(run_id, decide, blobs=blobs, terms=terms, known=known)
         if not reply.folded.is_repeat:
             with self.dropping(reply.lease):
                 self._observe(reply.folded.run, reply.events)
@@ -111,13 +112,17 @@ class Claims:
         *,
         blobs: Mapping[str, bytes] | None = None,
         terms: RequestTerms = NO_TERMS,
+        known: Folded | None = None,
     ) -> Reply:
-        """Let `decide` see the run and who holds it, and write what it returns. A refusal changes nothing."""
+        """Let `decide` see the run and who holds it, and write what it returns. A refusal changes nothing.
+
+        A caller that has read the run passes it as `known`, so that it is not read again.
+        """
         claimed_s, request = self._clock.awake_s(), _Request(self, decide)
         try:
             append_id = terms.key or self._ids.unique()
             folded = await self._journal.control(
-                run_id, request.decided, append_id=append_id, blobs=blobs, terms=terms
+                run_id, request.decided, append_id=append_id, blobs=blobs, terms=terms, known=known
             )
         except (StoreError, asyncio.CancelledError) as error:
             if request.lease is not None:

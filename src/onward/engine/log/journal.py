@@ -131,13 +131,15 @@ class Journal(LogReader):
         append_id: str,
         blobs: Mapping[str, bytes] | None = None,
         terms: RequestTerms = NO_TERMS,
+        known: Folded | None = None,
     ) -> Folded:
         """Let `decide` see the run under its lock, and write what it returns. A refusal changes nothing.
 
-        `terms` are checked there, too: the head that the request names, and that its key is its own.
+        `terms` are checked there, too: the head that the request names, and that its key is its own. `known`
+        is the run as the caller has read it: only what was appended since is read.
         """
         check_name("the append id", append_id)
-        known = await self.load(run_id)
+        known = known or await self.load(run_id)
         request = _Control(self, known, decide, blobs, known, terms)
         since, decided = known.position.seq, request.decided
         ask = partial(self._log.control, run_id, since=since, append_id=append_id, decide=decided)
