@@ -137,14 +137,20 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -
     assert "--db" in str(error)
 
 
-@pytest.mark.parametrize("table", ["photo", "migration"])
-def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path, table: str) -> None:
+@pytest.mark.parametrize(
+    "tables",
+    [["photo (name TEXT)"], ["migration (name TEXT)"], ["migration (number INTEGER)", "photo (name TEXT)"]],
+)
+def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path, tables: list[str]) -> None:
     path = tmp_path / "photos.db"
     db = apsw.Connection(str(path))
-    db.execute(f"CREATE TABLE {table} (name TEXT)")
+    for table in tables:
+        db.execute(f"CREATE TABLE {table}")
     db.close()
     path.chmod(0o600)
+    before = path.read_bytes()
     assert "another program's database" in str(refused(path))
+    assert path.read_bytes() == before
 
 
 async def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from onward.errors import (
     StoreUnavailable,
 )
 from onward.store.sqlite.file.fixed import connect_fixed, is_fixed
-from onward.store.sqlite.file.migrate import NEWEST, check_schema, migrate, schema_number
+from onward.store.sqlite.file.migrate import NEWEST, checked_schema, migrate
 from onward.store.sqlite.file.presence import CAUSES
 
 LIBRARY_MIN = (3, 51, 3)
@@ -53,9 +53,10 @@ def open_database(path: str, *, busy_s: float, connect: Connect = apsw.Connectio
 def _prepare(db: apsw.Connection, path: str) -> None:
     for tries_left in reversed(range(TRIES_MAX)):
         try:
-            check_schema(db, path)
+            found = checked_schema(db, path)
             _configure(db)
-            migrate(db, path)
+            if found < NEWEST:
+                migrate(db, path)
             return
         except apsw.BusyError:
             # Of two that change the file to WAL at once, SQLite refuses one without letting it wait.
@@ -67,8 +68,7 @@ def _prepare(db: apsw.Connection, path: str) -> None:
 
 
 def _prepare_to_read(db: apsw.Connection, path: str) -> None:
-    check_schema(db, path)
-    found = schema_number(db)
+    found = checked_schema(db, path)
     if found < NEWEST:
         raise StoreReadOnly(
             f"{path} has schema {found}, this version reads schema {NEWEST}, and it cannot be brought up "

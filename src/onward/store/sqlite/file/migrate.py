@@ -14,24 +14,24 @@ NEWEST = MIGRATIONS[-1][0]
 NOW_US = "SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 
 
-def check_schema(db: apsw.Connection, path: str) -> None:
-    """Refuse what is not ours, or not ours yet, before anything is changed."""
-    known = "SELECT count(*), count(*) FILTER (WHERE name = 'migration') FROM sqlite_schema"
-    objects, ours = db.execute(known).get
-    foreign = StoreUnavailable(f"{path} is another program's database; name another file with --db.")
-    if objects and not ours:
-        raise foreign
+def checked_schema(db: apsw.Connection, path: str) -> int:
+    """The number of the schema, 0 in a new file. Refuses what is not ours, or newer than this program."""
     try:
         found = schema_number(db)
     except apsw.SQLError:  # a table of that name, with other columns
-        raise foreign from None
+        raise _foreign(path) from None
+    if not found and db.execute("SELECT count(*) FROM sqlite_schema WHERE name <> 'migration'").get:
+        raise _foreign(path)
     check_known(found)
+    return found
+
+
+def _foreign(path: str) -> StoreUnavailable:
+    return StoreUnavailable(f"{path} is another program's database; name another file with --db.")
 
 
 def migrate(db: apsw.Connection, path: str) -> None:
     """Bring the schema up to date, all or nothing; refuse it while an older process holds runs."""
-    if schema_number(db) == NEWEST:
-        return
     db.execute("BEGIN IMMEDIATE")
     db.execute(QUERIES["migrations_table"])
     found = schema_number(db)  # another process may have been faster
