@@ -137,7 +137,7 @@ async def measured(name: str, db: str, *, is_elsewhere: bool) -> Figure:
         for number in range(kills):
             run_id = f"{'far' if is_elsewhere else 'near'}-{number}"
             await submitted(db, run_id)
-            # Spread over the time between two looks of the survivor: what starts it also sets when it looks.
+            # Spread over the survivor's sweep interval: the end of the last run also sets the sweep's phase.
             after_s = SWEEP_S * number / kills
             times_s.append(await asyncio.to_thread(workers.take_over_s, run_id, after_s))
     limit_s = ELSEWHERE_S_MAX if is_elsewhere else SAME_S_MAX

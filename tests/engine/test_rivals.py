@@ -249,26 +249,48 @@ class Overtaken(Around[RunLog]):
         return await self.part.control(run_id, **request)
 
 
-async def test_a_resume_reads_the_run_once_and_its_claim_sees_what_came_between(world: World) -> None:
+async def overtaken(world: World) -> tuple[Process, Overtaken]:
+    """A process at such a log."""
+    process = await world.process(wrap=partial(FaultyStore, log=Overtaken))
+    assert isinstance(process.store.log, Overtaken)
+    return process, process.store.log
+
+
+@pytest.mark.parametrize("is_steered", [False, True])
+async def test_a_resume_reads_the_run_once_and_its_claim_sees_what_came_between(
+    world: World, is_steered: bool
+) -> None:
     """The claim is decided about what the resume read and the tail since, never about what it read alone."""
     stop = StopSwitch()
     stop.request("signal")
-    rival, process = await world.process(), await world.process(wrap=partial(FaultyStore, log=Overtaken))
-    log = process.store.log
-    assert isinstance(log, Overtaken)
-    for run_id in ("undisturbed", "steered", "cancelled"):
-        await rival.start(line("a", "b"), run_id, stop=stop)
-    log.first = lambda: rival.engine.steer("steered", "be brief")
-    steered = await process.engine.resume("steered", Resume())
-    assert steered.run.status is RunStatus.COMPLETED
-    kinds = [type(event) for event in await process.events("steered")]
-    assert kinds.index(SteeringGiven) < kinds.index(RunResumed)
-    log.first = lambda: rival.engine.cancel("cancelled")
-    with pytest.raises(Refused) as refused:
-        await process.engine.resume("cancelled", Resume())
-    assert refused.value.code == "invalid_state"
-    process.store.calls.clear()
-    assert (await process.engine.resume("undisturbed", Resume())).run.status is RunStatus.COMPLETED
+    rival, (process, log) = await world.process(), await overtaken(world)
+    await rival.start(line("a", "b"), stop=stop)
+    log.first = (lambda: rival.engine.steer("run", "be brief")) if is_steered else None
+    assert (await process.resume()).status is RunStatus.COMPLETED
     assert process.store.calls.count("log.load") == 1
-    for run_id in ("undisturbed", "steered", "cancelled"):
-        assert await process.is_sound(run_id)
+    kinds = [type(event) for event in await process.events()]
+    assert not is_steered or kinds.index(SteeringGiven) < kinds.index(RunResumed)
+    assert await process.is_sound()
+
+
+async def test_a_resume_that_a_cancel_overtakes_is_refused(world: World) -> None:
+    stop = StopSwitch()
+    stop.request("signal")
+    rival, (process, log) = await world.process(), await overtaken(world)
+    await rival.start(line("a", "b"), stop=stop)
+    log.first = lambda: rival.engine.cancel("run")
+    with pytest.raises(Refused) as refused:
+        await process.resume()
+    assert refused.value.code == "invalid_state"
+    assert process.store.calls.count("log.load") == 1
+    assert world.ledger.steps == []
+
+
+async def test_an_answer_reads_the_run_once_and_sees_what_came_between(world: World) -> None:
+    rival, (process, log) = await world.process(), await overtaken(world)
+    await rival.start(REVIEW)
+    log.first = lambda: rival.engine.steer("run", "be brief")
+    answered = await process.engine.answer("run", Answer.approve(), by="ann")
+    assert answered.run.status is RunStatus.COMPLETED
+    assert process.store.calls.count("log.load") == 1
+    assert await process.is_sound()

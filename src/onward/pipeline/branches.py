@@ -55,7 +55,7 @@ class Branch:
     hops: Mapping[Hop, None] = field(default_factory=dict)
     before: Mapping[str, Hop] = field(default_factory=dict)
     fan_outs: tuple[str, ...] = ()
-    """The fan-outs that it reaches, in the order in which it does: messages must not depend on hashes."""
+    """The fan-outs in the order it reaches them, so that messages are the same in every process."""
 
     def route_to(self, hop: Hop) -> Sequence[Hop]:
         """A shortest route of this branch that ends with the hop."""

@@ -145,7 +145,7 @@ class Node(Attributes):
         return self.boolean("auto_status")
 
     def with_prompt(self, prompt: str) -> Node:
-        """The same node with its prompt expanded. What is wrong with it is wrong where it was written."""
+        """The same node with its prompt expanded; the prompt keeps its position in the file."""
         attrs = MappingProxyType({**self.attrs, "prompt": prompt})
         return Node(self.id, attrs, self.derived, self.written, self.line, self.column)
 
@@ -198,7 +198,10 @@ class Edge(Attributes):
 
     @cached
     def loop_restart(self) -> bool:
-        """Whether it ends the run and starts another. The checker reports what is neither true nor false."""
+        """Whether it ends the run and starts another.
+
+        A value that is neither true nor false is read as false, because rules ask before it is reported.
+        """
         return self.text("loop_restart").strip() == "true"
 
 

@@ -60,13 +60,15 @@ class LimitChanges(msgspec.Struct, frozen=True):
         journal, lifted = Journal(self.store.log, self.clock), list[str]()
         for listed in await self.store.runs.held():
             try:
-                run = (await journal.load(listed.row.id)).run
+                known = await journal.load(listed.row.id)
+                run = known.run
                 if not is_held_by_limit(run) or not self._is_of(scope, run):
                     continue
                 folded = await journal.control(
                     run.id,
                     lambda found: decide_lift(found.run, why=f"a limit of {scope} was changed", by=by),
                     append_id=SystemIds().unique(),
+                    known=known,
                 )
             except RunNotFound:
                 continue  # it was deleted meanwhile

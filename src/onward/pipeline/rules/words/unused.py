@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -45,13 +44,18 @@ def attribute_unused(subject: Subject) -> Iterator[Problem]:
     Handlers of other types may read any attribute.
     """
     graph = subject.graph
+    advice: dict[tuple[str, str], str] = {}  # a file has thousands of attributes, and few names and kinds
     for node in graph.nodes.values():
         kind = _kind(graph, node)
-        if kind in BUILT_IN_TYPES:
-            for key in node.attrs:
-                if fix := _advice(kind, key):
-                    yield from _unused(node, kind, key, fix)
-            yield from _unused_data(graph, node, kind)
+        if kind not in BUILT_IN_TYPES:
+            continue
+        for key in node.attrs:
+            fix = advice.get((kind, key))
+            if fix is None:
+                fix = advice[kind, key] = _advice(kind, key)
+            if fix:
+                yield from _unused(node, kind, key, fix)
+        yield from _unused_data(graph, node, kind)
 
 
 def _unused(node: Node, kind: str, key: str, fix: str) -> Iterator[Problem]:
@@ -80,8 +84,6 @@ def _unused_data(graph: Graph, node: Node, kind: str) -> Iterator[Problem]:
         yield replace(problem, only_possible=True)
 
 
-# Every attribute of every node is looked up, and few names and kinds occur in a file.
-@lru_cache(maxsize=1_024)
 def _advice(kind: str, key: str) -> str:
     """What to write instead of an attribute that a kind of node does not read; nothing if it reads it."""
     if key == "prompt":

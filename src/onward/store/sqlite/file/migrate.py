@@ -21,7 +21,9 @@ def checked_schema(db: apsw.Connection, path: str) -> int:
     except apsw.SQLError:  # a table of that name, with other columns
         raise _foreign(path) from None
     if not found and db.execute("SELECT count(*) FROM sqlite_schema WHERE name <> 'migration'").get:
-        raise _foreign(path)
+        found = schema_number(db)  # another process may have made the schema, which it does all at once
+        if not found:
+            raise _foreign(path)
     check_known(found)
     return found
 
