@@ -84,6 +84,7 @@ def test_runs_are_offered_that_the_command_can_be_about(full: Shell) -> None:
     fine, asks = "fine", "asks"
     assert offered(full, "onward show ") == ["nothing", asks, fine]
     assert offered(full, "onward resume ") == ["nothing", asks]
+    assert offered(full, "onward dismiss ") == ["nothing"]
     assert offered(full, "onward answer ") == ["nothing", asks]
     assert offered(full, "onward pause --timeout 3 ") == ["nothing", asks]
     assert offered(full, "onward show fi") == ["nothing", "fine"]

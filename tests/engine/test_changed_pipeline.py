@@ -237,3 +237,13 @@ async def test_the_file_does_not_stand_in_for_a_stored_source_that_is_missing(
         await process.resume(**how)
     assert await process.log() == before
     assert world.ledger.steps == []
+
+
+@pytest.mark.parametrize("source", [line("b", "c"), "digraph broken {"])
+async def test_an_abort_needs_neither_the_file_nor_a_handler(world: World, file: Path, source: str) -> None:
+    """It executes nothing, so nothing about what would be executed can stand in its way."""
+    await paused(world, file)
+    rewrite(file, source)
+    other = await world.process(handlers={})
+    assert (await other.resume(action="abort")).status is RunStatus.CANCELLED
+    assert await other.is_sound()

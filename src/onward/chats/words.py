@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onward.machine.decide.doubt import doubtful_step
+from onward.machine.lifecycle import resume_flags
 from onward.model.chats.reading import RULES, Reading
 from onward.model.ids import called
 from onward.model.run import Run, RunStatus
@@ -61,6 +63,12 @@ def stop_words(run: Run) -> str | None:
             "say anything here to continue."
         )
     why = f" ({run.reason}: {detail})" if detail else f" ({run.reason})"
-    if run.status is RunStatus.FAILED:
-        return f"Run {name} failed{why}.{done} `onward resume {name}` tries again."
-    return f"Run {name} is {run.status.value}{why}.{done} Say anything here to continue."
+    is_failed = run.status is RunStatus.FAILED
+    said = f"Run {name} {'failed' if is_failed else f'is {run.status.value}'}{why}.{done}"
+    if flags := resume_flags(run.reason, doubtful_step(run)):
+        return f"{said} Decide how it continues: `onward resume {name} {flags}`."
+    return (
+        f"{said} `onward resume {name}` tries again."
+        if is_failed
+        else f"{said} Say anything here to continue."
+    )

@@ -140,6 +140,8 @@ class Reason(msgspec.Struct, frozen=True):
     status: RunStatus
     recoverable: bool
     says: str
+    resume_with: str = ""
+    """The flags of which `onward resume` needs one, if a plain resume is refused."""
 
 
 SUPERSEDED = "superseded"
@@ -150,10 +152,20 @@ REASONS: Mapping[str, Reason] = {
     "restart": Reason(INTERRUPTED, True, "the server restarted while the run was running"),
     "crash": Reason(INTERRUPTED, True, "the process that held the run died"),
     "limit": Reason(INTERRUPTED, True, "a limit allows no further call"),
-    "in_doubt": Reason(INTERRUPTED, True, "a step that must not be repeated may or may not have run"),
+    "in_doubt": Reason(
+        INTERRUPTED,
+        True,
+        "a step that must not be repeated may or may not have run",
+        "--retry|--skip|--continue|--abort",
+    ),
     "rate_limit": Reason(INTERRUPTED, True, "the provider asked to retry later"),
     "step_failed": Reason(FAILED, True, "a step failed and no edge or retry target handles it"),
-    "no_way_on": Reason(FAILED, True, "a step finished and none of its edges can be taken"),
+    "no_way_on": Reason(
+        FAILED,
+        True,
+        "a step finished and none of its edges can be taken",
+        "--accept-changes|--retry|--from NODE",
+    ),
     "goal_unmet": Reason(FAILED, True, "the exit was reached with an unmet goal gate"),
     "crash_loop": Reason(FAILED, True, "its holders kept dying without a new checkpoint"),
     "pipeline_error": Reason(FAILED, True, "the pipeline itself does not let it continue"),
@@ -174,3 +186,9 @@ def is_recoverable(status: RunStatus, reason: str) -> bool:
     """Whether a person may resume a run that stopped like this."""
     found = REASONS.get(reason)
     return found is not None and found.recoverable and found.status is status
+
+
+def resume_flags(reason: str, doubtful: str | None) -> str:
+    """The flags of which a resume needs one after this stop; `doubtful` is a step in doubt, if any."""
+    found = REASONS.get("in_doubt" if doubtful is not None else reason)
+    return "" if found is None else found.resume_with

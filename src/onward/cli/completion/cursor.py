@@ -26,11 +26,13 @@ _KINDS: Mapping[str, str] = {
     "RUN|FILE": RUNS_OR_FILES,
     "FILE|NAME": PIPELINES_OR_FILES,
 }
-_STOPPED = ("paused", "interrupted", "failed", "waiting", "queued")
+_STOPPED = ("paused", "interrupted", "failed")
+_RESUMED = (*_STOPPED, "waiting", "queued")
 _STATUSES: Mapping[str, Sequence[str]] = {
-    **dict.fromkeys(("resume", "retry", "skip", "abort"), _STOPPED),
+    **dict.fromkeys(("resume", "retry", "skip", "abort"), _RESUMED),
+    "dismiss": _STOPPED,
     **dict.fromkeys(("pause", "steer"), ("running", "queued", "waiting")),
-    "cancel": ("running", *_STOPPED),
+    "cancel": ("running", *_RESUMED),
     "answer": ("waiting",),
 }
 

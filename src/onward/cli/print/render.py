@@ -15,7 +15,7 @@ from onward.cli.print.gates import question_lines
 from onward.cli.print.leftovers import left_lines
 from onward.cli.print.text import age, clean, count, local_time, one_line, table
 from onward.config.settings import load_settings
-from onward.machine.lifecycle import REASONS
+from onward.machine.lifecycle import REASONS, resume_flags
 from onward.model.attempt.output import LastOutput
 from onward.model.chats.message import chat_of_run
 from onward.model.ids import called
@@ -87,14 +87,12 @@ def _next_command(run: Mapping[str, Any], common: Common, answer: Sequence[str])
     match run["status"]:
         case "waiting":
             return common.command("answer", name, *answer)
-        case "paused" | "interrupted" | "failed" if run["step_in_doubt"] or reason == "in_doubt":
-            return common.command("resume", name, "--retry|--skip|--continue|--abort")
+        case "paused" | "interrupted" | "failed" if flags := resume_flags(reason, run["step_in_doubt"]):
+            return common.command("resume", name, flags)
         case "interrupted" if reason == "limit":
             return common.command("resume", name, *_raise(run["limit"]))
         case "queued" | "paused" | "interrupted":
             return common.command("resume", name)
-        case "failed" if reason == "no_way_on":
-            return common.command("resume", name, "--accept-changes|--retry|--from NODE")
         case "failed" if run["recoverable"]:
             return common.command("resume", name)
         case _:

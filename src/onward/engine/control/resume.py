@@ -153,23 +153,24 @@ class Resuming(msgspec.Struct, frozen=True):
         check_resumable(known.run, self.claims.holder_view(known), resume)
         if resume.raises and stop is not None:  # else it is only asked what a resume would do
             await self.limits.raise_for(known.run, resume.raises, by=resume.by)
-        if resume.action != "abort":
+        aborts = resume.action == "abort"
+        if not aborts:
             repeats = resume.action is None and resume.from_node is None and not resume.accept_changes
             await check_limits(self.limits.store, known.run, self.clock.now_us(), repeats=repeats)
-        executes = resume.run and resume.action != "abort"
+        executes = resume.run and not aborts
         check_workdir(resume.workdir, is_here=executes)
         if executes and resume.workdir is None:
             check_still_there(known.run)
         pipeline, notice = await self.sources.to_continue(
-            known.run, accept_changes=resume.accept_changes, original=resume.original
+            known.run, accept_changes=resume.accept_changes, original=resume.original or aborts
         )
         definition = self.serving.definition(pipeline)
-        # A run that is left to the workers needs no handler here.
+        # A run that is aborted, or left to the workers, needs no handler here.
         handlers = (
             self.serving.handlers_for(
                 definition, known.run.simulation, resume.interviewer, known.run.outcomes.keys()
             )
-            if resume.run
+            if executes
             else {}
         )
         twice = repeat_notice(definition, known.run, resume.from_node)

@@ -14,7 +14,8 @@ from functools import partial
 
 import msgspec
 
-from onward.machine.lifecycle import is_recoverable
+from onward.machine.decide.doubt import doubtful_step
+from onward.machine.lifecycle import is_recoverable, resume_flags
 from onward.model.events.event import Event
 from onward.model.events.gates import GateOpened
 from onward.model.events.runs import (
@@ -131,8 +132,9 @@ def _next_command(run: Run, gate: Gate | None) -> str | None:
 
 
 def _flags(run: Run) -> tuple[str, ...]:
-    """What a resume of the run needs: a decision about a step in doubt, or a higher limit."""
-    return ("--retry|--skip|--continue|--abort",) if run.reason == "in_doubt" else _raise(run)
+    """What a resume of the run needs: a person's decision, or a higher limit."""
+    flags = resume_flags(run.reason, doubtful_step(run))
+    return (flags,) if flags else _raise(run)
 
 
 def _raise(run: Run) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ CATALOGUE: dict[type[Event], Writer] = {
     CallFinished: Writer.EITHER,
     CallLost: Writer.EITHER,
     AttemptHeld: Writer.HOLDER,
-    HoldsLifted: Writer.CONTROL,
+    HoldsLifted: Writer.EITHER,
     LimitWarned: Writer.HOLDER,
     ParallelStarted: Writer.HOLDER,
     BranchFinished: Writer.HOLDER,
