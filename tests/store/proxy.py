@@ -23,6 +23,20 @@ class Loss(StrEnum):
     SILENCE = "it is swallowed, and the connection stays"
 
 
+class Trips:
+    """Counts the answers that pass a proxy: `proxy.alter = trips`."""
+
+    # What PostgreSQL says once for all that was sent together.
+    READY = b"Z\x00\x00\x00\x05"
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def __call__(self, data: bytes) -> bytes:
+        self.number += data.count(self.READY)
+        return data
+
+
 class Proxy:
     """Stands before the server of a PostgreSQL URL; `url` is the way through the proxy."""
 

@@ -13,11 +13,9 @@ from onward.errors import LimitReached, StaleHistory
 from onward.model.values.amounts import NOTHING, Amounts
 from onward.store.postgres.adapter import PostgresStore
 from onward.testing.conformance.money.calling import DAY, beginning, begun, ended, figures, used, working
-from tests.store.proxy import Loss, Proxy
+from tests.store.proxy import Loss, Proxy, Trips
 
 pytestmark = [pytest.mark.postgres, pytest.mark.anyio]
-READY = b"Z\x00\x00\x00\x05"
-"""What the server says once for all that was sent together."""
 SCOPES = (DAY, "project/p", "run/a")
 ONE, SPENT = Amounts(100, 1_000, 1), Amounts(60, 1_000, 1)
 Connection = psycopg.AsyncConnection[Any]
@@ -44,11 +42,13 @@ async def other(postgres_ready_url: str) -> AsyncIterator[Connection]:
         yield connection
 
 
+BLOCKED = b"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+
 async def waits_for_a_lock(postgres_url: str) -> None:
     """Return when a transaction waits for another."""
-    blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as connection:
-        while (await (await connection.execute(blocked)).fetchone()) == (0,):  # noqa: ASYNC110 - nothing tells
+        while (await (await connection.execute(BLOCKED)).fetchone()) == (0,):  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.01)
 
 
@@ -63,18 +63,11 @@ async def after_a_change(url: str, other: Connection, change: str, call: Awaitab
 
 async def test_a_call_begins_and_ends_with_one_trip_each(proxy: Proxy, store: PostgresStore) -> None:
     run = await begun(store, await working(store, "a"), *SCOPES)  # makes the rows of its scopes
-    trips = 0
-
-    def count(data: bytes) -> bytes:
-        nonlocal trips
-        trips += data.count(READY)
-        return data
-
-    proxy.alter = count
+    proxy.alter = trips = Trips()
     run = await ended(store, run, usage=used(60))
-    assert trips == 1
+    assert trips.number == 1
     await begun(store, run, *SCOPES, call="m2")
-    assert trips == 2
+    assert trips.number == 2
     assert [await figures(store, scope) for scope in SCOPES] == [(SPENT, ONE)] * 3
 
 
@@ -86,16 +79,9 @@ async def test_an_end_that_was_refused_is_charged_with_one_trip_when_it_comes_ag
     run = await begun(store, older, *SCOPES, call="m2")
     with pytest.raises(StaleHistory):
         await ended(store, older, usage=used(60))
-    trips = 0
-
-    def count(data: bytes) -> bytes:
-        nonlocal trips
-        trips += data.count(READY)
-        return data
-
-    proxy.alter = count
+    proxy.alter = trips = Trips()
     await ended(store, run, usage=used(60))
-    assert trips == 1
+    assert trips.number == 1
     assert [await figures(store, scope) for scope in SCOPES] == [(SPENT, ONE)] * 3
 
 

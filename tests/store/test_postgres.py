@@ -310,6 +310,7 @@ async def test_every_plan_finds_runs_by_their_ids_even_one_made_while_there_were
         assert await plan_of(postgres_ready_url, name) == ["run_pkey"]
     for name in ("event_read", "event_hash", "snapshot_put"):
         assert await plan_of(postgres_ready_url, name) == ["event_pkey"]
+    assert await plan_of(postgres_ready_url, "event_tail") == ["snapshot_pkey", "event_pkey"]
     if rows > 1_000:
         assert await plan_of(postgres_ready_url, "run_by_prefix") == ["run_pkey", "run_by_display_id"]
         assert await plan_of(postgres_ready_url, "run_by_display_id") == ["run_by_display_id"]

@@ -11,10 +11,19 @@ import pytest
 
 from onward.clock import SystemClock
 from onward.engine.log.retry_store import retry_store
-from onward.errors import HistoryCorrupt, StoreError, StoreFull, StoreIO, StoreReadOnly, StoreUnavailable
+from onward.errors import (
+    HistoryCorrupt,
+    RunUnreadable,
+    StoreError,
+    StoreFull,
+    StoreIO,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from onward.model.events.runs import PauseRequested, RunClaimed, RunPaused
 from onward.model.run import FOLD_VERSION
 from onward.store.codec import check_chain
+from onward.store.port.log import TakeFilter
 from onward.store.port.runs import RunQuery
 from onward.store.port.stored import ORIGIN
 from onward.store.postgres.adapter import PostgresStore
@@ -389,12 +398,13 @@ async def test_of_several_servers_that_are_all_read_only_none_is_used(postgres_r
         await PostgresStore.open(postgres_ready_url.replace(place, f"{place},{place}"))
 
 
+@pytest.mark.parametrize("length", [60, 200])  # read with the run's row, or after it
 async def test_damage_is_named_and_the_other_runs_stay_usable(
-    witness: PostgresStore, postgres_server: PostgresServer, postgres_ready_url: str
+    witness: PostgresStore, postgres_server: PostgresServer, postgres_ready_url: str, length: int
 ) -> None:
     well = await stepped(witness, await held(witness), times=2)
     bad = await held(witness)
-    while bad.position.seq < 200:
+    while bad.position.seq < length:
         bad = await stepped(witness, bad, text="x" * 200)
     await executed(postgres_ready_url, "VACUUM (FREEZE) event", "CHECKPOINT")
     ((path, block),) = await executed(postgres_ready_url, LAST_BLOCK)
@@ -410,6 +420,10 @@ async def test_damage_is_named_and_the_other_runs_stay_usable(
     assert (raised.value.run_id, raised.value.seq) == (bad.id, first)
     assert len(await log_of(witness, well.id)) == well.position.seq
     assert await witness.log.read(bad.id, after=0, limit=first - 1)
+    await executed(postgres_ready_url, f"UPDATE run SET due_at_us = 0 WHERE id = '{bad.id}'")
+    with pytest.raises(RunUnreadable, match=f"event {first} ") as unreadable:
+        await witness.log.take(TakeFilter(), fold_version=FOLD_VERSION, decide=lambda *_: None)
+    assert unreadable.value.run_id == bad.id
 
 
 async def test_a_failed_statement_undoes_everything_that_was_sent_with_it(

@@ -31,7 +31,7 @@ def test_both_databases_have_the_same_queries_in_the_same_order() -> None:
     for name in ("run_inserted", "run_change", "run_lock", "run_written"):
         postgres.remove(name)  # what these and those for a group have in common
     postgres.remove("scope_lock")  # which the whole file is
-    for name in ("run_reserve_alone", "run_settle_alone"):
+    for name in ("run_reserve_alone", "run_settle_alone", "event_tail"):
         postgres.remove(name)  # in SQLite a statement is no trip
     for name in ("run_moved", "event_of_moved", "run_there", "reserved", "settled"):
         postgres.remove(name)  # what these have in common, and others

@@ -6,22 +6,29 @@ A test has no older program, so it changes what the database says of its own sch
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from onward.engine.control.requests import Start
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import SchemaInUse, SchemaTooNew
+from onward.model.events.runs import RunClaimed
 from onward.model.run import FOLD_VERSION, RunStatus
+from onward.store.port.log import Held, Loaded, TakeFilter
 from onward.store.port.store import Store
+from onward.store.port.stored import Write
 from onward.store.queries import load_migrations
-from onward.testing.drafts import held, stepped
+from onward.testing.drafts import held, queued, stepped
 from onward.wiring.stores import open_store
 from onward.worker.worker import Worker
 from tests.cli.shell import Shell
-from tests.store.test_migrations import WITHOUT_DUE, WITHOUT_QUERIES, Database
+from tests.store.test_migrations import WITHOUT_DUE, WITHOUT_QUERIES, Database, without_domains
+from tests.store.test_one_trip import BLOCKED, waits_for_a_lock
 from tests.test_pause import pressing_ctrl_c
 from tests.world import World, line
 
@@ -108,6 +115,62 @@ async def test_a_process_of_an_older_version_finishes_what_it_holds_and_takes_no
     assert told == []
     assert (await process.load("next")).run.status is RunStatus.QUEUED
     assert world.ledger.steps == []
+
+
+async def test_a_process_of_an_older_version_is_told_so_when_its_queries_do_not_fit_any_more(
+    database: Database,
+) -> None:
+    older = await open_store(database.db)
+    await queued(older)
+    database.run(f"{FROM_THE_FUTURE}; ALTER TABLE run RENAME COLUMN needs TO wants")
+    with pytest.raises(SchemaTooNew):
+        await older.log.take(TakeFilter(), fold_version=FOLD_VERSION, decide=lambda *_: None)
+    await older.close()
+
+
+@pytest.mark.postgres
+async def test_a_claim_that_waits_for_a_migration_is_refused_afterwards(postgres_url: str) -> None:
+    older = await open_store(postgres_url)
+    await queued(older)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as migrating:
+        await migrating.execute("LOCK TABLE run IN EXCLUSIVE MODE")
+        await migrating.execute(FROM_THE_FUTURE.encode())
+        taking = asyncio.ensure_future(
+            older.log.take(TakeFilter(), fold_version=FOLD_VERSION, decide=lambda *_: None)
+        )
+        await waits_for_a_lock(postgres_url)
+        await migrating.commit()
+        with pytest.raises(SchemaTooNew):
+            await taking
+    await older.close()
+
+
+@pytest.mark.postgres
+async def test_a_migration_waits_for_a_claim_that_is_under_way_and_is_then_refused(postgres_url: str) -> None:
+    """The claim has locked its run and asked for the schema; were it not waited for, both would be done."""
+    older = await open_store(postgres_url)
+    run = await queued(older)
+    Database(postgres_url).run(f"{without_domains()} DELETE FROM migration WHERE number >= 16")
+
+    async def migrate() -> None:
+        await (await open_store(postgres_url)).close()
+
+    with ThreadPoolExecutor(1) as thread, psycopg.connect(postgres_url, autocommit=True) as witness:
+        migrations: list[Future[None]] = []
+
+        def claim(held: Held, loaded: Loaded) -> Write:
+            migration = thread.submit(asyncio.run, migrate())
+            while not migration.done() and witness.execute(BLOCKED).fetchone() == (0,):
+                time.sleep(0.01)
+            migrations.append(migration)
+            return run.then(RunClaimed(token=run.run.token + 1, worker=held.asker))[0]
+
+        assert await older.log.take(TakeFilter(), fold_version=FOLD_VERSION, decide=claim) is not None
+        (migration,) = migrations
+        with pytest.raises(SchemaInUse):
+            await asyncio.wrap_future(migration)
+    await older.close()
+    await migrate()
 
 
 @pytest.mark.parametrize("version", [FOLD_VERSION - 1, FOLD_VERSION + 1])

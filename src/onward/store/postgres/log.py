@@ -12,8 +12,9 @@ from onward.store.member import Member
 from onward.store.port.leases import Lease
 from onward.store.port.log import TAIL_MAX, Controlled, Decide, DecideLoaded, Held, Loaded, TakeFilter
 from onward.store.port.stored import StoredEvent, Write
-from onward.store.postgres.database.migrate import check_known
+from onward.store.postgres.database.migrate import check_schema
 from onward.store.postgres.limits.charging import is_charged
+from onward.store.postgres.link.failure import ServerError
 from onward.store.postgres.link.pool import Pool
 from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.ownership import Ownership
@@ -21,8 +22,11 @@ from onward.store.postgres.reading import (
     events_call,
     find_due,
     inherited_snapshot,
+    name_damaged_event,
     read_records,
+    read_tail,
     snapshot_call,
+    tail_call,
     with_values,
 )
 from onward.store.postgres.statements import BEGIN, COMMIT, call
@@ -118,9 +122,11 @@ class PostgresLog:
         self, wire: Wire, wanted: TakeFilter, fold_version: int, decide: DecideLoaded, locked: list[str]
     ) -> tuple[Controlled | None, Write | None]:
         locked.clear()
-        _, ((newest,),) = await wire.run(BEGIN, call("migration_newest"))
-        check_known(newest)  # a newer version may have migrated the database since it was opened
-        run_id = await find_due(wire, wanted, self._ownership.now_us())
+        try:
+            run_id = await find_due(wire, wanted, self._ownership.now_us())
+        except ServerError:
+            await check_schema(wire)
+            raise
         if run_id is None:
             return None, None
         locked.append(run_id)
@@ -146,17 +152,24 @@ class PostgresLog:
     ) -> Loaded | None:
         # The snapshot first: read later, it could be of an event that the row does not know yet.
         asked = [] if known is not None else [snapshot_call(run_id, UNLIMITED, fold_version)]
-        *cached, found = await wire.run(*asked, call("run_get", id=run_id, now_us=self._ownership.now_us()))
+        asked.append(call("run_get", id=run_id, now_us=self._ownership.now_us()))
+        try:
+            *cached, found, own = await wire.run(*asked, tail_call(run_id, known, fold_version))
+        except ServerError as error:
+            await name_damaged_event(wire, run_id, error, asked)
+            raise
         if not found:
             return None
         listed = rows.listed_of(found[0], self._ownership.is_alive)
         row, position, snapshot = listed.row, rows.row_position(found[0]), None
         if cached:
-            own = cached[0]
-            snapshot = rows.snapshot_of(own[0]) if own else await inherited_snapshot(wire, row, fold_version)
+            (kept,) = cached
+            snapshot = (
+                rows.snapshot_of(kept[0]) if kept else await inherited_snapshot(wire, row, fold_version)
+            )
         after = known or (snapshot.seq if snapshot else 0)
         is_cut, is_due = position.seq - after > TAIL_MAX, bool(found[0][-2])
-        tail = () if is_cut else await read_records(wire, run_id, after, upto=position.seq)
+        tail = () if is_cut else await read_tail(wire, run_id, after, position.seq, own)
         return Loaded(row, position, listed.holder, snapshot, tail, is_cut, is_due)
 
     async def read(self, run_id: str, *, after: int, limit: int) -> Sequence[StoredEvent]:

@@ -311,6 +311,18 @@ WHERE run_id = :run_id AND seq > :after AND seq <= :upto
 ORDER BY seq
 LIMIT :limit;
 
+-- event_tail --
+-- The events that are not in the run's snapshot, so that its row, its snapshot and these are one trip.
+SELECT run_id, seq, kind, v, at_us, token, body, hash, refs
+FROM event
+WHERE run_id = :run_id AND seq > coalesce((
+    SELECT seq
+    FROM snapshot
+    WHERE run_id = :run_id AND fold_version = :fold_version
+), 0)
+ORDER BY seq
+LIMIT :limit;
+
 -- append_find --
 SELECT last_seq
 FROM append

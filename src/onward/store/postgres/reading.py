@@ -13,13 +13,15 @@ from onward.model.row import RunRow
 from onward.store import rows
 from onward.store.port.log import TakeFilter
 from onward.store.port.stored import Snapshot, StoredEvent
+from onward.store.postgres.database.migrate import check_known
 from onward.store.postgres.link.binary import texts
 from onward.store.postgres.link.failure import ServerError
 from onward.store.postgres.link.wire import Rows, Wire
-from onward.store.postgres.statements import Call, call
+from onward.store.postgres.statements import BEGIN, Call, call
 from onward.store.rows import UNLIMITED
 
 DAMAGED = frozenset({"XX001", "XX002"})
+TAIL_AT_ONCE = 100  # events that come with a run's row; most runs that are claimed have fewer
 
 
 async def read_records(
@@ -42,6 +44,7 @@ async def _events(wire: Wire, run_id: str, after: int, upto: int, limit: int) ->
     except ServerError as error:
         if error.sqlstate not in DAMAGED or limit == 1:
             raise
+        await wire.roll_back()
         unreadable, why = await _first_unreadable(wire, run_id, after), str(error)
     raise HistoryCorrupt(run_id, unreadable, f"the database cannot read it ({why})")
 
@@ -56,9 +59,35 @@ async def _first_unreadable(wire: Wire, run_id: str, after: int) -> int:
     return after + 1
 
 
+async def name_damaged_event(wire: Wire, run_id: str, error: ServerError, beside: Sequence[Call]) -> None:
+    """Raise HistoryCorrupt if `error` is of an event, and not of what was asked `beside` the events."""
+    if error.sqlstate not in DAMAGED:
+        return
+    await wire.roll_back()
+    await wire.run(*beside)
+    await read_records(wire, run_id, 0)
+
+
 def events_call(run_id: str, after: int, upto: int = UNLIMITED, limit: int = UNLIMITED) -> Call:
     """Asks for events of a run's own log."""
     return call("event_read", run_id=run_id, after=after, upto=upto, limit=limit)
+
+
+def tail_call(run_id: str, known: int | None, fold_version: int) -> Call:
+    """Asks for the first events of a run's own log after event `known`, or after its snapshot."""
+    if known is not None:
+        return events_call(run_id, known, limit=TAIL_AT_ONCE)
+    return call("event_tail", run_id=run_id, fold_version=fold_version, limit=TAIL_AT_ONCE)
+
+
+async def read_tail(wire: Wire, run_id: str, after: int, upto: int, own: Rows) -> Sequence[StoredEvent]:
+    """The events `after` + 1 to `upto`, from `own` if they are all there.
+
+    They are not if there are many, if some are a parent's, or if more was appended meanwhile.
+    """
+    if len(own) == upto - after and (not own or own[0][1] == after + 1):
+        return await with_values(wire, own)
+    return await read_records(wire, run_id, after, upto=upto)
 
 
 def fork_of(found: Rows) -> tuple[str | None, int]:
@@ -104,15 +133,21 @@ async def inherited_snapshot(wire: Wire, row: RunRow, fold_version: int) -> Snap
 
 
 async def find_due(wire: Wire, wanted: TakeFilter, now_us: int | None) -> str | None:
-    """Lock the run whose turn it is, passing over pipelines that have as many runs held as they may.
+    """Begin a transaction and lock the run whose turn it is, if its pipeline may have one more held.
 
     Whoever takes a run of a pipeline with a ceiling waits here for others who do, and then counts.
     """
     full: list[str] = []
+    begin = [BEGIN]
     while True:
         left = {"unserved": wanted.unserved, "skipped": wanted.skipped, "full": full}
         lists = {name: texts(names) for name, names in left.items()}
-        (found,) = await wire.run(call("run_due", now_us=now_us, **lists))
+        # A newer version may have migrated the database since it was opened. Asked after the run is locked,
+        # since from then on no migration that must not meet a holder can begin.
+        *_, found, ((newest,),) = await wire.run(
+            *begin, call("run_due", now_us=now_us, **lists), call("migration_newest")
+        )
+        check_known(newest)
         if not found:
             return None
         run_id, pipeline, max_running = found[0]
@@ -123,3 +158,4 @@ async def find_due(wire: Wire, wanted: TakeFilter, now_us: int | None) -> str | 
         if used < max_running:
             return str(run_id)
         full.append(pipeline)
+        begin.clear()

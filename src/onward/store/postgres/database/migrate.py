@@ -50,6 +50,12 @@ def check_known(found: int) -> None:
         raise SchemaTooNew(found, NEWEST)
 
 
+async def check_schema(wire: Wire) -> None:
+    """Refuse a schema that only a newer version knows: the reason why a statement of ours failed in it."""
+    await wire.roll_back()
+    check_known(await schema_number(wire))
+
+
 async def migrate(address: Address) -> None:
     """Apply the migrations that are missing, in one transaction; refused where that would do harm."""
     async with await connect(address) as session:
@@ -83,8 +89,9 @@ async def _apply(session: Session) -> None:
 
 
 async def _refuse_holders(cursor: psycopg.AsyncRawCursor[Any], found: int) -> None:
-    # From here to the end of the migration no run can be claimed.
-    await cursor.execute("LOCK TABLE run IN SHARE ROW EXCLUSIVE MODE")
+    # From here to the end of the migration no run can be claimed, and no claim is under way: one that comes
+    # later waits for this lock before it asks which migrations there are.
+    await cursor.execute("LOCK TABLE run IN EXCLUSIVE MODE")
     await cursor.execute(NOW_US)
     (now_us,) = await cursor.fetchone() or (0,)
     await cursor.execute(QUERIES["measure_holders"].sql, (now_us,))

@@ -17,7 +17,6 @@ from onward.store.postgres.link.failure import READ_ONLY, YIELDED, ConnectionLos
 from onward.store.postgres.link.server import IS_WRITABLE, Server
 from onward.store.postgres.link.unreachable import reason
 from onward.store.postgres.link.wire import Wire
-from onward.store.postgres.statements import ROLLBACK
 
 T = TypeVar("T")
 RETRY_S_FIRST, RETRY_S_MAX = 0.02, 1.0
@@ -96,8 +95,7 @@ class Pool:
     async def _give_back(self, wire: Wire) -> None:
         self._lent.discard(wire)
         try:
-            if wire.is_in_transaction:
-                await wire.run(ROLLBACK)
+            await wire.roll_back()
         except (ConnectionLost, ServerError) as error:
             wire.close(str(error))  # with the connection, its transaction is undone as well
         if wire.is_usable and not self._is_closed and wire not in self._left:

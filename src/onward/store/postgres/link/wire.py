@@ -21,7 +21,7 @@ from psycopg.pq.abc import PGresult
 from onward.store.postgres.link.binary import load, texts
 from onward.store.postgres.link.connection import SESSION, SETTINGS, Session
 from onward.store.postgres.link.failure import ConnectionLost, failure_of
-from onward.store.postgres.statements import Call, Statement
+from onward.store.postgres.statements import ROLLBACK, Call, Statement
 
 # Longer than the server's own limits: by now it must have answered, or it never will.
 ANSWER_S_MAX = 90.0
@@ -76,6 +76,11 @@ class Wire:
         if failure is not None:
             raise failure
         return answers
+
+    async def roll_back(self) -> None:
+        """Undo a transaction that is open; after an error it takes no more statements."""
+        if self.is_in_transaction:
+            await self.run(ROLLBACK)
 
     def close(self, why: str = "the store is closed") -> None:
         """Hang up. Whoever waits for an answer has lost the connection."""

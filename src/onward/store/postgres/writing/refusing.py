@@ -11,7 +11,7 @@ from onward.store.port.stored import Write
 from onward.store.postgres.link.failure import AGAIN, KEY_IN_USE, ServerError
 from onward.store.postgres.link.wire import Wire
 from onward.store.postgres.reading import read_records
-from onward.store.postgres.statements import ROLLBACK, call
+from onward.store.postgres.statements import call
 from onward.store.postgres.writing.calls import CONTENT_MISSING
 from onward.store.refusals import content_missing, key_occupied, run_exists
 
@@ -39,8 +39,7 @@ async def _occupied(wire: Wire, write: Write) -> Exception:
     """An exclusive key belongs to one held run; naming the holder beats a broken index."""
     assert write.row is not None
     assert write.row.exclusive_key is not None
-    if wire.is_in_transaction:
-        await wire.run(ROLLBACK)
+    await wire.roll_back()
     (found,) = await wire.run(call("run_holding_key", key=write.row.exclusive_key, id=write.run_id))
     if not found:
         raise ServerError(AGAIN, "the key was in use a moment ago")
