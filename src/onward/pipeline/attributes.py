@@ -53,6 +53,11 @@ class Attributes(ABC):
         value = self._read(key, as_boolean)
         return default if value is None else value
 
+    def is_true(self, key: str) -> bool:
+        """Whether the attribute says true; rules ask this before a value that is no boolean is refused."""
+        value = self.attrs.get(key)
+        return value is not None and as_text(value).strip() == "true"
+
     def duration_s(self, key: str) -> float | None:
         """The attribute as seconds, or None if it was not written."""
         return self._read(key, as_duration_s)

@@ -161,7 +161,7 @@ def _onward(graph: Graph, node: Node, ends: Mapping[str, str | None]) -> Iterato
 def _redirects(graph: Graph) -> Iterator[Hop]:
     """Where goal gates send the run from the exit; a target of the graph has no source node."""
     for node in graph.nodes.values():
-        if node.text("goal_gate").strip() == "true":
+        if node.is_true("goal_gate"):
             jump = failure_target(graph, node)
             if jump is not None:
                 yield Hop(node.id, jump[0], key=jump[1])

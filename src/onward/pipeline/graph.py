@@ -198,11 +198,8 @@ class Edge(Attributes):
 
     @cached
     def loop_restart(self) -> bool:
-        """Whether it ends the run and starts another.
-
-        A value that is neither true nor false is read as false, because rules ask before it is reported.
-        """
-        return self.text("loop_restart").strip() == "true"
+        """Whether it ends the run and starts another."""
+        return self.is_true("loop_restart")
 
 
 @dataclass(frozen=True, slots=True)

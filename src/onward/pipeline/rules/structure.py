@@ -97,7 +97,7 @@ def goal_gate_has_retry(subject: Subject) -> Iterator[Problem]:
     if any(_targets(graph)):
         return
     for node in graph.nodes.values():
-        if node.text("goal_gate").strip() == "true" and not any(_targets(node)):
+        if node.is_true("goal_gate") and not any(_targets(node)):
             message = f"node {node.id!r} is a goal gate without a retry target; if it is unmet, the run fails"
             yield about(node, message, fix="set retry_target on the node or the graph")
 

@@ -101,7 +101,7 @@ def _advice(kind: str, key: str) -> str:
 def _asks_for_nothing(node: Node, key: str) -> bool:
     """Whether the attribute would have no effect on any node: it is empty, or false."""
     if key == "goal_gate":
-        return node.text(key).strip() != "true"
+        return not node.is_true(key)
     return key == "prompt" and not node.prompt
 
 
