@@ -10,6 +10,7 @@ import pytest
 from onward.engine.control.requests import Resume
 from onward.engine.log.reader import Folded
 from onward.engine.log.terms import RequestTerms
+from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
 from tests.test_pause import GATED
 from tests.world import Process, World
@@ -37,6 +38,19 @@ async def test_a_request_for_an_older_head_is_refused_with_the_head_now(world: W
     assert await process.log() == before
     await make(process, RequestTerms(if_head=seen + 1))
     assert await process.log() != before
+
+
+async def test_a_dismissal_for_an_older_head_is_refused(world: World) -> None:
+    """Apart from the others, because it is for runs that have stopped."""
+    process, stop = await world.process(), StopSwitch()
+    stop.request("signal")
+    await process.start(GATED, stop=stop)
+    head = (await process.load()).position.seq
+    with pytest.raises(Refused) as refused:
+        await process.engine.dismiss("run", terms=RequestTerms(if_head=head - 1))
+    assert (refused.value.code, refused.value.details["head"]) == ("stale_head", head)
+    run = (await process.engine.dismiss("run", terms=RequestTerms(if_head=head))).run
+    assert run.is_dismissed
 
 
 async def test_of_two_requests_for_one_head_exactly_one_is_made(world: World) -> None:

@@ -28,6 +28,7 @@ async def paused(world: World) -> Process:
 
 REQUESTS: dict[str, Make] = {
     "cancel": lambda process, terms: process.engine.cancel("run", terms=terms),
+    "dismiss": lambda process, terms: process.engine.dismiss("run", terms=terms),
     "steer": lambda process, terms: process.engine.steer("run", "be brief", terms=terms),
     "resume": lambda process, terms: process.engine.resume("run", Resume(terms=terms)),
     "queue": lambda process, terms: process.engine.resume("run", Resume(run=False, terms=terms)),
