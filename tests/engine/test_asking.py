@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -36,6 +36,7 @@ from onward.testing.clock import ManualClock
 from onward.testing.faults import Died, Fault, FaultyStore
 from tests.cli.shell import wait_until
 from tests.engine.test_calls import Outside
+from tests.engine.test_deadlines import Silent
 from tests.world import Process, World, line, until
 
 SOURCE = line("work", "after", work="type=work", after="type=after")
@@ -570,6 +571,19 @@ async def asks(step: StepContext) -> None:
     assert answer.by
 
 
+def held_once(
+    why: str, until_us: int, entered: Counter[str]
+) -> Callable[[StepContext], Coroutine[Any, Any, None]]:
+    """A step that is held until then when it is first entered; `entered` counts."""
+
+    async def right(step: StepContext) -> None:
+        entered["right"] += 1
+        if entered["right"] == 1:
+            await step.recorder.hold(why, "come back later", until_us)
+
+    return right
+
+
 async def test_other_branches_continue_while_one_is_held(world: World) -> None:
     done = asyncio.Event()
 
@@ -611,11 +625,7 @@ async def test_a_waiting_run_wakes_for_a_branch_that_can_continue(world: World) 
     """The wake time is the earliest of all branches: a question without a deadline hides no other."""
     clock, entered = ManualClock(), Counter[str]()
     until_us = clock.now_us() + 3_600_000_000
-
-    async def right(step: StepContext) -> None:
-        entered["right"] += 1
-        if entered["right"] == 1:
-            await step.recorder.hold("limit", "the limit of the day is spent", until_us)
+    right = held_once("limit", until_us, entered)
 
     process = await world.process(handlers=fan(asks, right), clock=clock)
     run = await process.start(FAN)
@@ -629,14 +639,33 @@ async def test_a_waiting_run_wakes_for_a_branch_that_can_continue(world: World) 
     assert await process.is_sound()
 
 
+async def test_a_question_gives_way_to_a_branch_that_becomes_due_and_is_asked_again(world: World) -> None:
+    """Nobody may be there to answer, and the other branch does not need one."""
+    clock, entered, nobody = ManualClock(), Counter[str](), Silent()
+    until_us = clock.now_us() + 3_600_000_000
+    right = held_once("limit", until_us, entered)
+
+    process = await world.process(handlers=fan(asks, right), clock=clock)
+    await process.start(FAN)
+    stop = StopSwitch(grace_s=None)
+    attending = asyncio.create_task(process.engine.attend(await process.load(), nobody, stop))
+    await until(lambda: len(nobody.asked) == 2)
+    gate = "fan#1.left/left#1:approve"
+    assert nobody.asked == [gate] * 2
+    assert nobody.told == [
+        f"left: another branch of the run continues first; {gate} is asked again after that"
+    ]
+    assert (clock.now_us() >= until_us, entered["right"]) == (True, 2)
+    attending.cancel()
+    await asyncio.gather(attending, return_exceptions=True)
+    assert (await answer(process, "yes")).status is RunStatus.COMPLETED
+    assert await process.is_sound()
+
+
 async def test_an_answer_does_not_wait_for_a_provider_that_another_branch_waits_for(world: World) -> None:
     clock, entered = ManualClock(autojump=False), Counter[str]()
     until_us = clock.now_us() + 3_600_000_000
-
-    async def right(step: StepContext) -> None:
-        entered["right"] += 1
-        if entered["right"] == 1:
-            await step.recorder.hold("rate_limit", "come back later", until_us)
+    right = held_once("rate_limit", until_us, entered)
 
     process = await world.process(handlers=fan(asks, right), clock=clock)
     await process.engine.submit(process.pipeline(FAN), Start(run_id="run"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
@@ -34,6 +35,8 @@ from onward.operations.requests.new_runs import SubmitRun
 from onward.operations.requests.one_run import GetRun
 from onward.store.memory.adapter import MemoryDatabase
 from onward.store.port.store import Store
+from onward.testing.clock import ManualClock
+from tests.engine.test_asking import FAN, asks, fan, held_once
 from tests.engine.test_resume_doors import crashed
 from tests.operations.test_replies import check
 from tests.operations.test_requests import work
@@ -69,6 +72,20 @@ async def test_a_crashed_run_is_looked_at_and_then_continued_here(world: World) 
     assert ahead["checkpoint"] is not None
     assert (ahead["is_asking"], ahead["holder"], ahead["checkpoint"]["step"]) == (False, None, "start#1")
     assert (await execution.resume_run(ResumeRun(run="run")))["status"] == "completed"
+
+
+async def test_a_run_with_a_branch_that_is_due_is_continued_before_it_is_asked(world: World) -> None:
+    clock, entered = ManualClock(), Counter[str]()
+    until_us = clock.now_us() + 3_600_000_000
+    right = held_once("limit", until_us, entered)
+
+    process = await world.process(handlers=fan(asks, right), clock=clock)
+    await process.start(FAN)
+    assert (await here(process).look_ahead(ResumeRun(run="run")))["is_asking"]
+    clock.advance(3_601)
+    assert not (await here(process).look_ahead(ResumeRun(run="run")))["is_asking"]
+    assert (await here(process).resume_run(ResumeRun(run="run")))["status"] == "waiting"
+    assert entered["right"] == 2
 
 
 async def test_a_question_is_asked_once_and_its_answer_continues_the_run(world: World) -> None:

@@ -18,7 +18,8 @@ from onward.engine.loop.runner import Runner
 from onward.engine.loop.stop import StopSwitch
 from onward.errors import Refused
 from onward.machine.decide.answers import next_deadline, next_reminder, overdue
-from onward.machine.decide.requests import Decide, decide_and_claim, decide_answer, decide_overdue
+from onward.machine.decide.claim import woken
+from onward.machine.decide.requests import Decide, decide_and_claim, decide_answer, decide_woken
 from onward.model.answer import Answer
 from onward.model.events.gates import GateDecided
 from onward.model.run import Gate, Run, RunStatus
@@ -87,11 +88,11 @@ class Answering:
                 return event
         return None
 
-    async def expire(
+    async def wake(
         self, run_id: str, stop: StopSwitch | None, interviewer: Interviewer | None = None
     ) -> Folded:
-        """Apply expired deadlines and continue the run; nothing if another process was first."""
-        return await self._decide(run_id, decide_overdue, interviewer, run=True, stop=stop)
+        """Continue a waiting run whose wake time has come; nothing if another process was first."""
+        return await self._decide(run_id, decide_woken, interviewer, run=True, stop=stop)
 
     async def _decide(
         self,
@@ -120,21 +121,21 @@ class Answering:
         answers: dict[str, Answer] = {}
         while folded.run.status is RunStatus.WAITING and stop.reason is None:
             run = folded.run
-            if overdue(run, self._clock.now_us()):
-                folded = await self.expire(run.id, stop, interviewer)
+            if woken(run, self._clock.now_us()):
+                folded = await self.wake(run.id, stop, interviewer)
                 continue
             asked = [gate for gate in run.gates.values() if gate.decided is None and gate.gate not in skipped]
             if not asked:
                 return folded
             if not any(gate.gate in answers for gate in asked):
-                said = await self._ask(folded, asked, interviewer)
+                said = await self._ask(folded, asked, interviewer, wake_us=run.wake_at_us)
                 answers = {gate.gate: answer for gate, answer in zip(asked, said, strict=False)}
             gate = next(gate for gate in asked if gate.gate in answers)
             answer = answers.pop(gate.gate)
             if answer.skipped:
                 folded = await self._journal.catch_up(folded)  # it may have been decided elsewhere
                 is_open = all(_is_open(folded.run, one) for one in asked)
-                if is_open and not overdue(folded.run, self._clock.now_us()):
+                if is_open and not woken(folded.run, self._clock.now_us()):
                     skipped.add(gate.gate)
                 continue
             folded = await self._answered(folded, gate, answer, interviewer, stop)
@@ -161,9 +162,16 @@ class Answering:
         """Put one question, and remind of it; it is skipped if a deadline or another answer comes first."""
         return (await self._ask(folded, [gate], interviewer))[0]
 
-    async def _ask(self, folded: Folded, gates: Sequence[Gate], interviewer: Interviewer) -> Sequence[Answer]:
-        """Answers to the first of the gates, one at least."""
-        deadline_us = next_deadline(folded.run)
+    async def _ask(
+        self,
+        folded: Folded,
+        gates: Sequence[Gate],
+        interviewer: Interviewer,
+        *,
+        wake_us: int | None = None,
+    ) -> Sequence[Answer]:
+        """Answers to the first of the gates, one at least; skipped at `wake_us`, to be asked again later."""
+        ends_us = min((at for at in (next_deadline(folded.run), wake_us) if at is not None), default=None)
         answered = asyncio.Event()
         put = gates if isinstance(interviewer, AsksSeveral) else gates[:1]
         asking = asyncio.ensure_future(answers_of(interviewer, folded.run, gates))
@@ -171,11 +179,12 @@ class Answering:
         try:
             while True:
                 now_us = self._clock.now_us()
-                if deadline_us is not None and now_us >= deadline_us:
+                if ends_us is not None and now_us >= ends_us:
+                    await self._tell_woken(folded.run, put, interviewer)
                     return [Answer.skip()]
                 reminders = {gate.gate: next_reminder(gate, now_us) for gate in gates}
                 look_us = now_us + LOOK_US
-                until_us = min(at for at in (look_us, deadline_us, *reminders.values()) if at is not None)
+                until_us = min(at for at in (look_us, ends_us, *reminders.values()) if at is not None)
                 await self._clock.wait_s((until_us - now_us) / 1_000_000, answered)
                 if answered.is_set():
                     return asking.result()
@@ -201,6 +210,14 @@ class Answering:
             message = f"{gate.gate} no longer needs an answer"
             if decided is not None:
                 message = f"{gate.gate} was decided elsewhere: {decided.choice.label!r} by {decided.by}"
+            await interviewer.inform(message, gate.node)
+
+    async def _tell_woken(self, run: Run, gates: Sequence[Gate], interviewer: Interviewer) -> None:
+        """Say that questions are asked again, unless it is a deadline that woke the run: its rule answers."""
+        if not isinstance(interviewer, Informed) or overdue(run, self._clock.now_us()):
+            return
+        for gate in gates:
+            message = f"another branch of the run continues first; {gate.gate} is asked again after that"
             await interviewer.inform(message, gate.node)
 
     async def _remind(self, gate: Gate, reminder_us: int, interviewer: Interviewer) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from onward.errors import InvalidInput, Refused
-from onward.machine.decide.answers import deadline_rule, decision, has_expired, overdue
-from onward.machine.decide.claim import HolderView, claim_of, decide_claim, wrong_state
+from onward.machine.decide.answers import deadline_rule, decision, has_expired
+from onward.machine.decide.claim import HolderView, claim_of, decide_claim, woken, wrong_state
 from onward.machine.decide.closing import cancelling, pausing, requested_stop
 from onward.machine.decide.doubt import doubtful_step, interruption
 from onward.model.answer import Answer
@@ -105,9 +105,9 @@ def decide_answer(
     return (decided,)
 
 
-def decide_overdue(run: Run, holder_view: HolderView) -> tuple[Event, ...]:
-    """Apply the deadlines of gates that have expired, if the run still waits at them."""
-    return overdue(run, holder_view.now_us) if run.status is RunStatus.WAITING else ()
+def decide_woken(run: Run, holder_view: HolderView) -> tuple[Event, ...]:
+    """Wake a run that still waits, if a deadline of its gates has expired or another branch is due."""
+    return woken(run, holder_view.now_us) if run.status is RunStatus.WAITING else ()
 
 
 def decide_and_claim(run: Run, holder_view: HolderView, *, decide: Decide) -> tuple[Event, ...]:

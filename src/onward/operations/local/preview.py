@@ -9,7 +9,7 @@ from onward.engine.control.preview import Preview
 from onward.engine.control.requests import Resume
 from onward.engine.engine import Engine
 from onward.engine.step.leftovers import view_left
-from onward.machine.decide.answers import overdue
+from onward.machine.decide.claim import woken
 from onward.machine.plan.action import Execute, Sleep, Wait
 from onward.model.events.event import Event
 from onward.model.events.gates import GateDecided, GateOpened
@@ -39,9 +39,9 @@ async def preview(engine: Engine, run_id: str, how: Resume, *, now_us: int) -> R
 
 
 def is_asking(run: Run, how: Resume, now_us: int) -> bool:
-    """Whether a resume of this run comes down to asking its questions: no deadline has answered them."""
+    """Whether a resume of this run comes down to asking its questions: it has no other way to continue."""
     is_plain = how.action is None and how.from_node is None and how.workdir is None
-    return run.status is RunStatus.WAITING and is_plain and not overdue(run, now_us)
+    return run.status is RunStatus.WAITING and is_plain and not woken(run, now_us)
 
 
 def _act(does: str, what: str, why: str) -> PlannedAct:
