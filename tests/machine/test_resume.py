@@ -363,6 +363,17 @@ def test_a_waiting_run_is_moved_and_waits_on_but_does_not_continue_elsewhere() -
         decide(ResumeRequest("pat", workdir="/there", from_node="g"))
 
 
+def test_a_waiting_run_takes_a_changed_pipeline_and_waits_on() -> None:
+    play = Play(ASK)
+    changed = PipelineChanged(pipeline_hash="other", before=play.run.pipeline_hash, by="pat")
+    request = ResumeRequest("pat", accept_changes=True)
+    decided = decide_resume(play.definition, play.run, NO_ONE, request, changed_to="other")
+    assert decided == (changed,)
+    play.write(*decided)
+    assert (play.run.status, play.run.pipeline_hash) == (RunStatus.WAITING, "other")
+    assert decide_resume(play.definition, play.run, NO_ONE, request, changed_to="other") == ()
+
+
 def test_a_resumed_run_goes_on_under_the_changed_pipeline() -> None:
     play = failed()
     play.definition = define("a [type=tool]; c [type=tool]; start -> a -> c -> exit")

@@ -12,11 +12,14 @@ if TYPE_CHECKING:
 
 
 class InvalidPipeline(OnwardError):
-    """A pipeline definition has errors; all of them are in `diagnostics`, followed by the warnings."""
+    """A pipeline definition has errors; all of them are in `diagnostics`, followed by the warnings.
 
-    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
-        self.diagnostics = tuple(diagnostics)
-        super().__init__("\n".join(str(diagnostic) for diagnostic in self.diagnostics))
+    `advice` is a sentence about all of them, such as how to do without this definition.
+    """
+
+    def __init__(self, diagnostics: Sequence[Diagnostic], advice: str = "") -> None:
+        self.diagnostics, self.advice = tuple(diagnostics), advice
+        super().__init__("\n".join(filter(None, (*map(str, self.diagnostics), advice))))
 
 
 class ConditionError(OnwardError):

@@ -121,6 +121,7 @@ RUN: Mapping[RunStatus, Mapping[type[Event], RunStatus]] = {
         GateWithdrawn: WAITING,
         AttemptInterrupted: WAITING,
         SteeringGiven: WAITING,
+        PipelineChanged: WAITING,
         WorkdirChanged: WAITING,
         RunPaused: PAUSED,
         RunFailed: FAILED,

@@ -71,9 +71,7 @@ class Resume(ResumeRequest):
     measure and the limit.
     """
 
-    accept_changes: bool = False
     original: bool = False
     wait: bool = False
-    raises: tuple[tuple[str, str, int], ...] = ()
     terms: RequestTerms = NO_TERMS
     interviewer: Interviewer | None = None

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from onward.errors import HistoryCorrupt, InvalidInput, Refused
+from onward.errors import HistoryCorrupt, InvalidInput, InvalidPipeline, Refused
 from onward.model.ids import node_of
 from onward.model.run import Run
 from onward.model.values.tool_env import Variables
@@ -81,7 +81,13 @@ class Sources(msgspec.Struct, frozen=True):
             return await self.stored(run), notice
         if current.encode() == await self.blobs.find(run.pipeline_hash):
             return await self.stored(run), ""
-        new = self.prepare(current, run.path)
+        try:
+            new = self.prepare(current, run.path)
+        except InvalidPipeline as error:
+            changed = f"{run.path} changed since run {run.id} started and cannot be used as it is; correct it"
+            raise InvalidPipeline(
+                error.diagnostics, f"{changed}, or {verb} with --original for the stored source."
+            ) from None
         check_change(run, await self.stored(run), new, accepted=accept_changes, verb=verb)
         return new, ""
 
@@ -95,7 +101,7 @@ def _kept(run: Run) -> str:
 
 
 def check_change(run: Run, old: Pipeline, new: Pipeline, *, accepted: bool, verb: str) -> None:
-    """Refuse a change that no one has accepted, or that lacks a node which the run has steps of."""
+    """Refuse a change that no one has accepted, or without a node that the run has steps of or can go to."""
     changed = changed_nodes(old.graph, new.graph)
     what = ", ".join(changed) or "only comments, layout or graph attributes"
     if not accepted:
@@ -107,12 +113,13 @@ def check_change(run: Run, old: Pipeline, new: Pipeline, *, accepted: bool, verb
         )
     ahead = [branch.next_node for branch in run.branches.values() if branch.next_node]
     ahead += [parallel.join for parallel in run.parallels.values() if parallel.join]
+    ahead += [choice.to for gate in run.gates.values() for choice in gate.choices if choice.to]
     recorded = dict.fromkeys((*map(node_of, (*run.visits, *run.outcomes)), *ahead))
     gone = [node for node in recorded if node not in new.graph.nodes]
     if gone:
         raise Refused(
             "pipeline_changed",
-            f"run {run.id} has steps of nodes that {run.path} lacks: {', '.join(gone)}; "
+            f"{run.path} lacks nodes that run {run.id} still needs: {', '.join(gone)}; "
             f"put them back, or {verb} with --original.",
             details={"was": old.hash, "is": new.hash, "missing": gone},
         )

@@ -44,6 +44,10 @@ class ResumeRequest:
     """With `continue`: what calls in doubt answered, as the person found out; the others answered nothing."""
     repeats: tuple[str, ...] = ()
     """With `retry`: answered calls that must not be repeated, and are to be made again all the same."""
+    accept_changes: bool = False
+    """Whether the run continues with its pipeline file as it is now, if that was changed."""
+    raises: tuple[tuple[str, str, int], ...] = ()
+    """Limits that are raised first: the scope or its kind, the measure and the limit."""
     run: bool = True
     """Whether the process that asks executes the run; else it is left in the queue."""
 
@@ -51,6 +55,11 @@ class ResumeRequest:
     def asks(self) -> bool:
         """Whether the run is not simply to continue where it stopped."""
         return self.from_node is not None or self.action is not None or self.restore_workspace
+
+    @property
+    def prepares(self) -> bool:
+        """Whether it changes what a run continues with, which a waiting run can have before its answer."""
+        return self.workdir is not None or self.accept_changes or bool(self.raises)
 
 
 def decide_resume(
@@ -69,10 +78,9 @@ def decide_resume(
     fallen = check_resumable(run, holder_view, request)
     if request.action == "abort":
         return (*fallen, *cancelling(run, by=request.by))
-    moved = _moved(run, request)
-    if _only_moves(run, request) and not fallen:
-        return moved
-    changed = (*moved, *pipeline_changed(run, changed_to, by=request.by))
+    changed = (*_moved(run, request), *pipeline_changed(run, changed_to, by=request.by))
+    if _only_prepares(run, request) and not fallen:
+        return changed
     is_due = run.status in (RunStatus.QUEUED, RunStatus.WAITING)
     if is_due and not request.asks:
         claim = (claim_of(run, holder_view.asker),) if request.run else ()
@@ -108,9 +116,9 @@ def _moved(run: Run, request: ResumeRequest) -> tuple[Event, ...]:
     return (WorkdirChanged(workdir=request.workdir, before=run.workdir, by=request.by),)
 
 
-def _only_moves(run: Run, request: ResumeRequest) -> bool:
-    """Whether a run is to wait on, and in another directory: it could not be answered in the old one."""
-    return run.status is RunStatus.WAITING and request.workdir is not None and not request.asks
+def _only_prepares(run: Run, request: ResumeRequest) -> bool:
+    """Whether a run is to wait on, and then to continue in another way."""
+    return run.status is RunStatus.WAITING and request.prepares and not request.asks
 
 
 def _where(
@@ -172,7 +180,7 @@ def _check_request(request: ResumeRequest) -> None:
 def check_resumable(run: Run, holder_view: HolderView, request: ResumeRequest) -> tuple[Event, ...]:
     """Whether the status allows it. A running run with a dead holder counts as interrupted.
 
-    A waiting run can continue when the deadline of a gate has passed, and be moved or cancelled always.
+    A waiting run can continue when its wake time has come, and be prepared or cancelled always.
     """
     match run.status:
         case RunStatus.RUNNING:
@@ -184,7 +192,7 @@ def check_resumable(run: Run, holder_view: HolderView, request: ResumeRequest) -
             return (RunInterrupted(reason="crash", detail=_how_lost(holder_view)),)
         case RunStatus.WAITING:
             late = woken(run, holder_view.now_us)
-            if not late and request.action != "abort" and not _only_moves(run, request):
+            if not late and request.action != "abort" and not _only_prepares(run, request):
                 raise still_waits(run)
             return late
         case RunStatus.QUEUED:

@@ -30,6 +30,9 @@ async def preview(engine: Engine, run_id: str, how: Resume, *, now_us: int) -> R
     if is_asking(known, how, now_us):
         asked = (gate for gate in known.gates.values() if gate.decided is None)
         found["plan"] = [_act("ask", gate.gate, gate.text) for gate in asked]
+        _, found["notice"] = await engine.sources.to_continue(
+            known, accept_changes=False, original=how.original
+        )
     else:
         seen = await engine.preview_resume(run_id, how)
         found["plan"], found["notice"] = list(_plan(seen, now_us)), seen.notice
@@ -40,7 +43,7 @@ async def preview(engine: Engine, run_id: str, how: Resume, *, now_us: int) -> R
 
 def is_asking(run: Run, how: Resume, now_us: int) -> bool:
     """Whether a resume of this run comes down to asking its questions: it has no other way to continue."""
-    is_plain = how.action is None and how.from_node is None and how.workdir is None
+    is_plain = not how.asks and not how.prepares
     return run.status is RunStatus.WAITING and is_plain and not woken(run, now_us)
 
 

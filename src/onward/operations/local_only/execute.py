@@ -96,6 +96,18 @@ class Execution(msgspec.Struct, frozen=True):
         run_id = await self._run_id(request.run)
         return await self._attended(await self.engine.resume(run_id, how, self.stop, tell=tell))
 
+    async def ask_run(
+        self, request: ResumeRun, tell: Callable[[str], None] = lambda notice: None
+    ) -> RunState:
+        """Do what is left of a resume that only asks: compare the pipeline's file, and put the questions."""
+        folded = await self._load(request.run)
+        _, notice = await self.engine.sources.to_continue(
+            folded.run, accept_changes=False, original=request.original
+        )
+        if notice:
+            tell(notice)
+        return await self._attended(folded)
+
     async def attend_run(self, request: GetRun) -> RunState:
         """Answer the questions of a run that waits, and continue it as far as they are answered."""
         return await self._attended(await self._load(request.run))

@@ -18,11 +18,11 @@ from onward.cli.print.text import age, one_line
 from onward.cli.values import context_of, one_of
 from onward.clock import SystemClock
 from onward.model.ids import called
+from onward.model.run import RunStatus
 from onward.operations.local_only.replies import ResumeOutlook
 from onward.operations.local_only.workdir import directory_of, is_elsewhere, missing_notice
 from onward.operations.replies.decisions import Resumed
 from onward.operations.requests.decisions import ResumeRun
-from onward.operations.requests.one_run import GetRun
 
 Repeats = Annotated[
     tuple[str, ...],
@@ -119,7 +119,7 @@ async def resume(
 async def _execute(desk: Foreground, asking: ResumeRun, *, wait: bool) -> int:
     ahead = await desk.execution.look_ahead(asking)
     if ahead["is_asking"]:
-        return desk.finish(await desk.execution.attend_run(GetRun(run=ahead["run"])))
+        return desk.finish(await desk.execution.ask_run(asking, tell=desk.out.note))
     desk.progress.narrator.opening = _opening(ahead, asking)
     if ahead["holder"] is not None and asking.take_over:
         desk.out.note(f"taking the run from {ahead['holder']}, which is alive; it can write nothing more.")
@@ -139,7 +139,11 @@ def _tell_queued(run: Resumed, out: Output) -> int:
     waiting = run["waiting_for"]["says"] if run["waiting_for"] else ""
     for notice in filter(None, (run["notice"], missing_notice(run["workdir"]), waiting)):
         out.note(notice)
-    out.say(f"run {called(run['id'])} is queued; a worker continues it (`onward worker`)")
+    name = called(run["id"])
+    if run["status"] == RunStatus.WAITING.value:
+        out.say(f"run {name} still waits for an answer; answer with `onward answer {name}`")
+    else:
+        out.say(f"run {name} is queued; a worker continues it (`onward worker`)")
     if out.is_json:
         out.value(run)
     return FINE
