@@ -6,7 +6,8 @@ but the database's own for leases.
 
 To add a third database, write a package with one module for each part, and an `adapter` that builds the
 parts around one connection, pool or state. In `sqlite` and `postgres` the parts `gates` and `outbox` are in
-`news/`, `messages` in `chats/`, and `workers` beside `leases`. Every store uses these modules:
+`news/`, `messages` and `intakes` in `chats/`, `limits` in `limits/` (its port is in `port/money/`), and
+`workers` beside `leases`; the port of `pipelines` is in `port/registry/`. Every store uses these modules:
 
 - `limits/`: judges and charges calls; `growing`: judges flushes of messages;
 - `refusals`: the words of a refusal; `owner`: the names of processes.
@@ -14,7 +15,8 @@ parts around one connection, pool or state. In `sqlite` and `postgres` the parts
 `codec` turns events into stored events and back, for whoever is above: a store keeps bodies and does not read
 them.
 
-An SQL database gets a `queries.sql` with the same query names and the same `migrations`, and shares these:
+An SQL database gets a `queries.sql` with the same query names, `migrations` with the same numbers and names
+(the first may make the tables of today, and the others be empty), and shares these:
 
 - `rows`, `tallies`, `outgoing`: rows to values and back; `queries`: the files of SQL;
 - `filters`: the queries of a list; `holdings`: what this process holds;
@@ -22,5 +24,5 @@ An SQL database gets a `queries.sql` with the same query names and the same `mig
 - `sweeping`: the three steps that delete unused content.
 
 `onward.testing.conformance` proves the parts: all three stores pass the same suite, and so must the next one.
-`wiring/` then learns its address: each place there that compares with `POSTGRES`.
+`wiring/` and `cli/opening/` then learn its address: each place there that compares with `POSTGRES`.
 """

@@ -1,7 +1,8 @@
 """Calls that are recorded: made once, and answered from the log ever after.
 
 A call that may be repeated is one append, its answer. One that must not be repeated is on disk before it
-begins, so that a crash in the middle of it is noticed and a person decides.
+begins, so that a crash in the middle of it is noticed and a person decides; so is one that reserves from a
+limit or streams.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Commands that execute runs, here or in workers."""
+"""Commands that create or execute runs, here or in workers; `workers` lists those that would."""
