@@ -10,6 +10,7 @@ import errno
 import os
 import socket
 import sys
+from functools import cache
 
 import msgspec
 
@@ -54,8 +55,14 @@ def host_identity() -> HostIdentity:
 
 def boot_id() -> str:
     """The name of this boot of this machine; empty where the system has none."""
+    return _text_of(BOOT_ID)
+
+
+@cache
+def _text_of(path: str) -> str:
+    """What a file says that does not change while this process lives; empty if there is none."""
     try:
-        with open(BOOT_ID, encoding="ascii") as file:
+        with open(path, encoding="ascii") as file:
             return file.read().strip()
     except OSError:
         return ""

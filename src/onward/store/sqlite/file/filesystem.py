@@ -40,12 +40,14 @@ def filesystem_of(directory: str, *, mountinfo: str = MOUNTINFO) -> str:
     try:
         wanted = _mount_id(directory)
         with open(mountinfo, "rb") as table:
-            kinds = dict(_id_and_kind(line) for line in table)
+            found = next((line for line in table if line.startswith(wanted + b" ")), b"")
     except OSError as error:
         raise StoreUnavailable(
             f"cannot tell which file system holds {directory}: {error}; onward needs /proc to be mounted."
         ) from error
-    return kinds.get(wanted, "unknown")
+    # "36 35 98:0 / /mnt rw,noatime master:1 - ext4 /dev/sda1 rw": the type follows the lone dash.
+    kind = found.partition(b" - ")[2].split(b" ", 1)[0]
+    return os.fsdecode(kind) or "unknown"
 
 
 def _mount_id(directory: str) -> bytes:
@@ -57,9 +59,3 @@ def _mount_id(directory: str) -> bytes:
     finally:
         os.close(fd)
     return fields[b"mnt_id"].strip()
-
-
-def _id_and_kind(line: bytes) -> tuple[bytes, str]:
-    # "36 35 98:0 / /mnt rw,noatime master:1 - ext4 /dev/sda1 rw": the type follows the lone dash.
-    mount, _, rest = line.partition(b" - ")
-    return mount.split(b" ", 1)[0], os.fsdecode(rest.split(b" ", 1)[0])
