@@ -316,6 +316,21 @@ async def test_every_plan_finds_runs_by_their_ids_even_one_made_while_there_were
         assert await plan_of(postgres_ready_url, "run_by_display_id") == ["run_by_display_id"]
 
 
+async def test_the_row_of_a_run_that_moves_stays_in_its_page(postgres_ready_url: str) -> None:
+    """A row that moves to another page is entered into every index again."""
+    store = await PostgresStore.open(postgres_ready_url)
+    runs: Sequence[Draft] = await asyncio.gather(*(held(store) for _ in range(200)))
+    for _ in range(3):
+        runs = await asyncio.gather(*(stepped(store, run) for run in runs))
+    await store.close()  # a session that ends reports what it did
+    moves = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'run'"
+    async with await psycopg.AsyncConnection.connect(postgres_ready_url, autocommit=True) as connection:
+        all_moves = 0
+        while all_moves < 600:
+            ((all_moves, in_place),) = await (await connection.execute(moves.encode())).fetchall()
+    assert in_place >= 0.9 * all_moves
+
+
 async def transactions_of(url: str, runs: Sequence[Draft]) -> int:
     """In how many transactions these runs were last changed."""
     async with await psycopg.AsyncConnection.connect(url) as connection:

@@ -1,0 +1,1 @@
+-- Differs because a file changes a row in its place: nothing to change.
