@@ -133,7 +133,7 @@ class Onward(Queueing):
         return (await (await self.engine()).cancel(run_id, reason=reason)).run
 
     async def dismiss(self, run_id: str, *, by: str = "user") -> Run:
-        """Offer a stopped run no more, and let no message resume it; `resume` still does."""
+        """Stop suggesting a stopped run, and let no message resume it; `resume` still works."""
         return (await (await self.engine()).dismiss(run_id, by=by)).run
 
     async def steer(self, run_id: str, text: str, *, by: str = "user") -> Run:

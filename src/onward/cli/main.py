@@ -52,7 +52,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("replay", "start.replay", "Fork a run at a checkpoint and run the fork."),
     ("pause", "decide.stop", "Ask a run to stop; it can be resumed."),
     ("cancel", "decide.stop", "Cancel a run for good."),
-    ("dismiss", "decide.dismiss", "Offer a stopped run no more, and resume it no more by itself."),
+    ("dismiss", "decide.dismiss", "Stop suggesting a stopped run, and stop resuming it automatically."),
     ("steer", "decide.steer", "Give a run's agents an instruction while it is running."),
     ("answer", "decide.answer", "Answer a gate and continue."),
     ("pipelines", "operate.pipelines", "List, add, show, enable and remove registered pipelines."),

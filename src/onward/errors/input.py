@@ -34,10 +34,10 @@ class NoProvider(InvalidInput):
         self.node_id = node_id
         super().__init__(
             f"node {node_id!r} is an agent step and no model provider is set up; set OPENAI_API_KEY, "
-            "ANTHROPIC_API_KEY or GEMINI_API_KEY (or OPENAI_BASE_URL for a server of your own), or write "
-            "[providers.NAME] into onward.toml, and name the model with ONWARD_MODEL (docs/agents.md); "
-            "`onward models` says what is set up. Or play the agents with --simulate, or name an "
-            "app with a handler for 'codergen' with --app."
+            "ANTHROPIC_API_KEY or GEMINI_API_KEY, and name the model with ONWARD_MODEL. For a server of your "
+            "own set OPENAI_BASE_URL; other providers are [providers.NAME] in onward.toml (docs/agents.md). "
+            "`onward models` shows what is set up. Without a model: --simulate plays the agents, and --app "
+            "can name an app with a handler for 'codergen'."
         )
 
 

@@ -87,7 +87,7 @@ class RunUnreadable(StoreCorrupt):
 
     def __init__(self, run_id: str, why: object) -> None:
         self.run_id = run_id
-        super().__init__(f"run {run_id} is due and cannot be read: {why}")
+        super().__init__(f"run {run_id} is due but cannot be read: {why}")
 
 
 class SchemaTooNew(StoreError):
@@ -96,7 +96,8 @@ class SchemaTooNew(StoreError):
     def __init__(self, found: int, known: int) -> None:
         self.found, self.known = found, known
         super().__init__(
-            f"the database has schema {found}, and this Onward knows up to {known}; upgrade Onward to use it."
+            f"the database has schema {found}, and this version of Onward supports schemas up to {known}; "
+            "upgrade Onward to use it."
         )
 
 

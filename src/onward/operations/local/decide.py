@@ -81,7 +81,7 @@ class LocalDecide(msgspec.Struct, frozen=True):
         return await run_state(self.engine.store, folded, self.clock.now_us())
 
     async def dismiss_run(self, request: DismissRun) -> RunState:
-        """Offer a stopped run no more, and resume it no more by itself."""
+        """Stop suggesting a stopped run, and stop resuming it automatically."""
         run_id = await self._run_id(request.run)
         folded = await self.engine.dismiss(run_id, by=request.by, terms=terms_of(request))
         return await run_state(self.engine.store, folded, self.clock.now_us())

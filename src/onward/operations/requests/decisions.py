@@ -73,7 +73,7 @@ class CancelRun(RunChange, frozen=True, kw_only=True):
 
 
 class DismissRun(RunChange, frozen=True, kw_only=True):
-    """Offer a stopped run no more, and resume it no more by itself. It can still be resumed by name."""
+    """Stop suggesting a stopped run, and stop resuming it automatically. It can still be resumed by name."""
 
 
 class SteerRun(RunChange, frozen=True, kw_only=True):

@@ -1,1 +1,1 @@
-"""Commands by which a person decides about a run: answer, retry, skip, abort, pause, cancel, dismiss, steer."""
+"""Commands that decide about a run: answer, retry, skip, abort, pause, cancel, dismiss, steer."""

@@ -10,7 +10,7 @@ from onward.operations.requests.decisions import DismissRun
 
 
 async def dismiss(run: RunName, /, *, common: Common = COMMON, out: Out) -> int:
-    """Offer a stopped run no more, and resume it no more by itself; `onward resume` still does."""
+    """Stop suggesting a stopped run, and stop resuming it automatically; `onward resume` still works."""
     async with foreground(common, out) as desk:
         told = await desk.operations.decide.dismiss_run(DismissRun(run=run))
         name = called(told["id"])

@@ -27,7 +27,11 @@ from onward.operations.requests.one_run import GetRun
 POLL_S = 0.1
 Wait = Annotated[
     bool,
-    Parameter(name="--wait", negative="--no-wait", help="See that it happens (the default), or only ask."),
+    Parameter(
+        name="--wait",
+        negative="--no-wait",
+        help="Wait until the run has stopped (the default), or only send the request.",
+    ),
 ]
 Timeout = Annotated[float, number(WAIT, help="For how many seconds to wait; 0 only asks.")]
 Ask = Callable[[], Awaitable[RunState]]

@@ -39,7 +39,7 @@ async def graph(
     original: Annotated[
         bool, Parameter(help="Draw the pipeline that the run began with, if it changed since.")
     ] = False,
-    force: Annotated[bool, Parameter(help="Let --out replace a file that is no SVG.")] = False,
+    force: Annotated[bool, Parameter(help="Let --out replace a file that is not an SVG.")] = False,
     common: Common = COMMON,
     out: Out,
 ) -> int:

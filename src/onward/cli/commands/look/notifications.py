@@ -25,7 +25,7 @@ async def notifications(
     run: RunName | None = None,
     /,
     *,
-    failed: Annotated[bool, Parameter(help="Only those that were given up.")] = False,
+    failed: Annotated[bool, Parameter(help="Only those whose delivery was given up.")] = False,
     waiting: Annotated[bool, Parameter(help="Only those that are still to be delivered.")] = False,
     limit: Annotated[int, number(LIMIT, help="How many to list, newest first.")] = 50,
     retry: Annotated[

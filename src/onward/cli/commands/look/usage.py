@@ -25,7 +25,7 @@ async def usage(
     *,
     by: Annotated[
         Literal["run", "chat", "project", "day", "pipeline", "model"],
-        Parameter(help="What to put the usage together by."),
+        Parameter(help="How to group the usage."),
     ] = "day",
     limit: Annotated[int, number(LIMIT, help="How many to list.")] = 50,
     common: Common = COMMON,

@@ -39,7 +39,7 @@ async def export(
         Parameter(
             name="--out",
             allow_leading_hyphen=True,
-            help="The file, compressed if its name ends in .zst; - is the output.",
+            help="The file, compressed if its name ends in .zst; - means standard output.",
         ),
     ] = STANDARD,
     parents: Annotated[
@@ -149,7 +149,7 @@ def _tell_exported(carried: Exported, path: str, out: Output) -> None:
 
 async def import_(
     file: Annotated[
-        str, Parameter(help="What `onward export` wrote; - is the input.", allow_leading_hyphen=True)
+        str, Parameter(help="What `onward export` wrote; - means standard input.", allow_leading_hyphen=True)
     ],
     /,
     *,
@@ -160,7 +160,7 @@ async def import_(
         int | None,
         number(
             GIBIBYTES,
-            help="Unpack up to so many GiB, however small the file (1 GiB, or 1,000 times its size).",
+            help="Unpack at most this many GiB (1 GiB, or 1,000 times the file's size).",
             metavar="GIB",
         ),
     ] = None,

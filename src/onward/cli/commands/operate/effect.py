@@ -26,7 +26,7 @@ OPEN = ("effect_in_doubt", "effect_under_way")
 
 
 async def effect(
-    key: Annotated[str, Parameter(help="What names the effect; inside a step it is the step's own.")],
+    key: Annotated[str, Parameter(help="The key of the effect; inside a step it belongs to that step.")],
     /,
     *command: Annotated[str, Parameter(help="The command, after `--`.")],
     retry: Annotated[bool, Parameter(help="It is in doubt: run the command again.")] = False,

@@ -25,12 +25,10 @@ async def gc(
     older_than: Annotated[
         float | None,
         duration(
-            WAIT, help="Only runs that nothing has happened to for so long (30d without --keep; 0d: any age)."
+            WAIT, help="Only runs that have been idle this long (30d unless --keep is given; 0d: any age)."
         ),
     ] = None,
-    keep: Annotated[
-        int | None, number(KEPT, help="Keep the newest so many of them, whatever their age.")
-    ] = None,
+    keep: Annotated[int | None, number(KEPT, help="Always keep this many of the newest runs.")] = None,
     status: Annotated[
         str | None,
         Parameter(help="Which runs: completed, cancelled (both by default), failed; with commas between."),

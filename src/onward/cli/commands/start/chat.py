@@ -53,7 +53,7 @@ async def chat(
         Parameter(help="The registered pipeline of a new run: NAME or NAME@VERSION.", metavar="NAME"),
     ] = None,
     key: Annotated[
-        str | None, Parameter(help="The same message under the same key is sent once, however often.")
+        str | None, Parameter(help="A message with the same key counts once, however often you send it.")
     ] = None,
     watch: Annotated[
         bool, Parameter(help="Execute what follows here, and print what is said, until it stops.")

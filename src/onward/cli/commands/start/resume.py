@@ -46,15 +46,17 @@ async def resume(
     skip: Annotated[bool, Parameter(help="Skip the stopped step and continue.")] = False,
     continue_: Annotated[
         bool,
-        Parameter(name="--continue", help="Retry it, and tell it that it continues a partial result."),
+        Parameter(
+            name="--continue", help="Retry the stopped step, and tell it that it continues partial work."
+        ),
     ] = False,
     abort: Annotated[bool, Parameter(help="Cancel the run for good; nothing is undone.")] = False,
     step: Annotated[
-        str | None, Parameter(help="The stopped step that these four speak of, if there are several.")
+        str | None, Parameter(help="Which stopped step to retry, skip or continue, if there are several.")
     ] = None,
     going: Continue = CONTINUE,
     take_over: Annotated[
-        bool, Parameter(help="Take the run from a holder that is stuck; it can write nothing more.")
+        bool, Parameter(help="Take the run from a stuck process, which can then no longer write to it.")
     ] = False,
     dry_run: Annotated[
         bool, Parameter(help="Make all checks, print what would be skipped and run, change nothing.")

@@ -96,7 +96,7 @@ async def worker(
     metrics: Annotated[
         str | None,
         Parameter(
-            help="Serve /metrics for Prometheus and /healthz there; without a host on this machine alone.",
+            help="Serve /metrics for Prometheus and /healthz there; without a host, to this machine only.",
             metavar="[HOST:]PORT",
         ),
     ] = None,
