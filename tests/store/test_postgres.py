@@ -325,7 +325,7 @@ async def test_the_row_of_a_run_that_moves_stays_in_its_page(postgres_ready_url:
     await store.close()  # a session that ends reports what it did
     moves = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'run'"
     async with await psycopg.AsyncConnection.connect(postgres_ready_url, autocommit=True) as connection:
-        all_moves = 0
+        all_moves = in_place = 0
         while all_moves < 600:
             ((all_moves, in_place),) = await (await connection.execute(moves.encode())).fetchall()
     assert in_place >= 0.9 * all_moves
