@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -58,6 +59,33 @@ async def test_a_worker_passes_over_a_due_run_whose_row_is_damaged(
         assert await taken_by(engine) == "good"
         assert await taken_by(engine) is None
     assert caplog.text.count("run bad is skipped") == 1, "whoever looks after the worker is told, once"
+    await engine.close()
+
+
+async def test_a_worker_passes_over_a_run_whose_row_does_not_say_what_it_needs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As rows that an older version left when a run was moved: the queue is filtered by them."""
+    path = tmp_path / "onward.db"
+    engine = engine_on(SqliteStore(str(path)))
+    await engine.submit(engine.sources.prepare(line("a"), "<test>"), Start(run_id="good"))
+    elsewhere = Engine(
+        SqliteStore(str(path)),
+        clock=SystemClock(),
+        ids=SystemIds(),
+        dice=SystemDice(),
+        handlers={"other": Scripted()},
+    )
+    pipeline = elsewhere.sources.prepare(line("a", a="type=other"), "<test>")
+    await elsewhere.submit(pipeline, Start(run_id="stale", priority=1))
+    await elsewhere.close()
+    damage(path, "UPDATE run SET needs = 'codergen' WHERE id = 'stale'")
+    with caplog.at_level(logging.ERROR, "onward"):
+        async with asyncio.timeout(20):
+            assert await taken_by(engine) == "good"
+            assert await taken_by(engine) is None
+    assert "run stale is skipped" in caplog.text
+    assert "`onward verify stale`" in caplog.text
     await engine.close()
 
 

@@ -15,10 +15,18 @@ from onward.engine.lease.served import Unserved
 from onward.engine.log.journal import Journal
 from onward.engine.log.reader import Folded
 from onward.engine.loop.stop import StopSwitch
-from onward.errors import LeaseLost, OnwardError, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from onward.errors import (
+    LeaseLost,
+    OnwardError,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from onward.machine.decide.claim import decide_claim
 from onward.model.events.event import Event
-from onward.model.run import RunStatus
+from onward.model.run import Run, RunStatus
 from onward.store.port.log import TakeFilter
 from onward.store.port.measures import Measures
 
@@ -75,6 +83,7 @@ class Taking:
 
     async def _claim_next(self) -> Folded | None:
         """The run that this process holds now, or None when nothing that it can serve is due."""
+        refused: set[str] = set()
         while True:
             try:
                 folded = await self._journal.take(self._filter(), self._claim, self._skip)
@@ -85,7 +94,11 @@ class Taking:
             if folded is not None and folded.run.status is RunStatus.RUNNING:
                 self._skipped.pop(folded.run.id, None)
                 return folded
-            if folded is None and not has_failed:
+            if folded is not None and folded.run.id in refused:
+                self._skip(folded.run.id, _needs_unsaid(folded.run))
+            elif folded is not None:
+                refused.add(folded.run.id)  # because of what it needs, by which the next one is chosen
+            elif not has_failed:
                 return None
 
     def _claim(self, current: Folded) -> Sequence[Event]:
@@ -123,3 +136,10 @@ class Taking:
             with contextlib.suppress(OnwardError):  # then the log of this process is the only place
                 await self._measures.note_stuck(run_id, why)
         return bool(failed)
+
+
+def _needs_unsaid(run: Run) -> StoreCorrupt:
+    """That a run is found by a row which says less than its log."""
+    return StoreCorrupt(
+        f"its row does not say that it needs {' '.join(run.needs)}; `onward verify {run.id}` compares them."
+    )

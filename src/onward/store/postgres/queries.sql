@@ -171,11 +171,11 @@ WITH step AS (
         :pipeline_hash::text[], :status::text[], :reason::text[], :detail::text[], :recoverable::bigint[],
         :next_node::text[], :doubtful::text[], :steps_finished::bigint[], :token::bigint[], :owner::text[],
         :wake_at_us::bigint[], :updated_at_us::bigint[], :ended_at_us::bigint[], :restarted_as::text[],
-        :is_dismissed::bigint[], :head::bigint[], :hash::bytea[], :append_id::text[], :at_us::bigint[]
+        :is_dismissed::bigint[], :needs::text[], :head::bigint[], :hash::bytea[], :append_id::text[], :at_us::bigint[]
     ) AS step (
         id, after, after_hash, held_token, held_owner, pipeline_hash, status, reason, detail, recoverable,
         next_node, doubtful, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, restarted_as,
-        is_dismissed, head, hash, append_id, at_us
+        is_dismissed, needs, head, hash, append_id, at_us
     )
 ),
 locked AS (
@@ -197,11 +197,11 @@ WITH step AS (
         :pipeline_hash::text, :status::text, :reason::text, :detail::text, :recoverable::bigint,
         :next_node::text, :doubtful::text, :steps_finished::bigint, :token::bigint, :owner::text,
         :wake_at_us::bigint, :updated_at_us::bigint, :ended_at_us::bigint, :restarted_as::text,
-        :is_dismissed::bigint, :head::bigint, :hash::bytea, :append_id::text, :at_us::bigint
+        :is_dismissed::bigint, :needs::text, :head::bigint, :hash::bytea, :append_id::text, :at_us::bigint
     )) AS step (
         id, after, after_hash, held_token, held_owner, pipeline_hash, status, reason, detail, recoverable,
         next_node, doubtful, steps_finished, token, owner, wake_at_us, updated_at_us, ended_at_us, restarted_as,
-        is_dismissed, head, hash, append_id, at_us
+        is_dismissed, needs, head, hash, append_id, at_us
     )
 ),
 moved AS (
@@ -217,7 +217,8 @@ UPDATE run
         recoverable = step.recoverable, next_node = step.next_node, doubtful = step.doubtful,
         steps_finished = step.steps_finished, token = step.token, owner = step.owner, wake_at_us = step.wake_at_us,
         updated_at_us = step.updated_at_us, ended_at_us = step.ended_at_us,
-        restarted_as = step.restarted_as, is_dismissed = step.is_dismissed, head = step.head, hash = step.hash,
+        restarted_as = step.restarted_as, is_dismissed = step.is_dismissed, needs = step.needs, head = step.head,
+        hash = step.hash,
         lease_until_us = CASE
             WHEN step.owner IS NULL THEN NULL
             WHEN step.token = run.token THEN run.lease_until_us

@@ -44,7 +44,7 @@ UPDATE run
 SET pipeline_hash = :pipeline_hash, status = :status, reason = :reason, detail = :detail,
     recoverable = :recoverable, next_node = :next_node, doubtful = :doubtful, steps_finished = :steps_finished,
     token = :token, owner = :owner, wake_at_us = :wake_at_us, updated_at_us = :updated_at_us, ended_at_us = :ended_at_us,
-    restarted_as = :restarted_as, is_dismissed = :is_dismissed, head = :head, hash = :hash,
+    restarted_as = :restarted_as, is_dismissed = :is_dismissed, needs = :needs, head = :head, hash = :hash,
     lease_until_us = CASE
         WHEN :owner IS NULL THEN NULL
         WHEN :token = token THEN lease_until_us

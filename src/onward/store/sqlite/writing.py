@@ -205,7 +205,7 @@ def _changed_columns(write: Write) -> tuple[object, ...]:
     return (
         row.pipeline_hash, row.status, row.reason, row.detail, row.recoverable, row.next_node, row.doubtful,
         row.steps_finished, row.token, row.owner, row.wake_at_us, row.updated_at_us, row.ended_at_us,
-        row.restarted_as, row.is_dismissed, *write.head,
+        row.restarted_as, row.is_dismissed, row.needs, *write.head,
     )  # fmt: skip
 
 

@@ -157,7 +157,7 @@ async def test_the_row_is_the_projection_of_the_log_after_every_event(
     store: Store, dice: Sequence[int]
 ) -> None:
     journal = Journal(store.log, SystemClock())
-    run = await created(store, start_node="work", path="story.dot")
+    run = await created(store, start_node="work", path="story.dot", needs=("tool",))
     folded = await journal.load(run.id)
     await check(store, folded)
     for die in dice:
