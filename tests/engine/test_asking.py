@@ -662,6 +662,39 @@ async def test_a_question_gives_way_to_a_branch_that_becomes_due_and_is_asked_ag
     assert await process.is_sound()
 
 
+@pytest.mark.parametrize("has_seen", [True, False])
+async def test_a_question_stays_open_while_another_process_continues_the_run(
+    world: World, *, has_seen: bool
+) -> None:
+    """A worker that finds the branch due may be first, whether the asking process has seen it or not."""
+    clock, late, entered, nobody = ManualClock(), ManualClock(), Counter[str](), Silent()
+    until_us, go, gate = clock.now_us() + 3_600_000_000, asyncio.Event(), "fan#1.left/left#1:approve"
+    hold = held_once("limit", until_us, entered)
+
+    async def right(step: StepContext) -> None:
+        await hold(step)
+        await go.wait()
+
+    process = await world.process(handlers=fan(asks, right), clock=clock)
+    await process.start(FAN)
+    before = await process.load()
+    late.advance(3_601)
+    other = await world.process(handlers=fan(asks, right), clock=late)
+    working = asyncio.create_task(other.resume())
+    await until(lambda: entered["right"] == 2)
+    clock.advance(0 if has_seen else 3_601)
+    stop = StopSwitch(grace_s=None)
+    attending = asyncio.create_task(process.engine.attend(before, nobody, stop))
+    await until(lambda: nobody.asked == [gate])
+    clock.advance(3_602)
+    go.set()
+    assert (await working).status is RunStatus.WAITING
+    assert nobody.asked == [gate]
+    await answer(other, "yes", run=False)
+    assert (await attending).run.status is RunStatus.QUEUED
+    assert nobody.told == [f"left: {gate} was decided elsewhere: 'Yes' by ann"]
+
+
 async def test_an_answer_does_not_wait_for_a_provider_that_another_branch_waits_for(world: World) -> None:
     clock, entered = ManualClock(autojump=False), Counter[str]()
     until_us = clock.now_us() + 3_600_000_000

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from onward.engine.engine import Fork, Resume, Start
 from onward.engine.loop.stop import StopSwitch
 from onward.engine.managed.child import DEPTH_MAX
 from onward.errors import RunNotFound
+from onward.handlers.function import FunctionHandler
 from onward.handlers.port import StepContext
 from onward.model.events.runs import RunCancelled, RunCreated, RunPaused, SteeringGiven
 from onward.model.events.steps import AttemptInterrupted, StepFinished, StepStarted
@@ -22,6 +25,7 @@ from onward.store.port.store import Store
 from onward.testing.clock import ManualClock
 from onward.testing.faults import WRITES, Died, Fault, FaultyStore
 from onward.testing.handlers import Doorway
+from tests.engine.test_asking import FAN, asks, fan, held_once
 from tests.world import Process, World, line, until
 
 ASKING = """digraph child {
@@ -781,3 +785,33 @@ async def test_a_child_whose_directory_is_not_there_is_told_before_it_exists(
     assert f"there is no directory {desk.directory.parent / 'nowhere'}" in run.detail
     with pytest.raises(RunNotFound):
         await child_run(process)
+
+
+async def test_a_child_that_waits_for_an_answer_continues_when_another_of_its_branches_is_due(
+    world: World, desk: Desk
+) -> None:
+    """Nobody is there to answer, and the other branch does not need an answer."""
+    clock, entered = still(), Counter[str]()
+    held = held_once("limit", clock.now_us() + 60_000_000, entered)
+    handlers = {**fan(asks, held), "codergen": FunctionHandler(lambda step: None)}
+    process = await world.process(handlers=handlers, clock=clock)
+    desk.child(FAN)
+    running = asyncio.create_task(start(process, desk.parent("manager.max_cycles=100000")))
+    await stands_child(process, RunStatus.WAITING)
+    for _ in range(1_000):
+        if entered["right"] == 2:
+            break
+        await tick(clock)
+    assert entered["right"] == 2
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def stands_child(process: Process, status: RunStatus) -> None:
+    """Until the parent has a child, and that has this status."""
+    for _ in range(20_000):
+        with contextlib.suppress(RunNotFound, ValueError):
+            if (await child_run(process)).status is status:
+                return
+        await asyncio.sleep(0)
+    raise AssertionError(f"no child ever was {status}")

@@ -119,23 +119,29 @@ class Answering:
         """Answer the gates of a waiting run, as many at once as are taken; what is skipped stays open."""
         skipped: set[str] = set()
         answers: dict[str, Answer] = {}
-        while folded.run.status is RunStatus.WAITING and stop.reason is None:
+        is_elsewhere = False
+        while (folded.run.status is RunStatus.WAITING or is_elsewhere) and stop.reason is None:
             run = folded.run
-            if woken(run, self._clock.now_us()):
+            if _can_wake(run, self._clock.now_us()):
                 folded = await self.wake(run.id, stop, interviewer)
+                # If another process woke it first, its questions are still open.
+                is_elsewhere = folded.run.status is RunStatus.RUNNING
                 continue
             asked = [gate for gate in run.gates.values() if gate.decided is None and gate.gate not in skipped]
             if not asked:
                 return folded
             if not any(gate.gate in answers for gate in asked):
-                said = await self._ask(folded, asked, interviewer, wake_us=run.wake_at_us)
+                said = await self._ask(folded, asked, interviewer, gives_way=True)
                 answers = {gate.gate: answer for gate, answer in zip(asked, said, strict=False)}
+            if not answers:
+                folded = await self._journal.catch_up(folded)
+                is_elsewhere &= not overdue(folded.run, self._clock.now_us())
+                continue
             gate = next(gate for gate in asked if gate.gate in answers)
             answer = answers.pop(gate.gate)
             if answer.skipped:
                 folded = await self._journal.catch_up(folded)  # it may have been decided elsewhere
-                is_open = all(_is_open(folded.run, one) for one in asked)
-                if is_open and not woken(folded.run, self._clock.now_us()):
+                if all(_is_open(folded.run, one) for one in asked):
                     skipped.add(gate.gate)
                 continue
             folded = await self._answered(folded, gate, answer, interviewer, stop)
@@ -160,18 +166,16 @@ class Answering:
 
     async def ask(self, folded: Folded, gate: Gate, interviewer: Interviewer) -> Answer:
         """Put one question, and remind of it; it is skipped if a deadline or another answer comes first."""
-        return (await self._ask(folded, [gate], interviewer))[0]
+        answers = await self._ask(folded, [gate], interviewer, gives_way=False)
+        return answers[0] if answers else Answer.skip()
 
     async def _ask(
-        self,
-        folded: Folded,
-        gates: Sequence[Gate],
-        interviewer: Interviewer,
-        *,
-        wake_us: int | None = None,
+        self, folded: Folded, gates: Sequence[Gate], interviewer: Interviewer, *, gives_way: bool
     ) -> Sequence[Answer]:
-        """Answers to the first of the gates, one at least; skipped at `wake_us`, to be asked again later."""
-        ends_us = min((at for at in (next_deadline(folded.run), wake_us) if at is not None), default=None)
+        """Answers to the first of the gates; none if a deadline or another answer comes first.
+
+        If it `gives_way`, there is none either when this process can continue the run without an answer.
+        """
         answered = asyncio.Event()
         put = gates if isinstance(interviewer, AsksSeveral) else gates[:1]
         asking = asyncio.ensure_future(answers_of(interviewer, folded.run, gates))
@@ -179,20 +183,25 @@ class Answering:
         try:
             while True:
                 now_us = self._clock.now_us()
-                if ends_us is not None and now_us >= ends_us:
-                    await self._tell_woken(folded.run, put, interviewer)
-                    return [Answer.skip()]
+                if overdue(folded.run, now_us):
+                    return ()
+                if gives_way and _can_wake(folded.run, now_us):
+                    await self._tell_woken(put, interviewer)
+                    return ()
                 reminders = {gate.gate: next_reminder(gate, now_us) for gate in gates}
-                look_us = now_us + LOOK_US
-                until_us = min(at for at in (look_us, ends_us, *reminders.values()) if at is not None)
+                wake_us = folded.run.wake_at_us if folded.run.status is RunStatus.WAITING else None
+                ends_us = (next_deadline(folded.run), wake_us if gives_way else None)
+                times_us = (now_us + LOOK_US, *ends_us, *reminders.values())
+                until_us = min(at for at in times_us if at is not None)
                 await self._clock.wait_s((until_us - now_us) / 1_000_000, answered)
+                if not answered.is_set():
+                    folded = await self._journal.catch_up(folded)
                 if answered.is_set():
                     return asking.result()
-                folded = await self._journal.catch_up(folded)
                 closed = [gate for gate in put if not _is_open(folded.run, gate)]
                 if closed:
                     await self._tell_closed(folded.run, closed, interviewer)
-                    return [Answer.skip()]
+                    return ()
                 for gate in gates:
                     reminder_us = reminders[gate.gate]
                     if reminder_us is not None and not answered.is_set():
@@ -212,13 +221,12 @@ class Answering:
                 message = f"{gate.gate} was decided elsewhere: {decided.choice.label!r} by {decided.by}"
             await interviewer.inform(message, gate.node)
 
-    async def _tell_woken(self, run: Run, gates: Sequence[Gate], interviewer: Interviewer) -> None:
-        """Say that questions are asked again, unless it is a deadline that woke the run: its rule answers."""
-        if not isinstance(interviewer, Informed) or overdue(run, self._clock.now_us()):
-            return
-        for gate in gates:
-            message = f"another branch of the run continues first; {gate.gate} is asked again after that"
-            await interviewer.inform(message, gate.node)
+    async def _tell_woken(self, gates: Sequence[Gate], interviewer: Interviewer) -> None:
+        """Say that the run continues before its questions are answered."""
+        if isinstance(interviewer, Informed):
+            for gate in gates:
+                message = f"another branch of the run continues first; {gate.gate} is asked again after that"
+                await interviewer.inform(message, gate.node)
 
     async def _remind(self, gate: Gate, reminder_us: int, interviewer: Interviewer) -> None:
         if self._clock.now_us() >= reminder_us and isinstance(interviewer, Informed):
@@ -228,3 +236,8 @@ class Answering:
 def _is_open(run: Run, gate: Gate) -> bool:
     now = run.gates.get(gate.gate)
     return now is not None and now.decided is None
+
+
+def _can_wake(run: Run, now_us: int) -> bool:
+    """Whether the run waits, and could continue without an answer."""
+    return run.status is RunStatus.WAITING and bool(woken(run, now_us))

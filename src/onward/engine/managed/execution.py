@@ -15,7 +15,7 @@ from onward.engine.managed.child import ManagedRuns
 from onward.engine.managed.settings import MANAGER, stands_idle
 from onward.errors import LeaseLost, Refused, StoreIO, StoreUnavailable
 from onward.handlers.port import StepContext
-from onward.machine.decide.answers import overdue
+from onward.machine.decide.claim import woken
 from onward.model.run import Gate, Run, RunStatus
 
 STOP_S = 2.0  # how long a child that is stopped may take to record it
@@ -55,7 +55,7 @@ class ChildExecution:
             return False
         if child.run.status is RunStatus.WAITING:
             is_answered = self._interviewer is not None and not self._is_left_open
-            return is_answered or bool(overdue(child.run, self._clock.now_us()))
+            return is_answered or bool(woken(child.run, self._clock.now_us()))
         return stands_idle(child, is_at_work=self._runs.is_at_work(child))
 
     def start(self, child: Folded, *, key: str | None) -> None:
