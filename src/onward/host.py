@@ -53,16 +53,11 @@ def host_identity() -> HostIdentity:
     return HostIdentity(_host(), boot_id(), os.getpid(), started, _pid_space())
 
 
+@cache  # it does not change while this process lives
 def boot_id() -> str:
     """The name of this boot of this machine; empty where the system has none."""
-    return _text_of(BOOT_ID)
-
-
-@cache
-def _text_of(path: str) -> str:
-    """What a file says that does not change while this process lives; empty if there is none."""
     try:
-        with open(path, encoding="ascii") as file:
+        with open(BOOT_ID, encoding="ascii") as file:
             return file.read().strip()
     except OSError:
         return ""

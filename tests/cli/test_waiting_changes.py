@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell
+from tests.cli.shell import Shell, pipeline
 
 ASKING = """digraph gate {
   start [shape=Mdiamond]; exit [shape=Msquare]
@@ -111,8 +111,53 @@ def test_a_limit_is_raised_before_the_question(shell: Shell) -> None:
     assert scope["tokens"]["limit"] == 2000
 
 
-def test_a_work_tree_is_not_restored_under_an_open_question(shell: Shell) -> None:
+@pytest.mark.parametrize(
+    ("flags", "code", "says"),
+    [
+        (["--restore-workspace"], 2, "run gate has no workspace to restore"),
+        (["--answer", "c=1"], 1, "run gate waits for an answer at ask#1"),
+        (["--repeat", "c"], 1, "run gate waits for an answer at ask#1"),
+        (["--step", "ask"], 1, "run gate waits for an answer at ask#1"),
+        (["--from", "ship"], 1, "run gate waits for an answer at ask#1"),
+    ],
+)
+def test_no_flag_is_silently_ignored(shell: Shell, flags: list[str], code: int, says: str) -> None:
     shell.write("gate.dot", ASKING)
     assert shell.inside("run", "gate.dot", "--run-id", "gate").code == 75
-    done = shell.inside("resume", "gate", "--restore-workspace")
-    assert (done.code, done.err) == (2, "onward: run gate has no workspace to restore.\n")
+    done = shell.inside("resume", "gate", *flags)
+    assert (done.code, says in done.err) == (code, True)
+
+
+def test_a_dry_run_shows_the_change_and_the_question(changed: Shell) -> None:
+    done = changed.inside("resume", "gate", "--accept-changes", "--dry-run")
+    assert (done.code, done.err) == (0, "")
+    assert [line.split()[0] for line in done.out.splitlines() if line.strip()][-3:-1] == ["USE", "ASK"]
+
+
+def test_a_paused_run_that_starts_elsewhere_needs_no_way_of_its_question(changed: Shell) -> None:
+    assert changed.inside("pause", "gate").code == 0
+    changed.write("gate.dot", CHANGED.replace("drop", "leave"))
+    done = changed.inside("resume", "gate", "--from", "ship", "--accept-changes")
+    assert (done.code, shipped(changed)) == (0, "new\n")
+
+
+def test_a_file_that_is_no_text_is_refused_with_the_way_to_do_without(changed: Shell) -> None:
+    (Path(changed.directory) / "gate.dot").write_bytes(b"digraph \xff {}")
+    done = changed.inside("resume", "gate")
+    assert (done.code, "or resume with --original for the stored source." in done.err) == (2, True)
+
+
+def test_a_run_that_was_moved_to_a_directory_that_is_gone_stops_no_worker(shell: Shell) -> None:
+    there = Path(shell.directory) / "there"
+    there.mkdir()
+    shell.write("gate.dot", ASKING)
+    assert shell.inside("run", "gate.dot", "--run-id", "gate").code == 75
+    assert shell.inside("resume", "gate", "--cwd", "there", "--queue").code == 0
+    assert shell.inside("answer", "gate", "Y", "--no-run").code == 0
+    assert shell.inside("verify").code == 0
+    there.rmdir()
+    shell.write("other.dot", pipeline(("a", "true")))
+    assert shell.inside("submit", "other.dot", "--run-id", "other", "--priority", "-1").code == 0
+    done = shell("worker", "--until-idle")
+    assert (done.code, shell.read("other")["status"]) == (0, "completed")
+    assert shell.read("gate")["status"] == "queued"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 
@@ -359,8 +360,9 @@ def test_a_waiting_run_is_moved_and_waits_on_but_does_not_continue_elsewhere() -
     decide = partial(decide_resume, play.definition, play.run, NO_ONE)
     moved = WorkdirChanged(workdir="/there", before=None, by="pat")
     assert decide(ResumeRequest("pat", workdir="/there")) == (moved,)
-    with pytest.raises(Refused, match="waits for an answer"):
-        decide(ResumeRequest("pat", workdir="/there", from_node="g"))
+    for more in (ResumeRequest("pat", from_node="g"), ResumeRequest("pat", restore_workspace=True)):
+        with pytest.raises(Refused, match="waits for an answer"):
+            decide(dataclasses.replace(more, workdir="/there"))
 
 
 def test_a_waiting_run_takes_a_changed_pipeline_and_waits_on() -> None:

@@ -42,7 +42,11 @@ async def other(postgres_ready_url: str) -> AsyncIterator[Connection]:
         yield connection
 
 
-BLOCKED = b"SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+BLOCKED = b"""
+SELECT count(*)
+FROM pg_stat_activity
+WHERE wait_event_type = 'Lock' AND datname = current_database()
+"""
 
 
 async def waits_for_a_lock(postgres_url: str) -> None:

@@ -24,7 +24,7 @@ class EffectFailed(OnwardError):
         """`call` is the call of a step that the effect is; without one it belongs to no step."""
         self.key, self.why = key, why
         how = f"`onward retry RUN --repeat {call}`" if call else f"`onward effect {key} --forget`"
-        super().__init__(f"effect {key!r} failed and will not run again: {why}. To allow another run: {how}.")
+        super().__init__(f"effect {key!r} failed and will not run again: {why}. To run it again: {how}.")
 
 
 class CallFailed(OnwardError):

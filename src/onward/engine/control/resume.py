@@ -57,7 +57,9 @@ class _Ready(msgspec.Struct, frozen=True):
 
     def decide(self, run: Run, holder_view: HolderView) -> Sequence[Event]:
         """Decide the resume under the run's lock, if it still is the run that everything was checked for."""
-        if run.pipeline_hash != self.known.run.pipeline_hash:
+        known = self.known.run
+        is_changed = run.pipeline_hash != self.pipeline.hash  # and fits the run as it was then
+        if run.pipeline_hash != known.pipeline_hash or (is_changed and run.head != known.head):
             raise StaleHistory(run.id, self.known.position.seq)
         return decide_resume(
             self.served.definition, run, holder_view, self.request, changed_to=self.pipeline.hash
@@ -162,7 +164,10 @@ class Resuming(msgspec.Struct, frozen=True):
         if executes and resume.workdir is None:
             check_still_there(known.run)
         pipeline, notice = await self.sources.to_continue(
-            known.run, accept_changes=resume.accept_changes, original=resume.original or aborts
+            known.run,
+            accept_changes=resume.accept_changes,
+            original=resume.original or aborts,
+            keeps_gates=resume.from_node is None,
         )
         definition = self.serving.definition(pipeline)
         # A run that is aborted, or left to the workers, needs no handler here.

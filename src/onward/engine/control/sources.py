@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from onward.errors import HistoryCorrupt, InvalidInput, InvalidPipeline, Refused
+from onward.model.events.gates import Choice
 from onward.model.ids import node_of
 from onward.model.run import Run
 from onward.model.values.tool_env import Variables
@@ -67,15 +68,25 @@ class Sources(msgspec.Struct, frozen=True):
         return found
 
     async def to_continue(
-        self, run: Run, *, accept_changes: bool, original: bool, verb: str = "resume"
+        self,
+        run: Run,
+        *,
+        accept_changes: bool,
+        original: bool,
+        verb: str = "resume",
+        keeps_gates: bool = True,
     ) -> tuple[Pipeline, str]:
         """The definition to continue with, and a notice for the person, or an empty string.
 
-        `verb` is what a refusal tells the person to do again: resume or replay.
+        `verb` is what a refusal tells the person to do again: resume or replay. Without `keeps_gates` the
+        open questions of the run are withdrawn, and it does not matter where their answers lead.
         """
         if original or run.path is None:
             return await self.stored(run), _kept(run) if accept_changes else ""
-        current = _read_if_there(run.path)
+        try:
+            current = _read_if_there(run.path)
+        except InvalidPipeline as error:
+            raise _unusable(run, error, verb) from None
         if current is None:
             notice = f"{run.path} is gone; continuing with the source stored with the run."
             return await self.stored(run), notice
@@ -84,12 +95,17 @@ class Sources(msgspec.Struct, frozen=True):
         try:
             new = self.prepare(current, run.path)
         except InvalidPipeline as error:
-            changed = f"{run.path} changed since run {run.id} started and cannot be used as it is; correct it"
-            raise InvalidPipeline(
-                error.diagnostics, f"{changed}, or {verb} with --original for the stored source."
-            ) from None
-        check_change(run, await self.stored(run), new, accepted=accept_changes, verb=verb)
+            raise _unusable(run, error, verb) from None
+        check_change(
+            run, await self.stored(run), new, accepted=accept_changes, verb=verb, keeps_gates=keeps_gates
+        )
         return new, ""
+
+
+def _unusable(run: Run, error: InvalidPipeline, verb: str) -> InvalidPipeline:
+    """The errors of a changed file, with the way to do without it."""
+    changed = f"{run.path} changed since run {run.id} started and cannot be used as it is; correct it"
+    return InvalidPipeline(error.diagnostics, f"{changed}, or {verb} with --original for the stored source.")
 
 
 def _kept(run: Run) -> str:
@@ -100,8 +116,10 @@ def _kept(run: Run) -> str:
     return f"the run keeps {kept}, which it began with; start a new run for another version."
 
 
-def check_change(run: Run, old: Pipeline, new: Pipeline, *, accepted: bool, verb: str) -> None:
-    """Refuse a change that no one has accepted, or without a node that the run has steps of or can go to."""
+def check_change(
+    run: Run, old: Pipeline, new: Pipeline, *, accepted: bool, verb: str, keeps_gates: bool = True
+) -> None:
+    """Refuse a change that no one has accepted, or that lacks a node which the run still needs."""
     changed = changed_nodes(old.graph, new.graph)
     what = ", ".join(changed) or "only comments, layout or graph attributes"
     if not accepted:
@@ -113,7 +131,8 @@ def check_change(run: Run, old: Pipeline, new: Pipeline, *, accepted: bool, verb
         )
     ahead = [branch.next_node for branch in run.branches.values() if branch.next_node]
     ahead += [parallel.join for parallel in run.parallels.values() if parallel.join]
-    ahead += [choice.to for gate in run.gates.values() for choice in gate.choices if choice.to]
+    if keeps_gates:
+        ahead += [choice.to for choice in _ahead_of_gates(run) if choice.to]
     recorded = dict.fromkeys((*map(node_of, (*run.visits, *run.outcomes)), *ahead))
     gone = [node for node in recorded if node not in new.graph.nodes]
     if gone:
@@ -123,6 +142,12 @@ def check_change(run: Run, old: Pipeline, new: Pipeline, *, accepted: bool, verb
             f"put them back, or {verb} with --original.",
             details={"was": old.hash, "is": new.hash, "missing": gone},
         )
+
+
+def _ahead_of_gates(run: Run) -> Iterator[Choice]:
+    """The choices of open questions, and those that were taken."""
+    for gate in run.gates.values():
+        yield from gate.choices if gate.decided is None else (gate.decided,)
 
 
 def beside(path: str | None, written: str) -> str:

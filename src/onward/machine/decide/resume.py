@@ -58,7 +58,7 @@ class ResumeRequest:
 
     @property
     def prepares(self) -> bool:
-        """Whether it changes what a run continues with, which a waiting run can have before its answer."""
+        """Whether it changes directory, pipeline or limits, also of a run that waits for an answer."""
         return self.workdir is not None or self.accept_changes or bool(self.raises)
 
 
@@ -117,7 +117,7 @@ def _moved(run: Run, request: ResumeRequest) -> tuple[Event, ...]:
 
 
 def _only_prepares(run: Run, request: ResumeRequest) -> bool:
-    """Whether a run is to wait on, and then to continue in another way."""
+    """Whether a waiting run is only changed: it keeps waiting for its answer."""
     return run.status is RunStatus.WAITING and request.prepares and not request.asks
 
 

@@ -27,15 +27,18 @@ async def preview(engine: Engine, run_id: str, how: Resume, *, now_us: int) -> R
     """What would come of a resume; the checks are the same, and nothing is changed."""
     known = (await engine.journal.load(run_id)).run
     found: ResumePreview = {"run": run_id, "skip": [], "plan": [], "left": [], "notice": ""}
+    waits = known.status is RunStatus.WAITING and not woken(known, now_us)
+    asks = [_act("ask", gate.gate, gate.text) for gate in known.gates.values() if gate.decided is None]
     if is_asking(known, how, now_us):
-        asked = (gate for gate in known.gates.values() if gate.decided is None)
-        found["plan"] = [_act("ask", gate.gate, gate.text) for gate in asked]
+        found["plan"] = asks
         _, found["notice"] = await engine.sources.to_continue(
             known, accept_changes=False, original=how.original
         )
     else:
         seen = await engine.preview_resume(run_id, how)
         found["plan"], found["notice"] = list(_plan(seen, now_us)), seen.notice
+        if waits and how.action is None:  # it is only prepared
+            found["plan"] += asks
         found["left"] = [cast("LeftShown", view_left(left)) for left in seen.left]
     found["skip"] = await completed_of(engine.store.log, run_id)
     return found
@@ -43,7 +46,7 @@ async def preview(engine: Engine, run_id: str, how: Resume, *, now_us: int) -> R
 
 def is_asking(run: Run, how: Resume, now_us: int) -> bool:
     """Whether a resume of this run comes down to asking its questions: it has no other way to continue."""
-    is_plain = not how.asks and not how.prepares
+    is_plain = not (how.asks or how.prepares or how.answers or how.repeats or how.step)
     return run.status is RunStatus.WAITING and is_plain and not woken(run, now_us)
 
 

@@ -99,7 +99,7 @@ class Execution(msgspec.Struct, frozen=True):
     async def ask_run(
         self, request: ResumeRun, tell: Callable[[str], None] = lambda notice: None
     ) -> RunState:
-        """Do what is left of a resume that only asks: compare the pipeline's file, and put the questions."""
+        """Resume a run that only waits for answers: compare its pipeline's file, then ask its questions."""
         folded = await self._load(request.run)
         _, notice = await self.engine.sources.to_continue(
             folded.run, accept_changes=False, original=request.original

@@ -156,7 +156,7 @@ class PostgresLog:
         try:
             *cached, found, own = await wire.run(*asked, tail_call(run_id, known, fold_version))
         except ServerError as error:
-            await name_damaged_event(wire, run_id, error, asked)
+            await name_damaged_event(wire, run_id, error, known, asked)
             raise
         if not found:
             return None

@@ -59,13 +59,17 @@ async def _first_unreadable(wire: Wire, run_id: str, after: int) -> int:
     return after + 1
 
 
-async def name_damaged_event(wire: Wire, run_id: str, error: ServerError, beside: Sequence[Call]) -> None:
-    """Raise HistoryCorrupt if `error` is of an event, and not of what was asked `beside` the events."""
+async def name_damaged_event(
+    wire: Wire, run_id: str, error: ServerError, known: int | None, beside: Sequence[Call]
+) -> None:
+    """Raise HistoryCorrupt if `error` is of an event after `known` or the snapshot, and not of what was asked
+    `beside` the events."""
     if error.sqlstate not in DAMAGED:
         return
     await wire.roll_back()
-    await wire.run(*beside)
-    await read_records(wire, run_id, 0)
+    *cached, _ = await wire.run(*beside)
+    kept = rows.snapshot_of(cached[0][0]).seq if cached and cached[0] else 0
+    await read_records(wire, run_id, known or kept)
 
 
 def events_call(run_id: str, after: int, upto: int = UNLIMITED, limit: int = UNLIMITED) -> Call:

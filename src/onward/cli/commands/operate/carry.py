@@ -160,7 +160,7 @@ async def import_(
         int | None,
         number(
             GIBIBYTES,
-            help="Unpack at most this many GiB (1 GiB, or 1,000 times the file's size).",
+            help="Unpack at most this many GiB (default: 1, or 1,000 times the file if that is more).",
             metavar="GIB",
         ),
     ] = None,

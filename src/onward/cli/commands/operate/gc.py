@@ -28,7 +28,9 @@ async def gc(
             WAIT, help="Only runs that have been idle this long (30d unless --keep is given; 0d: any age)."
         ),
     ] = None,
-    keep: Annotated[int | None, number(KEPT, help="Always keep this many of the newest runs.")] = None,
+    keep: Annotated[
+        int | None, number(KEPT, help="Keep this many of them, the newest, whatever their age.")
+    ] = None,
     status: Annotated[
         str | None,
         Parameter(help="Which runs: completed, cancelled (both by default), failed; with commas between."),

@@ -1,1 +1,1 @@
-"""Commands that create or execute runs, here or in workers; `workers` lists those that would."""
+"""Commands that create or execute runs, here or in workers; `workers` lists the workers."""

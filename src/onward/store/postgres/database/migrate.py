@@ -51,7 +51,7 @@ def check_known(found: int) -> None:
 
 
 async def check_schema(wire: Wire) -> None:
-    """Refuse a schema that only a newer version knows: the reason why a statement of ours failed in it."""
+    """After a statement failed: raise SchemaTooNew if a newer version has changed the schema."""
     await wire.roll_back()
     check_known(await schema_number(wire))
 
@@ -89,7 +89,7 @@ async def _apply(session: Session) -> None:
 
 
 async def _refuse_holders(cursor: psycopg.AsyncRawCursor[Any], found: int) -> None:
-    # From here to the end of the migration no run can be claimed, and no claim is under way: one that comes
+    # From here to the end of the migration no run can be claimed, and no worker is about to: one that comes
     # later waits for this lock before it asks which migrations there are.
     await cursor.execute("LOCK TABLE run IN EXCLUSIVE MODE")
     await cursor.execute(NOW_US)
