@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -23,16 +23,8 @@ pytestmark = [pytest.mark.postgres, pytest.mark.anyio]
 
 
 @pytest.fixture
-async def proxy(postgres_ready_url: str) -> AsyncIterator[Proxy]:
-    async with Proxy(postgres_ready_url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-async def store(proxy: Proxy) -> AsyncIterator[PostgresStore]:
-    store = await PostgresStore.open(proxy.url)
-    yield store
-    await store.close()
+def store(proxied_store: PostgresStore) -> PostgresStore:
+    return proxied_store
 
 
 async def snapshotted(store: PostgresStore, run: Draft) -> Draft:

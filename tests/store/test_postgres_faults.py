@@ -40,17 +40,8 @@ Act = Callable[[PostgresStore], Awaitable[Any]]
 
 
 @pytest.fixture
-async def proxy(postgres_ready_url: str) -> AsyncIterator[Proxy]:
-    async with Proxy(postgres_ready_url) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-async def store(proxy: Proxy) -> AsyncIterator[PostgresStore]:
-    """A store that reaches its server through the proxy."""
-    store = await PostgresStore.open(proxy.url)
-    yield store
-    await store.close()
+def store(proxied_store: PostgresStore) -> PostgresStore:
+    return proxied_store
 
 
 @pytest.fixture
