@@ -162,7 +162,11 @@ _KINDS: tuple[tuple[type[apsw.Error], type[StoreError], str], ...] = (
     (apsw.CorruptError, StoreCorrupt, "{path} is damaged; keep it, and restore a backup"),
     (apsw.BusyError, StoreUnavailable, "{path} stayed locked by another process; try again"),
     (apsw.LockedError, StoreUnavailable, "{path} stayed locked by another process; try again"),
-    (apsw.IOError, StoreIO, "the disk failed while {path} was in use; nothing acknowledged is lost"),
+    (
+        apsw.IOError,
+        StoreIO,
+        "the disk failed while {path} was in use; nothing acknowledged is lost; check its free space",
+    ),
 )
 
 
