@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 
 import pytest
 
@@ -24,8 +23,6 @@ EMPTY_NAMES = {
     "misc",
     "types",
 }
-
-MODULES_MAX = 15
 
 # Whose machine it was, and where its packages came from, is nobody's business and breaks elsewhere.
 # The patterns are in pieces so that this file does not match itself.
@@ -51,12 +48,6 @@ def test_every_file_says_what_it_is_for() -> None:
 
 def test_every_file_is_named_after_what_is_inside() -> None:
     assert [show(module.path) for module in modules() if words_of(module) & EMPTY_NAMES] == []
-
-
-def test_no_folder_is_too_full_to_find_something_in() -> None:
-    """A reader takes in fifteen names at a glance; more are two rooms."""
-    folders = Counter(module.path.parent for module in modules() if module.path.name != "__init__.py")
-    assert [f"{show(folder)}: {count}" for folder, count in folders.items() if count > MODULES_MAX] == []
 
 
 def test_no_function_keeps_its_state_in_another() -> None:
